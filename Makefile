@@ -1,0 +1,47 @@
+# make run    set everything up and watch a local model call a tool
+# make test   set everything up and pass the tests
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: run test check clean help lock
+
+help:
+	@sed -n 's/^# make/make/p' Makefile
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@echo "[1/2] $(VENV): a virtual environment of $$($(PYTHON) --version)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "callboard needs Python 3.11 or newer: make PYTHON=python3.11")'
+	@$(PYTHON) -m venv $(VENV)
+	@echo "[2/2] callboard and what it needs (about 120 MB the first time)"
+	@$(PIP) install --quiet --progress-bar on --constraint constraints.txt --editable '.[local,dev]'
+	@touch $@
+
+run: $(INSTALLED)
+	@$(BIN)/callboard run --model local:qwen2.5-coder-0.5b --tools examples/first.py \
+		"What is 48213 times 9177?"
+
+test: $(INSTALLED) check
+	@echo "[tests] every test once"
+	@$(BIN)/python -m pytest -q
+
+check: $(INSTALLED)
+	@echo "[check] style, types, import law"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@$(BIN)/mypy --no-error-summary
+	@PYTHONPATH=src $(BIN)/lint-imports --no-cache > .import-law.txt || { cat .import-law.txt; exit 1; }
+	@rm -f .import-law.txt
+
+# make lock   write constraints.txt anew from the newest releases
+lock:
+	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
+	@$(PIP) install --quiet --editable '.[local,dev]'
+	@$(PIP) freeze --exclude-editable > constraints.txt
+
+# make clean  remove the virtual environment and the caches
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,147 @@
+"""The items of a conversation.
+
+Owns what a conversation is made of, as immutable values. Knows nothing of wires, tools or models.
+Law: a canister never changes, and its timestamp is neither compared nor sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+Category = Literal["validation", "execution", "timeout", "permission", "network", "not_found", "cancelled"]
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    extra: Mapping[str, Any] | None = None
+    """The provider's fields that have no name here, kept for the way back."""
+
+
+class TextualContent(_Part, frozen=True, tag="text"):
+    text: str
+    mime_type: str = "text/plain"
+
+
+class PictureContent(_Part, frozen=True, tag="picture"):
+    """A picture: its bytes, or the address where the provider finds it."""
+
+    data: bytes = b""
+    mime_type: str = "image/png"
+    url: str = ""
+
+
+class FileContent(_Part, frozen=True, tag="file"):
+    """A file: its bytes, or the address where the provider finds it."""
+
+    data: bytes = b""
+    mime_type: str = "application/octet-stream"
+    name: str = ""
+    url: str = ""
+
+
+class ReasoningContent(_Part, frozen=True, tag="reasoning"):
+    """What a model thought: its text, the provider's opaque form of it, and the model it came from."""
+
+    text: str
+    opaque: str = ""
+    origin: str = ""
+
+
+class RefusalContent(_Part, frozen=True, tag="refusal"):
+    text: str
+
+
+Content: TypeAlias = TextualContent | PictureContent | FileContent | ReasoningContent | RefusalContent
+ContentLike: TypeAlias = str | Content | Iterable[Content] | None
+
+
+class ToolError(msgspec.Struct, frozen=True):
+    """Why an invocation has no proper result."""
+
+    category: Category
+    message: str
+
+
+class _Canister(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, eq=False, tag_field="role"):
+    timestamp: datetime | None = None
+    """When it was made, in UTC."""
+    extra: Mapping[str, Any] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(
+            getattr(self, name) == getattr(other, name) for name in self.__struct_fields__ if name != "timestamp"
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # arguments are mappings
+
+
+class _Spoken(_Canister, frozen=True, eq=False):
+    content: tuple[Content, ...] = ()
+    """Given as a string, one content, several, or None."""
+
+    def __post_init__(self) -> None:
+        if type(self.content) is not tuple:
+            msgspec.structs.force_setattr(self, "content", contents(self.content))
+
+    @property
+    def text(self) -> str:
+        """The textual contents, joined."""
+        return "".join([part.text for part in self.content if type(part) is TextualContent])
+
+
+class UserCanister(_Spoken, frozen=True, eq=False, tag="user"):
+    """What the user said."""
+
+
+class AssistantCanister(_Spoken, frozen=True, eq=False, tag="assistant"):
+    """What the model said besides its invocations."""
+
+
+class SupervisorCanister(_Spoken, frozen=True, eq=False, tag="supervisor"):
+    """Instructions: what providers call system or developer."""
+
+
+class DocumentCanister(_Spoken, frozen=True, eq=False, tag="document"):
+    """Material to read, with its title."""
+
+    title: str = ""
+
+
+class InvocationCanister(_Canister, frozen=True, eq=False, tag="invocation"):
+    """A call that a model asks for.
+
+    `arguments` is None where the model wrote no JSON object; `raw` is what it wrote.
+    """
+
+    identifier: str
+    name: str
+    arguments: Mapping[str, Any] | None = None
+    raw: str = ""
+
+
+class ResultCanister(_Spoken, frozen=True, eq=False, tag="result", kw_only=True):
+    """What came of an invocation, paired by its identifier; with `error` the content says what went wrong."""
+
+    invocation_id: str
+    error: ToolError | None = None
+
+
+Canister: TypeAlias = (
+    UserCanister | AssistantCanister | SupervisorCanister | DocumentCanister | InvocationCanister | ResultCanister
+)
+
+
+def contents(given: ContentLike) -> tuple[Content, ...]:
+    """A tuple of contents from a string, one content, several, or None."""
+    if given is None or given == "":
+        return ()
+    if isinstance(given, str):
+        return (TextualContent(given),)
+    if isinstance(given, _Part):
+        return (given,)
+    return tuple(given)

@@ -1,0 +1,177 @@
+"""The steps of a reply, and of a run, while they happen.
+
+Owns the one vocabulary that wires, dialects, loop, gateway and board share. Knows none of them.
+Law: the same event means the same thing wherever it came from; `type` on JSON is its name in snake case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from callboard.core.canisters import InvocationCanister, ResultCanister
+
+Offsets: TypeAlias = tuple[int, int]
+"""Begin and end in the text that a parser was fed, in characters."""
+
+Ending = Literal["stop", "invocations", "length", "filter", "refusal", "retry"]
+NoteKind = Literal["recovered", "coerced", "dropped", "repaired", "alert"]
+RunState = Literal["completed", "incomplete", "failed", "cancelled"]
+Verdict = Literal["allow", "deny"]
+
+
+class _Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
+    pass
+
+
+class ReplyStarted(_Event, frozen=True, tag="reply_started"):
+    identifier: str = ""
+    model: str = ""
+
+
+class TextPiece(_Event, frozen=True, tag="text_piece"):
+    text: str
+    offsets: Offsets | None = None
+
+
+class ReasoningPiece(_Event, frozen=True, tag="reasoning_piece"):
+    text: str
+    opaque: str = ""
+    origin: str = ""
+    offsets: Offsets | None = None
+
+
+class RefusalPiece(_Event, frozen=True, tag="refusal_piece"):
+    text: str
+    offsets: Offsets | None = None
+
+
+class InvocationStarted(_Event, frozen=True, tag="invocation_started"):
+    """A call begins. `known` says whether a tool of that name was declared."""
+
+    index: int
+    identifier: str
+    name: str
+    known: bool = True
+    offsets: Offsets | None = None
+
+
+class ArgumentsPiece(_Event, frozen=True, tag="arguments_piece"):
+    """The next piece of the arguments' JSON. Pieces are only ever appended."""
+
+    index: int
+    json: str
+    offsets: Offsets | None = None
+
+
+class InvocationEnded(_Event, frozen=True, tag="invocation_ended"):
+    """A call is whole. `arguments` is None where `raw` is no JSON object."""
+
+    index: int
+    identifier: str
+    name: str
+    arguments: Mapping[str, Any] | None
+    raw: str
+    offsets: Offsets | None = None
+
+
+class InvocationIncomplete(_Event, frozen=True, tag="invocation_incomplete"):
+    """The reply ended inside a call; `raw` is as far as it came."""
+
+    index: int
+    identifier: str
+    name: str
+    raw: str
+    why: str
+    offsets: Offsets | None = None
+
+
+class Usage(_Event, frozen=True, tag="usage"):
+    """Tokens. `input` holds the `cached` ones, `output` the `reasoning` ones."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    reasoning: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cached + other.cached,
+            self.reasoning + other.reasoning,
+        )
+
+
+class Note(_Event, frozen=True, tag="note"):
+    """Something that was done on the way and that somebody may want to know."""
+
+    kind: NoteKind
+    text: str
+    offsets: Offsets | None = None
+
+
+class ReplyEnded(_Event, frozen=True, tag="reply_ended"):
+    """The last event of a reply that came whole. After `retry` another reply follows in its place."""
+
+    reason: Ending
+
+
+class ReplyFailed(_Event, frozen=True, tag="reply_failed"):
+    """The last event of a reply that did not. `party` is whose fault it is, `excerpt` what was sent."""
+
+    party: str
+    code: str
+    message: str
+    excerpt: str = ""
+
+
+class RoundStarted(_Event, frozen=True, tag="round_started"):
+    number: int
+
+
+class ResultReady(_Event, frozen=True, tag="result_ready"):
+    canister: ResultCanister
+
+
+class ApprovalAsked(_Event, frozen=True, tag="approval_asked"):
+    invocation: InvocationCanister
+    why: str
+
+
+class ApprovalAnswered(_Event, frozen=True, tag="approval_answered"):
+    invocation: InvocationCanister
+    verdict: Verdict
+
+
+class RolledBack(_Event, frozen=True, tag="rolled_back"):
+    """The conversation goes on from its first `to` canisters."""
+
+    to: int
+
+
+class RunEnded(_Event, frozen=True, tag="run_ended"):
+    state: RunState
+    output: Any = None
+    usage: Usage = Usage()
+    cost: float | None = None
+
+
+ReplyEvent: TypeAlias = (
+    ReplyStarted
+    | TextPiece
+    | ReasoningPiece
+    | RefusalPiece
+    | InvocationStarted
+    | ArgumentsPiece
+    | InvocationEnded
+    | InvocationIncomplete
+    | Usage
+    | Note
+    | ReplyEnded
+    | ReplyFailed
+)
+RunEvent: TypeAlias = RoundStarted | ResultReady | ApprovalAsked | ApprovalAnswered | RolledBack | RunEnded
+Event: TypeAlias = ReplyEvent | RunEvent

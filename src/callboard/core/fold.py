@@ -1,0 +1,86 @@
+"""Events become canisters.
+
+Owns the way from a reply's steps to the items it leaves in the conversation. Knows nothing of runs.
+Law: constant work an event; text is joined once, when it is whole.
+"""
+
+from __future__ import annotations
+
+from callboard.core.canisters import (
+    AssistantCanister,
+    Canister,
+    Content,
+    InvocationCanister,
+    ReasoningContent,
+    RefusalContent,
+    TextualContent,
+)
+from callboard.core.events import (
+    Event,
+    InvocationEnded,
+    InvocationIncomplete,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyFailed,
+    TextPiece,
+)
+from callboard.core.stage import Why
+
+_CONTENT_OF = {TextPiece: TextualContent, RefusalPiece: RefusalContent}
+
+
+class Fold:
+    """A Stage: events in, finished canisters out.
+
+    What was said between two invocations is one assistant canister. An incomplete invocation becomes a
+    canister without arguments, so that it is not lost and gets its result.
+    """
+
+    def __init__(self) -> None:
+        self._content: list[Content] = []
+        self._pieces: list[TextPiece | ReasoningPiece | RefusalPiece] = []
+
+    def feed(self, event: Event, /) -> list[Canister]:
+        match event:
+            case TextPiece() | RefusalPiece():
+                if self._pieces and type(self._pieces[-1]) is not type(event):
+                    self._close()
+                self._pieces.append(event)
+            case ReasoningPiece(origin=origin):
+                last = self._pieces[-1] if self._pieces else None
+                if last is not None and not (isinstance(last, ReasoningPiece) and last.origin == origin):
+                    self._close()
+                self._pieces.append(event)
+            case InvocationEnded(identifier=identifier, name=name, arguments=arguments, raw=raw):
+                return [*self.finish(), InvocationCanister(identifier, name, arguments, raw)]
+            case InvocationIncomplete(identifier=identifier, name=name, raw=raw):
+                return [*self.finish(), InvocationCanister(identifier, name, None, raw)]
+            case ReplyEnded() | ReplyFailed():
+                return self.finish()
+            case _:
+                pass
+        return []
+
+    def finish(self, why: Why = "stop", /) -> list[Canister]:
+        self._close()
+        if not self._content:
+            return []
+        said = AssistantCanister(tuple(self._content))
+        self._content = []
+        return [said]
+
+    def _close(self) -> None:
+        pieces, self._pieces = self._pieces, []
+        text = "".join([piece.text for piece in pieces])
+        match pieces:
+            case []:
+                pass
+            case [ReasoningPiece(origin=origin), *_]:
+                opaque = "".join([piece.opaque for piece in pieces if isinstance(piece, ReasoningPiece)])
+                if text or opaque:
+                    self._content.append(ReasoningContent(text, opaque, origin))
+            case [first, *_] if text:
+                self._content.append(_CONTENT_OF[type(first)](text))
+            case _:
+                pass

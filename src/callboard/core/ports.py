@@ -1,0 +1,49 @@
+"""What the core asks of the world.
+
+Owns the four shapes through which models, clocks, stores and people are reached, so that everything
+above the I/O line can be run and replayed without any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+from callboard.core.canisters import Canister, InvocationCanister
+from callboard.core.events import Event, Verdict
+from callboard.core.request import Request
+
+Clock: TypeAlias = Callable[[], datetime]
+"""The time in UTC."""
+
+Identify: TypeAlias = Callable[[int, str], str]
+"""An identifier for the invocation of this index and name: unique in a conversation, the same in every replay."""
+
+Approve: TypeAlias = Callable[[InvocationCanister, str], Awaitable[Verdict]]
+"""Asks a person whether an invocation may run; the second argument says why it is asked."""
+
+
+class Model(Protocol):
+    """Something that replies. `name` is what it was asked for by, such as `openai:gpt-4o`."""
+
+    @property
+    def name(self) -> str: ...
+
+    def reply(self, request: Request, /) -> AsyncIterator[Event]:
+        """One reply, event by event, the last a ReplyEnded or a ReplyFailed. Closing the iterator cancels it."""
+        ...
+
+
+class Store(Protocol):
+    """Where a conversation is kept. What was appended is on disk when `append` returns."""
+
+    def append(self, canister: Canister, /) -> None: ...
+
+
+def identify_in_turn(turn: int, source: str = "") -> Identify:
+    """Identifiers such as `call_4_0`: the place in the conversation, then the index in the reply.
+
+    `source` keeps apart those who mint for one reply.
+    """
+    return lambda index, name: f"call_{turn}_{source}{index}"

@@ -1,0 +1,55 @@
+"""Machines in a row.
+
+Owns what every step of the pipe is: something that is fed one item and gives the items that follow
+from it, and that gives what it still holds when the input has ended. Knows nothing of the items.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+
+Why: TypeAlias = Literal["stop", "length", "cut", "cancelled"]
+"""Why the input ended: by itself, at a length limit, in the middle, by our own wish."""
+
+In_contra = TypeVar("In_contra", contravariant=True)
+Out_co = TypeVar("Out_co", covariant=True)
+
+
+class Stage(Protocol[In_contra, Out_co]):
+    """A state machine: no sockets, files, clocks or threads; what comes out follows from what went in."""
+
+    def feed(self, item: In_contra, /) -> list[Out_co]: ...
+
+    def finish(self, why: Why = "stop", /) -> list[Out_co]: ...
+
+
+class Pipe:
+    """Stages in a row as one stage."""
+
+    __slots__ = ("_stages",)
+
+    def __init__(self, stages: tuple[Stage[Any, Any], ...]) -> None:
+        self._stages = stages
+
+    def feed(self, item: Any, /) -> list[Any]:
+        return _through(self._stages, [item])
+
+    def finish(self, why: Why = "stop", /) -> list[Any]:
+        given: list[Any] = []
+        for stage in self._stages:
+            given = [*_through((stage,), given), *stage.finish(why)]
+        return given
+
+
+def pipe(*stages: Stage[Any, Any]) -> Pipe:
+    """The stages as one: what each gives is fed to the next; finishing goes from the first to the last."""
+    return Pipe(stages)
+
+
+def _through(stages: tuple[Stage[Any, Any], ...], items: list[Any]) -> list[Any]:
+    for stage in stages:
+        if not items:
+            break
+        feed = stage.feed
+        items = feed(items[0]) if len(items) == 1 else [out for item in items for out in feed(item)]
+    return items
