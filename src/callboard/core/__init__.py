@@ -17,6 +17,7 @@ from callboard.core.canisters import (
     ToolError,
     UserCanister,
     contents,
+    error_result,
 )
 from callboard.core.events import (
     ApprovalAnswered,
@@ -111,6 +112,7 @@ __all__ = [
     "decode_canister",
     "decode_event",
     "encode_line",
+    "error_result",
     "identify_in_turn",
     "pipe",
 ]

@@ -145,3 +145,12 @@ def contents(given: ContentLike) -> tuple[Content, ...]:
     if isinstance(given, _Part):
         return (given,)
     return tuple(given)
+
+
+def error_result(identifier: str, category: Category, message: str) -> ResultCanister:
+    """The result that says what went wrong, as the model reads it."""
+    return ResultCanister(
+        invocation_id=identifier,
+        content=(TextualContent(f"Error: {message}"),),
+        error=ToolError(category, message),
+    )

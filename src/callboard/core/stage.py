@@ -12,15 +12,15 @@ Why: TypeAlias = Literal["stop", "length", "cut", "cancelled"]
 """Why the input ended: by itself, at a length limit, in the middle, by our own wish."""
 
 In_contra = TypeVar("In_contra", contravariant=True)
-Out_co = TypeVar("Out_co", covariant=True)
+Out = TypeVar("Out")
 
 
-class Stage(Protocol[In_contra, Out_co]):
+class Stage(Protocol[In_contra, Out]):
     """A state machine: no sockets, files, clocks or threads; what comes out follows from what went in."""
 
-    def feed(self, item: In_contra, /) -> list[Out_co]: ...
+    def feed(self, item: In_contra, /) -> list[Out]: ...
 
-    def finish(self, why: Why = "stop", /) -> list[Out_co]: ...
+    def finish(self, why: Why = "stop", /) -> list[Out]: ...
 
 
 class Pipe:

@@ -1,0 +1,43 @@
+"""`callboard explain`: how a model would be asked, and why."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def explain(
+    model: Annotated[str, typer.Argument(help="A model's name, such as openai:gpt-4o.", show_default=False)],
+    mode: Annotated[str, typer.Option(help="As for `callboard run`.", show_default=False)] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Show how a model would be asked for calls: mode, dialect, wire, and where each fact comes from."""
+    from callboard.modes import plan  # noqa: PLC0415  # not for --help
+    from callboard.profiles import normalise, resolve  # noqa: PLC0415
+
+    resolution = resolve(model)
+    decided = plan(resolution, mode)
+    facts = {fact: getattr(resolution.profile, fact) for fact in resolution.sources}
+    why = "asked for" if mode else resolution.mode_reason
+    if as_json:
+        described = {
+            "name": model,
+            "provider": resolution.provider,
+            "model": resolution.model,
+            "normalised": normalise(resolution.model),
+            "mode": decided.mode.name,
+            "why": why,
+            "dialect": decided.dialect.name if decided.dialect else None,
+            "facts": {fact: {"value": facts[fact], "source": resolution.sources[fact]} for fact in facts},
+        }
+        typer.echo(json.dumps(described, indent=2, ensure_ascii=False))
+        return
+    typer.echo(f"model    {resolution.model} (matched as {normalise(resolution.model)})")
+    typer.echo(f"provider {resolution.provider or 'none named'}")
+    typer.echo(f"mode     {decided.mode.name}: {why}")
+    typer.echo(f"dialect  {decided.dialect.name if decided.dialect else 'none: its text is not watched'}")
+    typer.echo("facts")
+    for fact, value in facts.items():
+        typer.echo(f"  {fact:<13}{value!r:<30}{resolution.sources[fact]}")

@@ -1,0 +1,190 @@
+"""`callboard models`: list, pull, locate and remove the files of local models.
+
+Owns what a person sees of them: paths on standard output, everything else on standard error. Knows nothing
+of sources. Errors are raised as they are; whoever runs the command line prints them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from callboard.providers.local import (
+    Catalogue,
+    Entry,
+    Progress,
+    ProgressEvent,
+    Received,
+    SourceRefused,
+    SourceTried,
+    Verifying,
+    Waiting,
+    locate,
+    pull,
+    remove,
+    shipped,
+)
+from callboard.providers.local.shelf import Place
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+app = typer.Typer(no_args_is_help=True, help="Models that run on this machine.")
+
+_Name = Annotated[str, typer.Argument(help="A name from `callboard models list`.", show_default=False)]
+
+
+@app.command("list")
+def list_models(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
+) -> None:
+    """Show the models that can be had, and which are here."""
+    catalogue = _catalogue(context)
+    if as_json:
+        import msgspec  # noqa: PLC0415  # for this option only
+
+        typer.echo(msgspec.json.format(msgspec.json.encode([_described(entry) for entry in catalogue.models])))
+        return
+    rows = [
+        ("NAME", "SIZE", "LICENCE", "CONTEXT", "HERE", "TITLE"),
+        *(
+            (entry.name, _megabytes(entry.size), entry.licence, f"{entry.context}", _state(entry), entry.title)
+            for entry in catalogue.models
+        ),
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        typer.echo("  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]).rstrip())
+
+
+@app.command("pull")
+def pull_model(context: typer.Context, name: _Name) -> None:
+    """Download a model, unless it is here, and print its path. A pull that was stopped goes on where it was."""
+    typer.echo(pull_with_progress(name, catalogue=_catalogue(context)))
+
+
+@app.command("path")
+def path_of_model(context: typer.Context, name: _Name) -> None:
+    """Print the path of a model that is here."""
+    typer.echo(locate(name, catalogue=_catalogue(context)))
+
+
+@app.command("remove")
+def remove_model(context: typer.Context, name: _Name) -> None:
+    """Delete a model's file, or what has come of it."""
+    removed = remove(name, catalogue=_catalogue(context))
+    typer.echo(f"{name} is {'removed' if removed else 'not here'}", err=True)
+
+
+def pull_with_progress(name: str, *, catalogue: Catalogue | None = None) -> Path:
+    """The model's verified file, pulled if it is not here, with its progress on standard error.
+
+    `catalogue` is by default the one that ships with us. Raises what `pull` raises; at ctrl-C it says how to
+    go on and raises KeyboardInterrupt.
+    """
+    try:
+        if typer.get_text_stream("stderr").isatty():
+            return _pull_with_bar(name, catalogue)
+        return asyncio.run(pull(name, catalogue=catalogue, progress=_in_lines(name)))
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; what has come is kept, and `callboard models pull {name}` goes on", err=True)
+        raise
+
+
+def _pull_with_bar(name: str, catalogue: Catalogue | None) -> Path:
+    from rich.console import Console  # noqa: PLC0415  # rich costs 50 ms
+    from rich.markup import escape  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(escape(name), total=None, visible=False)
+
+        def show(event: ProgressEvent) -> None:
+            match event:
+                case Received(done=done, total=total):
+                    bar.update(task, completed=done, total=total, visible=True)
+                case _:
+                    bar.console.print(_sentence(name, event), markup=False, highlight=False)
+
+        return asyncio.run(pull(name, catalogue=catalogue, progress=show))
+
+
+def _in_lines(name: str) -> Progress:
+    """A Progress for what is no terminal: a line for each tenth that has come, not for each block."""
+    tenth = -1
+
+    def show(event: ProgressEvent) -> None:
+        nonlocal tenth
+        match event:
+            case Received(done=done, total=total):
+                if done * 10 // total != tenth:
+                    tenth = done * 10 // total
+                    typer.echo(f"{name}: {tenth * 10} % of {_megabytes(total)}", err=True)
+            case _:
+                typer.echo(_sentence(name, event), err=True)
+
+    return show
+
+
+def _sentence(name: str, event: ProgressEvent) -> str:
+    match event:
+        case Waiting():
+            return f"{name}: waiting for another process that pulls it"
+        case SourceTried(source=source):
+            return f"{name}: from {source}"
+        case SourceRefused(why=why):
+            return f"{name}: {why}"
+        case Verifying():
+            return f"{name}: verifying what is here"
+        case Received(done=done, total=total):
+            return f"{name}: {done} of {total} bytes"
+
+
+def _catalogue(context: typer.Context) -> Catalogue:
+    """The catalogue that the caller gave as the context's object, or ours."""
+    return context.find_object(Catalogue) or shipped()
+
+
+def _state(entry: Entry) -> str:
+    place = Place(entry)
+    if place.file.exists():
+        return "yes"
+    if place.partial.exists():
+        return f"{place.partial.stat().st_size * 100 // entry.size} %"
+    return "no"
+
+
+def _described(entry: Entry) -> dict[str, object]:
+    place = Place(entry)
+    here = place.file.exists()
+    return {
+        "name": entry.name,
+        "title": entry.title,
+        "size": entry.size,
+        "licence": entry.licence,
+        "context": entry.context,
+        "sha256": entry.sha256,
+        "here": here,
+        "path": str(place.file) if here else None,
+    }
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB"

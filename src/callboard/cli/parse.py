@@ -1,0 +1,103 @@
+"""`callboard parse`: the calls in a text."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from callboard.errors import CallerError
+
+
+class Reason(str, Enum):
+    """Why the text ends."""
+
+    STOP = "stop"
+    LENGTH = "length"
+
+
+def parse_text(
+    file: Annotated[str, typer.Argument(help="A file, or `-` for standard input.")] = "-",
+    dialect: Annotated[str, typer.Option(help="How calls are spelled: json or action.")] = "json",
+    tools: Annotated[
+        str, typer.Option(help="A JSON file: a list of {name, description?, parameters}.", show_default=False)
+    ] = "",
+    chunk: Annotated[int, typer.Option(min=0, help="Feed the text in pieces of so many characters.")] = 0,
+    reason: Annotated[Reason, typer.Option(help="Why the text ends.")] = Reason.STOP,
+    stream: Annotated[bool, typer.Option("--stream", help="Print one event a line.")] = False,
+) -> None:
+    """Find the calls in a text and print one JSON object: text, reasoning, invocations, notes."""
+    import msgspec  # noqa: PLC0415  # not for --help
+
+    from callboard.core import encode_line  # noqa: PLC0415
+    from callboard.dialects import Parser  # noqa: PLC0415
+
+    text = _read(file)
+    parser = Parser(_declarations(tools) if tools else None, dialect)
+    size = chunk or max(len(text), 1)
+    events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
+    events += parser.finish(reason.value)
+    if stream:
+        for event in events:
+            typer.echo(encode_line(event))
+        return
+    typer.echo(msgspec.json.format(msgspec.json.encode(_summary(events, dialect))))
+
+
+def _summary(events: list[Any], dialect: str) -> dict[str, Any]:
+    from callboard.core import (  # noqa: PLC0415  # not for --help
+        InvocationEnded,
+        InvocationIncomplete,
+        InvocationStarted,
+        Note,
+        ReasoningPiece,
+        TextPiece,
+    )
+
+    known = {event.index: event.known for event in events if isinstance(event, InvocationStarted)}
+    return {
+        "text": "".join([event.text for event in events if isinstance(event, TextPiece)]),
+        "reasoning": "".join([event.text for event in events if isinstance(event, ReasoningPiece)]),
+        "invocations": [
+            {
+                "identifier": event.identifier,
+                "name": event.name,
+                "arguments": event.arguments if isinstance(event, InvocationEnded) else None,
+                "known": known.get(event.index, False),
+                "complete": isinstance(event, InvocationEnded),
+                "raw": event.raw,
+            }
+            for event in events
+            if isinstance(event, (InvocationEnded, InvocationIncomplete))
+        ],
+        "dialect": dialect,
+        "notes": [{"kind": event.kind, "text": event.text} for event in events if isinstance(event, Note)],
+    }
+
+
+def _read(file: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise CallerError(error.strerror or "cannot be read", path=file) from None
+    return data.decode("utf-8", "replace")
+
+
+def _declarations(file: str) -> list[Any]:
+    import msgspec  # noqa: PLC0415  # not for --help
+
+    from callboard.core import ToolDeclaration  # noqa: PLC0415
+
+    class Row(msgspec.Struct):
+        name: str
+        description: str = ""
+        parameters: dict[str, Any] = {}
+
+    try:
+        rows = msgspec.json.decode(_read(file), type=list[Row])
+    except msgspec.MsgspecError as error:
+        raise CallerError(f"not a list of tools: {error}", path=file) from None
+    return [ToolDeclaration(row.name, row.description, row.parameters) for row in rows]

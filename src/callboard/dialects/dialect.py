@@ -1,0 +1,91 @@
+"""How a call is spelled in text, as data.
+
+Owns the rows. Knows nothing of how text is read: a dialect differs from another by its row alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+
+import msgspec
+
+from callboard.errors import CallerError
+
+
+class Role(Enum):
+    """What a member of a call object is for."""
+
+    NAME = "name"
+    ARGUMENTS = "arguments"
+    TEXT = "text"
+    REASONING = "reasoning"
+    WRAPPER = "wrapper"
+    """An object whose members count as the call's own. A string in its place is the name."""
+
+
+_CALL = {
+    "name": Role.NAME,
+    "tool": Role.NAME,
+    "tool_name": Role.NAME,
+    "function": Role.WRAPPER,
+    "arguments": Role.ARGUMENTS,
+    "args": Role.ARGUMENTS,
+    "parameters": Role.ARGUMENTS,
+    "input": Role.ARGUMENTS,
+}
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """One way to spell calls.
+
+    `keys` are the members of a call object; `undeclared` says whether an object with a name that no tool has
+    is a call all the same (an unknown one) or stays text. `call` spells one, with NAME and ARGUMENTS for
+    their JSON; `manner` tells a model how to call and how to answer.
+    """
+
+    name: str
+    summary: str
+    keys: Mapping[str, Role]
+    undeclared: bool
+    call: str
+    manner: str
+
+
+JSON = Dialect(
+    "json",
+    summary="a JSON object, fenced or bare at the beginning of a line, any key spelling",
+    keys=MappingProxyType(_CALL),
+    undeclared=False,
+    call='```json\n{"name": NAME, "arguments": ARGUMENTS}\n```',
+    manner=(
+        "To call a tool, write only a JSON object with its name and arguments:\n"
+        '```json\n{"name": "the tool", "arguments": {"parameter": "value"}}\n```\n'
+        "You are then told what it returned. When you need no tool, answer in plain text."
+    ),
+)
+
+ACTION = Dialect(
+    "action",
+    summary='{"tool", "arguments"}, {"answer"} or {"scratchpad"}, also inside {"action": …} (seed 001)',
+    keys=MappingProxyType(_CALL | {"action": Role.WRAPPER, "answer": Role.TEXT, "scratchpad": Role.REASONING}),
+    undeclared=True,
+    call='{"action": {"tool": NAME, "arguments": ARGUMENTS}}',
+    manner=(
+        'Reply with one JSON object. To call a tool: {"action": {"tool": "its name", "arguments": {…}}}. '
+        "You are then told what it returned. "
+        'To answer: {"action": {"answer": "the answer"}}. To think first: {"action": {"scratchpad": "the thought"}}. '
+        "Never guess what a tool can tell; answer only from what tools returned."
+    ),
+)
+
+DIALECTS: Mapping[str, Dialect] = MappingProxyType({dialect.name: dialect for dialect in (JSON, ACTION)})
+
+
+def dialect_named(name: str) -> Dialect:
+    """The dialect of that name; `-` and `_` are the same, case does not matter. Raises CallerError."""
+    found = DIALECTS.get(name.lower().replace("-", "_"))
+    if found is None:
+        raise CallerError(f"no dialect {name!r}", hint=f"there are {', '.join(DIALECTS)}")
+    return found

@@ -1,0 +1,82 @@
+"""What a tool returned, as the content of a result.
+
+Owns the conversion and its cap. Knows nothing of how the tool was run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from callboard.core import (
+    Content,
+    FileContent,
+    PictureContent,
+    ResultCanister,
+    TextualContent,
+)
+
+MAX_TEXT = 256 * 1024
+"""Characters of text that a result may have; the rest is cut, and the text says so."""
+
+_CONTENTS = (TextualContent, PictureContent, FileContent)
+_PICTURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+)
+
+
+def result_of(identifier: str, value: Any) -> ResultCanister:
+    """The result with this value: text as it is, pictures and bytes with their type, the rest as JSON."""
+    return ResultCanister(invocation_id=identifier, content=_contents(value))
+
+
+def _contents(value: Any) -> tuple[Content, ...]:
+    if isinstance(value, (list, tuple)) and value and all(isinstance(part, _CONTENTS) for part in value):
+        return tuple(value)
+    if isinstance(value, TextualContent):
+        return (TextualContent(cut(value.text), value.mime_type),)
+    if isinstance(value, _CONTENTS):
+        return (value,)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return (_of_bytes(bytes(value)),)
+    return (TextualContent(cut(value if isinstance(value, str) else _json(value))),)
+
+
+def _of_bytes(data: bytes) -> Content:
+    for magic, mime_type in _PICTURES:
+        if data.startswith(magic):
+            return PictureContent(data, mime_type)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return PictureContent(data, "image/webp")
+    return FileContent(data)
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value, enc_hook=_plain).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        pass
+    try:
+        # Integers beyond 64 bits, and keys that are no strings.
+        return json.dumps(value, default=_plain, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return str(value)
+
+
+def _plain(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump(mode="json")
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+def cut(text: str) -> str:
+    """The text within the cap."""
+    if len(text) <= MAX_TEXT:
+        return text
+    return f"{text[:MAX_TEXT]}\n[cut: {MAX_TEXT} of {len(text)} characters]"

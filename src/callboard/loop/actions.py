@@ -1,0 +1,46 @@
+"""What the loop wants done.
+
+Owns the four things a run asks of the world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from callboard.core import Canister, InvocationCanister, ResultCanister, RunState
+
+
+class CallModel(msgspec.Struct, frozen=True):
+    """Ask for round `number`'s reply. `last` says that it is to answer without any call."""
+
+    number: int
+    canisters: tuple[Canister, ...]
+    last: bool = False
+
+
+class Execute(msgspec.Struct, frozen=True):
+    """Run the invocations, but for those whose result is `answered` already, by identifier."""
+
+    invocations: tuple[InvocationCanister, ...]
+    answered: Mapping[str, ResultCanister]
+
+
+class AskApproval(msgspec.Struct, frozen=True):
+    """Ask a person; the answer is fed as ApprovalAnswered."""
+
+    invocation: InvocationCanister
+    why: str
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """The run is over. `output` is the text of its last reply, `why` says what ended it where it did not complete."""
+
+    state: RunState
+    output: str
+    why: str = ""
+
+
+Action: TypeAlias = CallModel | Execute | AskApproval | Finish

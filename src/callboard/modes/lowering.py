@@ -1,0 +1,131 @@
+"""A request as its mode asks it.
+
+Owns where tools, past calls and results stand: in the wire's own fields, or in text. Knows no wire.
+Law: the same history gives the same beginning, so that providers' prompt caches hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec.structs import replace
+
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    InvocationCanister,
+    Request,
+    ResultCanister,
+    SupervisorCanister,
+    TextualContent,
+    UserCanister,
+    contents,
+)
+from callboard.dialects import Dialect, render_call, render_in_prose, render_result, render_tools
+from callboard.modes.constraint import action_constraint
+from callboard.modes.mode import Plan
+
+FROM_RESULTS = "Use this to answer the question in one short sentence."
+
+
+def lower(request: Request, plan: Plan) -> Request:
+    """The request with nothing in it that the mode does not send."""
+    lowered = _DECLARED[plan.mode.declares](request, plan)
+    if plan.in_prose and any(isinstance(each, InvocationCanister) for each in request.canisters):
+        ending = FROM_RESULTS if request.tool_choice == "none" else ""
+        lowered = replace(lowered, canisters=_in_prose(lowered.canisters, ending))
+        if request.tool_choice == "none":
+            # Shown its tools, such a model calls again instead of answering.
+            lowered = replace(lowered, tools=(), tool_choice="auto", constraint=None)
+    elif plan.mode.declares != "wire" and plan.dialect is not None:
+        lowered = replace(lowered, canisters=_spelled(lowered.canisters, plan.dialect))
+    return lowered
+
+
+def _on_wire(request: Request, _: Plan) -> Request:
+    return request
+
+
+def _in_constraint(request: Request, plan: Plan) -> Request:
+    if not request.tools or plan.dialect is None:
+        return request
+    constraint = action_constraint(request.tools, request.tool_choice)
+    return replace(_in_prompt(request, plan), constraint=constraint)
+
+
+def _in_prompt(request: Request, plan: Plan) -> Request:
+    if not request.tools or plan.dialect is None:
+        return request
+    canisters = request.canisters
+    if request.tool_choice != "none" or not plan.in_prose:
+        canisters = _supervised(canisters, render_tools(plan.dialect, request.tools))
+    return replace(request, canisters=canisters, tools=(), tool_choice="auto", parallel=None)
+
+
+_DECLARED: dict[str, Callable[[Request, Plan], Request]] = {
+    "wire": _on_wire,
+    "constraint": _in_constraint,
+    "prompt": _in_prompt,
+}
+
+
+def _supervised(canisters: Sequence[Canister], instructions: str) -> tuple[Canister, ...]:
+    """The instructions behind the supervisor's own, where there are such."""
+    if canisters and isinstance(canisters[0], SupervisorCanister):
+        first = canisters[0]
+        more = TextualContent(f"\n\n{instructions}")
+        return (replace(first, content=(*first.content, more)), *canisters[1:])
+    return (SupervisorCanister(contents(instructions)), *canisters)
+
+
+def _spelled(canisters: Iterable[Canister], dialect: Dialect) -> tuple[Canister, ...]:
+    """Past calls as the model would have written them, results as what the user then said."""
+    spelled: list[Canister] = []
+    for canister in canisters:
+        match canister:
+            case InvocationCanister():
+                _add(spelled, AssistantCanister, render_call(dialect, canister))
+            case ResultCanister():
+                _add(spelled, UserCanister, render_result(canister))
+            case _:
+                spelled.append(canister)
+    return tuple(spelled)
+
+
+def _in_prose(canisters: Iterable[Canister], ending: str) -> tuple[Canister, ...]:
+    """Each question with what was called for it and what came of it, in plain words.
+
+    What the model said beside its calls is left out: small models go on from it instead of answering.
+    """
+    every = list(canisters)
+    results = {each.invocation_id: each for each in every if isinstance(each, ResultCanister)}
+    told: list[Canister] = []
+    calling = False
+    for at, canister in enumerate(every):
+        match canister:
+            case InvocationCanister():
+                _add(told, UserCanister, render_in_prose(canister, results.get(canister.identifier)))
+                calling = True
+            case ResultCanister():
+                pass
+            case AssistantCanister() if _calls_next(every, at):
+                pass
+            case _:
+                told.append(canister)
+                calling = False
+    if calling and ending:
+        _add(told, UserCanister, ending)
+    return tuple(told)
+
+
+def _calls_next(canisters: list[Canister], at: int) -> bool:
+    return at + 1 < len(canisters) and isinstance(canisters[at + 1], InvocationCanister)
+
+
+def _add(canisters: list[Canister], kind: type[AssistantCanister | UserCanister], text: str) -> None:
+    """Adds to what the same side said last, else begins a new canister."""
+    last = canisters[-1] if canisters else None
+    if isinstance(last, kind):
+        canisters[-1] = replace(last, content=(*last.content, TextualContent(f"\n\n{text}")))
+    else:
+        canisters.append(kind(contents(text)))

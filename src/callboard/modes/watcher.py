@@ -1,0 +1,89 @@
+"""Finds the calls that a model writes into its text.
+
+Owns the one place where text becomes calls, for every mode, wire and face. Knows nothing of dialects but
+their parser. Law: whatever passes, passes in order; native calls and calls found in text share one
+sequence of indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from callboard.core import (
+    ArgumentsPiece,
+    Event,
+    Identify,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Note,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextPiece,
+    ToolDeclaration,
+    Usage,
+    Why,
+)
+from callboard.dialects import Dialect, Parser
+
+_BESIDE = (ReplyStarted, Usage, Note)
+"""What says nothing about the place in the text."""
+_INDEXED = (InvocationStarted, ArgumentsPiece, InvocationEnded, InvocationIncomplete)
+
+
+class Watcher:
+    """A Stage around a dialect's parser: events of a reply in, the same with the calls found in the text.
+
+    Offsets of what comes from text count all text pieces of the reply, in order.
+    """
+
+    def __init__(self, dialect: Dialect, tools: Iterable[ToolDeclaration] | None, identify: Identify) -> None:
+        self._parser = Parser(tools, dialect, identify=identify)
+        self._count = 0
+        self._native: dict[int, int] = {}
+        self._found: dict[int, int] = {}
+
+    def feed(self, event: Event, /) -> list[Event]:
+        if isinstance(event, TextPiece):
+            return self._renumber(self._parser.feed(event.text), self._found)
+        if isinstance(event, _BESIDE):
+            return [event]
+        match event:
+            case ReplyEnded(reason=reason):
+                flushed = self._flush("length" if reason == "length" else "stop")
+                if reason == "stop" and self._found:
+                    event = ReplyEnded("invocations")
+                self._begin()
+                return [*flushed, event]
+            case ReplyFailed():
+                flushed = self._flush("cut")
+                self._begin()
+                return [*flushed, event]
+            case _:
+                return [*self._flush("stop"), *self._renumber([event], self._native)]
+
+    def finish(self, why: Why = "stop", /) -> list[Event]:
+        return self._flush(why)
+
+    def _begin(self) -> None:
+        """Another reply may follow in this one's place."""
+        self._count = 0
+        self._native = {}
+        self._found = {}
+
+    def _flush(self, why: Why) -> list[Event]:
+        return self._renumber(self._parser.finish(why), self._found)
+
+    def _renumber(self, events: list[Event], indices: dict[int, int]) -> list[Event]:
+        for at, event in enumerate(events):
+            if isinstance(event, _INDEXED):
+                index = indices.get(event.index)
+                if index is None:
+                    index = indices[event.index] = self._count
+                    self._count += 1
+                if index != event.index:
+                    events[at] = replace(event, index=index)
+        return events

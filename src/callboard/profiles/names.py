@@ -1,0 +1,41 @@
+"""Models' names, as people and providers write them.
+
+Owns what in a name says which model it is, and what only says who serves it or how it is packed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+
+_PACKING = re.compile(r"[-_.](?:(?:i?q\d\w*|f16|f32|bf16|fp8|fp16|int4|int8|awq|gptq|gguf|mlx)(?:_\w+)*)$")
+
+
+def split_provider(name: str, providers: Container[str]) -> tuple[str, str]:
+    """`openai:gpt-4o` is ("openai", "gpt-4o"); a left side that is no provider belongs to the model's name."""
+    provider, colon, model = name.partition(":")
+    return (provider, model) if colon and provider in providers else ("", name)
+
+
+def normalise(name: str) -> str:
+    """Lower case, without vendor prefix, `:tag` of a size or build, and suffixes of quantisation.
+
+    A tag that tells the size is kept as part of the name: `qwen3-coder:30b` is `qwen3-coder-30b`.
+    """
+    model = name.strip().lower().replace("\\", "/").rsplit("/", 1)[-1]
+    model, colon, tag = model.partition(":")
+    if colon and tag and tag != "latest":
+        model = f"{model}-{tag}"
+    while (shorter := _PACKING.sub("", model)) != model:
+        model = shorter
+    return model
+
+
+def matches(pattern: str, model: str) -> bool:
+    """Whether a normalised name begins with the pattern, or has it behind a separator."""
+    at = model.find(pattern)
+    while at >= 0:
+        if at == 0 or model[at - 1] in "-_./":
+            return True
+        at = model.find(pattern, at + 1)
+    return False

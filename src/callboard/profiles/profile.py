@@ -1,0 +1,41 @@
+"""What is known of a model and its endpoint, as data.
+
+Owns the facts and their meaning. Knows nothing of how they are found.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+ModeName: TypeAlias = Literal["native", "structured", "validated", "parsed"]
+
+
+class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The facts that decide how a model is asked.
+
+    `mode` "" leaves the mode to what follows: native where the endpoint `offers_tools` and the model
+    `uses_tools`, else structured where it `constrains` replies to a schema, else validated.
+    `dialect` is how the model spells calls in text: watched for in native mode too, "" for models that
+    never do. `results` "prose" tells calls and results in plain words instead of the wire's own messages;
+    `answer_after` "results" asks for the last reply, without tools, as soon as calls have results: for
+    models that would repeat their call for ever. `context` is in tokens, 0 if unknown. `base_url` says
+    where the endpoint is; `url_variable` and `key_variable` are environment variables, of another URL and
+    of the key. `temperature` and `max_tokens` (of a reply) are for requests that set none.
+    """
+
+    mode: Literal["", "native", "structured", "validated", "parsed"] = ""
+    offers_tools: bool = True
+    uses_tools: bool = False
+    constrains: bool = False
+    dialect: str = "json"
+    wire: str = "chat"
+    results: Literal["native", "prose"] = "native"
+    answer_after: Literal["model", "results"] = "model"
+    context: int = 0
+    base_url: str = ""
+    url_variable: str = ""
+    key_variable: str = ""
+    temperature: float | None = None
+    max_tokens: int | None = None

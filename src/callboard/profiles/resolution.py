@@ -1,0 +1,105 @@
+"""A model's profile, and where each fact of it comes from.
+
+Owns the layers: default < family < model < endpoint < user. Knows nothing of configuration files.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from callboard.errors import CallerError
+from callboard.profiles.names import matches, normalise, split_provider
+from callboard.profiles.profile import ModeName, Profile
+
+_FACTS = Profile.__struct_fields__
+
+
+class Resolution(msgspec.Struct, frozen=True):
+    """What is decided for a model before anything is sent.
+
+    `provider` is the known one before the colon ("" for none), `model` the name that goes on the wire;
+    `sources` tells for each fact which layer set it.
+    """
+
+    name: str
+    provider: str
+    model: str
+    profile: Profile
+    sources: Mapping[str, str]
+
+    @property
+    def mode(self) -> ModeName:
+        profile = self.profile
+        if profile.mode:
+            return profile.mode
+        if profile.offers_tools and profile.uses_tools:
+            return "native"
+        return "structured" if profile.constrains else "validated"
+
+    @property
+    def mode_reason(self) -> str:
+        profile = self.profile
+        if profile.mode:
+            return f"set by {self.sources['mode']}"
+        tools = f"the endpoint {'offers' if profile.offers_tools else 'has no'} tools ({self.sources['offers_tools']})"
+        if self.mode == "native":
+            return f"{tools}, and the model uses them ({self.sources['uses_tools']})"
+        uses = "" if profile.uses_tools else f", the model is not known to use them ({self.sources['uses_tools']})"
+        if profile.constrains:
+            return f"{tools}{uses}; the endpoint constrains replies ({self.sources['constrains']})"
+        return f"{tools}{uses}; the endpoint is not known to constrain replies ({self.sources['constrains']})"
+
+
+def resolve(name: str, user: Mapping[str, Any] | None = None) -> Resolution:
+    """The resolution of a model's name; `user` are facts that override all others. Raises CallerError."""
+    for fact in user or {}:
+        if fact not in _FACTS:
+            raise CallerError(f"no fact {fact!r}", path=f"profile of {name}", hint=f"there are {', '.join(_FACTS)}")
+    table = _table()
+    provider, model = split_provider(name, table["endpoints"])
+    if not model:
+        raise CallerError("the model's name is empty", path=name, hint="write it as provider:model or model")
+    plain = normalise(model)
+    layers = [
+        *_family(plain, table["families"]),
+        *((f"model {row['name']}", row) for row in table["models"] if matches(row["name"], plain)),
+    ]
+    if provider:
+        layers.append((f"endpoint {provider}", table["endpoints"][provider]))
+    layers.append(("user", user or {}))
+    facts: dict[str, Any] = {}
+    sources = dict.fromkeys(_FACTS, "default")
+    for source, row in layers:
+        for fact, value in row.items():
+            if fact in sources:
+                facts[fact] = value
+                sources[fact] = source
+    try:
+        profile = msgspec.convert(facts, Profile)
+    except msgspec.ValidationError as error:
+        raise CallerError(str(error), path=f"profile of {name}") from None
+    return Resolution(name, provider, model, profile, sources)
+
+
+def providers() -> tuple[str, ...]:
+    """The names that may stand before the colon."""
+    return tuple(_table()["endpoints"])
+
+
+def _family(model: str, families: list[dict[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
+    found = [(len(pattern), row) for row in families for pattern in row["patterns"] if matches(pattern, model)]
+    if not found:
+        return []
+    row = max(found, key=lambda each: each[0])[1]
+    return [(f"family {row['name']}", row)]
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads(files("callboard.profiles").joinpath("profiles.toml").read_text("utf-8"))

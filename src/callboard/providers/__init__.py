@@ -1,0 +1,8 @@
+"""Where models are: over HTTP, in this process, in a script."""
+
+from callboard.providers.access import LocalModel, access_model
+from callboard.providers.chat import ChatModel
+from callboard.providers.scripted import ScriptedModel
+from callboard.providers.transport import Transport
+
+__all__ = ["ChatModel", "LocalModel", "ScriptedModel", "Transport", "access_model"]

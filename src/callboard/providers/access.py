@@ -1,0 +1,111 @@
+"""A model by its name.
+
+Owns the way from a name to something that replies. Knows nothing of configuration files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from callboard.core import Event, Request
+from callboard.errors import CallerError, NoSuchModel
+from callboard.modes import Plan, plan
+from callboard.profiles import Resolution, providers, resolve
+from callboard.providers.chat import ChatModel
+from callboard.providers.embedded import EmbeddedServer
+from callboard.providers.local import locate, shipped
+from callboard.providers.transport import Transport
+
+# Loaded models, for as long as the process lives.
+_servers: dict[Path, EmbeddedServer] = {}
+
+
+def access_model(
+    name: str,
+    *,
+    base_url: str = "",
+    api_key: str = "",
+    mode: str = "",
+    profile: Mapping[str, Any] | None = None,
+    transport: Transport | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> ChatModel | LocalModel:
+    """The model of a name such as `local:qwen2.5-coder-0.5b`, `openai:gpt-4o`, or any with a `base_url`.
+
+    `mode` and `profile` (facts) override what is known of the model; `api_key` is by default in the
+    environment variable that the endpoint's profile names; `tell` is told of retries.
+    Raises NoSuchModel or CallerError, before anything is sent.
+    """
+    resolution = resolve(name, profile)
+    decided = plan(resolution, mode)
+    transport = transport or Transport()
+    if resolution.provider == "local":
+        server = _server(resolution.model)
+
+        def connect(url: str, key: str) -> ChatModel:
+            return ChatModel(resolution, decided, transport, base_url=url, api_key=key, tell=tell)
+
+        return LocalModel(resolution, decided, server, connect)
+    facts = resolution.profile
+    url = base_url or _variable(facts.url_variable) or facts.base_url
+    if not url:
+        known = ", ".join(f"{provider}:" for provider in providers())
+        raise CallerError(
+            "where is this model?", path=name, hint=f"begin with its provider ({known}) or give a base URL"
+        )
+    key = api_key or _variable(facts.key_variable)
+    if facts.key_variable and not key and url == facts.base_url:
+        raise CallerError("it wants an API key", path=name, hint=f"set {facts.key_variable}")
+    return ChatModel(resolution, decided, transport, base_url=url, api_key=key, tell=tell)
+
+
+class LocalModel:
+    """A Model whose file is on this machine; loaded at its first reply."""
+
+    def __init__(
+        self, resolution: Resolution, plan: Plan, server: EmbeddedServer, connect: Callable[[str, str], ChatModel]
+    ) -> None:
+        self.resolution = resolution
+        self.plan = plan
+        self._server = server
+        self._connect = connect
+        self._model: ChatModel | None = None
+
+    @property
+    def name(self) -> str:
+        return self.resolution.name
+
+    async def reply(self, request: Request, /) -> AsyncGenerator[Event]:
+        """One reply, event by event; the last is a ReplyEnded or a ReplyFailed."""
+        if self._model is None:
+            await self._server.start()
+            self._model = self._connect(self._server.base_url, self._server.api_key)
+        replying = self._model.reply(request)
+        try:
+            async for event in replying:
+                yield event
+        finally:
+            await replying.aclose()
+
+    async def aclose(self) -> None:
+        """Closes the connections; the model stays loaded."""
+        if self._model is not None:
+            await self._model.aclose()
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(name, "") if name else ""
+
+
+def _server(model: str) -> EmbeddedServer:
+    """The server of a catalogue's model, or of a path to a GGUF file."""
+    if model.endswith(".gguf"):
+        path, context = Path(model).expanduser(), 0
+        if not path.is_file():
+            raise NoSuchModel("no such file", path=model)
+    else:
+        path, context = locate(model), shipped().find(model).context
+    return _servers.setdefault(path.resolve(), EmbeddedServer(path, context))

@@ -1,0 +1,162 @@
+"""A model behind a Chat Completions endpoint.
+
+Owns the way of one reply: request, bytes, events. Knows nothing of runs; wires, modes and transport are
+others' business that is only joined here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from callboard.core import Event, Note, Pipe, ReplyFailed, Request, Why, identify_in_turn, pipe
+from callboard.errors import ProviderError
+from callboard.modes import Plan, Watcher, lower
+from callboard.profiles import Resolution
+from callboard.providers.transport import Answer, Transport
+from callboard.text.sse import SSEDecoder
+from callboard.wires.chat import StreamDecoder, decode_error, decode_response, encode_request
+
+MAX_BODY = 64 * 1024 * 1024
+"""Bytes of a reply that comes whole."""
+_MAX_ERROR = 64 * 1024
+_EXCERPT = 500
+
+
+class ChatModel:
+    """A Model over HTTP (the port `core.Model`).
+
+    `base_url` ends before `/chat/completions`. What cannot be sent is told in Notes; every failure of the
+    provider is a ReplyFailed. Closing the iterator closes the connection, which cancels the reply upstream.
+    """
+
+    def __init__(
+        self,
+        resolution: Resolution,
+        plan: Plan,
+        transport: Transport,
+        *,
+        base_url: str,
+        api_key: str = "",
+        headers: Mapping[str, str] | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        self.resolution = resolution
+        self.plan = plan
+        self._transport = transport
+        self._url = f"{base_url.rstrip('/')}/chat/completions"
+        self._tell = tell
+        self._headers = {"content-type": "application/json", **(headers or {})}
+        if api_key:
+            self._headers["authorization"] = f"Bearer {api_key}"
+
+    @property
+    def name(self) -> str:
+        return self.resolution.name
+
+    async def reply(self, request: Request, /) -> AsyncGenerator[Event]:
+        """One reply, event by event; the last is a ReplyEnded or a ReplyFailed."""
+        lowered = encode_request(lower(self._completed(request), self.plan))
+        for kind in lowered.dropped:
+            yield Note("dropped", f"{kind} cannot be sent to this endpoint")
+        retried = partial(self._retried, self._tell)
+        asked = self._transport.post(
+            self._url, headers=self._headers, body=msgspec.json.encode(lowered.body), on_retry=retried
+        )
+        stages = self._stages(request, lowered.names)
+        try:
+            async with asked as answer:
+                if answer.status != 200:
+                    yield decode_error(answer.status, await answer.read(_MAX_ERROR))
+                    return
+                if answer.content_type == "text/event-stream":
+                    async for chunk in answer.chunks():
+                        for event in stages.feed(chunk):
+                            yield event
+                    for event in stages.finish():
+                        yield event
+                    return
+                for event in await self._whole(answer, request, lowered.names):
+                    yield event
+        except ProviderError as error:
+            for event in stages.finish("cut"):
+                yield event if not isinstance(event, ReplyFailed) else _failed(error)
+
+    async def aclose(self) -> None:
+        """Closes the connections; a later reply makes new ones."""
+        await self._transport.aclose()
+
+    def _completed(self, request: Request) -> Request:
+        """The request with the name that the endpoint knows, and with the profile's controls where it has none."""
+        facts = self.resolution.profile
+        controls = request.controls
+        for fact in ("temperature", "max_tokens"):
+            if getattr(controls, fact) is None and getattr(facts, fact) is not None:
+                controls = msgspec.structs.replace(controls, **{fact: getattr(facts, fact)})
+        return msgspec.structs.replace(request, model=self.resolution.model, controls=controls)
+
+    def _stages(self, request: Request, names: Mapping[str, str]) -> Pipe:
+        """Bytes to events: as the design's picture has them, from left to right."""
+        return pipe(SSEDecoder(), _Payloads(), self._decoder(request, names), *self._watchers(request))
+
+    def _decoder(self, request: Request, names: Mapping[str, str]) -> StreamDecoder:
+        declared = frozenset(tool.name for tool in request.tools)
+        return StreamDecoder(names=names, identify=self._identify(request), declared=declared)
+
+    def _watchers(self, request: Request) -> tuple[Watcher, ...]:
+        dialect = self.plan.dialect
+        if dialect is None:
+            return ()
+        tools = () if request.tool_choice == "none" else request.tools
+        return (Watcher(dialect, tools, self._identify(request, "t")),)
+
+    @staticmethod
+    def _identify(request: Request, source: str = "") -> Any:
+        return identify_in_turn(len(request.canisters), source)
+
+    async def _whole(self, answer: Answer, request: Request, names: Mapping[str, str]) -> list[Event]:
+        """The events of a reply that did not come as a stream."""
+        data = await answer.read(MAX_BODY)
+        try:
+            body = msgspec.json.decode(data)
+        except msgspec.MsgspecError:
+            body = None
+        if not isinstance(body, dict):
+            excerpt = data[:_EXCERPT].decode(errors="replace")
+            what = f"the answer is no reply but {answer.content_type or 'something without a type'}"
+            return [ReplyFailed("provider", "malformed", what, excerpt)]
+        declared = frozenset(tool.name for tool in request.tools)
+        events = decode_response(body, names=names, identify=self._identify(request), declared=declared)
+        return pipe(_Each(), *self._watchers(request)).feed(events)
+
+    @staticmethod
+    def _retried(tell: Callable[[str], None] | None, attempt: int, why: str, delay: float) -> None:
+        if tell is not None:
+            tell(f"attempt {attempt}: {why}; trying again in {delay:.1f} s")
+
+
+class _Payloads:
+    """SSE frames to their data."""
+
+    def feed(self, frame: Any, /) -> list[str]:
+        return [frame.data] if frame.data else []
+
+    def finish(self, why: Why = "stop", /) -> list[str]:
+        return []
+
+
+class _Each:
+    """A list to its items."""
+
+    def feed(self, events: list[Event], /) -> list[Event]:
+        return events
+
+    def finish(self, why: Why = "stop", /) -> list[Event]:
+        return []
+
+
+def _failed(error: ProviderError) -> ReplyFailed:
+    return ReplyFailed(error.party, error.code, str(error), error.excerpt)

@@ -1,0 +1,33 @@
+"""The files of local models: which can be had, how they come, where they stand."""
+
+from callboard.providers.local.catalogue import Catalogue, Entry, Hub, Wheels, shipped
+from callboard.providers.local.download import pull
+from callboard.providers.local.progress import (
+    Progress,
+    ProgressEvent,
+    Received,
+    SourceRefused,
+    SourceTried,
+    Verifying,
+    Waiting,
+)
+from callboard.providers.local.shelf import directory, locate, remove
+
+__all__ = [
+    "Catalogue",
+    "Entry",
+    "Hub",
+    "Progress",
+    "ProgressEvent",
+    "Received",
+    "SourceRefused",
+    "SourceTried",
+    "Verifying",
+    "Waiting",
+    "Wheels",
+    "directory",
+    "locate",
+    "pull",
+    "remove",
+    "shipped",
+]

@@ -1,0 +1,69 @@
+"""Which models can be had, and from where.
+
+Owns the catalogue's shape and the one that ships with us. Knows nothing of how a file is fetched or kept.
+Law: all sources of a model carry the same bytes, so a file begun from one goes on from the next.
+"""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from importlib.resources import files
+from typing import TypeAlias
+
+import msgspec
+
+from callboard.errors import NoSuchModel
+
+
+class Hub(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="hub"):
+    """A file of a repository of the model hub."""
+
+    repository: str
+    file: str
+    revision: str = "main"
+
+
+class Wheels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="wheels"):
+    """Python packages whose wheels carry the file in parts.
+
+    Each of `requirements` is `name==version`, in the order of the parts; each part has `part_size` bytes,
+    the last one what remains.
+    """
+
+    requirements: tuple[str, ...]
+    part_size: int
+
+
+Source: TypeAlias = Hub | Wheels
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A model's file: `size` in bytes, `context` in tokens, `sha256` in lower-case hexadecimal digits."""
+
+    name: str
+    title: str
+    size: int
+    licence: str
+    sha256: str
+    context: int
+    sources: tuple[Source, ...]
+
+
+class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    models: tuple[Entry, ...]
+
+    def find(self, name: str) -> Entry:
+        """The entry of that name. Raises NoSuchModel that names the nearest ones."""
+        for entry in self.models:
+            if entry.name == name:
+                return entry
+        near = difflib.get_close_matches(name, [entry.name for entry in self.models], cutoff=0.4)
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        raise NoSuchModel(f"no local model {name!r}", hint=f"{meant}`callboard models list` shows all")
+
+
+@cache
+def shipped() -> Catalogue:
+    """The catalogue that ships with Callboard: `catalogue.toml` beside this module."""
+    return msgspec.toml.decode(files(__package__).joinpath("catalogue.toml").read_bytes(), type=Catalogue)

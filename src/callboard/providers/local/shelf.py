@@ -1,0 +1,147 @@
+"""Where the files of models stand.
+
+Owns the directory, the names in it, the lock of a pull and the record that a file was verified. Knows
+nothing of sources.
+Law: under a model's final name there is a whole file or none, and it is used only if its hash was right.
+
+The directory is `${XDG_DATA_HOME:-~/.local/share}/callboard/models` (XDG Base Directory Specification 0.8).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from callboard.errors import ModelFileError, NoSuchModel
+from callboard.providers.local.catalogue import Catalogue, Entry, shipped
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """A file of this size and time of change had this hash."""
+
+    size: int
+    mtime_ns: int
+    sha256: str
+
+
+def directory() -> Path:
+    """Where models are kept. A relative XDG_DATA_HOME is ignored, as its specification says."""
+    data = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return (data if data.is_absolute() else Path.home() / ".local" / "share") / "callboard" / "models"
+
+
+class Place:
+    """The files of one model: `file`, and beside it `.partial`, `.verified`, `.lock` and `.wheels`."""
+
+    __slots__ = ("_lock", "_record", "entry", "file", "partial", "wheels")
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        self.file = directory() / f"{entry.name}.gguf"
+        self.partial = self.file.with_name(f"{self.file.name}.partial")
+        self.wheels = self.file.with_name(f"{self.file.name}.wheels")
+        self._lock = self.file.with_name(f"{self.file.name}.lock")
+        self._record = self.file.with_name(f"{self.file.name}.verified")
+
+    def known_good(self) -> bool:
+        """Whether the file is here and its record says that its hash was right. Reads only the record."""
+        try:
+            about = self.file.stat()
+            record = msgspec.json.decode(self._record.read_bytes(), type=_Record)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return False
+        return record == _Record(about.st_size, about.st_mtime_ns, self.entry.sha256)
+
+    def found_hash(self) -> str:
+        """The file's SHA-256, remembered if it is the right one. Linear in the file's size."""
+        with self.file.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found == self.entry.sha256:
+            self._remember()
+        return found
+
+    def accept(self) -> None:
+        """Give the partial file, which is whole, on disk and right, its final name."""
+        self.partial.replace(self.file)
+        self._remember()
+        names = os.open(self.file.parent, os.O_RDONLY)
+        try:
+            os.fsync(names)
+        finally:
+            os.close(names)
+
+    def clear(self) -> bool:
+        """Delete the file and what belongs to it; whether there was anything.
+
+        The lock file stays: to delete a lock is to let two processes hold it.
+        """
+        kept = [path for path in (self.file, self.partial, self._record) if path.exists()]
+        for path in kept:
+            path.unlink()
+        return self.discard_wheels() or bool(kept)
+
+    def discard_wheels(self) -> bool:
+        """Delete what a pull that was killed left unpacked; whether there was anything."""
+        if not self.wheels.exists():
+            return False
+        shutil.rmtree(self.wheels)
+        return True
+
+    @contextmanager
+    def try_lock(self) -> Iterator[bool]:
+        """Whether this process alone may change the files, until the block ends; never waits."""
+        self._lock.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock.open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+    def _remember(self) -> None:
+        about = self.file.stat()
+        self._record.write_bytes(
+            msgspec.json.encode(_Record(about.st_size, about.st_mtime_ns, self.entry.sha256)),
+        )
+
+
+def locate(name: str, *, catalogue: Catalogue | None = None) -> Path:
+    """The model's verified file.
+
+    A file without a record of its hash is hashed once, which takes about a second a gigabyte.
+    Raises NoSuchModel if the name is unknown or the file is not here, ModelFileError if it is the wrong one.
+    """
+    place = Place((catalogue or shipped()).find(name))
+    if place.known_good():
+        return place.file
+    hint = f"callboard models pull {name}"
+    if not place.file.exists():
+        raise NoSuchModel(f"local model {name!r} is not here", hint=hint)
+    found = place.found_hash()
+    if found != place.entry.sha256:
+        raise ModelFileError(
+            f"not the file that it should be: SHA-256 {found}, expected {place.entry.sha256}",
+            path=str(place.file),
+            hint=hint,
+        )
+    return place.file
+
+
+def remove(name: str, *, catalogue: Catalogue | None = None) -> bool:
+    """Delete the model's file and what is there of one; whether there was anything.
+
+    Raises NoSuchModel if the name is unknown, ModelFileError while another process pulls the model.
+    """
+    place = Place((catalogue or shipped()).find(name))
+    with place.try_lock() as mine:
+        if not mine:
+            raise ModelFileError("another process is pulling this model", path=str(place.file))
+        return place.clear()

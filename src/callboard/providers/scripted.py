@@ -1,0 +1,95 @@
+"""A model that says what it was told to say.
+
+Owns nothing but its script. Public as `callboard.testing.ScriptedModel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from callboard.core import (
+    ArgumentsPiece,
+    Event,
+    InvocationEnded,
+    InvocationStarted,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    Request,
+    TextPiece,
+    identify_in_turn,
+)
+from callboard.errors import CallerError
+from callboard.modes import plan
+from callboard.profiles import Resolution, resolve
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A call in a script: the tool's name and its arguments; the identifier is minted if it is empty."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+    identifier: str = ""
+
+
+Part: TypeAlias = str | Call | Event
+Reply: TypeAlias = str | Call | Sequence[Part] | Callable[[Request], "str | Call | Sequence[Part]"]
+
+
+class ScriptedModel:
+    """Replies one item of its script a request, and keeps the requests it got.
+
+    A reply is a text, a Call, events, a sequence of these, or a function of the request that gives one.
+    Raises CallerError when the script has run out; `assert_complete` says what was not asked for.
+    """
+
+    def __init__(self, replies: Iterable[Reply], *, name: str = "scripted", profile: dict[str, Any] | None = None):
+        self.requests: list[Request] = []
+        self.resolution: Resolution = resolve(name, {"mode": "native", "dialect": "", **(profile or {})})
+        self.plan = plan(self.resolution)
+        self._replies: Iterator[Reply] = iter(replies)
+
+    @property
+    def name(self) -> str:
+        return self.resolution.name
+
+    async def reply(self, request: Request, /) -> AsyncGenerator[Event]:
+        self.requests.append(request)
+        scripted = next(self._replies, None)
+        if scripted is None:
+            raise CallerError(f"the script has no reply {len(self.requests)}", path=self.name)
+        said = scripted(request) if callable(scripted) else scripted
+        for event in _events([said] if isinstance(said, (str, Call)) else said, request):
+            yield event
+
+    def assert_complete(self) -> None:
+        """Raises AssertionError if replies of the script were not asked for."""
+        left = len(list(self._replies))
+        if left:
+            raise AssertionError(f"{left} scripted replies were not asked for")
+
+
+def _events(parts: Iterable[Part], request: Request) -> Iterator[Event]:
+    identify = identify_in_turn(len(request.canisters))
+    calls = 0
+    last: Event | None = None
+    yield ReplyStarted(model=request.model)
+    for part in parts:
+        match part:
+            case str():
+                last = TextPiece(part)
+            case Call(name=name, arguments=arguments):
+                identifier = part.identifier or identify(calls, name)
+                raw = msgspec.json.encode(arguments).decode()
+                yield InvocationStarted(calls, identifier, name)
+                yield ArgumentsPiece(calls, raw)
+                last = InvocationEnded(calls, identifier, name, arguments, raw)
+                calls += 1
+            case _:
+                last = part
+        yield last
+    if not isinstance(last, (ReplyEnded, ReplyFailed)):
+        yield ReplyEnded("invocations" if calls else "stop")

@@ -1,0 +1,266 @@
+"""HTTP, as much of it as a wire's provider needs.
+
+Owns connections, proxies, timeouts and retries, and what of them may be shown. Knows nothing of wires,
+events or models: bytes go out, bytes come back.
+Law: leaving an answer, however it happens, closes its connection unless the body was read to its end;
+that is how a cancellation reaches the server. A request is repeated only before its answer was given to
+the caller. No header's value and no query of a URL is in an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
+from itertools import count
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import SplitResult, urlsplit
+
+from callboard.core import Clock
+from callboard.errors import CallerError, ProviderError
+from callboard.providers.retries import Fault, backoff, fault_of, wait
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+OnRetry: TypeAlias = Callable[[int, str, float], None]
+"""Told before each retry: the number of the attempt that failed, why it did, the seconds until the next."""
+
+_EXCERPT = 500
+
+
+class Answer:
+    """What a server answered. `headers` are found in any case; `content_type` is in lower case, without parameters.
+
+    The body is read once, by `chunks` or by `read`. Both raise ProviderError: `timeout` if no byte came
+    for the transport's idle timeout, `cut` if the connection broke before the body's end.
+    """
+
+    def __init__(self, response: ClientResponse, where: str, idle_timeout: float) -> None:
+        self.status: int = response.status
+        self.headers: Mapping[str, str] = response.headers
+        self.content_type = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        self._response = response
+        self._where = where
+        self._idle_timeout = idle_timeout
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body's bytes as they arrive, decompressed; their sizes mean nothing."""
+        while chunk := await self._next():
+            yield chunk
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body. Raises ProviderError with the code `too_large` if it has more than `limit` bytes."""
+        pieces: list[bytes] = []
+        size = 0
+        while chunk := await self._next():
+            pieces.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                start = b"".join(pieces)[:_EXCERPT].decode(errors="replace")
+                raise ProviderError(
+                    f"the answer has more than {limit} bytes", code="too_large", excerpt=start, path=self._where
+                )
+        return b"".join(pieces)
+
+    async def _next(self) -> bytes:
+        import aiohttp  # noqa: PLC0415 - costs 100 ms, on first use
+
+        try:
+            # aiohttp has such a timer too, but forgets it, and this reader, when a chunk's size is malformed
+            async with asyncio.timeout(self._idle_timeout):
+                return await self._response.content.readany()
+        except TimeoutError:
+            raise ProviderError(
+                f"nothing came for {self._idle_timeout:g} s in the middle of the answer",
+                code="timeout",
+                path=self._where,
+                hint="if the model needs longer, raise idle_timeout",
+            ) from None
+        except (aiohttp.ClientError, OSError):
+            raise ProviderError(
+                "the connection broke in the middle of the answer", code="cut", path=self._where
+            ) from None
+
+
+class Transport:
+    """Connections to servers, kept alive between requests; made on first use, closed by `aclose`.
+
+    `connect_timeout` is the seconds until a connection stands (name, TCP and TLS), `idle_timeout` the
+    longest silence of a server, before and within its answer; the whole answer may take as long as it likes.
+    `retries` is how often a request is repeated. `sleep`, `jitter` (a number from 0 to 1) and `clock` are
+    there to be replaced in tests.
+
+    The environment's HTTP_PROXY, HTTPS_PROXY and NO_PROXY are obeyed, except that a loopback address is
+    never asked for through a proxy. netrc is not read: its password would take the place of an API key.
+    Redirects are not followed, they would carry keys to another host. Cookies are not kept.
+    """
+
+    def __init__(
+        self,
+        *,
+        connect_timeout: float = 10.0,
+        idle_timeout: float = 300.0,
+        retries: int = 3,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+        clock: Clock = lambda: datetime.now(UTC),
+    ) -> None:
+        self._connect_timeout = connect_timeout
+        self._idle_timeout = idle_timeout
+        self._retries = retries
+        self._sleep = sleep
+        self._jitter = jitter
+        self._clock = clock
+        self._session: ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._proxies: dict[str, str | None] = {}
+
+    def post(
+        self, url: str, *, headers: Mapping[str, str], body: bytes, on_retry: OnRetry | None = None
+    ) -> AbstractAsyncContextManager[Answer]:
+        """The answer to a POST, while the `async with` lasts.
+
+        Connection failures and the statuses RETRIED are retried with growing pauses or those that
+        Retry-After or retry-after-ms ask for, unless x-should-retry says otherwise. Every other status,
+        and the last of those, is an Answer.
+
+        Raises ProviderError with the code `unreachable` (no connection, or it was closed without an answer),
+        `timeout`, or `malformed` (the answer is no HTTP); CallerError if the URL or a header cannot be sent.
+        """
+        return self._ask("POST", url, headers, body, on_retry)
+
+    def get(
+        self, url: str, *, headers: Mapping[str, str], on_retry: OnRetry | None = None
+    ) -> AbstractAsyncContextManager[Answer]:
+        """The answer to a GET; everything else is as in `post`."""
+        return self._ask("GET", url, headers, None, on_retry)
+
+    async def aclose(self) -> None:
+        """Close every connection. A request after it makes new ones."""
+        session, self._session = self._session, None
+        if session is not None and self._loop is asyncio.get_running_loop():
+            await session.close()
+
+    @asynccontextmanager
+    async def _ask(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, on_retry: OnRetry | None
+    ) -> AsyncIterator[Answer]:
+        import aiohttp  # noqa: PLC0415 - costs 100 ms, on first use
+
+        parts = _split(url)
+        where = _shown(parts)
+        proxy = self._proxy(parts)
+        for attempt in count(1):
+            # a file, because aiohttp warns of more than 1 MB of bytes
+            data = None if body is None else io.BytesIO(body)
+            try:
+                response = await self._client().request(
+                    method, url, headers=headers, data=data, proxy=proxy, allow_redirects=False
+                )
+            except aiohttp.InvalidURL:
+                raise _unsendable(where) from None
+            except aiohttp.ClientError as error:
+                fault = fault_of(error)
+                failure = self._failure(error, fault, where)
+                if not fault.again or attempt > self._retries:
+                    raise failure from None
+                why, pause = failure.message, backoff(attempt, self._jitter())
+            except ValueError:
+                raise _unsendable(where) from None
+            else:
+                asked = wait(attempt, response.status, response.headers, self._clock(), self._jitter())
+                if asked is None or attempt > self._retries:
+                    break
+                response.close()
+                why, pause = f"the server answered {response.status}", asked
+            if on_retry is not None:
+                on_retry(attempt, why, pause)
+            await self._sleep(pause)
+        try:
+            yield Answer(response, where, self._idle_timeout)
+        finally:
+            response.close()
+
+    def _client(self) -> ClientSession:
+        """The session of the running loop: a transport outlives an `asyncio.run`, connections do not."""
+        import aiohttp  # noqa: PLC0415 - costs 100 ms, on first use
+
+        loop = asyncio.get_running_loop()
+        if self._session is None or self._loop is not loop:
+            self._loop = loop
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(connect=self._connect_timeout, sock_read=self._idle_timeout),
+            )
+        return self._session
+
+    def _proxy(self, parts: SplitResult) -> str | None:
+        origin = f"{parts.scheme}://{parts.netloc}"
+        if origin not in self._proxies:
+            self._proxies[origin] = _proxy_of(parts)
+        return self._proxies[origin]
+
+    def _failure(self, error: Exception, fault: Fault, where: str) -> ProviderError:
+        number = getattr(error, "errno", None)
+        message = fault.message.format(
+            reason=os.strerror(number) if number and number > 0 else "no connection",
+            connect=self._connect_timeout,
+            idle=self._idle_timeout,
+        )
+        return ProviderError(message, code=fault.code, path=where, hint=fault.hint)
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
+            return parts
+    except ValueError:
+        pass
+    raise CallerError(
+        "not a URL that a provider can be asked at", hint="it begins with http:// or https:// and a host"
+    ) from None
+
+
+def _unsendable(where: str) -> CallerError:
+    """Says less than aiohttp, whose words may hold what must not be shown."""
+    return CallerError(
+        "the URL or a header cannot be sent",
+        path=where,
+        hint="is there a line break in the API key, or a password in the URL besides it?",
+    )
+
+
+def _shown(parts: SplitResult) -> str:
+    """The URL without user, password, query and fragment."""
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _proxy_of(parts: SplitResult) -> str | None:
+    """The proxy that the environment names; none for loopback, as in Go's ProxyFromEnvironment."""
+    from ipaddress import ip_address  # noqa: PLC0415 - once an origin
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - costs 20 ms; aiohttp imports it too
+
+    host = parts.hostname or ""
+    try:
+        loopback = ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if loopback or proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return None
+    proxy = getproxies().get(parts.scheme)
+    if proxy is None or proxy.startswith(("http://", "https://")):
+        return proxy
+    if "://" not in proxy:
+        return f"http://{proxy}"
+    raise CallerError(
+        "only an http proxy can be used",
+        path=f"{parts.scheme.upper()}_PROXY",
+        hint=f"or name {host} in NO_PROXY",
+    )

@@ -1,0 +1,26 @@
+"""Arguments: what a tool takes, and whether these are they.
+
+Owns JSON Schemas of arguments, derived from signatures or written by others, and the one policy by which
+arguments are coerced, validated and complained about. Knows nothing of tools, models or wires.
+Law: both validators take and refuse the same, in the same words.
+"""
+
+from __future__ import annotations
+
+from callboard.schema.coercion import Coercion, compile_coercion
+from callboard.schema.foreign import Validator, compile_schema
+from callboard.schema.mistakes import ArgumentsInvalid, Mistake, Validates
+from callboard.schema.signature import Derived, check_signature, derive
+
+__all__ = [
+    "ArgumentsInvalid",
+    "Coercion",
+    "Derived",
+    "Mistake",
+    "Validates",
+    "Validator",
+    "check_signature",
+    "compile_coercion",
+    "compile_schema",
+    "derive",
+]

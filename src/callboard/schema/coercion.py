@@ -1,0 +1,265 @@
+"""What a value is taken for before it is validated: the one policy for every source.
+
+Owns three rules. A default of the schema is filled in where its object is present. A string that spells
+exactly a number, boolean, null, object or array becomes one where the schema allows only that, never where
+it allows a string. A float without a fraction becomes an integer where only integers are allowed. Knows
+nothing of validators and reports no mistakes: what it cannot read it leaves as it is.
+Law: the input is never changed, and what needs no change comes back as the very same object.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from callboard.schema.places import Schema, resolve
+
+_TYPES: dict[str, frozenset[str]] = {
+    "string": frozenset({"string"}),
+    "integer": frozenset({"integer"}),
+    "number": frozenset({"integer", "number"}),
+    "boolean": frozenset({"boolean"}),
+    "null": frozenset({"null"}),
+    "object": frozenset({"object"}),
+    "array": frozenset({"array"}),
+}
+_ANY = frozenset(_TYPES)
+_NONE: frozenset[str] = frozenset()
+_PYTHON: dict[str, type] = {
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "null": type(None),
+    "object": dict,
+    "array": list,
+}
+
+
+def compile_coercion(schema: Schema, *, fill: bool = True) -> Coercion:
+    """The policy for this schema as a function of a JSON value; `fill` False leaves absent members absent.
+
+    The schema has to be one without references that loop. Under `anyOf` and `oneOf` the inside of an object or
+    array is coerced only where a single branch allows an object or array; `patternProperties` and what depends
+    on conditions is left as it is. Linear in the value's size, times the schemas that speak of one value.
+    """
+    return _Compiler(schema, fill=fill).compile()
+
+
+class Coercion:
+    """What is done to the values of one place in a schema: called with a value, it gives the coerced one.
+
+    `types` are the JSON types that the schema allows there, `number` standing for those with a fraction.
+    """
+
+    __slots__ = (
+        "additional", "arrays", "declared", "defaults", "items", "objects", "prefix", "properties", "readable", "types",
+        "whole",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.types = _ANY
+        self.readable: frozenset[type] = frozenset()
+        self.whole = False
+        self.objects: list[Coercion] = []
+        self.arrays: list[Coercion] = []
+        self.properties: list[tuple[str, Coercion]] = []
+        self.declared: frozenset[str] = frozenset()
+        self.defaults: dict[str, Any] = {}
+        self.additional: Coercion | None = None
+        self.prefix: list[Coercion] = []
+        self.items: Coercion | None = None
+
+    def __call__(self, value: Any, /) -> Any:
+        kind = type(value)
+        if kind is str and self.readable:
+            value = _read(value, self.readable)
+            kind = type(value)
+        if kind is dict:
+            # Last, and never looked into: a default that holds its own schema would be filled for ever.
+            return self._filled(self._members(value))
+        if kind is list:
+            return self._elements(value)
+        if kind is float and self.whole and value.is_integer():
+            return int(value)
+        return value
+
+    def busy(self) -> bool:
+        return bool(self.readable or self.whole or self.properties or self.defaults or self.additional) or bool(
+            self.prefix or self.items or self.objects or self.arrays
+        )
+
+    def prune(self) -> None:
+        """Forget the places inside that have nothing to do."""
+        self.objects = [place for place in self.objects if place.busy()]
+        self.arrays = [place for place in self.arrays if place.busy()]
+        self.properties = [(name, place) for name, place in self.properties if place.busy()]
+        if self.additional is not None and not self.additional.busy():
+            self.additional = None
+        if self.items is not None and not self.items.busy():
+            self.items = None
+        if self.items is None and not any(place.busy() for place in self.prefix):
+            self.prefix = []
+
+    def _members(self, value: dict[str, Any]) -> dict[str, Any]:
+        changed: dict[str, Any] = {}
+        for name, place in self.properties:
+            if name in value:
+                member = value[name]
+                coerced = place(member)
+                if coerced is not member:
+                    changed[name] = coerced
+        if self.additional is not None:
+            for name, member in value.items():
+                if name not in self.declared:
+                    coerced = self.additional(member)
+                    if coerced is not member:
+                        changed[name] = coerced
+        if changed:
+            value = {**value, **changed}
+        for place in self.objects:
+            value = place._members(value)  # noqa: SLF001 - of this class
+        return value
+
+    def _filled(self, value: dict[str, Any]) -> dict[str, Any]:
+        absent = {name: copy.deepcopy(default) for name, default in self.defaults.items() if name not in value}
+        if absent:
+            value = {**value, **absent}
+        for place in self.objects:
+            value = place._filled(value)  # noqa: SLF001 - of this class
+        return value
+
+    def _elements(self, value: list[Any]) -> list[Any]:
+        if self.prefix or self.items is not None:
+            coerced = [place(item) for place, item in zip(self.prefix, value, strict=False)]
+            rest = value[len(coerced) :]
+            coerced += rest if self.items is None else map(self.items, rest)
+            value = value if all(map(_same, coerced, value)) else coerced
+        for place in self.arrays:
+            value = place._elements(value)  # noqa: SLF001 - of this class
+        return value
+
+
+class _Compiler:
+    """Places are made once a schema and filled one after the other, so that no chain of references is too long."""
+
+    def __init__(self, root: Schema, *, fill: bool) -> None:
+        self._root = root
+        self._fill = fill
+        self._types: dict[int, frozenset[str]] = {}
+        self._places: dict[int, Coercion] = {}
+        self._todo: list[tuple[Any, Coercion]] = []
+
+    def compile(self) -> Coercion:
+        root = self._place(self._root)
+        made: list[Coercion] = []
+        while self._todo:
+            schema, place = self._todo.pop()
+            self._fill_in(schema, place)
+            made.append(place)
+        for place in reversed(made):
+            place.prune()
+        return root
+
+    def _place(self, schema: Any) -> Coercion:
+        known = self._places.get(id(schema))
+        if known is None:
+            known = self._places[id(schema)] = Coercion()
+            self._todo.append((schema, known))
+        return known
+
+    def _fill_in(self, schema: Any, place: Coercion) -> None:
+        types = place.types = self._allowed(schema)
+        if "string" not in types:
+            place.readable = frozenset(_PYTHON[name] for name in types)
+        place.whole = "integer" in types and "number" not in types
+        if isinstance(schema, Mapping):
+            place.objects = list(self._also(schema, "object"))
+            place.arrays = list(self._also(schema, "array"))
+            self._members(place, schema)
+            self._elements(place, schema)
+
+    def _allowed(self, schema: Any) -> frozenset[str]:
+        if not isinstance(schema, Mapping):
+            return _NONE if schema is False else _ANY
+        if id(schema) not in self._types:
+            self._types[id(schema)] = _ANY
+            self._types[id(schema)] = _ANY.intersection(*self._limits(schema))
+        return self._types[id(schema)]
+
+    def _limits(self, schema: Schema) -> Iterator[frozenset[str]]:
+        if "type" in schema:
+            named = schema["type"]
+            yield _union(_TYPES[name] for name in (named if isinstance(named, list) else [named]))
+        if "enum" in schema:
+            yield _union(map(_type_of, schema["enum"]))
+        if "const" in schema:
+            yield _type_of(schema["const"])
+        if "$ref" in schema:
+            yield self._allowed(resolve(self._root, schema["$ref"]))
+        for part in schema.get("allOf", ()):
+            yield self._allowed(part)
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in schema:
+                yield _union(map(self._allowed, schema[keyword]))
+
+    def _also(self, schema: Schema, kind: str) -> Iterator[Coercion]:
+        """The other places that speak of the same object or array."""
+        if "$ref" in schema:
+            yield self._place(resolve(self._root, schema["$ref"]))
+        for part in schema.get("allOf", ()):
+            yield self._place(part)
+        for keyword in ("anyOf", "oneOf"):
+            branches = [part for part in schema.get(keyword, ()) if kind in self._allowed(part)]
+            if len(branches) == 1:
+                yield self._place(branches[0])
+
+    def _members(self, place: Coercion, schema: Schema) -> None:
+        for name, part in schema.get("properties", {}).items():
+            place.properties.append((name, self._place(part)))
+            if self._fill and isinstance(part, Mapping) and "default" in part:
+                place.defaults[name] = part["default"]
+        place.declared = frozenset(name for name, _ in place.properties)
+        if not place.objects and "patternProperties" not in schema and "additionalProperties" in schema:
+            place.additional = self._place(schema["additionalProperties"])
+
+    def _elements(self, place: Coercion, schema: Schema) -> None:
+        prefix, items = schema.get("prefixItems", []), schema.get("items")
+        if isinstance(items, list):  # before 2020-12
+            prefix, items = items, schema.get("additionalItems")
+        place.prefix = [self._place(part) for part in prefix]
+        place.items = None if items is None else self._place(items)
+
+
+def _read(text: str, readable: frozenset[type]) -> Any:
+    if not text or text[0] not in '-0123456789tfn{["' or text[-1].isspace():
+        return text
+    try:
+        value = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text
+    kind = type(value)
+    if kind in readable or (kind is int and float in readable):
+        return value
+    if kind is float and int in readable and value.is_integer():
+        return int(value)
+    return text
+
+
+def _type_of(value: Any) -> frozenset[str]:
+    if isinstance(value, float):
+        return frozenset({"integer"}) if value.is_integer() else frozenset({"number"})
+    for name, python in _PYTHON.items():
+        if type(value) is python:
+            return frozenset({name})
+    return frozenset({"string"})
+
+
+def _union(several: Iterable[frozenset[str]]) -> frozenset[str]:
+    return _NONE.union(*several)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one is other

@@ -1,0 +1,51 @@
+"""What a docstring says about a function and its parameters.
+
+Owns the guess at its style: sphinx, google or numpy. griffe reads the parameters, and is imported only where
+there is a section of them. Knows nothing of schemas.
+"""
+
+from __future__ import annotations
+
+import re
+from inspect import cleandoc
+from typing import Final
+
+import msgspec
+
+_STYLES: Final = {
+    "sphinx": re.compile(r"^[ \t]*:(?:param|parameter|arg|argument|key|keyword)[ \t]+[^:\n]+:", re.MULTILINE),
+    "numpy": re.compile(r"^[ \t]*(?:Other )?Parameters[ \t]*\n[ \t]*-{3,}[ \t]*$", re.MULTILINE | re.IGNORECASE),
+    "google": re.compile(
+        r"^[ \t]*(?:Args|Arguments|Params|Parameters|Keyword Args|Keyword Arguments|Other Parameters):[ \t]*\n+[ \t]+\S",
+        re.MULTILINE | re.IGNORECASE,
+    ),
+}
+
+
+class Documented(msgspec.Struct, frozen=True):
+    """The text before the parameters, and what is said of each parameter."""
+
+    description: str
+    parameters: dict[str, str]
+
+
+def read_docstring(docstring: str | None) -> Documented:
+    text = cleandoc(docstring or "").strip()
+    found = {style: match for style, pattern in _STYLES.items() if (match := pattern.search(text))}
+    if not found:
+        return Documented(text, {})
+    style = min(found, key=lambda name: found[name].start())
+    return Documented(text[: found[style].start()].strip(), _parameters(text, style))
+
+
+def _parameters(text: str, style: str) -> dict[str, str]:
+    import griffe  # noqa: PLC0415 - 80 ms that only a section of parameters needs
+
+    parse = {"sphinx": griffe.parse_sphinx, "numpy": griffe.parse_numpy, "google": griffe.parse_google}[style]
+    kinds = (griffe.DocstringSectionParameters, griffe.DocstringSectionOtherParameters)
+    return {
+        parameter.name: " ".join(parameter.description.split())
+        for section in parse(griffe.Docstring(text), warnings=False)
+        if isinstance(section, kinds)
+        for parameter in section.value
+    }

@@ -1,0 +1,185 @@
+"""What is wrong with arguments, in the words of the seed.
+
+Owns the text that a model reads, and the words for each kind of mistake: pydantic's short messages, wherever
+the mistake was found. Knows neither validator. What arguments hold is hostile: little of it is repeated, on
+one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
+
+LISTED: Final = 20
+"""Mistakes, and allowed values, that are listed before the rest is only counted."""
+SHOWN: Final = 200
+"""Characters of a value that are repeated at most."""
+
+Path: TypeAlias = tuple[str | int, ...]
+
+
+class Mistake(msgspec.Struct, frozen=True):
+    """One mistake: where, such as `edits.0.line`, and what."""
+
+    path: str
+    message: str
+
+
+class ArgumentsInvalid(ValueError):
+    """Arguments that do not fit; its text is seed 001's. `omitted` mistakes are counted only."""
+
+    def __init__(self, found: Iterable[tuple[Path, str]]) -> None:
+        found = list(found)
+        self.mistakes = tuple(Mistake(place(path), message) for path, message in found[:LISTED])
+        self.omitted = len(found) - len(self.mistakes)
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        lines = [f"{mistake.path}\n  {mistake.message}" for mistake in self.mistakes]
+        if self.omitted:
+            lines.append(f"... and {self.omitted} more")
+        return "ArgValidationError: " + "\n".join(lines)
+
+
+class Validates(Protocol):
+    """What both validators are: a schema, and a check that gives the arguments as they are to be used."""
+
+    @property
+    def schema(self) -> Mapping[str, Any]: ...
+
+    def validate(self, arguments: Any, /) -> dict[str, Any]:
+        """The arguments, coerced and checked; raises ArgumentsInvalid with every mistake."""
+        ...
+
+
+MISSING: Final = "Field required"
+EXTRA: Final = "Extra inputs are not permitted"
+FORBIDDEN: Final = "Input is not permitted"
+NO_OBJECT: Final = "Input should be a JSON object"
+NO_JSON: Final = "Input should be JSON"
+TOO_DEEP: Final = "Input is nested too deeply"
+AMBIGUOUS: Final = "Input should match only one of the allowed forms"
+REPEATED: Final = "List should have no repeated items"
+NOT_CONTAINED: Final = "List should have an item of the required form"
+UNEXPLAINED: Final = "Input does not match the schema"
+
+TYPES: Final = {
+    "string": "a valid string",
+    "integer": "a valid integer",
+    "number": "a valid number",
+    "boolean": "a valid boolean",
+    "null": "null",
+    "array": "a valid array",
+    "object": "an object",
+}
+
+
+def _is_multiple(value: Any, unit: Any) -> bool:
+    quotient = value / unit if isinstance(value, float) or isinstance(unit, float) else value % unit
+    return quotient == round(quotient) if isinstance(quotient, float) else not quotient
+
+
+_NUMBER = (int, float)
+LIMITS: Final[dict[str, tuple[tuple[type, ...], Callable[[Any, Any], bool], Callable[[Any, Any], str]]]] = {
+    "minimum": (_NUMBER, lambda v, n: v >= n, lambda _, n: f"Input should be greater than or equal to {n}"),
+    "maximum": (_NUMBER, lambda v, n: v <= n, lambda _, n: f"Input should be less than or equal to {n}"),
+    "exclusiveMinimum": (_NUMBER, lambda v, n: v > n, lambda _, n: f"Input should be greater than {n}"),
+    "exclusiveMaximum": (_NUMBER, lambda v, n: v < n, lambda _, n: f"Input should be less than {n}"),
+    "multipleOf": (_NUMBER, _is_multiple, lambda _, n: f"Input should be a multiple of {n}"),
+    "minLength": (
+        (str,), lambda v, n: len(v) >= n, lambda _, n: f"String should have at least {_count(n, 'character')}",
+    ),
+    "maxLength": (
+        (str,), lambda v, n: len(v) <= n, lambda _, n: f"String should have at most {_count(n, 'character')}",
+    ),
+    "minItems": (
+        (list,), lambda v, n: len(v) >= n, lambda v, n: f"List should have at least {_count(n, 'item')}, not {len(v)}",
+    ),
+    "maxItems": (
+        (list,), lambda v, n: len(v) <= n, lambda v, n: f"List should have at most {_count(n, 'item')}, not {len(v)}",
+    ),
+    "minProperties": (
+        (dict,), lambda v, n: len(v) >= n, lambda v, n: f"Object should have at least {_count(n, 'member')}, not {len(v)}",
+    ),
+    "maxProperties": (
+        (dict,), lambda v, n: len(v) <= n, lambda v, n: f"Object should have at most {_count(n, 'member')}, not {len(v)}",
+    ),
+}  # fmt: skip
+"""For each keyword: the values it speaks of, whether one keeps the limit, and the words if not."""
+
+_PYDANTIC: Final = {
+    "json_invalid": TOO_DEEP,
+    "missing_argument": MISSING,
+    "missing_keyword_only_argument": MISSING,
+    "missing_positional_only_argument": MISSING,
+    "unexpected_keyword_argument": EXTRA,
+    "unexpected_positional_argument": EXTRA,
+}
+"""The few of pydantic's error types whose words are not already the norm."""
+
+
+def of_pydantic(kind: str, message: str) -> str:
+    return _PYDANTIC.get(kind) or shown(message)
+
+
+def wrong_type(names: Sequence[str]) -> str:
+    return either(f"Input should be {TYPES[name]}" for name in names)
+
+
+def wrong_value(allowed: Sequence[Any]) -> str:
+    """Such as `Input should be 'a', 'b' or 'c'`."""
+    named = [_literal(value) for value in allowed[:LISTED]]
+    if len(allowed) > LISTED:
+        named.append(f"{len(allowed) - LISTED} others")
+    return f"Input should be {_or(named)}"
+
+
+def wrong_pattern(pattern: str) -> str:
+    return f"String should match pattern '{shown(pattern)}'"
+
+
+def wrong_name(message: str) -> str:
+    return f"Name is not permitted: {message}"
+
+
+def unexpected(name: str, declared: Iterable[str]) -> str:
+    """For a member that is not declared, with the nearest that is."""
+    from difflib import get_close_matches  # noqa: PLC0415 - 7 ms that only a mistake needs
+
+    near = get_close_matches(name[:SHOWN], [other for other in declared if len(other) <= SHOWN], 1)
+    return f"{EXTRA}; did you mean '{near[0]}'?" if near else EXTRA
+
+
+def either(messages: Iterable[str]) -> str:
+    """Several ways to be right as one message; that null would do is not worth a word beside another."""
+    distinct = list(dict.fromkeys(messages))
+    told = [message for message in distinct if message != f"Input should be {TYPES['null']}"] or distinct
+    first, rest = told[0], told[1:LISTED]
+    return _or([first, *(message.removeprefix("Input should be ") for message in rest)])
+
+
+def place(path: Path) -> str:
+    """The path with dots, on one line; `arguments` where it is empty."""
+    return shown(".".join(shown(str(step)) for step in path[:LISTED])) or "arguments"
+
+
+def shown(text: str) -> str:
+    """At most 200 characters of it, on one line."""
+    cut = text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+    return cut if cut.isprintable() else "".join(c if c.isprintable() else " " for c in cut)
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, str):
+        return f"'{shown(value)}'"
+    return shown(msgspec.json.encode(value).decode())
+
+
+def _count(number: Any, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _or(several: Sequence[str]) -> str:
+    return several[0] if len(several) == 1 else f"{', '.join(several[:-1])} or {several[-1]}"

@@ -1,0 +1,85 @@
+"""Where schemas are inside a schema.
+
+Owns the list of keywords that hold schemas, and references inside one document. Knows nothing of values.
+Law: a name under `properties` is a name, never a keyword, and what stands in `enum`, `const` or `default` is data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+Schema: TypeAlias = Mapping[str, Any]
+Steps: TypeAlias = tuple[str | int, ...]
+
+IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
+"""Keywords whose schemas speak of the same value; all others speak of a part of it."""
+
+_ONE_OR_LIST = frozenset(
+    {
+        "additionalItems", "additionalProperties", "allOf", "anyOf", "contains", "contentSchema", "else", "if", "items",
+        "not", "oneOf", "prefixItems", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties",
+    }
+)  # fmt: skip
+_NAMED = frozenset({"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"})
+
+
+def inside(schema: Schema) -> Iterator[tuple[Steps, Any]]:
+    """The schemas directly inside this one, each with the steps that lead to it, the first a keyword."""
+    for keyword, held in schema.items():
+        if keyword in _ONE_OR_LIST:
+            if isinstance(held, list):
+                for index, part in enumerate(held):
+                    yield (keyword, index), part
+            else:
+                yield (keyword,), held
+        elif keyword in _NAMED and isinstance(held, Mapping):
+            for name, part in held.items():
+                yield (keyword, name), part
+
+
+def rebuild(schema: Schema, change: Callable[[Any], Any]) -> dict[str, Any]:
+    """The schema with each schema directly inside it changed."""
+    return {keyword: _changed(keyword, held, change) for keyword, held in schema.items()}
+
+
+def _changed(keyword: str, held: Any, change: Callable[[Any], Any]) -> Any:
+    if keyword in _NAMED and isinstance(held, Mapping):
+        return {name: change(part) for name, part in held.items()}
+    if keyword in _ONE_OR_LIST:
+        return [change(part) for part in held] if isinstance(held, list) else change(held)
+    return held
+
+
+def resolve(root: Schema, reference: str) -> Any:
+    """What `#` or `#/a/b` names in this document (RFC 6901); LookupError where that is nothing."""
+    place: Any = root
+    for step in pointed(reference):
+        place = place[int(step)] if isinstance(place, list) and step.isdecimal() else _member(place, step)
+    return place
+
+
+def pointed(reference: str) -> list[str]:
+    """The steps of a reference; LookupError if it is not of the form `#` or `#/a/b`."""
+    if reference == "#":
+        return []
+    if not reference.startswith("#/"):
+        raise LookupError(reference)
+    text = re.sub(r"(?:%[0-9a-fA-F]{2})+", _unquoted, reference[2:])
+    return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")]
+
+
+def pointer(steps: Steps) -> str:
+    """The JSON pointer of these steps as a fragment: `#/properties/a`."""
+    return "/".join(["#", *(str(step).replace("~", "~0").replace("/", "~1") for step in steps)])
+
+
+def _member(place: Any, step: str) -> Any:
+    if isinstance(place, Mapping):
+        return place[step]
+    raise LookupError(step)
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    return bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace")

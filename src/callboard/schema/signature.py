@@ -1,0 +1,203 @@
+"""A Python function as a tool: the schema of its arguments, and their validator.
+
+Owns what a signature may look like and what becomes of it. pydantic derives, validates and builds the Python
+values (seed 001), from JSON and strictly, after the one policy of `coercion`; it is imported when the first
+schema is derived. Members that are not declared are refused, unless a pydantic model among them allows others.
+Knows nothing of tools.
+Law: what the schema says, the validator does. Defaults are Python's own values, never read back from JSON.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Collection, Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from callboard.errors import ToolDefinitionError
+from callboard.schema.arguments import as_object, encode
+from callboard.schema.coercion import compile_coercion
+from callboard.schema.docstring import read_docstring
+from callboard.schema.explain import explain
+from callboard.schema.mistakes import ArgumentsInvalid, Path, of_pydantic
+from callboard.schema.places import Schema
+from callboard.schema.plain import is_open, simplify
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+Function: TypeAlias = Callable[..., Any]
+
+_REFUSED: Final = {
+    inspect.Parameter.VAR_POSITIONAL: ("takes any number of positional arguments", "take a list instead"),
+    inspect.Parameter.VAR_KEYWORD: ("takes any keyword", "name each parameter, or take a dict instead"),
+    inspect.Parameter.POSITIONAL_ONLY: ("is positional-only", "models name their arguments: remove the `/`"),
+}
+
+
+class Derived:
+    """What a function's signature says: `description`, `schema` and the validator of its arguments."""
+
+    __slots__ = ("_coerce", "_defaults", "_extra", "_parse", "_refusal", "description", "schema")
+
+    def __init__(
+        self, description: str, schema: Schema, adapter: TypeAdapter[Any], defaults: Mapping[str, Any]
+    ) -> None:
+        from pydantic import ValidationError  # noqa: PLC0415 - the adapter is pydantic's, so it is imported by now
+
+        self.description = description
+        self.schema = schema
+        self._coerce = compile_coercion(schema, fill=False)
+        self._extra: Literal["forbid"] | None = None if is_open(schema) else "forbid"
+        self._parse = adapter.validator.validate_json
+        self._refusal = ValidationError
+        self._defaults = defaults
+
+    def validate(self, arguments: Mapping[str, Any], /) -> dict[str, Any]:
+        """The arguments as Python values, defaults among them, ready to be passed as keywords.
+
+        Raises ArgumentsInvalid with every mistake.
+        """
+        encoded = encode(self._coerce(as_object(arguments)))
+        try:
+            values = self._parse(encoded, strict=True, extra=self._extra)
+        except self._refusal as error:
+            raise ArgumentsInvalid(self._mistakes(encoded, error)) from None
+        return {**self._defaults, **values}
+
+    def _mistakes(self, encoded: bytes, error: Any) -> list[tuple[Path, str]]:
+        """For each parameter that pydantic refused: why the schema refuses it, or else pydantic's own words."""
+        explained: dict[Any, list[tuple[Path, str]]] = {}
+        for path, message in explain(self.schema, msgspec.json.decode(encoded)):
+            explained.setdefault(path[0] if path else None, []).append((path, message))
+        own: dict[Any, list[tuple[Path, str]]] = {}
+        for one in error.errors(include_url=False, include_context=False, include_input=False):
+            parameter = one["loc"][0] if one["loc"] else None
+            own.setdefault(parameter, []).append((one["loc"], of_pydantic(one["type"], one["msg"])))
+        return [mistake for name, told in own.items() for mistake in explained.get(name, told)]
+
+
+def check_signature(function: Function, *, skip: Collection[str] = frozenset()) -> None:
+    """Raises ToolDefinitionError if the function cannot be a tool; looks at its signature only."""
+    _parameters(function, skip)
+
+
+def derive(function: Function, *, skip: Collection[str] = frozenset()) -> Derived:
+    """The schema, description and validator of a function; `skip` names parameters that are not arguments.
+
+    Raises ToolDefinitionError, naming function and parameter.
+    """
+    parameters = _parameters(function, skip)
+    documented = read_docstring(function.__doc__)
+    defaults = {name: found.default for name, found in parameters.items() if found.default is not found.empty}
+    fields = {
+        name: _described(_resolved(function, parameter), documented.parameters.get(name))
+        for name, parameter in parameters.items()
+    }
+    try:
+        adapter, schema = _derived(fields, defaults.keys())
+    except _UNSUPPORTED as error:
+        for name, annotation in fields.items():
+            _check_supported(function, name, annotation)
+        raise ToolDefinitionError(_first_line(error), path=_name(function)) from error
+    for name, default in defaults.items():
+        schema["properties"][name].update(_as_json(default))
+    return Derived(documented.description, schema, adapter, defaults)
+
+
+_UNSUPPORTED: Final = (RuntimeError, TypeError, ValueError, NameError, AttributeError)
+"""What pydantic raises for an annotation; its own errors are RuntimeErrors and NameErrors."""
+
+
+def _parameters(function: Function, skip: Collection[str]) -> dict[str, inspect.Parameter]:
+    found = {name: one for name, one in inspect.signature(function).parameters.items() if name not in skip}
+    for name, parameter in found.items():
+        place = f"{_name(function)}({name})"
+        if parameter.kind in _REFUSED:
+            message, hint = _REFUSED[parameter.kind]
+            raise ToolDefinitionError(message, path=place, hint=hint)
+        if parameter.annotation is parameter.empty:
+            raise ToolDefinitionError("has no annotation", path=place, hint=f"say what it is: `{name}: str`")
+        if type(parameter.default).__module__ == "pydantic.fields":
+            hint = f"write `{name}: Annotated[..., Field(...)]`, and a plain default if there is one"
+            raise ToolDefinitionError("has a pydantic Field as its default", path=place, hint=hint)
+    return found
+
+
+def _resolved(function: Function, parameter: inspect.Parameter) -> Any:
+    """The annotation as a type, with what `Annotated` adds; each alone, since others may not resolve."""
+    holder = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
+    names = getattr(inspect.unwrap(function), "__globals__", {})
+    try:
+        return typing.get_type_hints(holder, names, include_extras=True)[parameter.name]
+    except (NameError, AttributeError, TypeError, SyntaxError) as error:
+        raise ToolDefinitionError(
+            f"the annotation {parameter.annotation!r} cannot be resolved: {error}",
+            path=f"{_name(function)}({parameter.name})",
+            hint="import or define it at the top of the module, outside of TYPE_CHECKING",
+        ) from None
+
+
+def _described(annotation: Any, documented: str | None) -> Any:
+    """The annotation with its description as pydantic wants it; `Annotated` goes before the docstring."""
+    from pydantic import Field  # noqa: PLC0415 - 60 ms that only a derived schema needs
+
+    added = getattr(annotation, "__metadata__", ())
+    texts = [text for text in added if isinstance(text, str)]
+    if not texts and any(getattr(one, "description", None) for one in added):
+        return annotation
+    description = texts[0] if texts else documented
+    return Annotated[annotation, Field(description=description)] if description else annotation
+
+
+def _derived(fields: Mapping[str, Any], optional: Collection[str]) -> tuple[TypeAdapter[Any], dict[str, Any]]:
+    from pydantic import ConfigDict, TypeAdapter  # noqa: PLC0415 - as above
+    from typing_extensions import TypedDict  # noqa: PLC0415 - the one that pydantic takes on 3.11
+
+    members = {name: typing.NotRequired[kind] if name in optional else kind for name, kind in fields.items()}
+    arguments = TypedDict("Arguments", members)  # type: ignore[misc]  # made at run time
+    arguments.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]  # pydantic's own way
+    adapter: TypeAdapter[Any] = TypeAdapter(arguments)
+    return adapter, simplify(_json_schema(adapter))
+
+
+def _json_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    from pydantic.json_schema import GenerateJsonSchema  # noqa: PLC0415 - as above
+
+    class Quiet(GenerateJsonSchema):
+        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as pydantic has it
+
+    return adapter.json_schema(schema_generator=Quiet)
+
+
+def _check_supported(function: Function, name: str, annotation: Any) -> None:
+    try:
+        _derived({name: annotation}, ())
+    except _UNSUPPORTED as error:
+        hint = (
+            "use what JSON can say: str, int, float, bool, list, dict, Literal, Enum, a dataclass or a pydantic model"
+        )
+        if "typing_extensions.TypedDict" in str(error):
+            hint = "import TypedDict from typing_extensions"
+        raise ToolDefinitionError(_first_line(error), path=f"{_name(function)}({name})", hint=hint) from error
+
+
+def _as_json(default: Any) -> dict[str, Any]:
+    """The default as a member of the schema; nothing where JSON cannot say it."""
+    from pydantic_core import to_json  # noqa: PLC0415 - as above
+
+    try:
+        return {"default": msgspec.json.decode(to_json(default))}
+    except ValueError:
+        return {}
+
+
+def _name(function: Function) -> str:
+    return getattr(function, "__name__", None) or repr(function)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

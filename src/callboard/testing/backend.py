@@ -1,0 +1,285 @@
+"""A Chat Completions backend that says what it was told to say.
+
+Owns a server on the loopback interface, the replies that it gives, and what it was asked. Knows nothing of
+who asks. Law: the same replies and the same requests give the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+import msgspec
+
+from callboard.core import Event, ReplyEnded, ReplyStarted, TextPiece, Usage
+from callboard.errors import CallerError
+from callboard.text.sse import encode_frame
+from callboard.wires.chat import StreamEncoder, encode_response
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+_LARGEST_REQUEST = 64 * 1024 * 1024
+_PIECE = 4  # characters of a text reply's pieces
+_PAGE = "<!doctype html><html><head><title>Sign in</title></head><body>Sign in to go on.</body></html>"
+
+Payload: TypeAlias = Mapping[str, Any] | str | bytes
+
+
+class Raw(msgspec.Struct, frozen=True):
+    """Payloads as they are. Streamed, a mapping or a string is the data of one frame; bytes are never framed."""
+
+    chunks: Sequence[Payload]
+
+
+class Status(msgspec.Struct, frozen=True):
+    """An answer of that status: a mapping as JSON, anything else as it is; None is an error in OpenAI's form."""
+
+    code: int
+    body: Payload | None = None
+    headers: Mapping[str, str] = {}
+
+
+class Html(msgspec.Struct, frozen=True):
+    """A web page where JSON was to come, as proxies and login pages send it."""
+
+    code: int = 200
+    body: str = _PAGE
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """The events, and then the connection is dropped; a reply that is not streamed does not begin."""
+
+    after: Sequence[Event] = ()
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """The events, and then nothing until the client leaves; a reply that is not streamed does not begin."""
+
+    after: Sequence[Event] = ()
+
+
+Reply: TypeAlias = str | Sequence[Event] | Raw | Status | Html | Cut | Silence
+Replies: TypeAlias = Sequence[Reply] | Callable[[dict[str, Any]], Reply]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request as it came. `headers` are found in any case; `body` is the decoded JSON, None where there is none."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    pieces: Sequence[bytes]
+    status: int = 200
+    headers: Mapping[str, str] = {}
+    streamed: bool = False
+    ending: Literal["whole", "cut", "silent"] = "whole"
+
+
+class FakeBackend:
+    """A backend on loopback: `async with FakeBackend(["Hello"]) as backend`, then ask at `backend.url`.
+
+    `replies` are given one a request, or each request's body is given to a function that returns its reply.
+    A reply is a text (sent in pieces of 4 characters), a sequence of events with a ReplyEnded at its end, `Raw`
+    payloads, or a fault: `Status`, `Html`, `Cut`, `Silence`. The request's `stream` decides between frames and
+    one JSON body. When no reply is left the answer is 500, with `x-should-retry: false`.
+
+    `chunk_size` sends a stream's bytes in pieces of that size; by default each frame is one. `models` are what
+    GET /v1/models lists.
+
+    `requests` are the requests that came, in their order. `disconnected` is set when a client leaves before
+    its answer was sent, which is how a test waits for a cancellation to arrive; clear it to wait for the next.
+
+    Raises CallerError for a reply that is none of these.
+    """
+
+    def __init__(
+        self, replies: Replies, *, chunk_size: int | None = None, models: Sequence[str] = ("fake-model",)
+    ) -> None:
+        if not callable(replies):
+            for index, reply in enumerate(replies):
+                _check(reply, f"replies[{index}]")
+        self.url = ""
+        self.requests: list[Asked] = []
+        self.disconnected = asyncio.Event()
+        self._replies = replies
+        self._asked = 0
+        self._chunk_size = chunk_size
+        self._models = models
+        self._over = asyncio.Event()
+        self._runner: web.AppRunner | None = None
+
+    async def __aenter__(self) -> Self:
+        from aiohttp import web  # noqa: PLC0415 - costs 100 ms, on first use
+
+        app = web.Application(client_max_size=_LARGEST_REQUEST)
+        app.router.add_route("*", "/{path:.*}", self._serve)
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}/v1"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def assert_complete(self) -> None:
+        """Raises AssertionError unless each reply was asked for, and no more than that."""
+        if callable(self._replies):
+            return
+        left = [f"replies[{index}] {_short(self._replies[index])}" for index in range(self._asked, len(self._replies))]
+        if left:
+            raise AssertionError(f"not asked for: {', '.join(left)}")
+        if self._asked > len(self._replies):
+            raise AssertionError(f"{self._asked} requests came for {len(self._replies)} replies")
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        said = await request.read()
+        try:
+            body = msgspec.json.decode(said) if said else None
+        except msgspec.DecodeError:
+            body = None
+        self.requests.append(Asked(request.method, request.path, request.headers, body))
+        match request.method, request.path:
+            case "GET", "/v1/models":
+                answer = _json(200, {"object": "list", "data": [_model(name) for name in self._models]})
+            case "POST", "/v1/chat/completions" if isinstance(body, dict):
+                answer = self._answer(body)
+            case "POST", "/v1/chat/completions":
+                answer = _refusal(400, "the body is not a JSON object")
+            case _:
+                answer = _refusal(404, f"the fake backend has no {request.method} {request.path}")
+        try:
+            return await self._send(request, answer)
+        except (asyncio.CancelledError, ConnectionError):
+            if answer.ending != "cut" and not self._over.is_set():
+                self.disconnected.set()
+            raise
+
+    def _answer(self, body: dict[str, Any]) -> _Answer:
+        number, self._asked = self._asked, self._asked + 1
+        if callable(self._replies):
+            return _lower(self._replies(body), body, number)
+        if number < len(self._replies):
+            return _lower(self._replies[number], body, number)
+        message = f"the fake backend has {len(self._replies)} replies, and this is request {number + 1}"
+        return _refusal(500, message, {"x-should-retry": "false"})
+
+    async def _send(self, request: web.Request, answer: _Answer) -> web.StreamResponse:
+        from aiohttp import web  # noqa: PLC0415 - here it costs nothing any more
+
+        response: web.StreamResponse
+        if answer.streamed:
+            response = web.StreamResponse(status=answer.status, headers=answer.headers)
+            await response.prepare(request)
+            for piece in _pieces(answer.pieces, self._chunk_size):
+                await response.write(piece)
+                await asyncio.sleep(0)  # a client in this loop sees one piece at a time
+        else:
+            response = web.Response(status=answer.status, headers=answer.headers, body=b"".join(answer.pieces))
+        if answer.ending == "silent":
+            await self._over.wait()
+        if answer.ending != "whole" and request.transport is not None:
+            request.transport.close()  # what was written is sent before; the rest of the response is not
+        return response
+
+
+def _check(reply: Any, path: str) -> None:
+    if not isinstance(reply, str | list | tuple | Raw | Status | Html | Cut | Silence):
+        raise CallerError(
+            f"{type(reply).__name__} is not a reply", path=path, hint="the events of a reply are a list of their own"
+        )
+
+
+def _lower(reply: Reply, body: dict[str, Any], number: int) -> _Answer:
+    """The bytes of a reply, as the request asks for it."""
+    _check(reply, "reply")
+    match reply:
+        case str():
+            return _events(_text(reply), body, number)
+        case Raw(chunks=chunks) if body.get("stream"):
+            frames = [chunk if isinstance(chunk, bytes) else encode_frame(_bytes(chunk)) for chunk in chunks]
+            return _stream(frames)
+        case Raw(chunks=chunks):
+            return _Answer([_bytes(chunk) for chunk in chunks], headers={"Content-Type": "application/json"})
+        case Status(code=code, body=None, headers=headers):
+            return _refusal(code, f"the fake backend answers {code}", headers)
+        case Status(code=code, body=said, headers=headers):
+            kind = "text/plain; charset=utf-8" if isinstance(said, str) else "application/json"
+            return _Answer([_bytes(said or b"")], code, {"Content-Type": kind} | dict(headers))
+        case Html(code=code, body=page):
+            return _Answer([page.encode()], code, {"Content-Type": "text/html; charset=utf-8"})
+        case Cut(after=events):
+            return msgspec.structs.replace(_events(events, body, number, end=False), ending="cut")
+        case Silence(after=events):
+            return msgspec.structs.replace(_events(events, body, number, end=False), ending="silent")
+        case events:
+            return _events(events, body, number)
+
+
+def _events(events: Sequence[Event], body: dict[str, Any], number: int, *, end: bool = True) -> _Answer:
+    identifier = f"chatcmpl-fake-{number}"
+    model = str(body.get("model", ""))
+    if not body.get("stream"):
+        return _json(200, encode_response(events, identifier=identifier, model=model, created=0))
+    options = body.get("stream_options") or {}
+    encoder = StreamEncoder(
+        identifier=identifier, model=model, created=0, include_usage=bool(options.get("include_usage"))
+    )
+    payloads = [payload for event in events for payload in encoder.feed(event)]
+    if end:
+        payloads += encoder.finish()
+    return _stream([encode_frame(payload) for payload in payloads])
+
+
+def _text(text: str) -> list[Event]:
+    """A reply that says the text; as tokens its pieces are counted."""
+    pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
+    return [ReplyStarted(), *map(TextPiece, pieces), Usage(input=1, output=len(pieces)), ReplyEnded("stop")]
+
+
+def _stream(pieces: Sequence[bytes]) -> _Answer:
+    headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+    return _Answer(pieces, headers=headers, streamed=True)
+
+
+def _json(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> _Answer:
+    return _Answer([msgspec.json.encode(body)], status, {"Content-Type": "application/json"} | dict(headers or {}))
+
+
+def _refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> _Answer:
+    error = {"message": message, "type": "fake_backend", "param": None, "code": None}
+    return _json(status, {"error": error}, headers)
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "callboard"}
+
+
+def _bytes(payload: Payload) -> bytes:
+    if isinstance(payload, bytes):
+        return payload
+    return payload.encode() if isinstance(payload, str) else msgspec.json.encode(payload)
+
+
+def _pieces(frames: Sequence[bytes], size: int | None) -> Sequence[bytes]:
+    if size is None:
+        return frames
+    stream = b"".join(frames)
+    return [stream[at : at + size] for at in range(0, len(stream), size)]
+
+
+def _short(reply: Reply) -> str:
+    shown = repr(reply)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -1,0 +1,1 @@
+"""Characters that arrive in pieces: SSE frames, JSON objects and strings, fences."""

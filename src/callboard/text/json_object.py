@@ -1,0 +1,204 @@
+"""One JSON object that arrives in pieces.
+
+Owns the tokenizer's state across pieces: which member is being read, and where it begins and ends.
+Knows nothing of tools, markers or wires. Inside a member's value it follows strings and brackets only;
+whether the value is valid JSON is for its reader to say once it is whole.
+Law: each character is looked at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import Enum, auto
+
+MAX_KEY = 256
+"""Characters; a longer key is broken."""
+
+_STRING = re.compile(r'["\\]')
+_DEEP = re.compile(r'["{}\[\]]')
+_SCALAR = re.compile(r"[,}\]\s]")
+_SPACE = " \t\r\n"
+_PARTNER = {"}": "{", "]": "["}
+
+
+class Token(Enum):
+    """What `step` stopped at."""
+
+    MORE = auto()
+    """The end of the piece."""
+    KEY = auto()
+    """The key of a member, in `key`; the position is behind its closing quote."""
+    BEGIN = auto()
+    """A member's value begins at the position; its first character is in `opener`."""
+    END = auto()
+    """The member's value ended before the position."""
+    LEFT = auto()
+    """An object that was entered is closed; the position is behind its brace."""
+    DONE = auto()
+    """The object is closed; the position is behind its brace."""
+    BROKEN = auto()
+    """No JSON object: the character at the position cannot stand there."""
+
+
+class _State(Enum):
+    OPENED = auto()
+    BEFORE_KEY = auto()
+    KEY = auto()
+    BEFORE_COLON = auto()
+    BEFORE_VALUE = auto()
+    VALUE = auto()
+    STRING = auto()
+    SCALAR = auto()
+    DEEP = auto()
+    DEEP_STRING = auto()
+    AFTER_VALUE = auto()
+    OVER = auto()
+
+
+_IS = {
+    _State.OPENED: '"}',
+    _State.BEFORE_KEY: '"',
+    _State.BEFORE_COLON: ":",
+    _State.AFTER_VALUE: ",}",
+}
+"""What may stand where, besides white space."""
+
+_VALUE_STATE = {'"': _State.STRING, "{": _State.DEEP, "[": _State.DEEP} | dict.fromkeys("-0123456789tfn", _State.SCALAR)
+
+
+class JsonObject:
+    """Reads the inside of one object, from behind its opening brace.
+
+    `step(text, at)` goes on from `at` to the next token and gives it with the position it stopped at.
+    After BEGIN of a value that opens with a brace, `enter()` has its members reported as well; the next
+    step then begins behind that brace.
+    """
+
+    __slots__ = ("_escaped", "_key", "_levels", "_open", "_state", "key", "opener")
+
+    def __init__(self) -> None:
+        self.key = ""
+        self.opener = ""
+        self._state = _State.OPENED
+        self._levels = 1
+        self._open: list[str] = []
+        self._key: list[str] = []
+        self._escaped = False
+
+    @property
+    def in_string(self) -> bool:
+        """Whether the value that is being read is a string."""
+        return self._state is _State.STRING
+
+    def enter(self) -> None:
+        self._levels += 1
+        self._state = _State.OPENED
+
+    def step(self, text: str, at: int) -> tuple[Token, int]:  # noqa: PLR0915  # one loop over one table of states
+        state = self._state
+        size = len(text)
+        while True:
+            if state is _State.VALUE:
+                # Entered only after BEGIN was given and `enter` was not called.
+                state = self._state = _VALUE_STATE[self.opener]
+                at += 1
+                if state is _State.DEEP:
+                    self._open = [self.opener]
+            if state is _State.STRING or state is _State.DEEP_STRING or state is _State.KEY:
+                begin = at
+                at, closed = self._string(text, at)
+                if state is _State.KEY:
+                    self._key.append(text[begin:at])
+                    if sum(map(len, self._key)) > MAX_KEY:
+                        self._state = _State.OVER
+                        return Token.BROKEN, begin
+                if not closed:
+                    return Token.MORE, size
+                if state is _State.DEEP_STRING:
+                    state = self._state = _State.DEEP
+                elif state is _State.STRING:
+                    self._state = _State.AFTER_VALUE
+                    return Token.END, at
+                else:
+                    return self._end_key(at)
+            elif state is _State.DEEP:
+                found = _DEEP.search(text, at)
+                if found is None:
+                    return Token.MORE, size
+                at = found.end()
+                match found[0]:
+                    case '"':
+                        state = self._state = _State.DEEP_STRING
+                    case "{" | "[" as bracket:
+                        self._open.append(bracket)
+                    case bracket:
+                        if self._open.pop() != _PARTNER[bracket]:
+                            self._state = _State.OVER
+                            return Token.BROKEN, at - 1
+                        if not self._open:
+                            self._state = _State.AFTER_VALUE
+                            return Token.END, at
+            elif state is _State.SCALAR:
+                found = _SCALAR.search(text, at)
+                if found is None:
+                    return Token.MORE, size
+                self._state = _State.AFTER_VALUE
+                return Token.END, found.start()
+            elif state is _State.OVER:
+                return Token.BROKEN, at
+            else:
+                while at < size and text[at] in _SPACE:
+                    at += 1
+                if at == size:
+                    return Token.MORE, size
+                char = text[at]
+                if state is _State.BEFORE_VALUE:
+                    if char not in _VALUE_STATE:
+                        self._state = _State.OVER
+                        return Token.BROKEN, at
+                    self.opener = char
+                    self._state = _State.VALUE
+                    return Token.BEGIN, at
+                if char not in _IS[state]:
+                    self._state = _State.OVER
+                    return Token.BROKEN, at
+                at += 1
+                if char == '"':
+                    self._key = []
+                    state = self._state = _State.KEY
+                elif char == ":":
+                    state = self._state = _State.BEFORE_VALUE
+                elif char == ",":
+                    state = self._state = _State.BEFORE_KEY
+                else:
+                    self._levels -= 1
+                    if self._levels:
+                        self._state = _State.AFTER_VALUE
+                        return Token.LEFT, at
+                    self._state = _State.OVER
+                    return Token.DONE, at
+
+    def _string(self, text: str, at: int) -> tuple[int, bool]:
+        """The position behind the string's closing quote, or the end of the piece."""
+        size = len(text)
+        if self._escaped and at < size:
+            self._escaped = False
+            at += 1
+        while (found := _STRING.search(text, at)) is not None:
+            at = found.end()
+            if found[0] == '"':
+                return at, True
+            if at == size:
+                self._escaped = True
+            at += 1
+        return size, False
+
+    def _end_key(self, at: int) -> tuple[Token, int]:
+        try:
+            self.key = json.loads('"' + "".join(self._key), strict=False)
+        except ValueError:
+            self._state = _State.OVER
+            return Token.BROKEN, at - 1
+        self._state = _State.BEFORE_COLON
+        return Token.KEY, at

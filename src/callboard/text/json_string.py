@@ -1,0 +1,68 @@
+"""The characters of one JSON string that arrives in pieces.
+
+Owns what an escape that is cut in two holds back. Knows nothing of the object around it.
+Law: what was given never changes; at most one escape, or one pair of surrogates, is held.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+_HELD = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?\\(?:u[0-9a-fA-F]{0,3})?$|\\u[dD][89abAB][0-9a-fA-F]{2}$")
+_HELD_MAX = 11
+_LONE = re.compile("[\ud800-\udfff]")
+"""Half a pair of surrogates: no character, and nothing that UTF-8 can carry."""
+
+
+class JsonString:
+    """Feed it the raw text between the quotes; it gives the characters that the text spells."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    @property
+    def held(self) -> int:
+        """How many raw characters are held."""
+        return len(self._held)
+
+    def feed(self, raw: str) -> str:
+        raw = self._held + raw
+        self._held = ""
+        if "\\" not in raw:
+            return raw
+        cut = self._cut(raw)
+        raw, self._held = raw[:cut], raw[cut:]
+        return _spelled(raw)
+
+    def finish(self) -> str:
+        """What a string that ends here still holds: an escape that never ended, as it was written."""
+        held, self._held = self._held, ""
+        return _spelled(held)
+
+    @staticmethod
+    def _cut(raw: str) -> int:
+        """Where the escape begins that is not whole yet."""
+        tail = max(0, len(raw) - _HELD_MAX)
+        # Backslashes pair up from the left of their run.
+        while tail and raw[tail - 1] == "\\":
+            tail -= 1
+        at = tail
+        while (at := raw.find("\\", at)) >= 0:
+            rest = raw[at:]
+            if _HELD.match(rest):
+                return at
+            at += 2
+        return len(raw)
+
+
+def _spelled(raw: str) -> str:
+    if "\\" not in raw:
+        return raw
+    try:
+        spelled: str = json.loads(f'"{raw}"', strict=False)
+    except ValueError:
+        return raw
+    return _LONE.sub("\ufffd", spelled)

@@ -1,0 +1,128 @@
+"""Server-sent events: bytes become frames, and frames bytes.
+
+Owns the framing of the WHATWG's HTML standard, section 9.2.6, read tolerantly: a last frame without its
+blank line counts too. Knows nothing of what the data mean; `[DONE]` is data.
+Law: each byte is looked at once, and the frames do not depend on where the chunks were cut.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from callboard.errors import ProviderError
+
+LIMIT = 16 * 1024 * 1024
+"""The most bytes of one frame, by default."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One event of a stream: its name and the last identifier, empty where none was given, and its data."""
+
+    event: str
+    data: str
+    id: str
+
+
+class SSEDecoder:
+    """A Stage: bytes in, frames out.
+
+    Raises ProviderError with code `too_large` for a frame of more than `limit` bytes.
+    """
+
+    def __init__(self, *, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._tail: list[bytes] = []
+        self._tail_size = 0
+        self._after_return = False
+        self._first = True
+        self._event = ""
+        self._id = ""
+        self._data: list[str] = []
+        self._data_size = 0
+
+    def feed(self, chunk: bytes, /) -> list[Frame]:
+        if self._after_return and chunk:
+            self._after_return = False
+            chunk = chunk.removeprefix(b"\n")
+        if b"\r" in chunk:
+            self._after_return = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        first, *lines = chunk.split(b"\n")
+        if not lines:
+            self._hold(first)
+            return []
+        if self._tail:
+            self._hold(first)
+            first = b"".join(self._tail)
+        tail = lines.pop()
+        self._tail = []
+        self._tail_size = 0
+        frames: list[Frame] = []
+        self._line(first, frames)
+        for line in lines:
+            self._line(line, frames)
+        self._hold(tail)
+        return frames
+
+    def finish(self, why: str = "stop", /) -> list[Frame]:
+        """The frame that still lacks its blank line; after a cut there is none, for it may lack more."""
+        frames: list[Frame] = []
+        if why in {"stop", "length"}:
+            self._line(b"".join(self._tail), frames)
+            self._dispatch(frames)
+        self._tail = []
+        self._data = []
+        return frames
+
+    def _hold(self, piece: bytes) -> None:
+        if piece:
+            self._tail.append(piece)
+            self._tail_size += len(piece)
+            self._check(self._tail_size)
+
+    def _line(self, line: bytes, frames: list[Frame]) -> None:
+        if self._first:
+            self._first = False
+            line = line.removeprefix(_BOM)
+        if not line:
+            self._dispatch(frames)
+            return
+        self._check(len(line))
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        match name:
+            case b"data":
+                self._data.append(value.decode("utf-8", "replace"))
+                self._data_size += len(value) + 1
+                self._check(self._data_size)
+            case b"event":
+                self._event = value.decode("utf-8", "replace")
+            case b"id" if b"\0" not in value:
+                self._id = value.decode("utf-8", "replace")
+            case _:  # a comment, `retry`, or a field that the standard does not know
+                pass
+
+    def _dispatch(self, frames: list[Frame]) -> None:
+        if self._data:
+            frames.append(Frame(self._event, "\n".join(self._data), self._id))
+            self._data = []
+            self._data_size = 0
+        self._event = ""
+
+    def _check(self, size: int) -> None:
+        if size > self._limit:
+            raise ProviderError(
+                f"a frame of the stream is larger than {self._limit} bytes",
+                code="too_large",
+                hint="raise the limit if the provider is trusted",
+            )
+
+
+def encode_frame(data: bytes, event: str = "") -> bytes:
+    """One frame with its blank line, to be sent in one write."""
+    if b"\n" in data or b"\r" in data:
+        data = b"\ndata: ".join(data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"))
+    name = b"event: " + event.encode() + b"\n" if event else b""
+    return name + b"data: " + data + b"\n\n"

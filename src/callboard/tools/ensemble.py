@@ -1,0 +1,86 @@
+"""Invokers that live and die together.
+
+Owns their group: its name, its defaults, its connection. Knows nothing of where it was described.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from callboard.errors import DescriptorError, NoSuchTool, ToolDefinitionError
+from callboard.tools.invoker import Invoker
+from callboard.tools.near import near
+from callboard.tools.tool import Tool
+
+ToolLike: TypeAlias = Tool[..., Any] | Invoker | Callable[..., Any]
+
+
+class Ensemble:
+    """A group of invokers (seed 000): local functions, a TOML file, one MCP server.
+
+    `invokers` may hold invokers, tools and plain functions, or map names to invokers. `configuration` may
+    set `timeout` (seconds) and `max_retries` for all of them. `connection` is connected and disconnected
+    with the ensemble, where it has methods of those names.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        invokers: Mapping[str, Invoker] | Iterable[ToolLike] = (),
+        configuration: Mapping[str, Any] | None = None,
+        connection: Any = None,
+    ) -> None:
+        self.name = name
+        self.configuration: Mapping[str, Any] = MappingProxyType(dict(configuration or {}))
+        self.connection = connection
+        self._invokers: dict[str, Invoker] = {}
+        for each in invokers.values() if isinstance(invokers, Mapping) else invokers:
+            self.add_invoker(each)
+
+    @property
+    def invokers(self) -> Mapping[str, Invoker]:
+        return MappingProxyType(self._invokers)
+
+    def add_invoker(self, invoker: ToolLike) -> Invoker:
+        """Adds an invoker, a tool or a function. Raises DescriptorError if the name is taken."""
+        added = _as_invoker(invoker)
+        if added.name in self._invokers:
+            raise DescriptorError(
+                f"two tools are named {added.name!r}", path=self.name, hint="rename one: @tool(name=...)"
+            )
+        added.ensemble = self
+        self._invokers[added.name] = added
+        return added
+
+    def access_invoker(self, name: str) -> Invoker:
+        """The invoker of that name. Raises NoSuchTool with the nearest names."""
+        try:
+            return self._invokers[name]
+        except KeyError:
+            raise NoSuchTool(f"no tool {name!r}", path=self.name, hint=near(name, self._invokers)) from None
+
+    async def connect(self) -> None:
+        await self._connection_does("connect")
+
+    async def disconnect(self) -> None:
+        await self._connection_does("disconnect")
+
+    async def _connection_does(self, what: str) -> None:
+        act = getattr(self.connection, what, None)
+        if act is not None:
+            await act()
+
+    def __repr__(self) -> str:
+        return f"<Ensemble {self.name}: {', '.join(self._invokers) or 'empty'}>"
+
+
+def _as_invoker(given: ToolLike) -> Invoker:
+    if isinstance(given, Invoker):
+        return given
+    if isinstance(given, Tool):
+        return Invoker.of(given)
+    if callable(given):
+        return Invoker.of(Tool(given))
+    raise ToolDefinitionError(f"{given!r} is no tool", hint="pass a function, a Tool or an Invoker")

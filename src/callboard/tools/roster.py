@@ -1,0 +1,40 @@
+"""The invokers of a conversation by the names models call them.
+
+Owns the naming: plain where it is unique, else with the ensemble's name. Frozen once made, so that a
+name means one tool for the whole conversation. Which characters a provider takes is its wire's business.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from callboard.core import ToolDeclaration
+from callboard.tools.ensemble import Ensemble
+from callboard.tools.invoker import Invoker
+
+
+class Roster(Mapping[str, Invoker]):
+    """Name to invoker, in the order of the ensembles; `declarations` is what models are told."""
+
+    def __init__(self, ensembles: Iterable[Ensemble]) -> None:
+        every = [(ensemble, invoker) for ensemble in ensembles for invoker in ensemble.invokers.values()]
+        taken = Counter(invoker.name for _, invoker in every)
+        self._invokers: dict[str, Invoker] = {}
+        for ensemble, invoker in every:
+            name = invoker.name if taken[invoker.name] == 1 else f"{ensemble.name}__{invoker.name}"
+            while name in self._invokers:
+                name += "_"
+            self._invokers[name] = invoker
+        self.declarations: tuple[ToolDeclaration, ...] = tuple(
+            invoker.declare(name) for name, invoker in self._invokers.items()
+        )
+
+    def __getitem__(self, name: str) -> Invoker:
+        return self._invokers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._invokers)
+
+    def __len__(self) -> int:
+        return len(self._invokers)

@@ -1,0 +1,114 @@
+"""A Python function that models may call.
+
+Owns `@tool` and what it keeps of the function. Knows nothing of ensembles or of how it is run.
+Law: the tool is called like the function; its schema is derived when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cached_property, update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from callboard.errors import ToolDefinitionError
+from callboard.schema import Derived, check_signature, derive
+from callboard.tools.context import Context
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Tool(Generic[P, R]):
+    """A function made callable by models (seed 001). Made with `@tool`.
+
+    `name` is the function's, `description` its docstring's, `schema` the JSON Schema of its arguments.
+    `timeout` is in seconds, None leaves it to the ensemble. `idempotent` says that a call may be repeated
+    after a failure of the network or a timeout; `approval` that a person is asked before each call; `cli`
+    maps flags such as `-t` to parameters, for models that write calls as commands.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        name: str | None = None,
+        timeout: float | None = None,
+        idempotent: bool = False,
+        approval: bool = False,
+        cli: Mapping[str, str] | None = None,
+    ) -> None:
+        if not callable(function):
+            raise ToolDefinitionError(f"{function!r} is no function", hint="decorate a function with @tool")
+        self.function = function
+        self.name = name or str(getattr(function, "__name__", type(function).__name__))
+        self.timeout = timeout
+        self.idempotent = idempotent
+        self.approval = approval
+        self.cli = dict(cli or {})
+        self.context_parameter = _context_parameter(function)
+        self._skip = frozenset({self.context_parameter} if self.context_parameter else ())
+        check_signature(function, skip=self._skip)
+        update_wrapper(self, function, updated=())
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name}>"
+
+    @property
+    def is_async(self) -> bool:
+        function = self.function
+        return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # an object's own async __call__
+
+    @cached_property
+    def _derived(self) -> Derived:
+        return derive(self.function, skip=self._skip)
+
+    @property
+    def description(self) -> str:
+        return self._derived.description
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        return self._derived.schema
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The keyword arguments, coerced and with their Python types. Raises ArgumentsInvalid."""
+        return self._derived.validate(arguments)
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = ...,
+    timeout: float | None = ...,
+    idempotent: bool = ...,
+    approval: bool = ...,
+    cli: Mapping[str, str] | None = ...,
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Makes a function a Tool, as `@tool` or `@tool(timeout=5, idempotent=True)`.
+
+    Every parameter needs an annotation; `*args` and `**kwargs` cannot be described to a model. A parameter
+    annotated `Context` is given the run's context and is not in the schema. Raises ToolDefinitionError.
+    """
+    if function is None:
+        return lambda decorated: Tool(decorated, **options)
+    return Tool(function, **options)
+
+
+def _context_parameter(function: Callable[..., Any]) -> str | None:
+    """The parameter that is annotated `Context`, also where annotations are strings."""
+    for parameter in inspect.signature(function).parameters.values():
+        annotation = parameter.annotation
+        if annotation is Context or (isinstance(annotation, str) and annotation.split(".")[-1] == "Context"):
+            return parameter.name
+    return None

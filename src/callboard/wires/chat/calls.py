@@ -1,0 +1,184 @@
+"""The calls of one reply, while their pieces arrive.
+
+Owns which call a piece belongs to, when a call begins and when it is whole. Knows nothing of chunks, text or
+how a reply ends.
+Law: a call is announced before its arguments and closed once; constant work a piece, arguments are joined once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from callboard.core import (
+    ArgumentsPiece,
+    Event,
+    Identify,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+)
+from callboard.wires.chat.shapes import CallDelta, FunctionDelta
+
+Trust: TypeAlias = Literal["all", "whole", "none"]
+"""Which calls a reply's end makes whole: all, those whose arguments are a JSON object, or none."""
+
+_objects = msgspec.json.Decoder(dict[str, Any])
+_NOTHING = FunctionDelta()
+
+
+def parse_arguments(raw: str) -> dict[str, Any] | None:
+    """The arguments that a model wrote: nothing is the empty object, what is no object is None."""
+    if not raw or raw.isspace():
+        return {}
+    try:
+        return _objects.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+
+
+class _Call:
+    __slots__ = ("closed", "id", "identifier", "index", "name", "pieces")
+
+    def __init__(self) -> None:
+        self.id = ""  # on the wire
+        self.identifier = ""  # ours, from the start on
+        self.name = ""
+        self.pieces: list[str] = []
+        self.index: int | None = None
+        self.closed = False
+
+
+class Calls:
+    """Call deltas in, events out. `count` is how many calls there were."""
+
+    def __init__(self, names: Mapping[str, str], identify: Identify, declared: frozenset[str] | None) -> None:
+        self._names = names
+        self._identify = identify
+        self._declared = declared
+        self._used: set[str] = set()
+        self._by_key: dict[int | str, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+        self._open: list[_Call] = []
+        self._last: _Call | None = None
+        self._next_index = 0
+        self.count = 0
+
+    def feed(self, delta: CallDelta) -> list[Event]:
+        function = delta.function or _NOTHING
+        name = function.name if isinstance(function.name, str) else ""
+        json = _spelled(function.arguments)
+        identifier = delta.id if isinstance(delta.id, str) else ""
+        if not (name or json or identifier):
+            return []
+        key = delta.index if isinstance(delta.index, int | str) else None
+        events: list[Event] = []
+        call = self._find(key, identifier, name)
+        if call is None:
+            events += self.release()
+            call = self._new()
+        if key is not None:
+            self._by_key[key] = call
+        if identifier:
+            call.id = call.id or identifier
+            self._by_id[identifier] = call
+        self._last = call
+        if call.closed:
+            return events
+        if name and call.index is None and not (call.name and call.pieces):
+            # A name is repeated whole, or grows, or comes in fragments.
+            call.name = name if name.startswith(call.name) else call.name + name
+        if json:
+            call.pieces.append(json)
+        if call.index is not None:
+            if json:
+                events.append(ArgumentsPiece(call.index, json))
+        elif call.name and call.pieces:
+            events.append(self._start(call))
+            events.append(ArgumentsPiece(self._next_index - 1, "".join(call.pieces)))
+        return events
+
+    def release(self) -> list[Event]:
+        """Announces the last call if it has a name: something else follows, so the name is whole."""
+        if self._last is None or not self._last.name or self._last.index is not None:
+            return []
+        return [self._start(self._last)]
+
+    def close(self, trust: Trust, why: str) -> list[Event]:
+        """Every open call ended or incomplete, in the order of their indices; `why` is for the incomplete."""
+        events: list[Event] = [self._start(call) for call in self._open if call.name and call.index is None]
+        named = sorted((call for call in self._open if call.index is not None), key=lambda call: call.index or 0)
+        for call in named:
+            index, identifier, name = call.index or 0, call.identifier, self._names.get(call.name, call.name)
+            raw = "".join(call.pieces)
+            arguments = parse_arguments(raw)
+            if trust == "all" or (trust == "whole" and arguments is not None and raw and not raw.isspace()):
+                events.append(InvocationEnded(index, identifier, name, arguments, raw))
+            else:
+                events.append(InvocationIncomplete(index, identifier, name, raw, why))
+        for call in self._open:
+            if not call.name:
+                index = self._number(call)
+                events.append(InvocationIncomplete(index, call.identifier, "", "".join(call.pieces), "no name"))
+            call.closed = True
+            call.pieces = []
+        self._open = []
+        return events
+
+    def _find(self, key: int | str | None, identifier: str, name: str) -> _Call | None:
+        if key is not None:
+            call = self._by_key.get(key)
+        elif identifier in self._by_id:
+            call = self._by_id[identifier]
+        elif not (identifier or name):
+            call = self._last
+        else:
+            last = self._last
+            completes = last is not None and not last.name and not (identifier and last.id)
+            call = last if completes else None
+        return None if call is not None and _differs(call, key, identifier, name) else call
+
+    def _new(self) -> _Call:
+        call = _Call()
+        self._open.append(call)
+        self.count += 1
+        return call
+
+    def _start(self, call: _Call) -> InvocationStarted:
+        index = self._number(call)
+        name = self._names.get(call.name, call.name)
+        return InvocationStarted(index, call.identifier, name, self._declared is None or name in self._declared)
+
+    def _number(self, call: _Call) -> int:
+        call.index = index = self._next_index
+        self._next_index += 1
+        call.identifier = call.id
+        if not call.id or call.id in self._used:
+            call.identifier = self._identify(index, self._names.get(call.name, call.name))
+        while call.identifier in self._used:  # the backend uses what we would mint
+            call.identifier += "_"
+        self._used.add(call.identifier)
+        return index
+
+
+def _differs(call: _Call, key: int | str | None, identifier: str, name: str) -> bool:
+    """Whether a piece that leads to this call begins another: backends reuse indices and identifiers."""
+    if not name or not call.name:
+        return False
+    if identifier and call.id and identifier != call.id:
+        return True
+    begun = bool(call.pieces) or call.closed
+    return begun and name != call.name and not (key is not None and identifier)
+
+
+def _spelled(arguments: Any) -> str:
+    if isinstance(arguments, str):
+        return arguments
+    if arguments is None:
+        return ""
+    try:
+        return msgspec.json.encode(arguments).decode()
+    except RecursionError:
+        return "null"  # no object, as any other nonsense

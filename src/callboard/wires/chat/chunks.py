@@ -1,0 +1,131 @@
+"""Events become the chunks that a client reads.
+
+Owns the server half of the stream. Knows nothing of frames or HTTP.
+Law: one payload for what was said, `[DONE]` last and once; a client never sees half a failure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from callboard.core import (
+    ArgumentsPiece,
+    Ending,
+    Event,
+    InvocationEnded,
+    InvocationStarted,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextPiece,
+    Usage,
+    Why,
+)
+from callboard.wires.chat.failure import error_body
+from callboard.wires.chat.shapes import DONE
+
+_encode = msgspec.json.Encoder().encode
+_REASONS: dict[Ending, str] = {
+    "stop": "stop",
+    "invocations": "tool_calls",
+    "length": "length",
+    "filter": "content_filter",
+    "refusal": "content_filter",
+    "retry": "stop",
+}
+
+
+class StreamEncoder:
+    """A Stage: events in, payloads out, JSON and at last `[DONE]`.
+
+    `created` is in seconds since 1970. With `include_usage` the usage is sent in a chunk without choices, as
+    OpenAI does. Notes are not on this wire; of reasoning only the text is.
+    """
+
+    def __init__(self, *, identifier: str, model: str, created: int, include_usage: bool = False) -> None:
+        head = {"id": identifier, "object": "chat.completion.chunk", "created": created, "model": model}
+        self._head = _encode(head)[:-1] + b',"choices":['
+        self._include_usage = include_usage
+        self._usage: Usage | None = None
+        self._refused = False
+        self._spelled: set[int] = set()
+        self._over = False
+
+    def feed(self, event: Event, /) -> list[bytes]:
+        if self._over:
+            return []
+        match event:
+            case TextPiece(text=text):
+                return [self._chunk({"content": text})] if text else []
+            case ArgumentsPiece(index=index, json=json):
+                self._spelled.add(index)
+                return [self._call({"index": index, "function": {"arguments": json}})]
+            case ReasoningPiece(text=text):
+                return [self._chunk({"reasoning_content": text})] if text else []
+            case ReplyStarted():
+                return [self._chunk({"role": "assistant", "content": ""})]
+            case RefusalPiece(text=text):
+                self._refused = True
+                return [self._chunk({"refusal": text})]
+            case InvocationStarted(index=index, identifier=identifier, name=name):
+                function = {"name": name, "arguments": ""}
+                return [self._call({"index": index, "id": identifier, "type": "function", "function": function})]
+            case InvocationEnded(index=index) if index not in self._spelled:
+                return [self._call({"index": index, "function": {"arguments": spell_arguments(event)}})]
+            case Usage():
+                self._usage = event
+            case ReplyEnded(reason=reason) if reason != "retry":
+                return self._end(reason)
+            case ReplyFailed():
+                return self._fail(event)
+            case _:
+                pass
+        return []
+
+    def finish(self, why: Why = "stop", /) -> list[bytes]:
+        """Nothing after a whole reply; an error and `[DONE]` where the events broke off."""
+        return [] if self._over else self._fail(ReplyFailed("provider", "cut", "the reply broke off"))
+
+    def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
+        return self._head + _encode({"index": 0, "delta": delta, "finish_reason": reason}) + b"]}"
+
+    def _call(self, call: dict[str, Any]) -> bytes:
+        return self._chunk({"tool_calls": [call]})
+
+    def _end(self, reason: Ending) -> list[bytes]:
+        payloads = [self._chunk({}, finish_reason(reason, refused=self._refused))]
+        if self._include_usage and self._usage is not None:
+            payloads.append(self._head + b'],"usage":' + _encode(usage_body(self._usage)) + b"}")
+        return self._done(payloads)
+
+    def _fail(self, failure: ReplyFailed) -> list[bytes]:
+        return self._done([_encode(error_body(failure))])
+
+    def _done(self, payloads: list[bytes]) -> list[bytes]:
+        self._over = True
+        return [*payloads, DONE.encode()]
+
+
+def finish_reason(reason: Ending, *, refused: bool) -> str:
+    """OpenAI's word for an ending; a refusal that was spelled out is a plain stop there."""
+    return "stop" if reason == "refusal" and refused else _REASONS[reason]
+
+
+def spell_arguments(call: InvocationEnded) -> str:
+    """The arguments as JSON, for a call that came without pieces; clients parse them, so never empty."""
+    return call.raw or "{}" if call.arguments is None else msgspec.json.encode(call.arguments).decode()
+
+
+def usage_body(usage: Usage) -> dict[str, Any]:
+    """The usage as OpenAI writes it: no null among its details, which some clients cannot read."""
+    return {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.input + usage.output,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }

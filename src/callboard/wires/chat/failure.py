@@ -1,0 +1,85 @@
+"""What a backend says when it refuses, and what a client is told.
+
+Owns error bodies in both directions. Knows nothing of HTTP but the status number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from callboard.core import ReplyFailed
+
+EXCERPT = 500
+"""The most characters of an excerpt."""
+
+_CODES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "insufficient_quota",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout",
+    413: "too_large",
+    422: "invalid_request_error",
+    429: "rate_limit_exceeded",
+    503: "overloaded_error",
+    504: "timeout",
+    529: "overloaded_error",
+}
+_PASSING = frozenset({408, 409, 425, 429})
+_CALLERS_TYPE = "invalid_request_error"
+
+
+def decode_error(status: int, body: bytes) -> ReplyFailed:
+    """The failure behind an HTTP status that is not 2xx.
+
+    The code is the body's own, else its type, else one that the status stands for. A status of 4xx is the
+    caller's fault except where trying again helps.
+    """
+    text = body[: 4 * EXCERPT].decode("utf-8", "replace").strip()[:EXCERPT]
+    try:
+        said = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        page = not text or text.startswith("<")
+        message = f"the provider answered {status}" if page else text
+        return ReplyFailed(_party(status), _code(status), message, text)
+    if isinstance(said, list) and said:
+        said = said[0]
+    if isinstance(said, dict):
+        said = said.get("error") or said
+    return read_error(said, status, text)
+
+
+def read_error(error: Any, status: int, excerpt: str) -> ReplyFailed:
+    """The failure that an error object, or a bare message, describes; status 0 where there is none."""
+    if not isinstance(error, dict):
+        error = {"message": error}
+    message = next((m for m in map(error.get, ("message", "detail", "error")) if m), None)
+    if message is None:
+        message = f"the provider answered {status}" if status else "the provider reported an error"
+    elif not isinstance(message, str):
+        message = excerpt
+    code, kind = error.get("code"), error.get("type")
+    if type(code) is int:
+        status = status or code
+    named = next((name for name in (code, kind) if isinstance(name, str) and name), None)
+    party = _party(status) if status else "caller" if kind == _CALLERS_TYPE else "provider"
+    return ReplyFailed(party, named or _code(status), message[:EXCERPT], excerpt)
+
+
+def error_body(failure: ReplyFailed) -> dict[str, Any]:
+    """The failure as OpenAI writes it."""
+    kind = _CALLERS_TYPE if failure.party == "caller" else "server_error"
+    error: Mapping[str, Any] = {"message": failure.message, "type": kind, "param": None, "code": failure.code or None}
+    return {"error": error}
+
+
+def _code(status: int) -> str:
+    return _CODES.get(status, "invalid_request_error" if 400 <= status < 500 else "server_error")
+
+
+def _party(status: int) -> str:
+    return "caller" if 400 <= status < 500 and status not in _PASSING else "provider"

@@ -1,0 +1,116 @@
+"""Contents as the parts of a message.
+
+Owns what text, pictures and files look like on this wire, both ways. Knows nothing of messages.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from callboard.core import (
+    Content,
+    FileContent,
+    PictureContent,
+    RefusalContent,
+    TextualContent,
+)
+from callboard.errors import CallerError
+from callboard.wires.chat.shapes import FilePart, FileShape, ImagePart, ImageUrl, RefusalPart, Said, TextPart
+
+
+def kind(content: Content) -> str:
+    """What a content is called where it is counted as dropped."""
+    return str(content.__struct_config__.tag)
+
+
+def encode_part(content: Content) -> dict[str, Any] | None:
+    """The content as a part of a user's message; None for what this wire cannot carry."""
+    match content:
+        case TextualContent(text=text):
+            return {"type": "text", "text": text}
+        case PictureContent(data=data, mime_type=mime_type, url=url) if data or url:
+            where: dict[str, Any] = {"url": url if not data else _data_url(data, mime_type)}
+            return {"type": "image_url", "image_url": where | _kept(content.extra, "detail")}
+        case FileContent(data=data, mime_type=mime_type, name=name) if data:
+            file = {"filename": name} if name else {}
+            return {"type": "file", "file": file | {"file_data": _data_url(data, mime_type)}}
+        case FileContent(extra=extra) if _kept(extra, "file_id"):
+            return {"type": "file", "file": _kept(extra, "file_id")}
+        case _:
+            return None
+
+
+def encode_content(content: Iterable[Content], dropped: list[str]) -> str | list[dict[str, Any]]:
+    """A user's content: a string where it is only text, else parts."""
+    parts: list[dict[str, Any]] = []
+    for item in content:
+        part = encode_part(item)
+        if part is None:
+            dropped.append(kind(item))
+        else:
+            parts.append(part)
+    if all(part["type"] == "text" for part in parts):
+        return "".join([part["text"] for part in parts])
+    return parts
+
+
+def decode_content(said: Said, path: str) -> tuple[Content, ...]:
+    """The contents of a message. Raises CallerError below `path` for data that are none."""
+    if not said:
+        return ()
+    if isinstance(said, str):
+        return (TextualContent(said),)
+    return tuple([_decode_part(part, f"{path}[{place}]") for place, part in enumerate(said)])
+
+
+def _decode_part(part: TextPart | RefusalPart | ImagePart | FilePart, path: str) -> Content:
+    match part:
+        case TextPart(text=text):
+            return TextualContent(text)
+        case RefusalPart(refusal=text):
+            return RefusalContent(text)
+        case ImagePart(image_url=image):
+            return _picture(image if isinstance(image, ImageUrl) else ImageUrl(image), f"{path}.image_url.url")
+        case FilePart(file=file):
+            return _file(file, f"{path}.file")
+
+
+def _picture(image: ImageUrl, path: str) -> PictureContent:
+    extra = {"detail": image.detail} if image.detail else None
+    if not image.url.startswith("data:"):
+        return PictureContent(url=image.url, extra=extra)
+    data, mime_type = _parse_data_url(image.url, path)
+    return PictureContent(data=data, mime_type=mime_type or "image/png", extra=extra)
+
+
+def _file(file: FileShape, path: str) -> FileContent:
+    name = file.filename or ""
+    if file.file_data:
+        data, mime_type = _parse_data_url(file.file_data, f"{path}.file_data")
+        return FileContent(data=data, mime_type=mime_type or "application/octet-stream", name=name)
+    if file.file_id:
+        return FileContent(name=name, extra={"file_id": file.file_id})
+    raise CallerError("a file without file_data or file_id", path=path)
+
+
+def _data_url(data: bytes, mime_type: str) -> str:
+    return f"data:{mime_type};base64,{base64.b64encode(data).decode()}"
+
+
+def _parse_data_url(url: str, path: str) -> tuple[bytes, str]:
+    """Bytes and type of a data URL (RFC 2397, base64 only), or of base64 without its head."""
+    head, _, payload = url.rpartition(",")
+    mime_type, *parameters = head.removeprefix("data:").split(";")
+    if head and "base64" not in parameters:
+        raise CallerError("a data URL that is not base64", path=path)
+    try:
+        return base64.b64decode(payload, validate=True), mime_type
+    except (binascii.Error, ValueError):
+        raise CallerError("not base64", path=path) from None
+
+
+def _kept(extra: Mapping[str, Any] | None, key: str) -> dict[str, Any]:
+    return {key: extra[key]} if extra and key in extra else {}

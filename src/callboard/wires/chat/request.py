@@ -1,0 +1,122 @@
+"""A request to a model, as the body of POST /chat/completions.
+
+Owns the body's fields in both directions; messages are in `messages` and `transcript`. Knows no backend:
+what one of them calls otherwise is its profile's affair.
+Law: decode_request(encode_request(r).body) is r, as far as the wire carries it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from callboard.core import Constraint, Controls, NamedTool, Request, ToolChoice, ToolDeclaration
+from callboard.errors import CallerError
+from callboard.wires.chat.messages import Messages
+from callboard.wires.chat.shapes import ChatRequest, FunctionTool, NamedChoice
+from callboard.wires.chat.transcript import transcript
+from callboard.wires.lowered import Lowered
+from callboard.wires.naming import Naming
+
+_NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
+_FIELDS = frozenset(ChatRequest.__struct_fields__)
+_CONTROLS = ("temperature", "top_p", "max_tokens", "seed")
+
+
+def encode_request(request: Request) -> Lowered:
+    """The request as a chat body. A value that is None or the wire's default is left out."""
+    naming = Naming(request)
+    messages = Messages(request.canisters, model=request.model, on_wire=naming.on_wire)
+    body: dict[str, Any] = {"model": request.model, "messages": messages.body}
+    if request.tools:
+        body["tools"] = [_tool(tool, naming) for tool in request.tools]
+        if request.tool_choice != "auto":
+            body["tool_choice"] = _choice(request.tool_choice, naming)
+        if request.parallel is not None:
+            body["parallel_tool_calls"] = request.parallel
+    elif request.tool_choice not in {"auto", "none"}:
+        messages.dropped.append("tool_choice")
+    if (constraint := request.constraint) is not None:
+        schema = {"name": constraint.name, "schema": constraint.schema, "strict": constraint.strict}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    for name in _CONTROLS:
+        if (value := getattr(request.controls, name)) is not None:
+            body[name] = value
+    if request.controls.stop:
+        body["stop"] = list(request.controls.stop)
+    if request.stream:
+        body["stream"] = True
+        body["stream_options"] = {"include_usage": True}
+    body.update(request.extra)
+    return Lowered(body, naming.reverse, tuple(messages.dropped))
+
+
+def decode_request(body: Mapping[str, Any]) -> Request:
+    """The request that a chat body asks for. Raises CallerError with the path of what is none.
+
+    Tools of another type than `function` are left out, for nobody would run them. `stream_options` are about
+    the client's own stream and left out too. Fields that have no name here go to `extra` as they are.
+    """
+    try:
+        asked = msgspec.convert(body, ChatRequest)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise _refusal(error) from None
+    extra = {name: value for name, value in body.items() if name not in _FIELDS and value is not None}
+    constraint = _constraint(asked.response_format)
+    if constraint is None and asked.response_format not in (None, {"type": "text"}):
+        extra["response_format"] = asked.response_format
+    max_tokens = asked.max_tokens if asked.max_completion_tokens is None else asked.max_completion_tokens
+    stop = (asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop or ())
+    choice = asked.tool_choice or "auto"
+    return Request(
+        model=asked.model,
+        canisters=transcript(asked.messages, model=asked.model),
+        tools=_declarations(asked.tools or []),
+        tool_choice=NamedTool(choice.function.name) if isinstance(choice, NamedChoice) else choice,
+        parallel=asked.parallel_tool_calls,
+        constraint=constraint,
+        controls=Controls(asked.temperature, asked.top_p, max_tokens, asked.seed, stop),
+        stream=bool(asked.stream),
+        extra=extra,
+    )
+
+
+def _tool(tool: ToolDeclaration, naming: Naming) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": naming.on_wire(tool.name)}
+    if tool.description:
+        function["description"] = tool.description
+    return {"type": "function", "function": function | {"parameters": tool.schema or _NO_SCHEMA}}
+
+
+def _choice(choice: ToolChoice, naming: Naming) -> Any:
+    if isinstance(choice, NamedTool):
+        return {"type": "function", "function": {"name": naming.on_wire(choice.name)}}
+    return choice
+
+
+def _declarations(tools: list[FunctionTool]) -> tuple[ToolDeclaration, ...]:
+    declared: list[ToolDeclaration] = []
+    for place, tool in enumerate(tools):
+        if tool.type != "function":
+            continue
+        if tool.function is None:
+            raise CallerError("a function tool without its function", path=f"tools[{place}].function")
+        function = tool.function
+        declared.append(ToolDeclaration(function.name, function.description or "", function.parameters or _NO_SCHEMA))
+    return tuple(declared)
+
+
+def _constraint(form: Any) -> Constraint | None:
+    if not isinstance(form, Mapping) or form.get("type") != "json_schema":
+        return None
+    asked = form.get("json_schema")
+    if not isinstance(asked, Mapping) or not isinstance(asked.get("schema", {}), Mapping):
+        raise CallerError("a json_schema without its schema", path="response_format.json_schema")
+    return Constraint(str(asked.get("name") or "reply"), asked.get("schema", {}), bool(asked.get("strict")))
+
+
+def _refusal(error: Exception) -> CallerError:
+    what, _, where = str(error).partition(" - at `$")
+    return CallerError(f"not a chat request: {what}", path=where.rstrip("`").removeprefix("."))

@@ -1,0 +1,129 @@
+"""A whole reply, not streamed.
+
+Owns the body of a reply in both directions. Its law: it says what the stream of the same reply would say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from callboard.core import (
+    ArgumentsPiece,
+    Event,
+    Identify,
+    InvocationEnded,
+    InvocationStarted,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextPiece,
+    Usage,
+)
+from callboard.wires.chat.chunks import finish_reason, spell_arguments, usage_body
+from callboard.wires.chat.failure import EXCERPT, error_body
+from callboard.wires.chat.shapes import DONE, Chunk
+from callboard.wires.chat.stream import StreamDecoder
+from callboard.wires.lowered import NO_NAMES
+
+
+def decode_response(
+    body: bytes | str | Mapping[str, Any],
+    *,
+    names: Mapping[str, str] = NO_NAMES,
+    identify: Identify,
+    declared: frozenset[str] | None = None,
+    origin: str = "",
+) -> list[Event]:
+    """The events of a reply that came whole, as JSON or decoded; parameters as of StreamDecoder.
+
+    The last is a ReplyEnded or ReplyFailed, whatever the body is.
+    """
+    decoder = StreamDecoder(names=names, identify=identify, declared=declared, origin=origin)
+    if isinstance(body, Mapping):
+        try:
+            chunk = msgspec.convert(body, Chunk)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            message = f"the reply is not of this wire: {error}"
+            return [ReplyFailed("provider", "malformed", message, repr(body)[:EXCERPT])]
+        events = decoder.take(chunk)
+    else:
+        events = decoder.feed(body if isinstance(body, str) else body.decode("utf-8", "replace"))
+    if not events:
+        return decoder.finish()
+    return events + decoder.feed(DONE)
+
+
+class _Message:
+    """What was said so far."""
+
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.reasoning: list[str] = []
+        self.refusal: list[str] = []
+        self.calls: dict[int, tuple[InvocationStarted, list[str]]] = {}
+
+    def body(self) -> dict[str, Any]:
+        text = "".join(self.text)
+        refusal = "".join(self.refusal) or None
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": None if not text and (self.calls or refusal) else text,
+            "refusal": refusal,
+        }
+        if self.reasoning:
+            message["reasoning_content"] = "".join(self.reasoning)
+        if self.calls:
+            message["tool_calls"] = [
+                {"id": call.identifier, "type": "function", "function": {"name": call.name, "arguments": "".join(json)}}
+                for call, json in self.calls.values()
+            ]
+        return message
+
+
+def encode_response(events: Iterable[Event], *, identifier: str, model: str, created: int) -> dict[str, Any]:
+    """The body of a reply; that of a failed one is `{"error": …}`. `created` is in seconds since 1970.
+
+    What came before a ReplyEnded("retry") is left out: another reply stands in its place.
+    """
+    message = _Message()
+    usage: Usage | None = None
+    terminal: ReplyEnded | ReplyFailed = ReplyFailed("provider", "cut", "the reply has no end")
+    for event in events:
+        match event:
+            case ReplyStarted():
+                pass
+            case TextPiece(text=text):
+                message.text.append(text)
+            case ReasoningPiece(text=text):
+                message.reasoning.append(text)
+            case RefusalPiece(text=text):
+                message.refusal.append(text)
+            case InvocationStarted(index=index):
+                message.calls[index] = (event, [])
+            case ArgumentsPiece(index=index, json=json):
+                message.calls[index][1].append(json)
+            case InvocationEnded(index=index) if not message.calls[index][1]:
+                message.calls[index][1].append(spell_arguments(event))
+            case Usage():
+                usage = event
+            case ReplyEnded(reason="retry"):
+                message = _Message()
+            case ReplyEnded() | ReplyFailed():
+                terminal = event
+            case _:
+                pass
+    if isinstance(terminal, ReplyFailed):
+        return error_body(terminal)
+    choice = {
+        "index": 0,
+        "message": message.body(),
+        "logprobs": None,
+        "finish_reason": finish_reason(terminal.reason, refused=bool(message.refusal)),
+    }
+    body = {"id": identifier, "object": "chat.completion", "created": created, "model": model, "choices": [choice]}
+    return body if usage is None else body | {"usage": usage_body(usage)}

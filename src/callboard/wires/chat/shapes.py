@@ -1,0 +1,174 @@
+"""What stands on the wire, as types.
+
+Owns the shapes of a backend's chunks and of a client's request. Fields that backends fill with anything are
+`Any` and looked at where they are used; fields that have no name here are skipped while they are read.
+Source: the `openai` package 3.54 and what backends were seen to send.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+DONE = "[DONE]"
+"""The payload that ends a stream."""
+
+
+class FunctionDelta(msgspec.Struct):
+    name: Any = None
+    arguments: Any = None
+
+
+class CallDelta(msgspec.Struct):
+    index: Any = None
+    id: Any = None
+    function: FunctionDelta | None = None
+
+
+class Delta(msgspec.Struct):
+    """A piece of a message, or a whole one."""
+
+    content: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    refusal: Any = None
+    tool_calls: list[CallDelta] | None = None
+    function_call: FunctionDelta | None = None
+
+
+class Choice(msgspec.Struct):
+    index: Any = None
+    delta: Delta | None = None
+    message: Delta | None = None
+    finish_reason: Any = None
+
+
+class UsageShape(msgspec.Struct):
+    prompt_tokens: Any = None
+    completion_tokens: Any = None
+    prompt_tokens_details: Any = None
+    completion_tokens_details: Any = None
+
+
+class Chunk(msgspec.Struct):
+    """One payload of a stream, or a whole reply: the two differ in `delta` and `message` only."""
+
+    id: Any = None
+    model: Any = None
+    choices: list[Choice] | None = None
+    usage: UsageShape | None = None
+    error: Any = None
+
+
+class _Part(msgspec.Struct, tag_field="type"):
+    pass
+
+
+class TextPart(_Part, tag="text"):
+    text: str
+
+
+class RefusalPart(_Part, tag="refusal"):
+    refusal: str
+
+
+class ImageUrl(msgspec.Struct):
+    url: str
+    detail: str | None = None
+
+
+class ImagePart(_Part, tag="image_url"):
+    image_url: ImageUrl | str
+
+
+class FileShape(msgspec.Struct):
+    file_data: str | None = None
+    filename: str | None = None
+    file_id: str | None = None
+
+
+class FilePart(_Part, tag="file"):
+    file: FileShape
+
+
+Said: TypeAlias = str | list[TextPart | RefusalPart | ImagePart | FilePart] | None
+"""The content of a message in a request."""
+
+
+class _Message(msgspec.Struct, tag_field="role", kw_only=True):
+    content: Said = None
+
+
+class SystemMessage(_Message, tag="system"):
+    pass
+
+
+class DeveloperMessage(_Message, tag="developer"):
+    pass
+
+
+class UserMessage(_Message, tag="user"):
+    pass
+
+
+class FunctionCall(msgspec.Struct):
+    name: str
+    arguments: Any = None
+
+
+class Call(msgspec.Struct):
+    id: str
+    function: FunctionCall
+
+
+class AssistantMessage(_Message, tag="assistant"):
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[Call] | None = None
+    function_call: Any = None
+
+
+class ToolMessage(_Message, tag="tool", kw_only=True):
+    tool_call_id: str
+
+
+Message: TypeAlias = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+class Function(msgspec.Struct):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class FunctionTool(msgspec.Struct):
+    type: str = "function"
+    function: Function | None = None
+
+
+class FunctionName(msgspec.Struct):
+    name: str
+
+
+class NamedChoice(msgspec.Struct):
+    type: Literal["function"]
+    function: FunctionName
+
+
+class ChatRequest(msgspec.Struct):
+    model: str
+    messages: list[Message]
+    tools: list[FunctionTool] | None = None
+    tool_choice: Literal["auto", "none", "required"] | NamedChoice | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: Any = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stream: bool | None = None
+    stream_options: Any = None

@@ -1,0 +1,198 @@
+"""A backend's chunks become events.
+
+Owns what a chunk says, whatever the backend's habits, and the one end that a reply has. Knows nothing of
+frames, HTTP or tools; calls are put together in `calls`.
+Law: ReplyStarted first and once, one terminal event last, nothing after it; never an exception for what was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from callboard.core import (
+    Ending,
+    Event,
+    Identify,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextPiece,
+    Usage,
+    Why,
+)
+from callboard.wires.chat.calls import Calls, Trust
+from callboard.wires.chat.failure import EXCERPT, read_error
+from callboard.wires.chat.shapes import DONE, CallDelta, Chunk, Delta, UsageShape
+from callboard.wires.lowered import NO_NAMES
+
+_decode = msgspec.json.Decoder(Chunk).decode
+
+_ENDINGS: Mapping[str, Ending] = {
+    "stop": "stop",
+    "tool_calls": "invocations",
+    "function_call": "invocations",
+    "length": "length",
+    "content_filter": "filter",
+}
+_TRUST: Mapping[Ending, Trust] = {"length": "whole", "filter": "whole"}
+_CUT: Mapping[Why, tuple[str, str]] = {
+    "cut": ("provider", "the stream broke off in the middle of the reply"),
+    "cancelled": ("caller", "the reply was cancelled"),
+}
+
+
+class StreamDecoder:
+    """A Stage: the payload of one frame in, events out.
+
+    `names` maps a tool's name on the wire to the declared one; `declared` are the names that count as known,
+    all where it is None. `identify` gives an identifier to a call that has none, or another call's. Reasoning
+    is marked with `origin`, by default the model's name in the reply.
+    """
+
+    def __init__(
+        self,
+        *,
+        names: Mapping[str, str] = NO_NAMES,
+        identify: Identify,
+        declared: frozenset[str] | None = None,
+        origin: str = "",
+    ) -> None:
+        self._calls = Calls(names, identify, declared)
+        self._origin = origin
+        self._started = False
+        self._over = False
+        self._said = False
+        self._refused = False
+        self._reason: Ending | None = None
+        self._usage: Usage | None = None
+
+    def feed(self, payload: str, /) -> list[Event]:
+        if self._over or not payload:
+            return []
+        if payload.startswith(DONE):
+            return self._end(self._reason or "stop")
+        try:
+            chunk = _decode(payload)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+            said = payload[:EXCERPT].encode("utf-8", "replace").decode()
+            return self._fail(ReplyFailed("provider", "malformed", f"a chunk is not of this wire: {error}", said))
+        return self.take(chunk, payload)
+
+    def take(self, chunk: Chunk, payload: str = "") -> list[Event]:
+        """The events of a chunk that is decoded already; `payload` is for the excerpt."""
+        if self._over:
+            return []
+        if chunk.error:
+            return self._fail(read_error(chunk.error, 0, payload[:EXCERPT]))
+        if chunk.usage is not None:
+            self._usage = _usage(chunk.usage)
+        events: list[Event] = []
+        for choice in chunk.choices or ():
+            if type(choice.index) is int and choice.index > 0:
+                continue  # the reply is the first choice
+            if not self._started:
+                self._started = True
+                self._origin = self._origin or _string(chunk.model)
+                events.append(ReplyStarted(_string(chunk.id), _string(chunk.model)))
+            if choice.delta is not None:
+                self._say(choice.delta, events)
+            elif choice.message is not None and not self._said:
+                self._say(_numbered(choice.message), events)
+            if choice.finish_reason and isinstance(choice.finish_reason, str):
+                self._reason = reason = _ENDINGS.get(choice.finish_reason, "stop")
+                events += self._calls.close(_TRUST.get(reason, "all"), reason)
+        return events
+
+    def finish(self, why: Why = "stop", /) -> list[Event]:
+        """The end of the reply as far as it is known.
+
+        A reply without a finish_reason ends with what it said; one that said nothing, or was cut, has failed.
+        """
+        if self._over:
+            return []
+        if self._reason is None and why in _CUT:
+            party, message = _CUT[why]
+            return self._fail(ReplyFailed(party, why, message))
+        if self._reason is None and not self._said:
+            return self._fail(ReplyFailed("provider", "cut", "the stream ended before the model said anything"))
+        events = self._calls.close("none" if why in _CUT else "whole", why)
+        return events + self._end(self._reason or ("length" if why == "length" else "stop"))
+
+    def _say(self, delta: Delta, events: list[Event]) -> None:
+        pieces: list[Event] = []
+        if reasoning := _string(delta.reasoning_content) or _string(delta.reasoning):
+            pieces.append(ReasoningPiece(reasoning, origin=self._origin))
+        if delta.content:
+            pieces += _spoken(delta.content)
+        if refusal := _string(delta.refusal):
+            pieces.append(RefusalPiece(refusal))
+        if pieces:
+            self._said = True
+            self._refused = self._refused or any(isinstance(piece, RefusalPiece) for piece in pieces)
+            events += self._calls.release()
+            events += pieces
+        for call in delta.tool_calls or ():
+            events += self._calls.feed(call)
+        if delta.function_call is not None:
+            events += self._calls.feed(CallDelta("function_call", function=delta.function_call))
+        self._said = self._said or self._calls.count > 0
+
+    def _end(self, reason: Ending) -> list[Event]:
+        events: list[Event] = [] if self._started else [ReplyStarted()]
+        events += self._calls.close(_TRUST.get(reason, "all"), reason)
+        if reason in {"stop", "invocations"}:
+            reason = "invocations" if self._calls.count else "refusal" if self._refused else "stop"
+        return self._last(events, ReplyEnded(reason))
+
+    def _fail(self, failure: ReplyFailed) -> list[Event]:
+        return self._last(self._calls.close("none", failure.code), failure)
+
+    def _last(self, events: list[Event], terminal: Event) -> list[Event]:
+        self._over = True
+        if self._usage is not None:
+            events.append(self._usage)
+        events.append(terminal)
+        return events
+
+
+def _numbered(message: Delta) -> Delta:
+    """The message with its calls numbered: in a whole message, each entry is a call of its own."""
+    for index, call in enumerate(message.tool_calls or ()):
+        call.index = index
+    return message
+
+
+def _spoken(content: Any) -> Iterator[Event]:
+    if isinstance(content, str):
+        yield TextPiece(content)
+    elif isinstance(content, list):
+        for part in content:
+            if isinstance(part, dict):
+                if text := _string(part.get("text")):
+                    yield TextPiece(text)
+                if refusal := _string(part.get("refusal")):
+                    yield RefusalPiece(refusal)
+
+
+def _usage(usage: UsageShape) -> Usage:
+    return Usage(
+        _count(usage.prompt_tokens),
+        _count(usage.completion_tokens),
+        _count(usage.prompt_tokens_details, "cached_tokens"),
+        _count(usage.completion_tokens_details, "reasoning_tokens"),
+    )
+
+
+def _count(value: Any, key: str = "") -> int:
+    if key:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if type(value) is int and value > 0 else 0
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,70 @@
+"""Messages become canisters.
+
+Owns what a client's messages mean. Knows nothing of the rest of its request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    Content,
+    InvocationCanister,
+    ReasoningContent,
+    RefusalContent,
+    ResultCanister,
+    SupervisorCanister,
+    UserCanister,
+)
+from callboard.errors import CallerError
+from callboard.wires.chat.calls import parse_arguments
+from callboard.wires.chat.parts import decode_content
+from callboard.wires.chat.shapes import (
+    AssistantMessage,
+    Call,
+    DeveloperMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+
+
+def transcript(messages: Iterable[Message], *, model: str) -> tuple[Canister, ...]:
+    """The conversation; reasoning is taken to be the model's own. Raises CallerError with the place."""
+    canisters: list[Canister] = []
+    for place, message in enumerate(messages):
+        path = f"messages[{place}]"
+        content = decode_content(message.content, f"{path}.content")
+        match message:
+            case SystemMessage() | DeveloperMessage():
+                canisters.append(SupervisorCanister(content))
+            case UserMessage():
+                canisters.append(UserCanister(content))
+            case ToolMessage(tool_call_id=identifier):
+                canisters.append(ResultCanister(content, invocation_id=identifier))
+            case AssistantMessage():
+                canisters += _turn(message, content, model, path)
+    return tuple(canisters)
+
+
+def _turn(message: AssistantMessage, content: tuple[Content, ...], model: str, path: str) -> list[Canister]:
+    if message.function_call is not None:
+        raise CallerError("function_call is no longer served", path=f"{path}.function_call", hint="use tool_calls")
+    if reasoning := message.reasoning_content or message.reasoning:
+        content = (ReasoningContent(reasoning, origin=model), *content)
+    if message.refusal:
+        content = (*content, RefusalContent(message.refusal))
+    calls = message.tool_calls or []
+    said: list[Canister] = [AssistantCanister(content)] if content or not calls else []
+    return said + [_invocation(call) for call in calls]
+
+
+def _invocation(call: Call) -> InvocationCanister:
+    arguments = call.function.arguments
+    raw = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
+    return InvocationCanister(call.id, call.function.name, parse_arguments(raw), raw)

@@ -1,0 +1,395 @@
+"""Requests, both ways."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callboard.core import (
+    AssistantCanister,
+    Constraint,
+    Controls,
+    DocumentCanister,
+    FileContent,
+    InvocationCanister,
+    NamedTool,
+    PictureContent,
+    ReasoningContent,
+    RefusalContent,
+    Request,
+    ResultCanister,
+    SupervisorCanister,
+    TextualContent,
+    ToolDeclaration,
+    ToolError,
+    UserCanister,
+)
+from callboard.errors import CallerError
+from callboard.wires.chat import decode_request, encode_request
+
+PICTURE = PictureContent(data=b"png")
+FILE = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
+PICTURE_PART = {"type": "image_url", "image_url": {"url": "data:image/png;base64,cG5n"}}
+FILE_PART = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,cGRm"}}
+
+
+def lowered(*canisters, **fields):
+    return encode_request(Request("m", canisters, **fields))
+
+
+def tool_call(identifier, name, arguments):
+    return {"id": identifier, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def invocation(identifier="a", name="f", arguments=None, raw=""):
+    return InvocationCanister(identifier, name, arguments, raw)
+
+
+NO_RESULT = {"role": "tool", "content": "No result: the call was not run.", "tool_call_id": "a"}
+CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f", "{}")]}
+
+
+@pytest.mark.parametrize(
+    ("canisters", "messages", "dropped"),
+    [
+        ([SupervisorCanister("s"), UserCanister("u")], [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}], ()),
+        ([UserCanister([TextualContent("a"), TextualContent("b")])], [{"role": "user", "content": "ab"}], ()),
+        ([UserCanister()], [{"role": "user", "content": ""}], ()),
+        (
+            [UserCanister([TextualContent("see"), PICTURE, FILE, PictureContent(url="https://x/y.png", extra={"detail": "low"})])],
+            [{"role": "user", "content": [{"type": "text", "text": "see"}, PICTURE_PART, FILE_PART, {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}}]}],
+            (),
+        ),
+        ([UserCanister([FileContent(url="https://x/a.pdf"), PictureContent(), TextualContent("u")])], [{"role": "user", "content": "u"}], ("file", "picture")),
+        ([UserCanister(FileContent(extra={"file_id": "f1"}))], [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f1"}}]}], ()),
+        ([SupervisorCanister([TextualContent("s"), PICTURE])], [{"role": "system", "content": "s"}], ("picture",)),
+        ([DocumentCanister("text", title="Title")], [{"role": "user", "content": "Title\n\ntext"}], ()),
+        ([DocumentCanister([TextualContent("text"), PICTURE])], [{"role": "user", "content": [{"type": "text", "text": "text"}, PICTURE_PART]}], ()),
+        ([AssistantCanister("t")], [{"role": "assistant", "content": "t"}], ()),
+        ([AssistantCanister()], [{"role": "assistant", "content": ""}], ()),
+        ([AssistantCanister(RefusalContent("no"))], [{"role": "assistant", "content": None, "refusal": "no"}], ()),
+        (
+            [AssistantCanister([ReasoningContent("hm", origin="m"), ReasoningContent("x", origin="n"), ReasoningContent("", "opaque", "m"), TextualContent("t"), PICTURE])],
+            [{"role": "assistant", "content": "t", "reasoning_content": "hm"}],
+            ("reasoning", "reasoning", "picture"),
+        ),
+        (
+            [AssistantCanister("t"), invocation("a", "f", {"x": 1}), invocation("b", "g", None, '{"y'), ResultCanister("2", invocation_id="b"), ResultCanister("1", invocation_id="a")],
+            [
+                {"role": "assistant", "content": "t", "tool_calls": [tool_call("a", "f", '{"x":1}'), tool_call("b", "g", '{"y')]},
+                {"role": "tool", "content": "1", "tool_call_id": "a"},
+                {"role": "tool", "content": "2", "tool_call_id": "b"},
+            ],
+            (),
+        ),
+        ([invocation(), UserCanister("u")], [CALL_A, NO_RESULT, {"role": "user", "content": "u"}], ()),
+        ([ResultCanister("lost", invocation_id="z")], [{"role": "user", "content": "lost"}], ()),
+        ([invocation(), ResultCanister((), invocation_id="a", error=ToolError("timeout", "late"))], [CALL_A, {"role": "tool", "content": "late", "tool_call_id": "a"}], ()),
+        (
+            [invocation(), invocation("b"), ResultCanister([TextualContent("seen"), PICTURE], invocation_id="a"), ResultCanister([FILE, RefusalContent("x")], invocation_id="b")],
+            [
+                {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f", "{}"), tool_call("b", "f", "{}")]},
+                {"role": "tool", "content": "seen\n[picture: in the next message]", "tool_call_id": "a"},
+                {"role": "tool", "content": "[file: in the next message]", "tool_call_id": "b"},
+                {"role": "user", "content": [{"type": "text", "text": "From the result of a:"}, PICTURE_PART, {"type": "text", "text": "From the result of b:"}, FILE_PART]},
+            ],
+            ("refusal",),
+        ),
+    ],
+    ids=[
+        "system and user",
+        "several texts are one string",
+        "nothing said",
+        "parts",
+        "what has neither bytes nor a place here is dropped",
+        "a file by its identifier",
+        "pictures of the supervisor are dropped",
+        "a document with its title",
+        "a document without title",
+        "an assistant's text",
+        "an assistant that said nothing",
+        "a refusal",
+        "reasoning only of the model that is asked",
+        "a turn is one message, results in the order of the calls",
+        "a call without result",
+        "a result without call",
+        "an error without content",
+        "pictures and files in results",
+    ],
+)  # fmt: skip
+def test_messages(canisters, messages, dropped):
+    request = lowered(*canisters)
+    assert request.body["messages"] == messages
+    assert request.dropped == dropped
+
+
+def test_a_whole_body():
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    request = lowered(
+        UserCanister("u"),
+        tools=(ToolDeclaration("f", "does", schema), ToolDeclaration("g")),
+        tool_choice=NamedTool("f"),
+        parallel=False,
+        constraint=Constraint("answer", schema),
+        controls=Controls(0.0, 0.5, 10, 7, ("\n",)),
+        extra={"user": "me", "temperature": 1},
+    )
+    assert request.body == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "u"}],
+        "tools": [
+            {"type": "function", "function": {"name": "f", "description": "does", "parameters": schema}},
+            {"type": "function", "function": {"name": "g", "parameters": {"type": "object", "properties": {}}}},
+        ],
+        "tool_choice": {"type": "function", "function": {"name": "f"}},
+        "parallel_tool_calls": False,
+        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}},
+        "temperature": 1,
+        "top_p": 0.5,
+        "max_tokens": 10,
+        "seed": 7,
+        "stop": ["\n"],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "user": "me",
+    }
+
+
+def test_a_plain_body_has_nothing_that_was_not_asked_for():
+    request = lowered(UserCanister("u"), stream=False, parallel=True)
+    assert request.body == {"model": "m", "messages": [{"role": "user", "content": "u"}]}
+    assert (request.names, request.dropped) == ({}, ())
+
+
+def test_a_choice_without_tools_is_dropped():
+    assert lowered(tool_choice="required").dropped == ("tool_choice",)
+
+
+def test_names_are_safe_everywhere():
+    request = lowered(
+        invocation("a", "io.read", {}), tools=(ToolDeclaration("io.read"),), tool_choice=NamedTool("io.read")
+    )
+    assert request.body["tools"][0]["function"]["name"] == "io_read"
+    assert request.body["tool_choice"]["function"]["name"] == "io_read"
+    assert request.body["messages"][0]["tool_calls"][0]["function"]["name"] == "io_read"
+    assert request.names == {"io_read": "io.read"}
+
+
+# What the wire carries: one text, or parts with something else among them; a turn that says its reasoning, text
+# and refusal before its calls; a result a call, of text; names that are safe; no error, title, timestamp or extra.
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+TEXTS = st.builds(TextualContent, WORDS)
+NAMES = st.from_regex(r"[a-zA-Z0-9_-]{1,64}", fullmatch=True)
+VALUES = WORDS | st.integers(-9, 9) | st.booleans() | st.none()
+OBJECTS = st.dictionaries(WORDS, VALUES | st.lists(VALUES, max_size=2), max_size=3)
+PICTURES = st.builds(PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"])) | (
+    st.builds(PictureContent, url=st.just("https://x/y.png"), extra=st.sampled_from([None, {"detail": "high"}]))
+)  # fmt: skip
+FILES = st.builds(FileContent, data=st.binary(min_size=1), mime_type=st.just("application/pdf"), name=WORDS)
+SPOKEN = st.one_of(
+    st.just(()),
+    st.tuples(TEXTS),
+    st.tuples(PICTURES | FILES, TEXTS),
+    st.tuples(TEXTS, TEXTS, PICTURES, FILES),
+)
+OPTIONAL = st.lists(TEXTS, max_size=1)
+
+
+@st.composite
+def turn_canisters(draw, identifiers):
+    content = [
+        *draw(st.lists(st.builds(ReasoningContent, WORDS, origin=st.just("m")), max_size=1)),
+        *draw(OPTIONAL),
+        *draw(st.lists(st.builds(RefusalContent, WORDS), max_size=1)),
+    ]
+    calls = []
+    for arguments in draw(st.lists(OBJECTS | st.none(), max_size=3)):
+        raw = "[1" if arguments is None else json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+        calls.append(InvocationCanister(f"call_{next(identifiers)}", draw(NAMES), arguments, raw))
+    said = [AssistantCanister(tuple(content))] if content or not calls else []
+    return [*said, *calls, *[ResultCanister(tuple(draw(OPTIONAL)), invocation_id=call.identifier) for call in calls]]
+
+
+@st.composite
+def conversations(draw):
+    canisters = []
+    identifiers = iter(range(1000))
+    for _ in range(draw(st.integers(0, 4))):
+        match draw(st.integers(0, 2)):
+            case 0:
+                canisters.append(SupervisorCanister(tuple(draw(OPTIONAL))))
+            case 1:
+                canisters.append(UserCanister(draw(SPOKEN)))
+            case 2:
+                # A turn without calls followed by another would be one message; a user's word keeps them apart.
+                canisters += [*draw(turn_canisters(identifiers)), UserCanister("then")]
+    return tuple(canisters)
+
+
+SCHEMAS = OBJECTS.map(lambda properties: {"type": "object", "x": properties})
+TOOLS = st.lists(
+    st.builds(ToolDeclaration, NAMES, st.just("") | WORDS, SCHEMAS), unique_by=lambda t: t.name, max_size=3
+)
+CONTROLS = st.builds(
+    Controls,
+    st.none() | st.floats(0, 2),
+    st.none() | st.floats(0, 1),
+    st.none() | st.integers(1, 99),
+    st.none() | st.integers(0, 99),
+    st.lists(WORDS, max_size=2).map(tuple),
+)
+
+
+@st.composite
+def requests(draw):
+    tools = tuple(draw(TOOLS))
+    choices = [NamedTool(tools[0].name), "none", "required"] if tools else []
+    return Request(
+        model="m",
+        canisters=draw(conversations()),
+        tools=tools,
+        tool_choice=draw(st.sampled_from(["auto", *choices])),
+        parallel=draw(st.sampled_from([None, True, False])) if tools else None,
+        constraint=draw(st.none() | st.builds(Constraint, NAMES, SCHEMAS, st.booleans())),
+        controls=draw(CONTROLS),
+        stream=draw(st.booleans()),
+        extra=draw(st.dictionaries(st.sampled_from(["user", "n", "reasoning_effort"]), WORDS)),
+    )
+
+
+@given(requests())
+def test_what_is_encoded_is_decoded(request):
+    low = encode_request(request)
+    assert (low.names, low.dropped) == ({}, ())
+    assert decode_request(low.body) == request
+    assert decode_request(json.loads(json.dumps(low.body))) == request
+
+
+def test_a_conversation_costs_what_it_holds():
+    """20,000 canisters, all calls under one identifier: this finishes because each is looked at once."""
+    step = [UserCanister("u"), invocation(), invocation(), ResultCanister("1", invocation_id="a")]
+    assert len(lowered(*step * 5_000).body["messages"]) == 20_000
+
+
+# A client's request, as the official package types it.
+OPENAI = {
+    "model": "m",
+    "messages": [
+        {"role": "developer", "content": "d"},
+        {"role": "system", "content": [{"type": "text", "text": "s"}], "name": "x"},
+        {"role": "user", "content": [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "auto"}}]},
+        {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f", '{"x": 1}')]},
+        {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "1"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "t"}, {"type": "refusal", "refusal": "no"}]},
+    ],
+    "tools": [
+        {"type": "function", "function": {"name": "f", "description": "does", "parameters": {"type": "object"}, "strict": True}},
+        {"type": "function", "function": {"name": "g"}},
+        {"type": "custom", "custom": {"name": "c"}},
+    ],
+    "tool_choice": {"type": "function", "function": {"name": "f"}},
+    "parallel_tool_calls": True,
+    "max_completion_tokens": 10,
+    "stop": "\n",
+    "stream": True,
+    "stream_options": {"include_usage": True, "include_obfuscation": False},
+    "response_format": {"type": "json_object"},
+    "reasoning_effort": "low",
+    "logit_bias": None,
+}  # fmt: skip
+
+
+def test_a_client_s_request():
+    assert decode_request(OPENAI) == Request(
+        model="m",
+        canisters=(
+            SupervisorCanister("d"),
+            SupervisorCanister("s"),
+            UserCanister([TextualContent("see"), PictureContent(url="https://x/y.png", extra={"detail": "auto"})]),
+            InvocationCanister("a", "f", {"x": 1}, '{"x": 1}'),
+            ResultCanister("1", invocation_id="a"),
+            AssistantCanister([TextualContent("t"), RefusalContent("no")]),
+        ),
+        tools=(
+            ToolDeclaration("f", "does", {"type": "object"}),
+            ToolDeclaration("g", "", {"type": "object", "properties": {}}),
+        ),
+        tool_choice=NamedTool("f"),
+        parallel=True,
+        controls=Controls(max_tokens=10, stop=("\n",)),
+        stream=True,
+        extra={"response_format": {"type": "json_object"}, "reasoning_effort": "low"},
+    )
+
+
+@pytest.fixture(scope="module")
+def openai_body():
+    from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(CompletionCreateParamsStreaming)
+
+
+def test_the_request_above_is_openai_s(openai_body):
+    openai_body.validate_python(OPENAI)
+
+
+def test_what_we_send_is_openai_s(openai_body):
+    request = lowered(
+        SupervisorCanister("s"),
+        UserCanister([TextualContent("see"), PICTURE, FILE]),
+        AssistantCanister("t"),
+        invocation("a", "f", {"x": 1}),
+        ResultCanister([TextualContent("seen"), PICTURE], invocation_id="a"),
+        tools=(ToolDeclaration("f", "does", {"type": "object"}),),
+        tool_choice="required",
+        constraint=Constraint("answer", {"type": "object"}),
+    )
+    openai_body.validate_python(request.body)
+
+
+def message(**fields):
+    return {"model": "m", "messages": [{"role": "user", "content": "u"}, fields]}
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({}, ""),
+        ([], ""),
+        ({"model": "m"}, ""),
+        ({"model": 3, "messages": []}, "model"),
+        ({"model": "m", "messages": "u"}, "messages"),
+        ({"model": "m", "messages": [], "temperature": "hot"}, "temperature"),
+        ({"model": "m", "messages": [], "tool_choice": "any"}, "tool_choice"),
+        ({"model": "m", "messages": [], "tools": [{"type": "function"}]}, "tools[0].function"),
+        ({"model": "m", "messages": [], "response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        (message(role="wizard", content="x"), "messages[1].role"),
+        (message(role="user", content=3), "messages[1].content"),
+        (message(role="user", content=[{"type": "input_audio"}]), "messages[1].content[0].type"),
+        (message(role="user", content=[{"type": "image_url", "image_url": {"url": "data:image/png;base64,*"}}]), "messages[1].content[0].image_url.url"),
+        (message(role="user", content=[{"type": "image_url", "image_url": "data:text/plain,x"}]), "messages[1].content[0].image_url.url"),
+        (message(role="user", content=[{"type": "file", "file": {}}]), "messages[1].content[0].file"),
+        (message(role="tool", content="x"), "messages[1]"),
+        (message(role="assistant", tool_calls=[{"id": "a"}]), "messages[1].tool_calls[0]"),
+        (message(role="assistant", function_call={"name": "f", "arguments": ""}), "messages[1].function_call"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)  # fmt: skip
+def test_what_is_no_request_is_refused_with_its_place(body, path):
+    with pytest.raises(CallerError) as caught:
+        decode_request(body)
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected", "raw"),
+    [('{"x": 1}', {"x": 1}, '{"x": 1}'), ("", {}, ""), (None, {}, "{}"), ({"x": 1}, {"x": 1}, '{"x":1}'), ("[1]", None, "[1]"), ("{", None, "{")],
+)  # fmt: skip
+def test_arguments_in_the_history(arguments, expected, raw):
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    canister = decode_request(message(role="assistant", tool_calls=[call])).canisters[1]
+    assert (canister.arguments, canister.raw) == (expected, raw)
