@@ -26,7 +26,7 @@ def decode_canister(line: bytes | str, *, path: str = "") -> Canister:
     """The canister of a line. Raises CallerError that names `path` where it is none."""
     try:
         return _canisters.decode(line)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise CallerError(f"not a canister: {error}", path=path) from None
 
 
@@ -34,5 +34,5 @@ def decode_event(line: bytes | str, *, path: str = "") -> Event:
     """The event of a line. Raises CallerError that names `path` where it is none."""
     try:
         return _events.decode(line)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise CallerError(f"not an event: {error}", path=path) from None

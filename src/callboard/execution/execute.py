@@ -63,7 +63,7 @@ async def execute_invoker(
     while True:
         tries -= 1
         try:
-            return result_of(identifier, await _run(invoker, act(context, arguments), seconds))
+            return result_of(identifier, await _run(invoker, lambda: act(context, arguments), seconds))
         except ArgumentsInvalid as invalid:
             return error_result(identifier, "validation", str(invalid))
         except (Exception, asyncio.CancelledError) as error:
@@ -88,17 +88,20 @@ class _OutOfTime(TimeoutError):
     """Our own limit, not one of the tool's."""
 
 
-async def _run(invoker: Invoker, call: Awaitable[Any], seconds: float) -> Any:
+async def _run(invoker: Invoker, call: Callable[[], Awaitable[Any]], seconds: float) -> Any:
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
             if invoker.blocking:
-                return await _threads.run(lambda: _drive(call))
-            return await call
+                return await _threads.run(lambda: _drive(call()))
+            return await call()
     except TimeoutError as error:
         if limit.expired():
             raise _OutOfTime from error
         raise
+    except SystemExit as error:
+        # A tool does not end the process that runs it.
+        raise RuntimeError(f"SystemExit: {error}") from error
 
 
 def _drive(call: Awaitable[Any]) -> Any:

@@ -37,14 +37,16 @@ def result_of(identifier: str, value: Any) -> ResultCanister:
 
 def _contents(value: Any) -> tuple[Content, ...]:
     if isinstance(value, (list, tuple)) and value and all(isinstance(part, _CONTENTS) for part in value):
-        return tuple(value)
-    if isinstance(value, TextualContent):
-        return (TextualContent(cut(value.text), value.mime_type),)
+        return tuple([_capped(part) for part in value])
     if isinstance(value, _CONTENTS):
-        return (value,)
+        return (_capped(value),)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return (_of_bytes(bytes(value)),)
     return (TextualContent(cut(value if isinstance(value, str) else _json(value))),)
+
+
+def _capped(part: Content) -> Content:
+    return msgspec.structs.replace(part, text=cut(part.text)) if isinstance(part, TextualContent) else part
 
 
 def _of_bytes(data: bytes) -> Content:
@@ -76,7 +78,8 @@ def _plain(value: Any) -> Any:
 
 
 def cut(text: str) -> str:
-    """The text within the cap."""
-    if len(text) <= MAX_TEXT:
-        return text
-    return f"{text[:MAX_TEXT]}\n[cut: {MAX_TEXT} of {len(text)} characters]"
+    """The text within the cap, without half characters: names of files have them, no JSON may."""
+    kept = text[:MAX_TEXT]
+    if not kept.isascii():
+        kept = kept.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return kept if len(text) <= MAX_TEXT else f"{kept}\n[cut: {MAX_TEXT} of {len(text)} characters]"

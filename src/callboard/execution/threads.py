@@ -51,7 +51,8 @@ class Threads:
             value: Any = None
             error: BaseException | None = None
             try:
-                value = function()
+                # What nobody waits for any more is not begun.
+                value = None if done.cancelled() else function()
             except BaseException as raised:  # noqa: BLE001  # it is raised again where it is awaited
                 error = raised
             with self._lock:

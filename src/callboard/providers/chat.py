@@ -23,7 +23,6 @@ from callboard.wires.chat import StreamDecoder, decode_error, decode_response, e
 MAX_BODY = 64 * 1024 * 1024
 """Bytes of a reply that comes whole."""
 _MAX_ERROR = 64 * 1024
-_EXCERPT = 500
 
 
 class ChatModel:
@@ -103,8 +102,16 @@ class ChatModel:
         return pipe(SSEDecoder(), _Payloads(), self._decoder(request, names), *self._watchers(request))
 
     def _decoder(self, request: Request, names: Mapping[str, str]) -> StreamDecoder:
-        declared = frozenset(tool.name for tool in request.tools)
-        return StreamDecoder(names=names, identify=self._identify(request), declared=declared)
+        return StreamDecoder(**self._reading(request, names))
+
+    def _reading(self, request: Request, names: Mapping[str, str]) -> dict[str, Any]:
+        """What the wire's decoders have to know of the request."""
+        return {
+            "names": names,
+            "identify": self._identify(request),
+            "declared": frozenset(tool.name for tool in request.tools),
+            "origin": self.resolution.model,
+        }
 
     def _watchers(self, request: Request) -> tuple[Watcher, ...]:
         dialect = self.plan.dialect
@@ -119,17 +126,7 @@ class ChatModel:
 
     async def _whole(self, answer: Answer, request: Request, names: Mapping[str, str]) -> list[Event]:
         """The events of a reply that did not come as a stream."""
-        data = await answer.read(MAX_BODY)
-        try:
-            body = msgspec.json.decode(data)
-        except msgspec.MsgspecError:
-            body = None
-        if not isinstance(body, dict):
-            excerpt = data[:_EXCERPT].decode(errors="replace")
-            what = f"the answer is no reply but {answer.content_type or 'something without a type'}"
-            return [ReplyFailed("provider", "malformed", what, excerpt)]
-        declared = frozenset(tool.name for tool in request.tools)
-        events = decode_response(body, names=names, identify=self._identify(request), declared=declared)
+        events = decode_response(await answer.read(MAX_BODY), **self._reading(request, names))
         return pipe(_Each(), *self._watchers(request)).feed(events)
 
     @staticmethod

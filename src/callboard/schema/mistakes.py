@@ -77,8 +77,12 @@ TYPES: Final = {
 
 
 def _is_multiple(value: Any, unit: Any) -> bool:
-    quotient = value / unit if isinstance(value, float) or isinstance(unit, float) else value % unit
-    return quotient == round(quotient) if isinstance(quotient, float) else not quotient
+    if type(value) is int and type(unit) is int:
+        return value % unit == 0
+    try:
+        return float(value / unit).is_integer()
+    except OverflowError:
+        return True
 
 
 _NUMBER = (int, float)

@@ -1,5 +1,7 @@
 """The testing kit: backends and models that say what they were told to say."""
 
+from callboard.providers.scripted import Call, ScriptedModel
 from callboard.testing.backend import Asked, Cut, FakeBackend, Html, Raw, Silence, Status
+from callboard.testing.events import coalesce
 
-__all__ = ["Asked", "Cut", "FakeBackend", "Html", "Raw", "Silence", "Status"]
+__all__ = ["Asked", "Call", "Cut", "FakeBackend", "Html", "Raw", "ScriptedModel", "Silence", "Status", "coalesce"]

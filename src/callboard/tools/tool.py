@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import cached_property, update_wrapper
+from functools import cached_property, reduce, update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from callboard.errors import ToolDefinitionError
@@ -107,8 +107,18 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 def _context_parameter(function: Callable[..., Any]) -> str | None:
     """The parameter that is annotated `Context`, also where annotations are strings."""
+    names = getattr(inspect.unwrap(function), "__globals__", {})
     for parameter in inspect.signature(function).parameters.values():
         annotation = parameter.annotation
-        if annotation is Context or (isinstance(annotation, str) and annotation.split(".")[-1] == "Context"):
+        if annotation is Context or (isinstance(annotation, str) and _names_context(annotation, names)):
             return parameter.name
     return None
+
+
+def _names_context(annotation: str, names: Mapping[str, Any]) -> bool:
+    """Whether a dotted name is our Context; where it stands for nothing, as behind TYPE_CHECKING, its end decides."""
+    # Quoted besides `from __future__ import annotations`, it keeps its quotes.
+    first, *rest = annotation.strip("'\"").split(".")
+    if first not in names:
+        return [first, *rest][-1] == "Context"
+    return reduce(lambda value, name: getattr(value, name, None), rest, names[first]) is Context

@@ -1,7 +1,7 @@
 """Events become the chunks that a client reads.
 
 Owns the server half of the stream. Knows nothing of frames or HTTP.
-Law: one payload for what was said, `[DONE]` last and once; a client never sees half a failure.
+Law: `[DONE]` last and once, after a failure too; what was sent is never taken back.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class StreamEncoder:
     """A Stage: events in, payloads out, JSON and at last `[DONE]`.
 
     `created` is in seconds since 1970. With `include_usage` the usage is sent in a chunk without choices, as
-    OpenAI does. Notes are not on this wire; of reasoning only the text is.
+    OpenAI does. Notes are not on this wire; of reasoning only the text is. A retry cannot be told either: where
+    one may come, hold the events until the reply has ended.
     """
 
     def __init__(self, *, identifier: str, model: str, created: int, include_usage: bool = False) -> None:

@@ -1,6 +1,7 @@
 """A whole reply, not streamed.
 
-Owns the body of a reply in both directions. Its law: it says what the stream of the same reply would say.
+Owns the body of a reply in both directions. Knows nothing of HTTP.
+Law: it says what the stream of the same reply says.
 """
 
 from __future__ import annotations

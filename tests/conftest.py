@@ -1,0 +1,18 @@
+"""What all tests share."""
+
+import os
+
+import pytest
+from hypothesis import settings
+
+# A deadline is wall-clock time, which says more of the machine than of the code.
+settings.register_profile("callboard", deadline=None)
+settings.load_profile("callboard")
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch):
+    """No test reaches a provider because of what is in its user's environment."""
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_BASE_URL")):
+            monkeypatch.delenv(name)

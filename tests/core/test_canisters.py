@@ -1,0 +1,53 @@
+from datetime import UTC, datetime
+
+import pytest
+
+from callboard.core import (
+    AssistantCanister,
+    InvocationCanister,
+    PictureContent,
+    ResultCanister,
+    TextualContent,
+    UserCanister,
+    contents,
+    error_result,
+)
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ("hi", (TextualContent("hi"),)),
+        (TextualContent("hi"), (TextualContent("hi"),)),
+        ([TextualContent("a"), PictureContent(b"b")], (TextualContent("a"), PictureContent(b"b"))),
+        (None, ()),
+        ("", ()),
+    ],
+)
+def test_content_is_given_as_people_write_it(given, made):
+    assert UserCanister(given).content == made
+    assert contents(given) == made
+
+
+def test_the_timestamp_is_not_compared_and_everything_else_is():
+    assert UserCanister("a", timestamp=NOW) == UserCanister("a")
+    assert UserCanister("a") != UserCanister("b")
+    assert UserCanister("a") != AssistantCanister("a")
+    assert UserCanister("a", extra={"x": 1}) != UserCanister("a")
+
+
+def test_a_canister_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        InvocationCanister("1", "f", {}).name = "g"
+
+
+def test_text_is_the_textual_content_joined():
+    assert UserCanister([TextualContent("a"), PictureContent(b"x"), TextualContent("b")]).text == "ab"
+
+
+def test_an_error_result_tells_the_model_what_went_wrong():
+    result = error_result("1", "timeout", "too slow")
+    assert result == ResultCanister(invocation_id="1", content="Error: too slow", error=result.error)
+    assert (result.error.category, result.error.message) == ("timeout", "too slow")

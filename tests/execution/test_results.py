@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePosixPath
+from types import MappingProxyType
+
+import msgspec
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callboard.core import (
+    FileContent,
+    PictureContent,
+    ResultCanister,
+    TextualContent,
+    decode_canister,
+    encode_line,
+)
+from callboard.execution import result_of
+from callboard.execution.results import MAX_TEXT
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
+PICTURE = PictureContent(PNG, "image/png")
+
+
+@dataclass
+class Place:
+    name: str
+    at: tuple[float, float]
+
+
+class Weather(pydantic.BaseModel):
+    temperature: int
+    seen: datetime
+
+
+class Sky(Enum):
+    CLEAR = "clear"
+
+
+class Odd:
+    def __str__(self):
+        return "an odd one"
+
+
+ROUND = []
+ROUND.append(ROUND)
+DEEP = []
+for _ in range(100_000):
+    DEEP = [DEEP]
+SEEN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("plain text", "plain text"),
+        ("", ""),
+        ('{"already": "JSON"}', '{"already": "JSON"}'),
+        (None, "null"),
+        (True, "true"),
+        (442450701, "442450701"),
+        (2**64, "18446744073709551616"),
+        (10**400, "1" + "0" * 400),
+        ([1, 2**70], "[1, 1180591620717411303424]"),
+        (0.5, "0.5"),
+        (float("nan"), "null"),
+        ({"temperature": 62, "conditions": "Partly cloudy"}, '{"temperature":62,"conditions":"Partly cloudy"}'),
+        (MappingProxyType({"a": 1}), '{"a":1}'),
+        ({1: "one"}, '{"1":"one"}'),
+        ({(1, 2): "pair"}, "{(1, 2): 'pair'}"),
+        ([], "[]"),
+        ((1, "zwölf"), '[1,"zwölf"]'),
+        ({"only"}, '["only"]'),
+        (Place("Oslo", (59.9, 10.8)), '{"name":"Oslo","at":[59.9,10.8]}'),
+        ([Weather(temperature=62, seen=SEEN)], '[{"temperature":62,"seen":"2026-01-01T00:00:00Z"}]'),
+        (Sky.CLEAR, '"clear"'),
+        (SEEN, '"2026-01-01T00:00:00Z"'),
+        (Decimal("1.50"), '"1.50"'),
+        (PurePosixPath("/etc/hosts"), '"/etc/hosts"'),
+        (Odd(), '"an odd one"'),
+        ({"thing": Odd()}, '{"thing":"an odd one"}'),
+        ({"data": b"\x00"}, '{"data":"AA=="}'),
+        (ROUND, "[[...]]"),
+        ("half \ud83d a character", "half \ufffd a character"),
+        ("both \ud83d\ude00 halves", "both \U0001f600 halves"),
+        (["of a file's name: \udcff"], '["of a file\'s name: \ufffd"]'),
+    ],
+)
+def test_values_as_text(value, text):
+    assert result_of("call_1", value) == ResultCanister("call_1", text or TextualContent(""))
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        (PNG, (PICTURE,)),
+        (bytearray(PNG), (PICTURE,)),
+        (memoryview(PNG), (PICTURE,)),
+        (b"\xff\xd8\xff\xe0", (PictureContent(b"\xff\xd8\xff\xe0", "image/jpeg"),)),
+        (b"GIF89a", (PictureContent(b"GIF89a", "image/gif"),)),
+        (b"RIFF\0\0\0\0WEBP", (PictureContent(b"RIFF\0\0\0\0WEBP", "image/webp"),)),
+        (b"RIFF\0\0\0\0WAVE", (FileContent(b"RIFF\0\0\0\0WAVE"),)),
+        (b"%PDF-1.7", (FileContent(b"%PDF-1.7"),)),
+        (b"", (FileContent(b""),)),
+        (PICTURE, (PICTURE,)),
+        (TextualContent("<b>", "text/html"), (TextualContent("<b>", "text/html"),)),
+        ([TextualContent("a map:"), PICTURE], (TextualContent("a map:"), PICTURE)),
+        ((PICTURE, FileContent(b"x", name="x.bin")), (PICTURE, FileContent(b"x", name="x.bin"))),
+    ],
+)
+def test_pictures_and_bytes_keep_their_type(value, content):
+    assert result_of("call_1", value) == ResultCanister("call_1", content)
+
+
+def test_a_picture_among_other_values_is_json():
+    (content,) = result_of("call_1", [PICTURE, 1]).content
+    assert json.loads(content.text)[1] == 1
+
+
+@pytest.mark.parametrize(
+    "value", ["x" * 1_000_000, "ö" * 1_000_000, [0] * 1_000_000, TextualContent("x" * 1_000_000), Odd]
+)
+def test_text_is_cut_and_says_so(value):
+    value = {"text": "x" * 1_000_000} if value is Odd else value
+    text = result_of("call_1", value).text
+    assert len(text) < MAX_TEXT + 100
+    assert text[MAX_TEXT:].startswith(f"\n[cut: {MAX_TEXT} of ")
+    assert text.endswith(" characters]")
+
+
+def test_each_of_several_texts_is_cut():
+    result = result_of("call_1", [TextualContent("x" * 1_000_000, "text/html"), PICTURE])
+    assert result.content[0].text.endswith(f"[cut: {MAX_TEXT} of 1000000 characters]")
+    assert (result.content[0].mime_type, result.content[1]) == ("text/html", PICTURE)
+
+
+def test_what_just_fits_is_whole():
+    assert result_of("call_1", "x" * MAX_TEXT).text == "x" * MAX_TEXT
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(st.text(st.characters(exclude_categories=())) | st.integers(), inner)
+        | st.frozensets(st.integers())
+    ),
+    max_leaves=20,
+)
+
+
+@given(json_values | st.binary())
+def test_whatever_a_tool_returns_can_be_kept_and_sent(value):
+    result = result_of("call_1", value)
+    assert decode_canister(encode_line(result)) == result
+
+
+def test_nesting_without_end_is_no_reason_to_fail():
+    assert msgspec.json.encode(result_of("call_1", {"deep": ROUND}))

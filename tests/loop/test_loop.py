@@ -1,0 +1,260 @@
+"""The loop by itself: events in, actions out, no world."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from callboard.core import (
+    ApprovalAnswered,
+    AssistantCanister,
+    InvocationCanister,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    ReplyEnded,
+    ReplyFailed,
+    ResultCanister,
+    ResultReady,
+    TextPiece,
+    Usage,
+    UserCanister,
+    error_result,
+)
+from callboard.loop import AskApproval, CallModel, Execute, Finish, Loop
+from callboard.tools import Ensemble, Policy, Roster, tool
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@tool
+def search(query: str) -> str:
+    """Search."""
+    return query
+
+
+@tool
+def read(path: str) -> str:
+    """Read."""
+    return path
+
+
+ROSTER = Roster([Ensemble("local", [search, read])])
+
+
+class Driven:
+    """A loop and what it last wanted."""
+
+    def __init__(self, **options):
+        self.loop = Loop([UserCanister("Go.")], ROSTER, **options)
+        self.actions = self.loop.start()
+
+    def reply(self, *events, reason="stop"):
+        self.actions = [out for e in (*events, ReplyEnded(reason)) for out in self.loop.feed(e, NOW)]
+        return self.actions
+
+    def results(self, *results):
+        self.actions = [out for result in results for out in self.loop.feed(ResultReady(result), NOW)]
+        return self.actions
+
+    @property
+    def tail(self):
+        return self.loop.transcript[1:]
+
+
+def call(index=0, name="search", arguments=None, identifier=None):
+    arguments = {"query": "x"} if arguments is None else arguments
+    identifier = identifier or f"c{index}"
+    return InvocationEnded(index, identifier, name, arguments, "")
+
+
+def result(identifier="c0", text="found"):
+    return ResultCanister(invocation_id=identifier, content=text)
+
+
+def test_a_reply_without_invocations_completes_the_run():
+    run = Driven()
+    assert [type(each) for each in run.actions] == [CallModel]
+    assert run.reply(TextPiece("Do"), TextPiece("ne."), Usage(3, 2)) == [Finish("completed", "Done.")]
+    assert run.tail == [AssistantCanister("Done.")]
+    assert run.tail[0].timestamp == NOW
+    assert run.loop.usage == Usage(3, 2)
+
+
+def test_text_before_a_call_never_ends_a_run():
+    run = Driven()
+    assert run.reply(TextPiece("I will look."), call()) == [
+        Execute((InvocationCanister("c0", "search", {"query": "x"}),), {})
+    ]
+    (again,) = run.results(result())
+    assert again.number == 2
+    assert again.canisters == tuple(run.loop.transcript)
+    assert not again.last
+    assert run.reply(TextPiece("Done.")) == [Finish("completed", "Done.")]
+    assert run.tail == [
+        AssistantCanister("I will look."),
+        InvocationCanister("c0", "search", {"query": "x"}),
+        result(),
+        AssistantCanister("Done."),
+    ]
+
+
+def test_results_stand_in_the_order_of_the_calls():
+    run = Driven()
+    run.reply(call(0), call(1, "read", {"path": "a"}))
+    assert run.results(result("c1", "second")) == []
+    run.results(result("c0", "first"))
+    assert [each.text for each in run.tail if isinstance(each, ResultCanister)] == ["first", "second"]
+
+
+def test_an_unknown_tool_is_answered_with_the_nearest_names():
+    run = Driven()
+    (execute,) = run.reply(call(name="serch"), call(1))
+    assert execute.answered["c0"].error.category == "not_found"
+    assert "did you mean 'search'?" in execute.answered["c0"].text
+    assert "c1" not in execute.answered
+
+
+def test_arguments_that_are_no_object_are_answered():
+    run = Driven()
+    (execute,) = run.reply(InvocationEnded(0, "c0", "search", None, "{oops"))
+    assert execute.answered["c0"].error.category == "validation"
+    assert "{oops" in execute.answered["c0"].text
+
+
+def test_a_call_that_was_cut_is_not_run_and_the_model_is_told_why():
+    run = Driven()
+    cut = InvocationIncomplete(0, "c0", "search", '{"query": "a', "length")
+    (execute,) = run.reply(InvocationStarted(0, "c0", "search"), cut, reason="length")
+    assert "cut at the reply's length limit" in execute.answered["c0"].text
+    assert run.tail == [InvocationCanister("c0", "search", None, '{"query": "a')]
+
+
+def test_a_repeated_call_gets_its_earlier_result_and_a_last_reply():
+    run = Driven()
+    run.reply(call())
+    run.results(result())
+    (execute,) = run.reply(call(identifier="again"))
+    assert execute.answered == {"again": result("again")}
+    (last,) = run.results(execute.answered["again"])
+    assert last.last
+    assert run.reply(TextPiece("Found.")) == [Finish("completed", "Found.")]
+
+
+def test_the_same_call_after_another_one_is_no_repetition():
+    run = Driven()
+    for name, arguments in (("search", {"query": "x"}), ("read", {"path": "a"}), ("search", {"query": "x"})):
+        (execute,) = run.reply(call(name=name, arguments=arguments))
+        assert execute.answered == {}
+        run.results(result())
+
+
+def test_a_call_that_failed_may_be_tried_again():
+    run = Driven()
+    run.reply(call())
+    run.results(error_result("c0", "network", "gone"))
+    (execute,) = run.reply(call())
+    assert execute.answered == {}
+
+
+def test_when_the_rounds_run_out_one_last_reply_is_asked_for():
+    run = Driven(max_rounds=2)
+    run.reply(call())
+    run.results(result())
+    run.reply(call(arguments={"query": "y"}))
+    (last,) = run.results(result())
+    assert (last.number, last.last) == (3, True)
+    assert run.reply(TextPiece("As far as I know.")) == [
+        Finish("incomplete", "As far as I know.", "no answer within 2 rounds")
+    ]
+
+
+def test_calls_in_the_last_reply_are_not_run_but_paired():
+    run = Driven(max_rounds=1)
+    run.reply(call())
+    run.results(result())
+    (finish,) = run.reply(TextPiece("Hm."), call(arguments={"query": "y"}, identifier="late"))
+    assert (finish.state, finish.output) == ("incomplete", "Hm.")
+    assert run.tail[-1].invocation_id == "late"
+    assert run.tail[-1].error.category == "cancelled"
+
+
+def test_where_the_profile_says_so_the_last_reply_follows_the_results():
+    run = Driven(answer_after="results")
+    run.reply(call())
+    (last,) = run.results(result())
+    assert last.last
+    assert run.reply(TextPiece("Found.")) == [Finish("completed", "Found.")]
+
+
+def test_a_failed_call_keeps_the_tools_on_offer():
+    run = Driven(answer_after="results")
+    run.reply(call())
+    (again,) = run.results(error_result("c0", "validation", "no"))
+    assert not again.last
+
+
+def test_two_empty_replies_end_the_run():
+    run = Driven()
+    assert [type(each) for each in run.reply()] == [CallModel]
+    assert run.reply() == [Finish("incomplete", "", "the model replied nothing")]
+
+
+@pytest.mark.parametrize(
+    ("reason", "state", "why"),
+    [
+        ("length", "incomplete", "the reply reached its length limit"),
+        ("filter", "incomplete", "the provider's filter ended the reply"),
+        ("refusal", "completed", ""),
+    ],
+)
+def test_how_a_reply_ends_tells_how_the_run_ends(reason, state, why):
+    assert Driven().reply(TextPiece("So"), reason=reason) == [Finish(state, "So", why)]
+
+
+def test_a_failed_reply_fails_the_run_and_leaves_no_call_unpaired():
+    run = Driven()
+    run.loop.feed(TextPiece("I will"), NOW)
+    run.loop.feed(call(), NOW)
+    assert run.loop.feed(ReplyFailed("provider", "cut", "gone"), NOW) == [Finish("failed", "I will", "gone")]
+    assert [type(each) for each in run.tail] == [AssistantCanister, InvocationCanister, ResultCanister]
+
+
+def test_a_reply_that_is_retried_leaves_nothing():
+    run = Driven()
+    assert run.reply(TextPiece("wrong"), Usage(1, 1), reason="retry") == []
+    run.reply(TextPiece("right"), Usage(2, 2))
+    assert run.tail == [AssistantCanister("right")]
+    assert run.loop.usage == Usage(3, 3)
+
+
+def test_what_is_denied_is_not_run_and_what_is_asked_waits():
+    run = Driven(policy=Policy([("search", "deny"), ("read", "ask")]))
+    asked = run.reply(call(), call(1, "read", {"path": "a"}), call(2, "read", {"path": "b"}))
+    assert [(type(each), each.invocation.identifier) for each in asked] == [(AskApproval, "c1"), (AskApproval, "c2")]
+    assert run.loop.feed(ApprovalAnswered(asked[0].invocation, "deny"), NOW) == []
+    (execute,) = run.loop.feed(ApprovalAnswered(asked[1].invocation, "allow"), NOW)
+    assert {name: answer.error.category for name, answer in execute.answered.items()} == {
+        "c0": "permission",
+        "c1": "permission",
+    }
+
+
+def test_a_run_that_is_stopped_keeps_what_was_said_and_pairs_what_was_called():
+    run = Driven()
+    run.reply(call(0), call(1, "read", {"path": "a"}))
+    run.results(result("c0"))
+    assert run.loop.stop(NOW).state == "cancelled"
+    assert run.tail[2] == result("c0")
+    assert (run.tail[3].invocation_id, run.tail[3].error.category) == ("c1", "cancelled")
+
+    talking = Driven()
+    talking.loop.feed(TextPiece("Once upon"), NOW)
+    assert talking.loop.stop(NOW) == Finish("cancelled", "Once upon", "cancelled")
+
+
+def test_usage_that_is_told_with_every_piece_counts_once_a_reply():
+    run = Driven()
+    run.reply(Usage(1, 1), TextPiece("a"), Usage(1, 5), call())
+    run.results(result())
+    run.reply(Usage(4, 1), TextPiece("b"))
+    assert run.loop.usage == Usage(5, 6)

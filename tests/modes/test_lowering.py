@@ -1,0 +1,125 @@
+import pytest
+
+from callboard.core import (
+    AssistantCanister,
+    InvocationCanister,
+    NamedTool,
+    Request,
+    ResultCanister,
+    SupervisorCanister,
+    ToolDeclaration,
+    UserCanister,
+    error_result,
+)
+from callboard.dialects import ACTION, JSON
+from callboard.modes import MODES, Plan, lower
+from callboard.modes.constraint import action_constraint
+
+F = ToolDeclaration("f", "Does it.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
+ASKED = (UserCanister("Do it."),)
+CALLED = (
+    *ASKED,
+    AssistantCanister("I will."),
+    InvocationCanister("c", "f", {"a": 1}),
+    ResultCanister(invocation_id="c", content="2"),
+)
+
+
+def ask(canisters, **changes):
+    return Request("m", canisters, (F,), **changes)
+
+
+def said(request):
+    return [(type(each).__name__.removesuffix("Canister"), each.text) for each in request.canisters]
+
+
+def test_native_sends_what_it_was_given():
+    request = ask(CALLED)
+    assert lower(request, Plan(MODES["native"], JSON)) is request
+
+
+@pytest.mark.parametrize("mode", ["validated", "parsed"])
+def test_tools_calls_and_results_stand_in_text(mode):
+    lowered = lower(ask((SupervisorCanister("Be brief."), *CALLED)), Plan(MODES[mode], JSON))
+    assert (lowered.tools, lowered.constraint) == ((), None)
+    (_, supervisor), *rest = said(lowered)
+    assert supervisor.startswith("Be brief.\n\nYou can call these tools:\n")
+    assert '"name":"f"' in supervisor
+    assert rest == [
+        ("User", "Do it."),
+        ("Assistant", 'I will.\n\n```json\n{"name": "f", "arguments": {"a":1}}\n```'),
+        ("User", "Observation: 2"),
+    ]
+
+
+def test_the_beginning_stays_the_same_while_the_conversation_grows():
+    plan = Plan(MODES["validated"], JSON)
+    assert lower(ask(CALLED), plan).canisters[:2] == lower(ask(ASKED), plan).canisters
+
+
+def test_structured_constrains_the_reply():
+    lowered = lower(ask(ASKED), Plan(MODES["structured"], ACTION))
+    assert lowered.tools == ()
+    variants = lowered.constraint.schema["properties"]["action"]["anyOf"]
+    assert [list(each["properties"]) for each in variants] == [["tool", "arguments"], ["answer"], ["scratchpad"]]
+    assert variants[0]["properties"]["arguments"] == F.schema
+
+
+@pytest.mark.parametrize(
+    ("choice", "names"),
+    [
+        ("auto", ["f", "g", "answer", "scratchpad"]),
+        ("required", ["f", "g"]),
+        (NamedTool("g"), ["g"]),
+        ("none", ["answer"]),
+    ],
+)
+def test_the_choice_of_tools_narrows_the_constraint(choice, names):
+    schema = action_constraint((F, ToolDeclaration("g")), choice).schema
+    variants = [each["properties"] for each in schema["properties"]["action"]["anyOf"]]
+    assert [each["tool"]["enum"][0] if "tool" in each else next(iter(each)) for each in variants] == names
+
+
+def test_definitions_of_tools_do_not_meet():
+    tree = {
+        "type": "object",
+        "properties": {"n": {"$ref": "#/$defs/N"}},
+        "$defs": {"N": {"anyOf": [{"$ref": "#/$defs/N"}]}},
+    }
+    schema = action_constraint((ToolDeclaration("f", schema=tree), ToolDeclaration("g", schema=tree)), "auto").schema
+    assert schema["$defs"] == {
+        "f.N": {"anyOf": [{"$ref": "#/$defs/f.N"}]},
+        "g.N": {"anyOf": [{"$ref": "#/$defs/g.N"}]},
+    }
+
+
+PROSE = Plan(MODES["native"], JSON, in_prose=True)
+
+
+def test_prose_tells_the_call_and_its_result_to_the_one_who_asked():
+    lowered = lower(ask(CALLED, tool_choice="none"), PROSE)
+    assert lowered.tools == ()
+    assert said(lowered) == [
+        ("User", "Do it.\n\nf(a=1) returned 2.\n\nUse this to answer the question in one short sentence.")
+    ]
+
+
+def test_prose_of_a_failed_call_leaves_the_tools():
+    failed = (*ASKED, InvocationCanister("c", "f", {}), error_result("c", "validation", "a is missing"))
+    lowered = lower(ask(failed), PROSE)
+    assert lowered.tools == (F,)
+    assert said(lowered) == [("User", "Do it.\n\nf() failed: Error: a is missing")]
+
+
+def test_prose_leaves_a_conversation_without_calls_alone():
+    request = ask(ASKED)
+    assert lower(request, PROSE) is request
+
+
+def test_prose_goes_on_after_an_answer():
+    again = (*CALLED, AssistantCanister("It is 2."), UserCanister("And now?"))
+    assert said(lower(ask(again), PROSE)) == [
+        ("User", "Do it.\n\nf(a=1) returned 2."),
+        ("Assistant", "It is 2."),
+        ("User", "And now?"),
+    ]

@@ -1,0 +1,86 @@
+import pytest
+
+from callboard.errors import CallerError
+from callboard.profiles import Profile, matches, normalise, providers, resolve, split_provider
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("gpt-4o-mini", "gpt-4o-mini"),
+        ("Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", "qwen2.5-coder-0.5b-instruct"),
+        ("qwen3-coder:30b", "qwen3-coder-30b"),
+        ("llama3:latest", "llama3"),
+        ("codellama:7b-instruct-q4_K_M", "codellama-7b-instruct"),
+        ("meta-llama/Llama-3-70B-Instruct.Q8_0", "llama-3-70b-instruct"),
+        ("mistralai/Mistral-7B-v0.3-AWQ", "mistral-7b-v0.3"),
+    ],
+)
+def test_a_name_says_which_model_it_is(name, plain):
+    assert normalise(name) == plain
+
+
+@pytest.mark.parametrize(
+    ("pattern", "model", "found"),
+    [
+        ("gpt-4", "gpt-4o", True),
+        ("llama", "codellama-7b", False),
+        ("llama", "tiny-llama", True),
+        ("o1", "solo1", False),
+    ],
+)
+def test_a_pattern_begins_a_word(pattern, model, found):
+    assert matches(pattern, model) is found
+
+
+def test_only_a_known_provider_is_split_off():
+    assert split_provider("openai:gpt-4o", providers()) == ("openai", "gpt-4o")
+    assert split_provider("qwen3-coder:30b", providers()) == ("", "qwen3-coder:30b")
+
+
+def test_each_fact_says_where_it_comes_from():
+    resolution = resolve("openai:gpt-4o", {"context": 128_000})
+    assert resolution.profile.context == 128_000
+    assert {fact: resolution.sources[fact] for fact in ("uses_tools", "constrains", "context", "wire")} == {
+        "uses_tools": "family openai",
+        "constrains": "endpoint openai",
+        "context": "user",
+        "wire": "default",
+    }
+
+
+def test_the_longest_pattern_decides():
+    assert resolve("mistral-7b-instruct").mode == "validated"
+    assert resolve("mistral-large").mode == "native"
+
+
+def test_a_model_is_more_than_its_family():
+    profile = resolve("Qwen/Qwen2.5-Coder-0.5B-Instruct").profile
+    assert (profile.uses_tools, profile.results, profile.answer_after) == (True, "prose", "results")
+
+
+def test_the_mode_follows_from_the_facts():
+    assert resolve("x").mode == "validated"
+    assert resolve("x", {"constrains": True}).mode == "structured"
+    assert resolve("x", {"uses_tools": True}).mode == "native"
+    assert resolve("x", {"uses_tools": True, "offers_tools": False}).mode == "validated"
+    assert resolve("x", {"mode": "parsed"}).mode_reason == "set by user"
+
+
+@pytest.mark.parametrize(
+    ("name", "user", "message"),
+    [
+        ("openai:", {}, "openai:: the model's name is empty"),
+        ("x", {"modus": "native"}, "profile of x: no fact 'modus'; there are mode, "),
+        ("x", {"mode": "magic"}, "profile of x: Invalid enum value 'magic'"),
+    ],
+)
+def test_what_makes_no_profile_is_refused(name, user, message):
+    with pytest.raises(CallerError) as raised:
+        resolve(name, user)
+    assert str(raised.value).startswith(message)
+
+
+def test_every_endpoint_and_family_has_facts_only():
+    for provider in providers():
+        assert isinstance(resolve(f"{provider}:x").profile, Profile)

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from callboard import Ensemble, Invoker, tool
+from callboard.errors import DescriptorError, NoSuchTool, ToolDefinitionError
+
+PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+
+
+def invoker(name):
+    async def invocable(_, arguments):
+        return f"{name} of {arguments['path']}"
+
+    return Invoker(name, invocable, PATH)
+
+
+class Connection:
+    def __init__(self):
+        self.did = []
+
+    async def connect(self):
+        self.did.append("connect")
+
+    async def disconnect(self):
+        self.did.append("disconnect")
+
+
+def test_the_seeds_ensemble():
+    read_file, write_file, list_directory = map(invoker, ("read_file", "write_file", "list_directory"))
+
+    async def scenario():
+        # Seed 000, example 2.
+        io_ensemble = Ensemble(
+            name="io",
+            invokers={"read_file": read_file, "write_file": write_file, "list_directory": list_directory},
+            configuration={"timeout": 30},
+            connection=None,
+        )
+        await io_ensemble.connect()
+        assert io_ensemble.access_invoker("read_file") is read_file
+        await io_ensemble.disconnect()
+        return io_ensemble
+
+    io = asyncio.run(scenario())
+    assert [*io.invokers] == ["read_file", "write_file", "list_directory"]
+    assert io.configuration == {"timeout": 30}
+    assert all(each.ensemble is io for each in io.invokers.values())
+    assert repr(io) == "<Ensemble io: read_file, write_file, list_directory>"
+
+
+def test_functions_tools_and_invokers_are_all_welcome():
+    def count(text: str) -> int:
+        """Count the letters."""
+        return len(text)
+
+    @tool(name="shout")
+    def loud(text: str) -> str:
+        """Shout it."""
+        return text.upper()
+
+    mixed = Ensemble("mixed", [count, loud])
+    mixed.add_invoker(invoker("read_file"))
+    assert {name: type(each) for name, each in mixed.invokers.items()} == dict.fromkeys(
+        ("count", "shout", "read_file"), Invoker
+    )
+    assert mixed.access_invoker("count").description == "Count the letters."
+
+
+def test_one_tool_may_be_in_two_ensembles():
+    @tool
+    def count(text: str) -> int:
+        """Count the letters."""
+        return len(text)
+
+    one, other = Ensemble("one", [count]), Ensemble("other", [count])
+    assert one.access_invoker("count").ensemble is one
+    assert other.access_invoker("count").ensemble is other
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("read_fil", "did you mean 'read_file'?"),
+        ("list_dir", "did you mean 'list_directory'?"),
+        ("zzz", "there are read_file, list_directory"),
+    ],
+)
+def test_a_name_that_there_is_not(name, hint):
+    with pytest.raises(NoSuchTool) as caught:
+        Ensemble("io", [invoker("read_file"), invoker("list_directory")]).access_invoker(name)
+    assert str(caught.value) == f"io: no tool {name!r}; {hint}"
+    assert isinstance(caught.value, LookupError)
+
+
+def test_a_name_in_an_empty_ensemble():
+    with pytest.raises(NoSuchTool, match="there are no tools"):
+        Ensemble("io").access_invoker("read_file")
+
+
+def test_a_name_is_taken_once():
+    with pytest.raises(DescriptorError) as caught:
+        Ensemble("io", [invoker("read_file"), invoker("read_file")])
+    assert str(caught.value) == "io: two tools are named 'read_file'; rename one: @tool(name=...)"
+
+
+def test_what_is_no_tool():
+    with pytest.raises(ToolDefinitionError, match="3 is no tool"):
+        Ensemble("io", [3])
+
+
+def test_nothing_is_changed_from_outside():
+    configuration = {"timeout": 30}
+    io = Ensemble("io", [invoker("read_file")], configuration)
+    configuration["timeout"] = 1
+    assert io.configuration["timeout"] == 30
+    with pytest.raises(TypeError):
+        io.invokers["other"] = invoker("other")
+    with pytest.raises(TypeError):
+        io.configuration["timeout"] = 1
+
+
+def test_the_connection_lives_as_long_as_the_ensemble():
+    connection = Connection()
+    io = Ensemble("io", connection=connection)
+
+    async def scenario():
+        await io.connect()
+        assert connection.did == ["connect"]
+        await io.disconnect()
+
+    asyncio.run(scenario())
+    assert connection.did == ["connect", "disconnect"]

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from callboard import Context, Ensemble, tool
+from callboard.tools import Roster
+
+
+def named(*names):
+    def make(name):
+        @tool(name=name)
+        def speak() -> str:
+            """Say the name."""
+            return name
+
+        return speak
+
+    return [make(name) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("ensembles", "names"),
+    [
+        ([], []),
+        ([("io", ["read", "write"])], ["read", "write"]),
+        ([("io", ["read"]), ("web", ["fetch"])], ["read", "fetch"]),
+        ([("io", ["read", "write"]), ("web", ["read"])], ["io__read", "write", "web__read"]),
+        ([("io", ["read"]), ("io", ["read"])], ["io__read", "io__read_"]),
+        ([("io", ["read", "web__read"]), ("web", ["read"])], ["io__read", "web__read", "web__read_"]),
+    ],
+)
+def test_names_are_plain_where_they_are_unique(ensembles, names):
+    roster = Roster([Ensemble(name, named(*tools)) for name, tools in ensembles])
+    assert [*roster] == names
+    assert len(roster) == len(names)
+    assert [each.name for each in roster.declarations] == names
+
+
+def test_each_name_is_its_own_tool():
+    files, web = Ensemble("files", named("read", "list")), Ensemble("web", named("read"))
+    roster = Roster([files, web])
+    assert roster["files__read"] is files.access_invoker("read")
+    assert roster["web__read"] is web.access_invoker("read")
+    assert asyncio.run(roster["list"](Context(), {})) == "list"
+    assert "read" not in roster
+    with pytest.raises(KeyError):
+        roster["read"]
+
+
+def test_names_are_settled_once():
+    io = Ensemble("io", named("read"))
+    roster = Roster([io])
+    io.add_invoker(named("write")[0])
+    assert [*roster] == ["read"]
+
+
+def test_declarations_say_what_the_tools_are():
+    @tool
+    def multiply(a: int, b: int) -> int:
+        """Multiply two whole numbers."""
+        return a * b
+
+    (declared,) = Roster([Ensemble("local", [multiply])]).declarations
+    assert (declared.name, declared.description) == ("multiply", "Multiply two whole numbers.")
+    assert declared.schema == multiply.schema
