@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test check clean help lock
+.PHONY: run test check bench clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -17,12 +17,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "callboard needs Python 3.11 or newer: make PYTHON=python3.11")'
 	@$(PYTHON) -m venv $(VENV)
 	@echo "[2/2] callboard and what it needs (about 120 MB the first time)"
-	@$(PIP) install --quiet --progress-bar on --constraint constraints.txt --editable '.[local,dev]'
+	@$(PIP) install --constraint constraints.txt --editable '.[local,dev]'
 	@touch $@
 
 run: $(INSTALLED)
-	@$(BIN)/callboard run --model local:qwen2.5-coder-0.5b --tools examples/first.py \
-		"What is 48213 times 9177?"
+	@echo "[run] a model on this machine is asked: What is 48213 times 9177?"
+	@$(BIN)/callboard run --model local:qwen2.5-coder-0.5b --tools examples/first.py "What is 48213 times 9177?"
 
 test: $(INSTALLED) check
 	@echo "[tests] every test once"
@@ -33,8 +33,13 @@ check: $(INSTALLED)
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/mypy --no-error-summary
-	@PYTHONPATH=src $(BIN)/lint-imports --no-cache > .import-law.txt || { cat .import-law.txt; exit 1; }
-	@rm -f .import-law.txt
+	@broken=$$($(BIN)/lint-imports --no-cache) || { echo "$$broken"; exit 1; }
+
+# make bench  the figures that the docs quote, each with its command
+bench: $(INSTALLED)
+	@$(BIN)/callboard models pull qwen2.5-coder-0.5b > /dev/null
+	$(BIN)/python bench/products.py
+	$(BIN)/python bench/rounds.py
 
 # make lock   write constraints.txt anew from the newest releases
 lock:

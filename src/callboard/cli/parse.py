@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ import typer
 from callboard.errors import CallerError
 
 
-class Reason(str, Enum):
+class Reason(StrEnum):
     """Why the text ends."""
 
     STOP = "stop"

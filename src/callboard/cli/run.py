@@ -66,6 +66,7 @@ def run(
     transcript = Transcript(_new_conversation() / "messages.jsonl")
 
     async def approve(invocation: InvocationCanister, why: str) -> Verdict:
+        display.tell(why, "33")
         return await _ask(invocation, display)
 
     agent = Agent(accessed, ensembles=ensembles, max_rounds=max_rounds, approve=approve, store=transcript)
@@ -93,9 +94,9 @@ def run(
     result = going.result
     if result is None:
         raise AssertionError("a run ends with a result")
-    if result.why and not as_json:
-        display.tell(f"{result.state}: {result.why}; the transcript is in {transcript.path}", "33")
-    elif verbose:
+    if result.state == "incomplete" and not as_json:
+        display.tell(f"incomplete: {result.why}", "33")
+    if verbose or result.state != "completed":
         display.tell(f"the transcript is in {transcript.path}", "2")
     raise typer.Exit(EXIT_CODES[result.state])
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from callboard.core import (
-    ApprovalAsked,
     Event,
     InvocationEnded,
     InvocationIncomplete,
@@ -63,8 +62,6 @@ class Display:
             case ReasoningPiece(text=text) if self._verbose:
                 self._err.write(text)
                 self._err.flush()
-            case ApprovalAsked(why=why):
-                self.tell(why, "33")
             case ReplyEnded():
                 self._end_line()
             case RunEnded(usage=usage) if self._verbose:

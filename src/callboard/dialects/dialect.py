@@ -25,6 +25,9 @@ class Role(Enum):
     """An object whose members count as the call's own. A string in its place is the name."""
 
 
+# Without this sentence Qwen2.5-Coder-0.5B answers from nothing; with it, it calls.
+_NEVER_GUESS = "Never compute or guess what a tool can tell: call the tool."
+
 _CALL = {
     "name": Role.NAME,
     "tool": Role.NAME,
@@ -60,9 +63,9 @@ JSON = Dialect(
     undeclared=False,
     call='```json\n{"name": NAME, "arguments": ARGUMENTS}\n```',
     manner=(
-        "To call a tool, write only a JSON object with its name and arguments:\n"
+        f"{_NEVER_GUESS} To call one, write only a JSON object with its name and arguments:\n"
         '```json\n{"name": "the tool", "arguments": {"parameter": "value"}}\n```\n'
-        "You are then told what it returned. When you need no tool, answer in plain text."
+        "You are then told what it returned, and answer from that in plain text."
     ),
 )
 
@@ -73,10 +76,10 @@ ACTION = Dialect(
     undeclared=True,
     call='{"action": {"tool": NAME, "arguments": ARGUMENTS}}',
     manner=(
+        f"{_NEVER_GUESS} "
         'Reply with one JSON object. To call a tool: {"action": {"tool": "its name", "arguments": {…}}}. '
         "You are then told what it returned. "
-        'To answer: {"action": {"answer": "the answer"}}. To think first: {"action": {"scratchpad": "the thought"}}. '
-        "Never guess what a tool can tell; answer only from what tools returned."
+        'To answer: {"action": {"answer": "the answer"}}. To think first: {"action": {"scratchpad": "the thought"}}.'
     ),
 )
 

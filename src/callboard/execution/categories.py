@@ -29,6 +29,7 @@ _NETWORK = frozenset(
     {
         "aiohttp.client_exceptions.ClientError",
         "httpx.TransportError",
+        "httpx2.TransportError",
         "requests.exceptions.ConnectionError",
         "urllib.error.URLError",
     }

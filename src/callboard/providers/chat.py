@@ -23,6 +23,9 @@ from callboard.wires.chat import StreamDecoder, decode_error, decode_response, e
 MAX_BODY = 64 * 1024 * 1024
 """Bytes of a reply that comes whole."""
 _MAX_ERROR = 64 * 1024
+_EXCERPT = 500
+_PAGES = ("text/html", "application/xhtml")
+_EXCERPT = 500
 
 
 class ChatModel:
@@ -126,7 +129,11 @@ class ChatModel:
 
     async def _whole(self, answer: Answer, request: Request, names: Mapping[str, str]) -> list[Event]:
         """The events of a reply that did not come as a stream."""
-        events = decode_response(await answer.read(MAX_BODY), **self._reading(request, names))
+        data = await answer.read(MAX_BODY)
+        if not data.lstrip().startswith(b"{"):
+            what = f"the answer is no reply but {answer.content_type or 'something without a type'}"
+            return [ReplyFailed("provider", "malformed", what, data[:_EXCERPT].decode(errors="replace"))]
+        events = decode_response(data, **self._reading(request, names))
         return pipe(_Each(), *self._watchers(request)).feed(events)
 
     @staticmethod

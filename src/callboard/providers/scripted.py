@@ -46,7 +46,9 @@ class ScriptedModel:
     Raises CallerError when the script has run out; `assert_complete` says what was not asked for.
     """
 
-    def __init__(self, replies: Iterable[Reply], *, name: str = "scripted", profile: dict[str, Any] | None = None):
+    def __init__(
+        self, replies: Iterable[Reply], *, name: str = "scripted", profile: dict[str, Any] | None = None
+    ) -> None:
         self.requests: list[Request] = []
         self.resolution: Resolution = resolve(name, {"mode": "native", "dialect": "", **(profile or {})})
         self.plan = plan(self.resolution)

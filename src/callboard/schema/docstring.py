@@ -35,7 +35,8 @@ def read_docstring(docstring: str | None) -> Documented:
     if not found:
         return Documented(text, {})
     style = min(found, key=lambda name: found[name].start())
-    return Documented(text[: found[style].start()].strip(), _parameters(text, style))
+    start = found[style].start()
+    return Documented(text[:start].strip(), _parameters(text[start:], style))
 
 
 def _parameters(text: str, style: str) -> dict[str, str]:
@@ -43,9 +44,10 @@ def _parameters(text: str, style: str) -> dict[str, str]:
 
     parse = {"sphinx": griffe.parse_sphinx, "numpy": griffe.parse_numpy, "google": griffe.parse_google}[style]
     kinds = (griffe.DocstringSectionParameters, griffe.DocstringSectionOtherParameters)
+    # Text goes before it, since griffe finds no section on the first line.
     return {
         parameter.name: " ".join(parameter.description.split())
-        for section in parse(griffe.Docstring(text), warnings=False)
+        for section in parse(griffe.Docstring("-\n\n" + text), warnings=False)
         if isinstance(section, kinds)
         for parameter in section.value
     }

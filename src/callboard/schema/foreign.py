@@ -151,7 +151,7 @@ def _drop_patterns(found: dict[int, _Found], path: str) -> Iterator[str]:
             if accepted(pattern):
                 kept += 1
                 if kept > PATTERNS:
-                    raise SchemaError(f"more than {PATTERNS} patterns", path=path + pointer(steps))
+                    raise SchemaError(f"more than {PATTERNS} patterns", path=path + "#")
                 continue
             if keyword == "pattern":
                 del schema["pattern"]

@@ -28,7 +28,10 @@ class Mistake(msgspec.Struct, frozen=True):
 
 
 class ArgumentsInvalid(ValueError):
-    """Arguments that do not fit; its text is seed 001's. `omitted` mistakes are counted only."""
+    """Arguments that do not fit; its text is seed 001's.
+
+    `mistakes` are the first 20; `omitted` counts the others, as far as they were looked for.
+    """
 
     def __init__(self, found: Iterable[tuple[Path, str]]) -> None:
         found = list(found)
@@ -153,7 +156,7 @@ def unexpected(name: str, declared: Iterable[str]) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - 7 ms that only a mistake needs
 
     near = get_close_matches(name[:SHOWN], [other for other in declared if len(other) <= SHOWN], 1)
-    return f"{EXTRA}; did you mean '{near[0]}'?" if near else EXTRA
+    return f"{EXTRA}; did you mean '{shown(near[0])}'?" if near else EXTRA
 
 
 def either(messages: Iterable[str]) -> str:

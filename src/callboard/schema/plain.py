@@ -49,6 +49,12 @@ def is_open(schema: Schema) -> bool:
     return any("properties" in part and part.get("additionalProperties", False) is not False for part in _every(schema))
 
 
+def has_numeric_choice(schema: Schema) -> bool:
+    """Whether some value is to be one of several, or the only one, of which one is a number or boolean."""
+    choices = (choice for part in _every(schema) for choice in (*part.get("enum", ()), part.get("const")))
+    return any(isinstance(choice, int | float) for choice in choices)
+
+
 def _every(schema: Any) -> Iterator[Schema]:
     if isinstance(schema, Mapping):
         yield schema

@@ -24,7 +24,7 @@ from callboard.schema.docstring import read_docstring
 from callboard.schema.explain import explain
 from callboard.schema.mistakes import ArgumentsInvalid, Path, of_pydantic
 from callboard.schema.places import Schema
-from callboard.schema.plain import is_open, simplify
+from callboard.schema.plain import has_numeric_choice, is_open, simplify
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -41,7 +41,7 @@ _REFUSED: Final = {
 class Derived:
     """What a function's signature says: `description`, `schema` and the validator of its arguments."""
 
-    __slots__ = ("_coerce", "_defaults", "_extra", "_parse", "_refusal", "description", "schema")
+    __slots__ = ("_coerce", "_defaults", "_extra", "_lenient", "_parse", "_refusal", "description", "schema")
 
     def __init__(
         self, description: str, schema: Schema, adapter: TypeAdapter[Any], defaults: Mapping[str, Any]
@@ -52,6 +52,7 @@ class Derived:
         self.schema = schema
         self._coerce = compile_coercion(schema, fill=False)
         self._extra: Literal["forbid"] | None = None if is_open(schema) else "forbid"
+        self._lenient = has_numeric_choice(schema)  # there pydantic takes true for 1
         self._parse = adapter.validator.validate_json
         self._refusal = ValidationError
         self._defaults = defaults
@@ -66,6 +67,8 @@ class Derived:
             values = self._parse(encoded, strict=True, extra=self._extra)
         except self._refusal as error:
             raise ArgumentsInvalid(self._mistakes(encoded, error)) from None
+        if self._lenient and (found := explain(self.schema, msgspec.json.decode(encoded))):
+            raise ArgumentsInvalid(found)
         return {**self._defaults, **values}
 
     def _mistakes(self, encoded: bytes, error: Any) -> list[tuple[Path, str]]:
@@ -77,7 +80,8 @@ class Derived:
         for one in error.errors(include_url=False, include_context=False, include_input=False):
             parameter = one["loc"][0] if one["loc"] else None
             own.setdefault(parameter, []).append((one["loc"], of_pydantic(one["type"], one["msg"])))
-        return [mistake for name, told in own.items() for mistake in explained.get(name, told)]
+        told = own | explained if self._lenient else {name: explained.get(name, own[name]) for name in own}
+        return [mistake for several in told.values() for mistake in several]
 
 
 def check_signature(function: Function, *, skip: Collection[str] = frozenset()) -> None:
@@ -113,7 +117,12 @@ _UNSUPPORTED: Final = (RuntimeError, TypeError, ValueError, NameError, Attribute
 
 
 def _parameters(function: Function, skip: Collection[str]) -> dict[str, inspect.Parameter]:
-    found = {name: one for name, one in inspect.signature(function).parameters.items() if name not in skip}
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        hint = "wrap it in a function of yours"
+        raise ToolDefinitionError("has no signature that Python can tell", path=_name(function), hint=hint) from None
+    found = {name: one for name, one in signature.parameters.items() if name not in skip}
     for name, parameter in found.items():
         place = f"{_name(function)}({name})"
         if parameter.kind in _REFUSED:

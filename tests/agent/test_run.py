@@ -1,0 +1,476 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import aclosing
+from datetime import UTC, datetime
+
+import pytest
+
+from callboard import Agent, tool
+from callboard.core import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    AssistantCanister,
+    InvocationCanister,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Note,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    ResultCanister,
+    ResultReady,
+    RoundStarted,
+    RunEnded,
+    TextPiece,
+    ToolError,
+    Usage,
+    UserCanister,
+    decode_event,
+    encode_line,
+)
+from callboard.errors import CallerError
+from callboard.testing import Call, ScriptedModel
+from callboard.tools import Policy
+
+
+@tool
+def multiply(a: int, b: int) -> int:
+    """Multiply two whole numbers."""
+    return a * b
+
+
+@tool
+def read_file(path: str) -> str:
+    """Read a file."""
+    return f"the text of {path}"
+
+
+@tool
+def broken() -> str:
+    """Fail."""
+    raise OSError("no luck")
+
+
+SIX = Call("multiply", {"a": 2, "b": 3})
+TWELVE = Call("multiply", {"a": 3, "b": 4})
+READ = Call("read_file", {"path": "a.txt"})
+
+
+def follow(script, tools=(multiply, read_file, broken), prompt="Go.", **options):
+    """The events of a run, its result, and the model that was asked."""
+    model = ScriptedModel(script)
+    run = Agent(model, tools, **options).stream(prompt)
+
+    async def scenario():
+        return [event async for event in run]
+
+    return asyncio.run(scenario()), run.result, model
+
+
+def results(canisters):
+    return [each for each in canisters if isinstance(each, ResultCanister)]
+
+
+def assert_paired(canisters):
+    """Every invocation has one result."""
+    asked = [each.identifier for each in canisters if isinstance(each, InvocationCanister)]
+    assert [each.invocation_id for each in results(canisters)] == asked
+
+
+def test_the_events_of_a_run():
+    events, result, _ = follow([["A product: ", SIX], "6"])
+    kinds = [type(event) for event in events]
+    assert kinds == [
+        RoundStarted, ReplyStarted, TextPiece, InvocationStarted, kinds[4], InvocationEnded, ReplyEnded,
+        ResultReady, RoundStarted, ReplyStarted, TextPiece, ReplyEnded, RunEnded,
+    ]  # fmt: skip
+    assert [event.number for event in events if isinstance(event, RoundStarted)] == [1, 2]
+    assert events[7] == ResultReady(ResultCanister(invocation_id="call_1_0", content="6"))
+    assert events[-1] == RunEnded("completed", "6", result.usage)
+    assert [decode_event(encode_line(event)) for event in events] == events
+
+
+def test_text_before_a_call_does_not_end_the_run():
+    _, result, model = follow([["The answer is 7. ", SIX, " Or is it?"], "It is 6."])
+    assert (result.output, result.state) == ("It is 6.", "completed")
+    assert [type(each) for each in result.canisters] == [
+        UserCanister,
+        AssistantCanister,
+        InvocationCanister,
+        AssistantCanister,
+        ResultCanister,
+        AssistantCanister,
+    ]
+    model.assert_complete()
+
+
+def test_several_calls_at_once():
+    barrier = threading.Barrier(2)
+
+    @tool
+    def meet(name: str) -> str:
+        """Wait for the other."""
+        barrier.wait()
+        return name
+
+    _, result, model = follow([[Call("meet", {"name": "a"}), Call("meet", {"name": "b"}), SIX], "ok"], (meet, multiply))
+    assert [each.text for each in results(result.canisters)] == ["a", "b", "6"]
+    assert_paired(result.canisters)
+    assert [*model.requests[1].canisters] == [*result.canisters[:-1]]
+
+
+@pytest.mark.parametrize(
+    ("call", "category", "message"),
+    [
+        (Call("read", {"path": "a.txt"}), "not_found", "no tool 'read'; did you mean 'read_file'?"),
+        (Call("zzz"), "not_found", "no tool 'zzz'; there are multiply, read_file, broken"),
+        (Call("read_file"), "validation", "ArgValidationError: path\n  Field required"),
+        (Call("broken"), "execution", "OSError: no luck"),
+        (
+            InvocationEnded(0, "call_1", "read_file", None, '"a.txt"'),
+            "validation",
+            "ArgValidationError: arguments\n  Input should be a JSON object, not '\"a.txt\"'",
+        ),
+        (
+            InvocationIncomplete(0, "call_1", "read_file", '{"pa', "length"),
+            "validation",
+            "the call was cut at the reply's length limit before its arguments ended; make it shorter",
+        ),
+    ],
+)
+def test_what_the_model_gets_wrong_it_is_told(call, category, message):
+    _, result, model = follow([[call, ReplyEnded("invocations")], READ, "the text"])
+    assert (result.output, result.state, result.rounds) == ("the text", "completed", 3)
+    wrong, right = results(model.requests[2].canisters)
+    assert wrong.error == ToolError(category, message)
+    assert wrong.text == f"Error: {message}"
+    assert right.text == "the text of a.txt"
+    assert_paired(result.canisters)
+
+
+def test_a_repeated_call_gets_the_earlier_result_and_then_the_last_word():
+    ran = []
+
+    @tool
+    def count(step: int, of: str = "x") -> int:
+        """Count."""
+        ran.append((step, of))
+        return len(ran)
+
+    call, turned = Call("count", {"step": 1, "of": "y"}), Call("count", {"of": "y", "step": 1})
+    _, result, model = follow([call, turned, "Once."], (count,))
+    assert ran == [(1, "y")]
+    assert [each.text for each in results(result.canisters)] == ["1", "1"]
+    assert [request.tool_choice for request in model.requests] == ["auto", "auto", "none"]
+    assert (result.output, result.state, result.rounds) == ("Once.", "completed", 3)
+    assert_paired(result.canisters)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param([SIX, TWELVE, SIX, "ok"], id="not in a row"),
+        pytest.param([SIX, [SIX, TWELVE], "ok"], id="beside a new one"),
+        pytest.param([Call("broken"), Call("broken"), "ok"], id="after a failure"),
+    ],
+)
+def test_what_is_no_repetition(script):
+    _, result, model = follow(script)
+    assert {request.tool_choice for request in model.requests} == {"auto"}
+    assert (result.output, result.state) == ("ok", "completed")
+
+
+def test_a_model_that_calls_even_when_it_has_the_last_word():
+    _, result, model = follow([SIX, SIX, ["Hm. ", SIX]])
+    assert (result.state, result.why) == ("incomplete", "the model called instead of answering")
+    assert result.output == "Hm. "
+    assert results(result.canisters)[-1].error.category == "cancelled"
+    assert_paired(result.canisters)
+    model.assert_complete()
+
+
+def test_too_many_rounds():
+    script = [Call("multiply", {"a": number, "b": 1}) for number in range(3)]
+    events, result, model = follow([*script, "So far 2."], max_rounds=3)
+    assert [request.tool_choice for request in model.requests] == ["auto", "auto", "auto", "none"]
+    assert (result.output, result.state, result.rounds) == ("So far 2.", "incomplete", 4)
+    assert result.why == "no answer within 3 rounds"
+    assert events[-1].state == "incomplete"
+    model.assert_complete()
+
+
+@pytest.mark.parametrize(
+    ("script", "state", "output", "why"),
+    [
+        ([["Hel", ReplyEnded("length")]], "incomplete", "Hel", "the reply reached its length limit"),
+        ([["Hel", ReplyEnded("filter")]], "incomplete", "Hel", "the provider's filter ended the reply"),
+        ([["I cannot.", ReplyEnded("refusal")]], "completed", "I cannot.", ""),
+        ([[], [], []], "incomplete", "", "the model replied nothing"),
+        ([[], "Hello."], "completed", "Hello.", ""),
+        ([["Hel", ReplyEnded("retry"), ReplyStarted(), "Hello."]], "completed", "Hello.", ""),
+    ],
+)
+def test_how_replies_end(script, state, output, why):
+    _, result, _ = follow(script)
+    assert (result.state, result.output, result.why) == (state, output, why)
+
+
+def test_a_reply_that_fails_inside_a_call():
+    failed = ReplyFailed("provider", "cut", "the connection broke")
+    script = [["Let me see. ", InvocationIncomplete(0, "call_1", "read_file", '{"pa', "cut"), failed]]
+    events, result, _ = follow(script)
+    assert events[-1] == RunEnded("failed", "Let me see. ")
+    assert (result.state, result.why) == ("failed", "the connection broke")
+    assert_paired(result.canisters)
+    assert result.canisters[-1].error == ToolError("cancelled", "the reply failed before the call could run")
+
+
+def test_a_model_whose_reply_has_no_end():
+    class Mute:
+        name = "mute"
+
+        async def reply(self, _):
+            yield TextPiece("Hel")
+
+    async def scenario():
+        run = Agent(Mute()).stream("Hi")
+        events = [event async for event in run]
+        assert events[-2:] == [ReplyFailed("provider", "cut", "the reply has no end"), RunEnded("failed", "Hel")]
+
+    asyncio.run(scenario())
+
+
+def test_a_model_may_be_any_async_iterator():
+    class Pieces:
+        name = "pieces"
+
+        def reply(self, _):
+            return self
+
+        def __aiter__(self):
+            self.left = [TextPiece("Hello."), ReplyEnded("stop")]
+            return self
+
+        async def __anext__(self):
+            if not self.left:
+                raise StopAsyncIteration
+            return self.left.pop(0)
+
+    assert Agent(Pieces()).run_sync("Hi").output == "Hello."
+
+
+def test_what_a_caller_got_wrong_is_raised_and_what_was_said_is_kept():
+    model = ScriptedModel([SIX])
+    run = Agent(model, [multiply]).stream("Go.")
+
+    async def scenario():
+        async for _ in run:
+            pass
+
+    with pytest.raises(CallerError, match="the script has no reply 2"):
+        asyncio.run(scenario())
+    assert run.result.state == "cancelled"
+    assert [each.text for each in results(run.result.canisters)] == ["6"]
+
+
+def test_an_abandoned_thread_is_told_of():
+    release = threading.Event()
+
+    @tool(timeout=0.01)
+    def wait() -> None:
+        """Wait for the test."""
+        release.wait()
+
+    try:
+        events, result, _ = follow([Call("wait"), "It takes too long."], (wait,))
+    finally:
+        release.set()
+    assert Note("alert", "wait did not return within 0.01 s; its thread was left running") in events
+    assert results(result.canisters)[0].error.category == "timeout"
+    assert result.state == "completed"
+
+
+# Approvals.
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text"),
+    [
+        ("allow", "the text of a.txt"),
+        ("deny", "Error: read_file may not run: the answer was no"),
+        (None, "Error: read_file may not run: the answer was no"),
+    ],
+)
+def test_a_person_is_asked(verdict, text):
+    asked = []
+
+    async def approve(invocation, why):
+        asked.append((invocation.name, why))
+        return verdict
+
+    events, result, _ = follow(
+        [[SIX, READ], "ok"], policy=Policy([("read_*", "ask")]), approve=approve if verdict else None
+    )
+    why = "the rule 'read_*' says ask"
+    invocation = result.canisters[2]
+    assert [event for event in events if isinstance(event, (ApprovalAsked, ApprovalAnswered))] == [
+        ApprovalAsked(invocation, why),
+        ApprovalAnswered(invocation, verdict or "deny"),
+    ]
+    assert asked == ([("read_file", why)] if verdict else [])
+    assert [each.text for each in results(result.canisters)] == ["6", text]
+    assert result.state == "completed"
+
+
+def test_each_call_is_asked_for_before_any_runs():
+    happened = []
+
+    @tool(approval=True)
+    def act(number: int) -> int:
+        """Act."""
+        happened.append(f"ran {number}")
+        return number
+
+    async def approve(invocation, _):
+        number = invocation.arguments["number"]
+        happened.append(f"asked {number}")
+        return "allow" if number != 2 else "deny"
+
+    calls = [Call("act", {"number": number}) for number in (1, 2, 3)]
+    _, result, _ = follow([calls, "ok"], (act,), approve=approve)
+    assert happened[:3] == ["asked 1", "asked 2", "asked 3"]
+    assert sorted(happened[3:]) == ["ran 1", "ran 3"]
+    assert [each.error and each.error.category for each in results(result.canisters)] == [None, "permission", None]
+
+
+def test_what_a_rule_denies_is_not_asked_for():
+    events, result, _ = follow([[SIX, READ], "ok"], policy=Policy([("*", "deny"), ("multiply", "allow")]))
+    assert [each.text for each in results(result.canisters)] == [
+        "6",
+        "Error: read_file may not run: the rule '*' says deny",
+    ]
+    assert not any(isinstance(event, ApprovalAsked) for event in events)
+
+
+def test_nobody_is_asked_about_a_call_that_cannot_run():
+    _, result, _ = follow([Call("reed"), Call("read_file"), "ok"], policy=Policy([("*", "ask")]))
+    assert [each.error.category for each in results(result.canisters)] == ["not_found", "permission"]
+
+
+# Leaving early.
+
+
+@pytest.mark.parametrize("leave_after", range(1, 25))
+def test_leaving_after_any_event(leave_after):
+    """Whatever was seen is in the transcript, and every invocation has its result."""
+    kept = []  # a list is a Store
+
+    async def scenario():
+        model = ScriptedModel([["Two. ", SIX, READ], [Call("broken"), TextPiece("?")], "6"])
+        run = Agent(model, [multiply, read_file, broken], store=kept).stream("Go.")
+        seen = []
+        async with aclosing(aiter(run)) as events:
+            async for event in events:
+                seen.append(event)
+                if len(seen) == leave_after:
+                    break
+        return seen, run.result
+
+    seen, result = asyncio.run(scenario())
+    assert len(seen) == leave_after
+    assert result.state == "cancelled"
+    assert_paired(result.canisters)
+    assert kept == [*result.canisters]
+    said = "".join([event.text for event in seen if isinstance(event, TextPiece)])
+    assert "".join([each.text for each in result.canisters if isinstance(each, AssistantCanister)]) == said
+    given = [event.canister for event in seen if isinstance(event, ResultReady)]
+    assert results(result.canisters)[: len(given)] == given
+    ended = [event.identifier for event in seen if isinstance(event, InvocationEnded)]
+    assert [each.invocation_id for each in results(result.canisters)] == ended
+
+
+def test_leaving_without_a_word_cancels_too():
+    ended = []
+
+    async def scenario():
+        started, over = asyncio.Event(), asyncio.Event()
+
+        @tool
+        async def wait() -> None:
+            """Wait for ever."""
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(True)
+                over.set()
+
+        run = Agent(ScriptedModel([[SIX, Call("wait")]]), [multiply, wait]).stream("Go.")
+        async for event in run:
+            if isinstance(event, ResultReady):
+                await started.wait()
+                break
+        await over.wait()
+        while run.result is None:  # noqa: ASYNC110 - the event loop closes what a `for` leaves, a step later
+            await asyncio.sleep(0)
+        return run.result
+
+    result = asyncio.run(scenario())
+    assert ended == [True]
+    assert result.state == "cancelled"
+    assert [each.text for each in results(result.canisters)] == ["6", "Error: the run was cancelled"]
+
+
+def test_cancelling_the_task_cancels_the_tools():
+    ended = []
+
+    async def scenario():
+        started = asyncio.Event()
+
+        @tool
+        async def wait() -> None:
+            """Wait for ever."""
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(True)
+
+        agent = Agent(ScriptedModel([[Call("wait"), SIX]]), [multiply, wait])
+        run = agent.stream("Go.")
+
+        async def follow():
+            async for _ in run:
+                pass
+
+        task = asyncio.create_task(follow())
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return run.result
+
+    result = asyncio.run(scenario())
+    assert ended == [True]
+    assert (result.state, result.why) == ("cancelled", "cancelled")
+    assert_paired(result.canisters)
+
+
+def test_every_canister_has_the_time_it_was_made():
+    times = iter(range(1000))
+
+    def clock():
+        return datetime(2026, 1, 1, second=0, microsecond=next(times), tzinfo=UTC)
+
+    _, result, _ = follow([["Two. ", SIX], "6"], clock=clock)
+    stamps = [each.timestamp for each in result.canisters]
+    assert stamps == sorted(stamps)
+    assert stamps[0] < stamps[1] == stamps[2] < stamps[3] < stamps[4]
+
+
+def test_usage_of_a_reply_that_was_not_whole_counts():
+    events, result, _ = follow([[Usage(5, 2), SIX], [Usage(7, 1), ReplyFailed("provider", "cut", "gone")]])
+    assert result.usage == events[-1].usage == Usage(12, 3)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from callboard.cli import app
+from callboard.testing import FakeBackend
+
+COMMAND = (sys.executable, "-c", "from callboard.cli import main; main()")
+
+TOOLBOX = '''
+from callboard import Ensemble, tool
+
+@tool
+def multiply(a: int, b: int = 7) -> int:
+    """Multiply two whole numbers.
+
+    Exactly.
+    """
+    return a * b
+
+@tool(approval=True)
+def deploy() -> str:
+    """Deploy it."""
+    return "deployed"
+
+def shout(text: str) -> str:
+    """Shout it."""
+    return text.upper() + "\\x1b[31m\\nnext line"
+
+def plain(text: str) -> str:
+    """No tool yet."""
+    return text
+
+some = [multiply, plain]
+group = Ensemble("group", [shout])
+number = 3
+'''
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path, monkeypatch):
+    """Where the command line keeps what it keeps."""
+    home = tmp_path / "data"
+    monkeypatch.setenv("XDG_DATA_HOME", str(home))
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    return home / "callboard"
+
+
+@pytest.fixture
+def toolbox(tmp_path):
+    path = tmp_path / "toolbox.py"
+    path.write_text(TOOLBOX)
+    return str(path)
+
+
+@pytest.fixture
+def invoke():
+    """Runs a command in this process."""
+    return lambda *arguments, **options: CliRunner().invoke(app, arguments, **options)
+
+
+@pytest.fixture
+def ask():
+    """Runs `callboard run` against a backend with these replies; gives the outcome and the backend."""
+
+    def ask(*arguments, replies, **options):
+        async def scenario():
+            async with FakeBackend(replies) as backend:
+                given = ["run", "--model", "fake-model", "--base-url", backend.url, *arguments]
+                result = await asyncio.to_thread(CliRunner().invoke, app, given, **options)
+            return result, backend
+
+        return asyncio.run(scenario())
+
+    return ask
+
+
+@pytest.fixture
+def callboard():
+    """Runs a command in a process of its own, as a person does."""
+
+    def run(*arguments, **options):
+        return subprocess.run(
+            [*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=60, **options
+        )
+
+    run.command = COMMAND
+    return run

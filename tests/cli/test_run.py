@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from callboard.agent import Transcript
+from callboard.core import (
+    AssistantCanister,
+    InvocationCanister,
+    ReasoningPiece,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    ResultCanister,
+    ResultReady,
+    RoundStarted,
+    RunEnded,
+    TextPiece,
+    Usage,
+    UserCanister,
+    decode_event,
+)
+from callboard.errors import CallerError, NoSuchModel
+from callboard.testing import FakeBackend, Html, Raw, Silence, Status
+
+CALL = 'I shall multiply.\n```json\n{"name": "multiply", "arguments": {"a": 6, "b": 7}}\n```'
+
+
+def kept(data):
+    """The transcript of the one conversation."""
+    (path,) = (data / "conversations").glob("*/messages.jsonl")
+    return Transcript(path)
+
+
+def test_the_answer_is_on_standard_output_and_the_rest_beside_it(ask, toolbox, data):
+    result, backend = ask("6 times 7?", "--tools", toolbox, replies=[CALL, "It is 42."])
+    assert result.exit_code == 0
+    assert result.stdout == "I shall multiply.\nIt is 42.\n"
+    assert result.stderr == "-> multiply(a=6, b=7)\n<- 42\n"
+    backend.assert_complete()
+    canisters = kept(data).read()
+    assert [type(each) for each in canisters] == [
+        UserCanister,
+        AssistantCanister,
+        InvocationCanister,
+        ResultCanister,
+        AssistantCanister,
+    ]
+    assert (canisters[0].text, canisters[3].text, canisters[4].text) == ("6 times 7?", "42", "It is 42.")
+
+
+@pytest.mark.parametrize("mode", ["native", "structured", "validated", "parsed"])
+def test_modes(ask, toolbox, mode):
+    call = '{"action": {"tool": "multiply", "arguments": {"a": 6, "b": 7}}}' if mode == "structured" else CALL
+    answer = '{"action": {"answer": "It is 42."}}' if mode == "structured" else "It is 42."
+    result, backend = ask("6 times 7?", "--tools", toolbox, "--mode", mode, replies=[call, answer])
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "It is 42.")
+    assert ("tools" in backend.requests[0].body) == (mode == "native")
+
+
+def test_json_is_one_event_a_line(ask, toolbox):
+    result, _ = ask("6 times 7?", "--tools", toolbox, "--json", replies=[CALL, "It is 42."])
+    assert (result.exit_code, result.stderr) == (0, "")
+    events = [decode_event(line) for line in result.stdout.splitlines()]
+    assert [event.number for event in events if isinstance(event, RoundStarted)] == [1, 2]
+    assert [event.canister.text for event in events if isinstance(event, ResultReady)] == ["42"]
+    assert "".join([event.text for event in events if isinstance(event, TextPiece)]).endswith("It is 42.")
+    assert isinstance(events[-1], RunEnded)
+    assert (events[-1].state, events[-1].output) == ("completed", "It is 42.")
+
+
+def test_verbose_shows_what_else_happens(ask, toolbox, data):
+    calling = [
+        ReplyStarted(), ReasoningPiece("Let me think."), TextPiece(CALL), Usage(12, 3), ReplyEnded("stop"),
+    ]  # fmt: skip
+    result, _ = ask("6 times 7?", "--tools", toolbox, "-v", replies=[calling, "It is 42."])
+    assert result.stdout == "I shall multiply.\nIt is 42.\n"
+    shown = result.stderr
+    assert shown.index("round 1\n") < shown.index("Let me think.") < shown.index("-> multiply(a=6, b=7)\n")
+    assert shown.index("<- 42\n") < shown.index("round 2\n") < shown.index("13 tokens in, 6 out\n")
+    assert shown.endswith(f"the transcript is in {kept(data).path}\n")
+
+
+def test_a_prompt_from_standard_input(ask):
+    result, backend = ask("-", replies=["Hello."], input="Say\nhello.\n")
+    assert result.stdout == "Hello.\n"
+    assert backend.requests[0].body["messages"] == [{"role": "user", "content": "Say\nhello.\n"}]
+
+
+def test_a_whole_number_of_lines_is_left_as_it_is(ask):
+    assert ask("Hi", replies=["Hello.\n"])[0].stdout == "Hello.\n"
+
+
+@pytest.mark.parametrize(
+    ("replies", "options", "code", "message"),
+    [
+        ([Html()], [], 1, "the provider failed: the answer is no reply but text/html"),
+        ([Status(401, {"error": {"message": "no such key"}})], [], 1, "the provider failed: no such key"),
+        ([Raw(['{"error": {"message": "out of memory"}}'])], [], 1, "the provider failed: out of memory"),
+        ([[ReplyStarted(), TextPiece("Hel"), ReplyEnded("length")]], [], 3, "incomplete: the reply reached its length"),
+        ([CALL, "Let me see."], ["--max-rounds", "1"], 3, "incomplete: no answer within 1 rounds"),
+        ([CALL, CALL], ["--max-rounds", "1"], 3, "incomplete: "),
+    ],
+)
+def test_exit_codes(ask, toolbox, data, replies, options, code, message):
+    result, _ = ask("6 times 7?", "--tools", toolbox, *options, replies=replies)
+    assert result.exit_code == code
+    assert message in result.stderr
+    # The last line says where everything is kept.
+    assert str(kept(data).path) in result.stderr.splitlines()[-1]
+
+
+def test_as_json_a_failure_is_an_event(ask):
+    result, _ = ask("Hi", "--json", replies=[Html()])
+    assert result.exit_code == 1
+    *_, failed, ended = [decode_event(line) for line in result.stdout.splitlines()]
+    assert isinstance(failed, ReplyFailed)
+    assert (failed.code, failed.excerpt[:15]) == ("malformed", "<!doctype html>")
+    assert ended.state == "failed"
+
+
+def test_with_verbose_a_failure_shows_what_was_sent(ask):
+    result, _ = ask("Hi", "--verbose", replies=[Html(body="<h1>Sign in</h1>")])
+    assert "   <h1>Sign in</h1>\n" in result.stderr
+
+
+def test_retries_are_told_of(ask):
+    result, _ = ask("Hi", replies=[Status(429, headers={"retry-after-ms": "1"}), "Hello."])
+    assert (result.exit_code, result.stdout) == (0, "Hello.\n")
+    assert result.stderr == "attempt 1: the server answered 429; trying again in 0.0 s\n"
+
+
+def test_what_tools_and_models_say_cannot_command_the_terminal(ask, toolbox):
+    call = '```json\n{"name": "shout", "arguments": {"text": "\\u001b[2J' + "x" * 1000 + '"}}\n```'
+    result, _ = ask("Go.", "--tools", toolbox, replies=[call, "ok"])
+    assert "\x1b" not in result.stderr
+    called, returned = result.stderr.splitlines()
+    assert called.startswith("-> shout(text=")
+    assert returned.startswith("<- [2JXXX")
+    assert max(map(len, (called, returned))) < 200
+
+
+def test_a_tool_that_wants_approval_is_denied_where_nobody_is(ask, toolbox):
+    call = '```json\n{"name": "deploy", "arguments": {}}\n```'
+    result, _ = ask("Deploy.", "--tools", toolbox, replies=[call, "Not allowed."])
+    assert (result.exit_code, result.stdout) == (0, "Not allowed.\n")
+    assert result.stderr.splitlines() == [
+        "-> deploy()",
+        "deploy asks for approval before each call",
+        "nobody is here to ask: denied",
+        "<- Error: deploy may not run: the answer was no",
+    ]
+
+
+@pytest.mark.parametrize(("key", "header"), [("secret", "Bearer secret"), ("", None)])
+def test_the_key_of_a_base_url(ask, monkeypatch, key, header):
+    monkeypatch.setenv("OPENAI_API_KEY", "another")
+    monkeypatch.setenv("CALLBOARD_API_KEY", key)
+    _, backend = ask("Hi", replies=["Hello."])
+    assert backend.requests[0].headers.get("authorization") == header
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (["--model", "mystery"], CallerError, "mystery: where is this model?"),
+        (["--model", "openai:gpt-4o"], CallerError, "openai:gpt-4o: it wants an API key; set OPENAI_API_KEY"),
+        (["--model", "local:nobody"], NoSuchModel, "nobody"),
+        (["--model", "local:nowhere.gguf"], NoSuchModel, "nowhere.gguf: no such file"),
+        (["--model", "m", "--base-url", "http://127.0.0.1:1", "--mode", "magic"], CallerError, "no mode 'magic'"),
+        (["--model", "m", "--base-url", "http://127.0.0.1:1", "--tools", "nowhere.py"], CallerError, "nowhere.py: no"),
+        (["--model", "m", "--base-url", "ftp://127.0.0.1"], CallerError, "not a URL that a provider can be asked at"),
+    ],
+)
+def test_what_a_person_gets_wrong(invoke, arguments, error, message):
+    result = invoke("run", *arguments, "Hi")
+    assert type(result.exception) is error
+    assert message in str(result.exception)
+    assert result.stdout == ""
+
+
+def test_a_wrong_option_is_wrong_usage(invoke):
+    assert invoke("run", "Hi", "--max-rounds", "0").exit_code == 2
+    assert invoke("run").exit_code == 2
+
+
+WAITING = """
+import threading
+from callboard import tool
+
+@tool
+def wait() -> None:
+    "Wait for ever."
+    print("waiting", flush=True)
+    threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("while_", ["it answers", "a tool runs"])
+def test_ctrl_c_cancels_and_keeps_the_transcript(callboard, tmp_path, while_):
+    (tmp_path / "waiting.py").write_text(WAITING)
+    replies, sign = {
+        "it answers": ([Silence(after=[ReplyStarted(), TextPiece("Hel")])], b"Hel"),
+        "a tool runs": (['```json\n{"name": "wait", "arguments": {}}\n```'], b"waiting\n"),
+    }[while_]
+
+    async def scenario():
+        async with FakeBackend(replies) as backend:
+            options = ("--tools", str(tmp_path / "waiting.py"), "--model", "fake-model", "--base-url", backend.url)
+            child = await asyncio.create_subprocess_exec(
+                *callboard.command,
+                "run",
+                *options,
+                "Go.",
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            said = await child.stdout.readexactly(len(sign))
+            child.send_signal(signal.SIGINT)
+            out, err = await child.communicate()
+            if while_ == "it answers":
+                await backend.disconnected.wait()
+        return child.returncode, said + out, err.decode()
+
+    code, out, err = asyncio.run(asyncio.wait_for(scenario(), 60))
+    assert code == 130
+    assert out.startswith(sign)
+    path = re.fullmatch(r"cancelled; the transcript is kept in (.*)", err.splitlines()[-1])[1]
+    assert "Traceback" not in err
+    first, *said = Transcript(Path(path)).read()
+    assert first.text == "Go."
+    if while_ == "it answers":
+        assert said == [AssistantCanister("Hel")]
+    else:
+        assert [each.text for each in said[1:]] == ["Error: the run was cancelled"]
+        assert said[0].name == "wait"

@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+
+import pytest
+
+from callboard import Context, Ensemble, Invoker, execute_invoker, tool
+from callboard.core import PictureContent, ResultCanister, ToolError
+from callboard.errors import NoSuchTool, ToolExecutionFailure
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
+
+
+class Naps(list):
+    async def __call__(self, seconds):
+        self.append(seconds)
+
+
+def in_ensemble(function, configuration=None, **options):
+    """The invoker of a function, in an ensemble."""
+    ensemble = Ensemble("local", [tool(**options)(function)], configuration)
+    return next(iter(ensemble.invokers.values()))
+
+
+def raising(error, *, is_async):
+    """A tool that raises it, and the list that grows by each of its calls."""
+    calls = []
+
+    def fail() -> None:
+        calls.append(1)
+        raise error
+
+    async def fail_async() -> None:
+        fail()
+
+    return (fail_async if is_async else fail), calls
+
+
+def execute(invoker, arguments=None, context=None, **options):
+    return asyncio.run(execute_invoker(invoker, arguments or {}, context, **options))
+
+
+def test_the_seeds_invoker():
+    # Seed 000, example 1.
+    async def get_weather(context, arguments):
+        assert context.invoker is invoker
+        return {"temperature": 62, "conditions": "Partly cloudy", "at": arguments["location"]}
+
+    io_ensemble = Ensemble("io")
+    invoker = Invoker(
+        name="get_weather",
+        invocable=get_weather,
+        arguments_schema={
+            "type": "object",
+            "properties": {
+                "location": {"type": "string", "description": "City and state"},
+            },
+            "required": ["location"],
+        },
+        ensemble=io_ensemble,
+    )
+    result = execute(invoker, {"location": "San Francisco, CA"}, identifier="call_abc123")
+    assert (result.invocation_id, result.error) == ("call_abc123", None)
+    assert json.loads(result.text) == {
+        "temperature": 62,
+        "conditions": "Partly cloudy",
+        "at": "San Francisco, CA",
+    }
+    missing = execute(invoker, {}, identifier="call_abc124")
+    assert missing == ResultCanister(
+        invocation_id="call_abc124",
+        content="Error: ArgValidationError: location\n  Field required",
+        error=ToolError("validation", "ArgValidationError: location\n  Field required"),
+    )
+
+
+def test_without_an_identifier_it_is_the_tools_name():
+    def hello() -> str:
+        """Greet."""
+        return "hello"
+
+    assert execute(in_ensemble(hello)) == ResultCanister(invocation_id="hello", content="hello")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "null"), (2**100, "1267650600228229401496703205376"), ({"a": [1]}, '{"a":[1]}'), ("x", "x")],
+)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_a_tool_returns(value, text, is_async):
+    def give() -> object:
+        return value
+
+    async def give_async() -> object:
+        return value
+
+    assert execute(in_ensemble(give_async if is_async else give)).text == text
+
+
+def test_a_picture():
+    def draw() -> bytes:
+        """Draw it."""
+        return PNG
+
+    assert execute(in_ensemble(draw)).content == (PictureContent(PNG, "image/png"),)
+
+
+CATEGORIES = [
+    (NoSuchTool("no tool 'x'"), "not_found", "NoSuchTool: no tool 'x'"),
+    (asyncio.CancelledError(), "cancelled", "CancelledError"),
+    (PermissionError(13, "denied"), "permission", "PermissionError: [Errno 13] denied"),
+    (ConnectionRefusedError("nobody there"), "network", "ConnectionRefusedError: nobody there"),
+    (ValueError("negative"), "execution", "ValueError: negative"),
+    (ValueError(), "execution", "ValueError"),
+    (SystemExit(3), "execution", "RuntimeError: SystemExit: 3"),
+    (StopIteration(), "execution", "RuntimeError: coroutine raised StopIteration"),
+    (OSError("of \udcff"), "execution", "OSError: of \ufffd"),
+]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(("error", "category", "message"), CATEGORIES)
+def test_failures_as_feedback(error, category, message, is_async):
+    fail, calls = raising(error, is_async=is_async)
+    result = execute(in_ensemble(fail), identifier="call_1", on_error="feedback")
+    assert result == ResultCanister(
+        invocation_id="call_1", content=f"Error: {message}", error=ToolError(category, message)
+    )
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(("error", "message"), [(error, message) for error, _, message in CATEGORIES])
+def test_failures_raise_where_the_caller_wants_to_fail_fast(error, message, is_async):
+    fail, _ = raising(error, is_async=is_async)
+    invoker = in_ensemble(fail)
+    with pytest.raises(ToolExecutionFailure) as caught:
+        execute(invoker)
+    assert str(caught.value) == f"Tool '{invoker.name}' failed: {message}"
+    assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("on_error", ["fail_fast", "feedback"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_is_always_a_result(is_async, on_error):
+    fail, calls = raising(TimeoutError("upstream took too long"), is_async=is_async)
+    invoker = in_ensemble(fail)
+    timeout = execute(invoker, on_error=on_error)
+    assert timeout.error == ToolError("timeout", "TimeoutError: upstream took too long")
+    invalid = execute(invoker, {"surplus": 1}, on_error=on_error)
+    assert invalid.error == ToolError("validation", "ArgValidationError: surplus\n  Extra inputs are not permitted")
+    assert len(calls) == 1
+
+
+def test_a_value_that_no_text_can_say():
+    def power() -> int:
+        """More digits than Python prints."""
+        return 10 ** (sys.get_int_max_str_digits() + 1)
+
+    assert execute(in_ensemble(power), on_error="feedback").error.category == "execution"
+
+
+def test_arguments_are_validated_unless_the_mode_does_not():
+    async def double(_, arguments):
+        return arguments["number"] * 2
+
+    schema = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
+    invoker = Invoker("double", double, schema)
+    assert execute(invoker, {"number": "21"}).text == "42"
+    assert execute(invoker, {"number": "21"}, validated=False).text == "2121"
+    assert execute(invoker, {}, validated=False, on_error="feedback").error.category == "execution"
+
+
+def test_the_context_is_the_callers():
+    def remember(context: Context, text: str) -> str:
+        """Remember it."""
+        context.namespace["text"] = text
+        return f"for {context.auxdata['user']}"
+
+    context = Context(auxdata={"user": "ada"})
+    assert execute(in_ensemble(remember), {"text": "x"}, context).text == "for ada"
+    assert context.namespace == {"text": "x"}
+
+
+def test_an_async_tool_that_takes_too_long_is_cancelled():
+    ended = []
+
+    async def wait() -> None:
+        """Wait for ever."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    result = execute(in_ensemble(wait, timeout=0.01))
+    assert result.error == ToolError("timeout", "Tool execution timed out. It had 0.01 s.")
+    assert result.text == "Error: Tool execution timed out. It had 0.01 s."
+    assert ended == [True]
+
+
+def test_the_thread_of_a_blocking_tool_that_takes_too_long_is_left_alone():
+    release, told = threading.Event(), []
+
+    def wait() -> None:
+        """Wait for the test."""
+        release.wait()
+
+    try:
+        result = execute(in_ensemble(wait, timeout=0.01), tell=told.append)
+    finally:
+        release.set()
+    assert result.error == ToolError("timeout", "Tool execution timed out. It had 0.01 s.")
+    assert told == ["wait did not return within 0.01 s; its thread was left running"]
+
+
+@pytest.mark.parametrize(
+    ("given", "own", "ensembles", "message"),
+    [
+        (0.01, 60, 60, "It had 0.01 s."),
+        (None, 0.02, 60, "It had 0.02 s."),
+        (None, None, 0.03, "It had 0.03 s."),
+    ],
+)
+def test_whose_timeout_it_is(given, own, ensembles, message):
+    async def wait() -> None:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+    result = execute(in_ensemble(wait, {"timeout": ensembles}, timeout=own), timeout=given)
+    assert result.text.endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("error", "idempotent", "retries", "naps", "category"),
+    [
+        (ConnectionError(), True, 2, [0.2, 0.4], "network"),
+        (TimeoutError(), True, 3, [0.2, 0.4, 0.8], "timeout"),
+        (ConnectionError(), False, 2, [], "network"),
+        (TimeoutError(), False, 2, [], "timeout"),
+        (ConnectionError(), True, 0, [], "network"),
+        (ConnectionError(), True, None, [], "network"),
+        (ValueError(), True, 2, [], "execution"),
+        (PermissionError(), True, 2, [], "permission"),
+        (asyncio.CancelledError(), True, 2, [], "cancelled"),
+    ],
+)
+def test_what_is_tried_again(error, idempotent, retries, naps, category):
+    fail, calls = raising(error, is_async=True)
+    configuration = {} if retries is None else {"max_retries": retries}
+    invoker = in_ensemble(fail, configuration, idempotent=idempotent)
+    slept = Naps()
+    assert execute(invoker, on_error="feedback", sleep=slept).error.category == category
+    assert slept == naps
+    assert len(calls) == 1 + len(naps)
+
+
+def test_our_own_timeout_is_tried_again_too():
+    async def wait() -> None:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+    slept = Naps()
+    invoker = in_ensemble(wait, {"max_retries": 1}, idempotent=True, timeout=0.01)
+    assert execute(invoker, sleep=slept).error.category == "timeout"
+    assert slept == [0.2]
+
+
+def test_what_succeeds_the_second_time_is_a_result():
+    calls = []
+
+    def flaky() -> str:
+        """Fail once."""
+        calls.append(1)
+        if len(calls) == 1:
+            raise ConnectionResetError
+        return "there"
+
+    assert execute(in_ensemble(flaky, {"max_retries": 5}, idempotent=True), sleep=Naps()).text == "there"
+    assert len(calls) == 2
+
+
+def test_cancelling_the_task_cancels_the_tool():
+    ended = []
+
+    async def scenario():
+        started = asyncio.Event()
+
+        async def wait() -> None:
+            """Wait for ever."""
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(True)
+
+        task = asyncio.create_task(execute_invoker(in_ensemble(wait), {}, on_error="feedback"))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scenario())
+    assert ended == [True]
+
+
+def test_a_blocking_tool_has_no_event_loop_to_wait_for():
+    async def nap(_, __):
+        await asyncio.sleep(0)
+
+    invoker = Invoker("nap", nap, {"type": "object"}, blocking=True)
+    result = execute(invoker, on_error="feedback")
+    assert "declare it with async def" in result.text
