@@ -293,6 +293,17 @@ def test_an_abandoned_thread_is_told_of():
     assert result.state == "completed"
 
 
+def test_a_run_goes_once():
+    async def scenario():
+        run = Agent(ScriptedModel(["Hello.", "Again."])).stream("Hi")
+        events = [event async for event in run]
+        with pytest.raises(CallerError, match=r"^a run goes only once; make another with Agent.stream$"):
+            aiter(run)
+        assert run.result.output == events[-1].output == "Hello."
+
+    asyncio.run(scenario())
+
+
 # Approvals.
 
 

@@ -91,23 +91,32 @@ def test_a_prompt_from_standard_input(ask):
     assert backend.requests[0].body["messages"] == [{"role": "user", "content": "Say\nhello.\n"}]
 
 
+@pytest.mark.parametrize(("prompt", "piped"), [("-", b"caf\xe9"), ("caf\udce9", b"")])
+def test_a_prompt_that_is_no_text(ask, data, prompt, piped):
+    result, backend = ask(prompt, replies=["Hello."], input=piped)
+    assert (result.exit_code, result.stdout) == (0, "Hello.\n")
+    assert backend.requests[0].body["messages"][0]["content"] == "caf\ufffd"
+    assert kept(data).read()[0].text == "caf\ufffd"
+
+
 def test_a_whole_number_of_lines_is_left_as_it_is(ask):
     assert ask("Hi", replies=["Hello.\n"])[0].stdout == "Hello.\n"
 
 
 @pytest.mark.parametrize(
-    ("replies", "options", "code", "message"),
+    ("replies", "rounds", "outcome"),
     [
-        ([Html()], [], 1, "the provider failed: the answer is no reply but text/html"),
-        ([Status(401, {"error": {"message": "no such key"}})], [], 1, "the provider failed: no such key"),
-        ([Raw(['{"error": {"message": "out of memory"}}'])], [], 1, "the provider failed: out of memory"),
-        ([[ReplyStarted(), TextPiece("Hel"), ReplyEnded("length")]], [], 3, "incomplete: the reply reached its length"),
-        ([CALL, "Let me see."], ["--max-rounds", "1"], 3, "incomplete: no answer within 1 rounds"),
-        ([CALL, CALL], ["--max-rounds", "1"], 3, "incomplete: "),
+        ([Html()], 20, (1, "the provider failed: the answer is no reply but text/html")),
+        ([Status(401, {"error": {"message": "no such key"}})], 20, (1, "the provider failed: no such key")),
+        ([Raw(['{"error": {"message": "out of memory"}}'])], 20, (1, "the provider failed: out of memory")),
+        ([[TextPiece("Hel"), ReplyEnded("length")]], 20, (3, "incomplete: the reply reached its length limit")),
+        ([CALL, "Let me see."], 1, (3, "incomplete: no answer within 1 rounds")),
+        ([CALL, CALL], 1, (3, "incomplete: ")),
     ],
 )
-def test_exit_codes(ask, toolbox, data, replies, options, code, message):
-    result, _ = ask("6 times 7?", "--tools", toolbox, *options, replies=replies)
+def test_exit_codes(ask, toolbox, data, replies, rounds, outcome):  # noqa: PLR0917 - half of them are fixtures
+    result, _ = ask("6 times 7?", "--tools", toolbox, "--max-rounds", str(rounds), replies=replies)
+    code, message = outcome
     assert result.exit_code == code
     assert message in result.stderr
     # The last line says where everything is kept.

@@ -131,6 +131,17 @@ def test_a_value_in_a_recursive_schema_may_be_deep():
     assert validator.validate(value) == value
 
 
+@pytest.mark.parametrize("levels", [400, 900])
+def test_a_value_too_deep_is_a_mistake(levels):
+    validator = compile_schema({"type": "object", "properties": {"a": {"$ref": "#"}, "b": {"type": "integer"}}})
+    value: dict = {"b": "x"}
+    for _ in range(levels):
+        value = {"a": value}
+    with pytest.raises(ArgumentsInvalid) as caught:
+        validator.validate(value)
+    assert str(caught.value) == "ArgValidationError: arguments\n  Input is nested too deeply"
+
+
 KEYWORDS = st.sampled_from(
     ["type", "properties", "items", "anyOf", "allOf", "$ref", "enum", "const", "default", "required", "pattern",
      "additionalProperties", "patternProperties", "minimum", "$defs", "prefixItems", "not", "x", "$schema", "dependencies"]

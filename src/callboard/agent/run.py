@@ -32,7 +32,7 @@ from callboard.core import (
     Usage,
     Verdict,
 )
-from callboard.errors import ProviderError
+from callboard.errors import CallerError, ProviderError
 from callboard.execution import Group
 from callboard.loop import Action, AskApproval, CallModel, Execute, Finish, Loop
 
@@ -70,6 +70,7 @@ class Run:
     ) -> None:
         self.result: RunResult | None = None
         self.failure: ProviderError | None = None
+        self._begun = False
         self._loop = loop
         self._model = model
         self._group = group
@@ -83,6 +84,10 @@ class Run:
         self._actions: deque[Action] = deque()
 
     def __aiter__(self) -> AsyncIterator[Event]:
+        """The events. Raises CallerError the second time."""
+        if self._begun:
+            raise CallerError("a run goes only once", hint="make another with Agent.stream")
+        self._begun = True
         return self._events()
 
     async def _events(self) -> AsyncGenerator[Event]:

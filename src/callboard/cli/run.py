@@ -72,8 +72,9 @@ def run(
     agent = Agent(accessed, ensembles=ensembles, max_rounds=max_rounds, approve=approve, store=transcript)
     if provider == "local" and not as_json:
         display.tell(f"{model}: loading", "2")
-    asked = sys.stdin.read() if prompt == "-" else prompt
-    going: Run = agent.stream(asked)
+    # Bytes that are no text, in a file or among the arguments, are no reason to fail.
+    asked = sys.stdin.buffer.read() if prompt == "-" else os.fsencode(prompt)
+    going: Run = agent.stream(asked.decode("utf-8", "replace"))
 
     async def follow() -> None:
         try:

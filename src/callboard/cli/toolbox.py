@@ -61,6 +61,8 @@ def _module(where: str, specification: str) -> ModuleType:
             sys.modules.setdefault(path.stem, module)
             spec.loader.exec_module(module)
             return module
+        if not where or where.startswith("."):
+            raise CallerError("names no module", path=specification, hint="write module:attribute or file.py")
         sys.path.insert(0, str(Path.cwd()))
         return import_module(where)
     except ModuleNotFoundError as error:

@@ -5,7 +5,7 @@ Owns the first question of every validator: is this a JSON object at all. Knows 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -20,6 +20,15 @@ def as_object(arguments: Any) -> dict[str, Any]:
     if isinstance(arguments, Mapping):
         return dict(arguments)
     raise ArgumentsInvalid([((), NO_OBJECT)])
+
+
+def coerced(coerce: Callable[[Any], Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments coerced; raises ArgumentsInvalid if they are too deep to walk through."""
+    try:
+        changed: dict[str, Any] = coerce(arguments)
+    except RecursionError:
+        raise ArgumentsInvalid([((), TOO_DEEP)]) from None
+    return changed
 
 
 def encode(arguments: dict[str, Any]) -> bytes:

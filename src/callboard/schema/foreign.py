@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from callboard.errors import SchemaError
-from callboard.schema.arguments import as_object, encode, plain
+from callboard.schema.arguments import as_object, coerced, encode, plain
 from callboard.schema.coercion import Coercion, compile_coercion
 from callboard.schema.explain import explain
 from callboard.schema.mistakes import UNEXPLAINED, ArgumentsInvalid, shown
@@ -56,7 +56,7 @@ class Validator:
 
         Raises ArgumentsInvalid with every mistake.
         """
-        values: dict[str, Any] = self._coerce(msgspec.json.decode(encode(as_object(arguments))))
+        values = coerced(self._coerce, msgspec.json.decode(encode(as_object(arguments))))
         if self._judge(values):
             return values
         raise ArgumentsInvalid(explain(self.schema, values) or [((), UNEXPLAINED)])

@@ -1,8 +1,8 @@
 """A derived schema without what no model needs.
 
-Owns what is taken out of pydantic's schemas: titles, the OpenAPI discriminator, and definitions that are used
-once, which move to where they are used; and what is put in: that nothing else is allowed. Knows nothing of
-functions.
+Owns what is taken out of pydantic's schemas: titles, the OpenAPI discriminator, `uniqueItems` (a set forgives
+what is repeated), and definitions that are used once, which move to where they are used; and what is put in:
+that nothing else is allowed. Knows nothing of functions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from callboard.schema.places import Schema, inside, rebuild
 
-_TAKEN_OUT: Final = {"title", "discriminator", "$defs"}
+_TAKEN_OUT: Final = {"title", "discriminator", "uniqueItems", "$defs"}
 _ORDER: Final = ("type", "properties", "required", "additionalProperties")
 _DEFINED: Final = "#/$defs/"
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 
 from callboard.errors import ToolDefinitionError
-from callboard.schema.arguments import as_object, encode
+from callboard.schema.arguments import as_object, coerced, encode
 from callboard.schema.coercion import compile_coercion
 from callboard.schema.docstring import read_docstring
 from callboard.schema.explain import explain
@@ -62,7 +62,7 @@ class Derived:
 
         Raises ArgumentsInvalid with every mistake.
         """
-        encoded = encode(self._coerce(as_object(arguments)))
+        encoded = encode(coerced(self._coerce, as_object(arguments)))
         try:
             values = self._parse(encoded, strict=True, extra=self._extra)
         except self._refusal as error:
@@ -80,8 +80,8 @@ class Derived:
         for one in error.errors(include_url=False, include_context=False, include_input=False):
             parameter = one["loc"][0] if one["loc"] else None
             own.setdefault(parameter, []).append((one["loc"], of_pydantic(one["type"], one["msg"])))
-        told = own | explained if self._lenient else {name: explained.get(name, own[name]) for name in own}
-        return [mistake for several in told.values() for mistake in several]
+        names = explained | own if self._lenient else own
+        return [mistake for name in names for mistake in explained.get(name) or own[name]]
 
 
 def check_signature(function: Function, *, skip: Collection[str] = frozenset()) -> None:

@@ -1,0 +1,325 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import aclosing, asynccontextmanager
+
+import pytest
+from msgspec.structs import replace
+
+from callboard.core import (
+    ArgumentsPiece,
+    Controls,
+    FileContent,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Note,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    Request,
+    TextPiece,
+    TextualContent,
+    ToolDeclaration,
+    Usage,
+    UserCanister,
+)
+from callboard.modes import plan
+from callboard.profiles import resolve
+from callboard.providers import ChatModel, Transport
+from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, Status
+
+ASKING = Request("fake-model", (UserCanister("Hi"),), (ToolDeclaration("search", "Search.", {"type": "object"}),))
+HELLO = [ReplyStarted(), TextPiece("Hel"), TextPiece("lo"), Usage(3, 2), ReplyEnded("stop")]
+CALL = [
+    ReplyStarted(),
+    TextPiece("Let me see."),
+    InvocationStarted(0, "call_1", "search"),
+    ArgumentsPiece(0, '{"query":'),
+    ArgumentsPiece(0, '"x"}'),
+    InvocationEnded(0, "call_1", "search", {"query": "x"}, '{"query":"x"}'),
+    Usage(11, 7),
+    ReplyEnded("invocations"),
+]
+LEAK = 'Let me see.\n```json\n{"name": "search", "arguments": {"query": "x"}}\n```'
+CHUNK = '{"id":"1","choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":null}]}'
+
+
+class Naps(list):
+    async def __call__(self, seconds):
+        self.append(seconds)
+
+
+@asynccontextmanager
+async def model_at(url, *, mode="", profile=None, tell=None, **options):
+    resolution = resolve("fake-model", profile)
+    transport = Transport(**({"sleep": Naps(), "jitter": lambda: 0.0} | options))
+    model = ChatModel(resolution, plan(resolution, mode), transport, base_url=url, api_key="secret", tell=tell)
+    try:
+        async with asyncio.timeout(30):  # against a test that hangs, not part of what it asserts
+            yield model
+    finally:
+        await model.aclose()
+
+
+async def events_of(model, *, stream=True, **changes):
+    return [event async for event in model.reply(replace(ASKING, stream=stream, **changes))]
+
+
+def ask(replies, *, stream=True, chunk_size=None, changes=None, **options):
+    """The events of one reply, and the backend."""
+
+    async def scenario():
+        async with FakeBackend(replies, chunk_size=chunk_size) as backend, model_at(backend.url, **options) as model:
+            return await events_of(model, stream=stream, **(changes or {})), backend
+
+    return asyncio.run(scenario())
+
+
+def said(events):
+    return "".join([event.text for event in events if isinstance(event, TextPiece)])
+
+
+def assert_ends_once(events):
+    assert [isinstance(event, (ReplyEnded, ReplyFailed)) for event in events] == [False] * (len(events) - 1) + [True]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_reply(stream):
+    events, backend = ask([HELLO], stream=stream)
+    assert_ends_once(events)
+    assert isinstance(events[0], ReplyStarted)
+    assert (said(events), events[-2:]) == ("Hello", [Usage(3, 2), ReplyEnded("stop")])
+    (asked,) = backend.requests
+    assert asked.path == "/v1/chat/completions"
+    assert asked.headers["authorization"] == "Bearer secret"
+    assert (asked.body["model"], asked.body.get("stream", False)) == ("fake-model", stream)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("reply", [CALL, LEAK], ids=["call", "leak"])
+def test_a_call(reply, stream):
+    events, _ = ask([reply], stream=stream, mode="native")
+    assert_ends_once(events)
+    assert said(events).strip() == "Let me see."
+    (ended,) = [event for event in events if isinstance(event, InvocationEnded)]
+    assert (ended.index, ended.name, ended.arguments) == (0, "search", {"query": "x"})
+    assert events[-1] == ReplyEnded("invocations")
+
+
+def test_a_call_and_a_leaked_one_share_a_sequence():
+    events, _ = ask([[*CALL[:1], TextPiece(LEAK + "\n"), *CALL[2:]]], mode="native")
+    found = [(event.index, event.identifier) for event in events if isinstance(event, InvocationEnded)]
+    assert found == [(0, "call_1_t0"), (1, "call_1")]
+
+
+def test_no_call_is_taken_from_a_model_that_may_not_call():
+    events, _ = ask([LEAK], mode="native", changes={"tool_choice": "none"})
+    assert (said(events), events[-1]) == (LEAK, ReplyEnded("stop"))
+
+
+def test_a_backend_that_does_not_stream():
+    body = b'{"choices": [{"index": 0, "message": {"content": "Hello"}, "finish_reason": "stop"}]}'
+    events, _ = ask([Status(200, body)])
+    assert_ends_once(events)
+    assert (said(events), events[-1]) == ("Hello", ReplyEnded("stop"))
+
+
+FAULTS = [
+    pytest.param(Html(), "provider", "malformed", "the answer is no reply but text/html", id="a web page"),
+    pytest.param(
+        Status(200, "busy"), "provider", "malformed", "the answer is no reply but text/plain", id="plain text"
+    ),
+    pytest.param(
+        Status(200, b""), "provider", "malformed", "the answer is no reply but application/json", id="nothing"
+    ),
+    pytest.param(
+        Status(401, {"error": {"message": "no such key"}}),
+        "caller",
+        "authentication_error",
+        "no such key",
+        id="401",
+    ),
+    pytest.param(Html(404), "caller", "not_found_error", "the provider answered 404", id="404, a web page"),
+    pytest.param(
+        Status(500, headers={"x-should-retry": "false"}, body={"error": {"message": "out of memory"}}),
+        "provider",
+        "server_error",
+        "out of memory",
+        id="500",
+    ),
+]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("reply", "party", "code", "message"), FAULTS)
+def test_answers_that_are_no_reply(reply, party, code, message, stream):
+    (failed,), _ = ask([reply], stream=stream)
+    assert (failed.party, failed.code, failed.message) == (party, code, message)
+    assert len(failed.excerpt) <= 500
+
+
+def test_too_many_requests_in_the_end():
+    naps, told = Naps(), []
+    busy = Status(429, {"error": {"message": "slow down"}}, {"Retry-After": "7"})
+    (failed,), backend = ask([busy] * 4, sleep=naps, tell=told.append)
+    assert (failed.code, failed.message) == ("rate_limit_exceeded", "slow down")
+    assert naps == [7.0, 7.0, 7.0]
+    assert told == [f"attempt {attempt}: the server answered 429; trying again in 7.0 s" for attempt in (1, 2, 3)]
+    backend.assert_complete()
+
+
+def test_too_many_requests_at_first():
+    events, backend = ask([Status(429), Status(503), HELLO])
+    assert said(events) == "Hello"
+    assert len(backend.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "message"),
+    [
+        (Cut(after=HELLO[:3]), "cut", "the connection broke in the middle of the answer"),
+        (Silence(after=HELLO[:3]), "timeout", "nothing came for 0.05 s in the middle of the answer"),
+    ],
+    ids=["cut", "silence"],
+)
+def test_a_stream_that_breaks_off(reply, code, message):
+    events, backend = ask([reply], idle_timeout=0.05)
+    assert_ends_once(events)
+    assert said(events) == "Hello"
+    assert events[-1].code == code
+    assert events[-1].message.startswith(f"{backend.url}/chat/completions: {message}")
+
+
+@pytest.mark.parametrize("calling", [CALL[:4], [ReplyStarted(), TextPiece(LEAK[:-9])]], ids=["call", "leak"])
+def test_a_stream_that_breaks_off_inside_a_call(calling):
+    events, _ = ask([Cut(after=calling)], mode="native")
+    assert_ends_once(events)
+    incomplete = events[-2]
+    assert isinstance(incomplete, InvocationIncomplete)
+    assert (incomplete.name, incomplete.why) == ("search", "cut")
+    assert incomplete.raw.startswith('{"query":')
+    assert not any(isinstance(event, InvocationEnded) for event in events)
+
+
+def test_a_server_that_says_nothing():
+    async def mute(_, writer):
+        await over.wait()
+        writer.close()
+
+    async def scenario():
+        server = await asyncio.start_server(mute, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server, model_at(f"http://127.0.0.1:{port}/v1", idle_timeout=0.05) as model:
+            events = await events_of(model)
+            over.set()
+        return events
+
+    over = asyncio.Event()
+    (failed,) = asyncio.run(scenario())
+    assert (failed.party, failed.code) == ("provider", "timeout")
+    assert "no answer within 0.05 s" in failed.message
+
+
+def test_a_server_that_is_not_there():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1/"
+
+    async def scenario():
+        async with model_at(url, sleep=naps) as model:
+            return await events_of(model)
+
+    naps = Naps()
+    (failed,) = asyncio.run(scenario())
+    assert (failed.party, failed.code) == ("provider", "unreachable")
+    assert failed.message == f"{url}chat/completions: cannot connect: Connection refused; is the server running?"
+    assert len(naps) == 3
+
+
+@pytest.mark.parametrize(
+    ("chunks", "last"),
+    [
+        ([CHUNK, "[DONE]"], ReplyEnded("stop")),
+        ([CHUNK], ReplyEnded("stop")),
+        ([], ReplyFailed("provider", "cut", "the stream ended before the model said anything")),
+        ([CHUNK, '{"error": {"message": "out of memory", "code": "oom"}}', CHUNK, "[DONE]"], "oom"),
+        ([CHUNK, "<html>", CHUNK, "[DONE]"], "malformed"),
+        ([CHUNK, b"data: [DONE]\n\n", CHUNK], ReplyEnded("stop")),
+        ([b": waiting\n\n", CHUNK, b"event: ping\n\n", "[DONE]"], ReplyEnded("stop")),
+        ([b"\xff\xfe\x00"], ReplyFailed("provider", "cut", "the stream ended before the model said anything")),
+    ],
+)
+@pytest.mark.parametrize("chunk_size", [None, 1])
+def test_streams_of_every_kind_end_once(chunks, last, chunk_size):
+    events, _ = ask([Raw(chunks)], chunk_size=chunk_size)
+    assert_ends_once(events)
+    assert (events[-1].code if isinstance(last, str) else events[-1]) == last
+
+
+def test_a_stream_cut_anywhere_ends_once():
+    """Cleanly, as by a proxy that gives up: never half a call, never an exception."""
+
+    async def scenario():
+        frames = await stream_of(CALL)
+        cuts = range(0, len(frames), 5)
+        replies = [Raw([frames[:end]]) for end in cuts]
+        async with FakeBackend(replies) as backend, model_at(backend.url, mode="native") as model:
+            for _ in cuts:
+                events = await events_of(model)
+                assert_ends_once(events)
+                for event in events:
+                    if isinstance(event, InvocationEnded):
+                        assert event.arguments == {"query": "x"}
+
+    asyncio.run(scenario())
+
+
+async def stream_of(reply):
+    """A streamed reply's bytes."""
+    async with FakeBackend([reply]) as backend:
+        transport = Transport()
+        asked = transport.post(f"{backend.url}/chat/completions", headers={}, body=b'{"stream": true}')
+        async with asked as answer:
+            data = await answer.read(100_000)
+        await transport.aclose()
+    return data
+
+
+def test_leaving_a_reply_closes_its_connection():
+    async def scenario():
+        async with FakeBackend([Silence(after=HELLO[:2]), "again"]) as backend, model_at(backend.url) as model:
+            async with aclosing(model.reply(ASKING)) as events:
+                async for event in events:
+                    if isinstance(event, TextPiece):
+                        break
+            await backend.disconnected.wait()
+            # The model is as good as before.
+            assert said(await events_of(model)) == "again"
+
+    asyncio.run(scenario())
+
+
+def test_what_cannot_be_sent_is_told():
+    content = (TextualContent("Listen:"), FileContent(url="https://example.org/song"))
+    events, backend = ask([HELLO], changes={"canisters": (UserCanister(content),)})
+    assert events[0] == Note("dropped", "file cannot be sent to this endpoint")
+    assert said(events) == "Hello"
+    assert "Listen:" in str(backend.requests[0].body["messages"])
+
+
+@pytest.mark.parametrize(
+    ("controls", "sent"),
+    [
+        (Controls(), {"temperature": 0.25, "max_tokens": 64}),
+        (Controls(temperature=1.0, max_tokens=8), {"temperature": 1.0, "max_tokens": 8}),
+        (Controls(top_p=0.5), {"temperature": 0.25, "max_tokens": 64, "top_p": 0.5}),
+    ],
+)
+def test_controls_are_the_requests_and_then_the_profiles(controls, sent):
+    _, backend = ask([HELLO], profile={"temperature": 0.25, "max_tokens": 64}, changes={"controls": controls})
+    body = backend.requests[0].body
+    asked = {key: body[key] for key in ("temperature", "max_tokens", "max_completion_tokens", "top_p") if key in body}
+    asked = {key.replace("max_completion_tokens", "max_tokens"): value for key, value in asked.items()}
+    assert asked == sent
