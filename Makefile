@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
@@ -35,11 +36,27 @@ check: $(INSTALLED)
 	@$(BIN)/mypy --no-error-summary
 	@broken=$$($(BIN)/lint-imports --no-cache) || { echo "$$broken"; exit 1; }
 
-# make bench  the figures that the docs quote, each with its command
-bench: $(INSTALLED)
+$(PEERS)/.installed: bench/peers.txt
+	@echo "[peers] $(PEERS): those we are measured beside (about 200 MB the first time)"
+	@rm -rf $(PEERS) && $(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip --disable-pip-version-check install --quiet --requirement bench/peers.txt
+	@touch $@
+
+# make bench  the figures that the docs quote, each with its command, and the peers' beside them
+bench: $(INSTALLED) $(PEERS)/.installed
+	@echo; echo "=== imports"
+	$(BIN)/python bench/imports.py
+	@echo; echo "=== rounds of model and tool"
+	$(BIN)/python bench/rounds.py
+	@echo; echo "=== requests"
+	$(BIN)/python bench/encoding.py
+	@echo; echo "=== runs that wait"
+	$(BIN)/python bench/parked.py
+	@echo; echo "=== arguments"
+	$(BIN)/python bench/validation.py
+	@echo; echo "=== right answers of the embedded model"
 	@$(BIN)/callboard models pull qwen2.5-coder-0.5b > /dev/null
 	$(BIN)/python bench/products.py
-	$(BIN)/python bench/rounds.py
 
 # make lock   write constraints.txt anew from the newest releases
 lock:
@@ -47,6 +64,6 @@ lock:
 	@$(PIP) install --quiet --editable '.[local,dev]'
 	@$(PIP) freeze --exclude-editable > constraints.txt
 
-# make clean  remove the virtual environment and the caches
+# make clean  remove the virtual environments and the caches
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -16,3 +16,12 @@ def no_keys(monkeypatch):
     for name in list(os.environ):
         if name.endswith(("_API_KEY", "_BASE_URL")):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch, tmp_path_factory):
+    """No test reads its user's callboard.toml."""
+    for name in list(os.environ):
+        if name.startswith("CALLBOARD_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "nowhere"))

@@ -4,15 +4,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from callboard.agent import Agent, RunResult
+    from callboard.agent import Agent, Conversation, RunResult, access_model
     from callboard.errors import CallboardError
     from callboard.execution import execute_invoker
+    from callboard.loop import Limits
     from callboard.tools import Context, Ensemble, Invoker, Tool, tool
 
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
     "Agent": "agent",
+    "Conversation": "agent",
+    "access_model": "agent",
+    "Limits": "loop",
     "CallboardError": "errors",
     "Context": "tools",
     "Ensemble": "tools",
@@ -27,11 +31,14 @@ __all__ = [
     "Agent",
     "CallboardError",
     "Context",
+    "Conversation",
     "Ensemble",
     "Invoker",
+    "Limits",
     "RunResult",
     "Tool",
     "__version__",
+    "access_model",
     "execute_invoker",
     "tool",
 ]

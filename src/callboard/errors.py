@@ -60,7 +60,8 @@ class ModelFileError(CallboardError):
 
 
 class ProviderError(CallboardError):
-    """The model's provider failed: refused, broke off, or sent what is not of its wire.
+    """The model's provider failed: refused, broke off, or sent what is not of its wire. `party` is then
+    `caller` where it refused what it was asked.
 
     `code` is the provider's own, or one of ours: `unreachable`, `timeout`, `cut`, `malformed`, `too_large`.
     `excerpt` is the beginning of what it sent.
@@ -68,8 +69,18 @@ class ProviderError(CallboardError):
 
     party = "provider"
 
-    def __init__(self, message: str, *, code: str = "", excerpt: str = "", path: str = "", hint: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "",
+        excerpt: str = "",
+        party: str = "provider",
+        path: str = "",
+        hint: str = "",
+    ) -> None:
         super().__init__(message, path=path, hint=hint)
+        self.party = party
         self.code = code
         self.excerpt = excerpt
 

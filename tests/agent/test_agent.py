@@ -218,7 +218,6 @@ def test_usage_is_the_sum_of_the_replies():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((ScriptedModel([]),), {"max_rounds": 0}, "max_rounds: at least one round is needed"),
         (("mystery",), {}, "mystery: where is this model?"),
         (("mystery",), {"base_url": "http://127.0.0.1:1/v1", "mode": "magic"}, "no mode 'magic'"),
         (("mystery",), {"base_url": "http://127.0.0.1:1/v1", "profile": {"speed": 1}}, "no fact 'speed'"),

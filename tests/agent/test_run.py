@@ -32,6 +32,7 @@ from callboard.core import (
     encode_line,
 )
 from callboard.errors import CallerError
+from callboard.loop import Limits
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Policy
 
@@ -194,7 +195,7 @@ def test_a_model_that_calls_even_when_it_has_the_last_word():
 
 def test_too_many_rounds():
     script = [Call("multiply", {"a": number, "b": 1}) for number in range(3)]
-    events, result, model = follow([*script, "So far 2."], max_rounds=3)
+    events, result, model = follow([*script, "So far 2."], limits=Limits(rounds=3))
     assert [request.tool_choice for request in model.requests] == ["auto", "auto", "auto", "none"]
     assert (result.output, result.state, result.rounds) == ("So far 2.", "incomplete", 4)
     assert result.why == "no answer within 3 rounds"
@@ -272,7 +273,7 @@ def test_what_a_caller_got_wrong_is_raised_and_what_was_said_is_kept():
 
     with pytest.raises(CallerError, match="the script has no reply 2"):
         asyncio.run(scenario())
-    assert run.result.state == "cancelled"
+    assert (run.result.state, run.result.why) == ("failed", "scripted: the script has no reply 2")
     assert [each.text for each in results(run.result.canisters)] == ["6"]
 
 

@@ -11,6 +11,7 @@ from callboard.core import (
     InvocationEnded,
     InvocationIncomplete,
     InvocationStarted,
+    ReasoningPiece,
     ReplyEnded,
     ReplyFailed,
     ResultCanister,
@@ -20,7 +21,7 @@ from callboard.core import (
     UserCanister,
     error_result,
 )
-from callboard.loop import AskApproval, CallModel, Execute, Finish, Loop
+from callboard.loop import AskApproval, CallModel, Execute, Finish, Limits, Loop
 from callboard.tools import Ensemble, Policy, Roster, tool
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -46,7 +47,7 @@ class Driven:
 
     def __init__(self, **options):
         self.loop = Loop([UserCanister("Go.")], ROSTER, **options)
-        self.actions = self.loop.start()
+        self.actions = self.loop.start(NOW)
 
     def reply(self, *events, reason="stop"):
         self.actions = [out for e in (*events, ReplyEnded(reason)) for out in self.loop.feed(e, NOW)]
@@ -157,7 +158,7 @@ def test_a_call_that_failed_may_be_tried_again():
 
 
 def test_when_the_rounds_run_out_one_last_reply_is_asked_for():
-    run = Driven(max_rounds=2)
+    run = Driven(limits=Limits(rounds=2))
     run.reply(call())
     run.results(result())
     run.reply(call(arguments={"query": "y"}))
@@ -169,7 +170,7 @@ def test_when_the_rounds_run_out_one_last_reply_is_asked_for():
 
 
 def test_calls_in_the_last_reply_are_not_run_but_paired():
-    run = Driven(max_rounds=1)
+    run = Driven(limits=Limits(rounds=1))
     run.reply(call())
     run.results(result())
     (finish,) = run.reply(TextPiece("Hm."), call(arguments={"query": "y"}, identifier="late"))
@@ -197,6 +198,13 @@ def test_two_empty_replies_end_the_run():
     run = Driven()
     assert [type(each) for each in run.reply()] == [CallModel]
     assert run.reply() == [Finish("incomplete", "", "the model replied nothing")]
+
+
+def test_a_thought_is_no_empty_reply_but_four_are_enough():
+    run = Driven()
+    for _ in range(3):
+        assert [type(each) for each in run.reply(ReasoningPiece("hm"))] == [CallModel]
+    assert run.reply(ReasoningPiece("hm")) == [Finish("incomplete", "", "the model thought without answering")]
 
 
 @pytest.mark.parametrize(

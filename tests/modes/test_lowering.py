@@ -2,18 +2,22 @@ import pytest
 
 from callboard.core import (
     AssistantCanister,
+    Constraint,
     InvocationCanister,
     NamedTool,
+    ReasoningContent,
     Request,
     ResultCanister,
     SupervisorCanister,
+    TextualContent,
     ToolDeclaration,
     UserCanister,
     error_result,
 )
 from callboard.dialects import ACTION, JSON
-from callboard.modes import MODES, Plan, lower
+from callboard.modes import MODES, Plan, lower, watched
 from callboard.modes.constraint import action_constraint
+from callboard.schema import compile_schema
 
 F = ToolDeclaration("f", "Does it.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
 ASKED = (UserCanister("Do it."),)
@@ -36,6 +40,12 @@ def said(request):
 def test_native_sends_what_it_was_given():
     request = ask(CALLED)
     assert lower(request, Plan(MODES["native"], JSON)) is request
+
+
+def test_a_thought_is_shown_to_the_model_again():
+    thought = AssistantCanister((ReasoningContent("Look it up."), TextualContent("Wait.")))
+    lowered = lower(ask((*ASKED, thought)), Plan(MODES["structured"], ACTION))
+    assert said(lowered)[-1] == ("Assistant", '{"action": {"scratchpad": "Look it up."}}\n\nWait.')
 
 
 @pytest.mark.parametrize("mode", ["validated", "parsed"])
@@ -84,13 +94,15 @@ def test_definitions_of_tools_do_not_meet():
     tree = {
         "type": "object",
         "properties": {"n": {"$ref": "#/$defs/N"}},
-        "$defs": {"N": {"anyOf": [{"$ref": "#/$defs/N"}]}},
+        "$defs": {"N": {"type": "object", "properties": {"next": {"$ref": "#/$defs/N"}}}},
     }
     schema = action_constraint((ToolDeclaration("f", schema=tree), ToolDeclaration("g", schema=tree)), "auto").schema
-    assert schema["$defs"] == {
-        "f.N": {"anyOf": [{"$ref": "#/$defs/f.N"}]},
-        "g.N": {"anyOf": [{"$ref": "#/$defs/g.N"}]},
+    assert {name: part["$defs"] for name, part in schema["$defs"].items()} == {
+        owner: {"N": {"type": "object", "properties": {"next": {"$ref": f"#/$defs/{owner}/$defs/N"}}}}
+        for owner in ("f", "g")
     }
+    validator = compile_schema(schema)
+    assert validator.validate({"action": {"tool": "g", "arguments": {"n": {"next": {}}}}})
 
 
 PROSE = Plan(MODES["native"], JSON, in_prose=True)
@@ -123,3 +135,44 @@ def test_prose_goes_on_after_an_answer():
         ("Assistant", "It is 2."),
         ("User", "And now?"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("plan", "choice", "tools", "dialect"),
+    [
+        (Plan(MODES["native"], JSON), "auto", (F,), JSON),
+        (Plan(MODES["native"], JSON), "none", (F,), None),
+        (Plan(MODES["native"], JSON), "auto", (), None),
+        (Plan(MODES["native"]), "auto", (F,), None),
+        (Plan(MODES["structured"], ACTION), "none", (F,), ACTION),
+        (Plan(MODES["structured"], ACTION), "auto", (), None),
+        (Plan(MODES["structured"], ACTION, in_prose=True), "none", (F,), None),
+    ],
+)
+def test_text_is_watched_where_the_model_may_speak_in_it(plan, choice, tools, dialect):
+    assert watched(Request("m", ASKED, tools, tool_choice=choice), plan) == dialect
+
+
+ANSWER = Constraint("answer", {"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}}, "$defs": {"N": {}}})
+
+
+@pytest.mark.parametrize(
+    ("plan", "choice", "tools", "kept"),
+    [
+        (Plan(MODES["native"], constrains=True), "auto", (), True),
+        (Plan(MODES["native"], constrains=True), "auto", (F,), False),
+        (Plan(MODES["native"], constrains=True), "none", (F,), True),
+        (Plan(MODES["native"]), "auto", (), False),
+    ],
+)
+def test_an_answer_is_held_to_its_schema_where_that_can_be(plan, choice, tools, kept):
+    lowered = lower(Request("m", ASKED, tools, tool_choice=choice, constraint=ANSWER), plan)
+    assert (lowered.constraint == ANSWER) is kept
+
+
+def test_in_structured_mode_the_answers_schema_is_one_of_the_actions():
+    plan = Plan(MODES["structured"], ACTION, constrains=True)
+    schema = lower(ask(ASKED, constraint=ANSWER), plan).constraint.schema
+    answer = schema["properties"]["action"]["anyOf"][1]["properties"]["answer"]
+    assert answer == {"$ref": "#/$defs/answer"}
+    assert schema["$defs"]["answer"]["properties"]["n"] == {"$ref": "#/$defs/answer/$defs/N"}

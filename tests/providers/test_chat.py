@@ -131,9 +131,7 @@ FAULTS = [
     pytest.param(
         Status(200, "busy"), "provider", "malformed", "the answer is no reply but text/plain", id="plain text"
     ),
-    pytest.param(
-        Status(200, b""), "provider", "malformed", "the answer is no reply but application/json", id="nothing"
-    ),
+    pytest.param(Status(200, b""), "provider", "malformed", "the answer is empty", id="nothing"),
     pytest.param(
         Status(401, {"error": {"message": "no such key"}}),
         "caller",

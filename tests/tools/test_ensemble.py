@@ -133,3 +133,29 @@ def test_the_connection_lives_as_long_as_the_ensemble():
 
     asyncio.run(scenario())
     assert connection.did == ["connect", "disconnect"]
+
+
+def test_one_invoker_may_be_in_two_ensembles():
+    one = Ensemble("one", [invoker("read_file")])
+    own = one.access_invoker("read_file")
+    other = Ensemble("other")
+    added = other.add_invoker(own)
+    assert (own.ensemble, added.ensemble) == (one, other)
+    assert added is other.access_invoker("read_file")
+    assert added is not own
+
+
+def test_an_invoker_that_says_its_ensemble():
+    # Seed 000, example 1.
+    io = Ensemble("io")
+    said = Invoker("read_file", invoker("read_file").invocable, PATH, ensemble=io)
+    assert io.add_invoker(said) is said
+
+
+def test_a_copy_of_an_invoker():
+    own = invoker("read_file")
+    copied = own.replace(name="other", approval=True)
+    assert (own.name, own.approval, copied.name, copied.approval) == ("read_file", False, "other", True)
+    for name in ("arguments_schema", "nonsense", "_validator"):
+        with pytest.raises(TypeError, match=f"'{name}' of an invoker cannot be replaced"):
+            own.replace(**{name: {}})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from callboard.core import (
     AssistantCanister,
@@ -11,7 +13,7 @@ from callboard.core import (
     SupervisorCanister,
     UserCanister,
 )
-from callboard.wires.turns import NOT_RUN, Turn, turns
+from callboard.wires.turns import NOT_RUN, Turn, settled, turns
 
 
 def call(identifier):
@@ -66,3 +68,31 @@ def turn(said=(), calls=(), results=()):
 )  # fmt: skip
 def test_turns(canisters, steps):
     assert turns(canisters) == steps
+
+
+@pytest.mark.parametrize(
+    ("canisters", "count"),
+    [
+        ([], 0),
+        ([S, U, T], 2),
+        ([U, call("a")], 1),
+        ([U, call("a"), result("a")], 3),
+        ([U, call("a"), call("b"), result("a")], 1),
+        ([U, call("a"), U, result("a"), T], 4),
+        ([U, result("x"), call("a")], 2),
+    ],
+)
+def test_settled(canisters, count):
+    assert settled(canisters) == count
+
+
+conversations = st.lists(
+    st.one_of(st.sampled_from([U, S, T]), st.sampled_from("ab").map(call), st.sampled_from("ab").map(result))
+)
+
+
+@given(conversations, conversations)
+def test_nothing_behind_a_settled_beginning_changes_its_steps(canisters, more):
+    count = settled(canisters)
+    whole = canisters + more
+    assert turns(whole[:count]) + turns(whole[count:]) == turns(whole)

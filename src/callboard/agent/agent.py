@@ -6,30 +6,39 @@ Owns what stays the same from run to run. Knows nothing of how a run goes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec.structs import replace
+
+from callboard.agent.output import Output
 from callboard.agent.run import Run, RunResult
 from callboard.core import (
     Approve,
     Canister,
     Clock,
     Controls,
+    InvocationCanister,
     Model,
+    Note,
     Request,
+    ResultCanister,
     Store,
     SupervisorCanister,
+    ToolError,
     UserCanister,
     contents,
+    error_result,
 )
 from callboard.errors import CallerError
-from callboard.execution import Group
-from callboard.loop import MAX_ROUNDS, Loop
+from callboard.execution import AfterCall, BeforeCall, Group, OnError, result_of
+from callboard.loop import Limits, Loop
 from callboard.modes import plan_of
 from callboard.providers import access_model
-from callboard.tools import Ensemble, Policy, Roster, ToolLike
+from callboard.providers.fallback import Planned
+from callboard.tools import Ensemble, Policy, Roster, Tool, ToolLike
 
 
 class Agent:
@@ -37,9 +46,11 @@ class Agent:
 
     `model` is a Model or a name such as `openai:gpt-4o` (see `access_model`, which gets `base_url`, `mode`
     and `profile`). `tools` are functions, Tools or Invokers, `ensembles` groups of them; connected and
-    disconnected by whoever made them. `instructions` become the supervisor's canister. `max_rounds` bounds
-    the replies that may call. `policy` says which calls may run; `approve` is asked where it says so, and
-    without it the answer is no. `store` keeps every canister. Raises CallerError.
+    disconnected by whoever made them. `instructions` become the supervisor's canister. `output` is the type
+    of the output, by default text. `limits` bound each run. `policy` says which calls may run; `approve` is
+    asked where it says so, and without it the answer is no. `before_call` and `after_call` look at each call.
+    `on_error` "fail_fast" ends a run where a tool raises, and rolls the conversation back. `store` keeps
+    every canister. Raises CallerError.
 
     A model given by name is the agent's own: its connections are closed when no run of the agent is under way.
     """
@@ -51,40 +62,56 @@ class Agent:
         *,
         ensembles: Iterable[Ensemble] = (),
         instructions: str = "",
+        output: Any = None,
         base_url: str = "",
         mode: str = "",
         profile: Mapping[str, Any] | None = None,
         controls: Controls | None = None,
-        max_rounds: int = MAX_ROUNDS,
+        limits: Limits | None = None,
         policy: Policy | None = None,
         approve: Approve | None = None,
+        before_call: BeforeCall | None = None,
+        after_call: AfterCall | None = None,
+        on_error: OnError = "feedback",
         auxdata: Mapping[str, Any] | None = None,
         store: Store | None = None,
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
-        if max_rounds < 1:
-            raise CallerError("at least one round is needed", path="max_rounds")
         self._owned = (
             access_model(model, base_url=base_url, mode=mode, profile=profile) if isinstance(model, str) else None
         )
         self.model: Model = self._owned or model  # type: ignore[assignment]  # a name has become the owned one
         self._running = 0
-        self.instructions = instructions
         local = Ensemble("local", tools)
         self.roster = Roster([*([local] if local.invokers else []), *ensembles])
+        self._output = None if output in (None, str) else Output(output)
+        self.instructions = "\n\n".join(
+            [each for each in (instructions, self._output.instructions if self._output else "") if each]
+        )
         self._controls = controls or Controls()
-        self._max_rounds = max_rounds
+        self._limits = limits
         self._policy = policy
         self._approve = approve
+        self._before_call = before_call
+        self._after_call = after_call
+        self._on_error: OnError = on_error
         self._auxdata = auxdata or {}
         self._store = store
         self._clock = clock
 
     async def run(
-        self, prompt: str, *, history: Iterable[Canister] = (), auxdata: Mapping[str, Any] | None = None
+        self,
+        prompt: str = "",
+        *,
+        history: Iterable[Canister] = (),
+        results: Mapping[str, Any] | None = None,
+        auxdata: Mapping[str, Any] | None = None,
     ) -> RunResult:
-        """Runs to the end. Raises ProviderError if the provider failed."""
-        run = self.stream(prompt, history=history, auxdata=auxdata)
+        """Runs to the end; parameters as of `stream`.
+
+        Raises ProviderError if the provider failed, ToolExecutionFailure if a tool did and the agent fails fast.
+        """
+        run = self.stream(prompt, history=history, results=results, auxdata=auxdata)
         async for _ in run:
             pass
         if run.result is None:
@@ -94,49 +121,119 @@ class Agent:
         return run.result
 
     def run_sync(
-        self, prompt: str, *, history: Iterable[Canister] = (), auxdata: Mapping[str, Any] | None = None
+        self,
+        prompt: str = "",
+        *,
+        history: Iterable[Canister] = (),
+        results: Mapping[str, Any] | None = None,
+        auxdata: Mapping[str, Any] | None = None,
     ) -> RunResult:
         """`run` where no event loop runs."""
-        return asyncio.run(self.run(prompt, history=history, auxdata=auxdata))
+        return asyncio.run(self.run(prompt, history=history, results=results, auxdata=auxdata))
 
-    def stream(self, prompt: str, *, history: Iterable[Canister] = (), auxdata: Mapping[str, Any] | None = None) -> Run:
+    def stream(
+        self,
+        prompt: str = "",
+        *,
+        history: Iterable[Canister] = (),
+        results: Mapping[str, Any] | None = None,
+        auxdata: Mapping[str, Any] | None = None,
+    ) -> Run:
         """The run, to be iterated over for its events.
 
-        `history` are the canisters of a conversation that goes on; `auxdata` is added to the agent's own.
+        `history` are the canisters of a conversation that goes on: with a prompt, or with the `results` of
+        its pending invocations by their identifiers (a value as a tool would return it, or a ToolError).
+        `auxdata` is added to the agent's own.
         """
         before: list[Canister] = [*history]
-        begun_at = len(before)
+        known = begun_at = len(before)
         now = self._clock()
         if self.instructions and not any(isinstance(each, SupervisorCanister) for each in before):
             before.insert(0, SupervisorCanister(contents(self.instructions), timestamp=now))
             begun_at += bool(begun_at)
+        given: list[Canister] = [*_settled(before, results or {}, now)]
+        if prompt:
+            given.append(UserCanister(contents(prompt), timestamp=now))
         plan = plan_of(self.model)
         loop = Loop(
-            [*before, UserCanister(contents(prompt), timestamp=now)],
+            [*before, *given],
             self.roster,
-            max_rounds=self._max_rounds,
+            limits=self._limits,
             policy=self._policy,
+            prices=plan.prices,
             answer_after=plan.answer_after,
+            **({"check": self._output.complaint} if self._output else {}),
         )
-        group = Group(self.roster, auxdata={**self._auxdata, **(auxdata or {})}, validated=plan.mode.validated)
+        group = Group(
+            self.roster,
+            auxdata={**self._auxdata, **(auxdata or {})},
+            on_error=self._on_error,
+            validated=plan.mode.validated,
+            before_call=self._before_call,
+            after_call=self._after_call,
+        )
+        request = Request(
+            self.model.name,
+            (),
+            self.roster.declarations,
+            controls=self._controls,
+            constraint=self._output.constraint if self._output else None,
+        )
         return Run(
             loop,
             self.model,
             group,
-            Request(self.model.name, (), self.roster.declarations, controls=self._controls),
+            request,
             begun_at=begun_at,
+            known=known,
             clock=self._clock,
+            output=self._output,
+            notes=[
+                Note("dropped", f"{name}: {what}") for name, invoker in self.roster.items() for what in invoker.dropped
+            ],
             approve=self._approve,
             store=self._store,
-            around=self._kept_open(),
+            around=self._kept_open(self._owned) if self._owned else None,
         )
 
+    def as_tool(self, name: str, description: str) -> Tool[..., Any]:
+        """A tool that runs this agent: another one asks it in words and gets its output."""
+
+        async def ask(prompt: str) -> Any:
+            result = await self.run(prompt)
+            if result.state != "completed":
+                raise CallerError(f"{name} gave no answer: {result.why}", hint=str(result.output))
+            return result.output
+
+        ask.__doc__ = description
+        return Tool(ask, name=name)
+
     @asynccontextmanager
-    async def _kept_open(self) -> AsyncGenerator[None]:
+    async def _kept_open(self, owned: Planned) -> AsyncGenerator[None]:
         self._running += 1
         try:
             yield
         finally:
             self._running -= 1
-            if self._owned is not None and not self._running:
-                await self._owned.aclose()
+            if not self._running:
+                await owned.aclose()
+
+
+def _settled(history: Iterable[Canister], results: Mapping[str, Any], now: datetime) -> Iterator[ResultCanister]:
+    """A result for each invocation of the history that has none. Raises CallerError for a result of nothing."""
+    pending: dict[str, InvocationCanister] = {}
+    for canister in history:
+        if isinstance(canister, InvocationCanister):
+            pending[canister.identifier] = canister
+        elif isinstance(canister, ResultCanister):
+            pending.pop(canister.invocation_id, None)
+    for identifier in results:
+        if identifier not in pending:
+            raise CallerError("no call waits for this result", path=identifier, hint=f"there wait {', '.join(pending)}")
+    for identifier in pending:
+        value = results.get(identifier, ToolError("cancelled", "no result was given"))
+        if isinstance(value, ToolError):
+            result = error_result(identifier, value.category, value.message)
+        else:
+            result = result_of(identifier, value)
+        yield replace(result, timestamp=now)

@@ -7,13 +7,17 @@ Law: an event is fed before it is given, so that whatever was seen is in the tra
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from callboard.agent.output import Output
 from callboard.core import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -21,10 +25,14 @@ from callboard.core import (
     Canister,
     Clock,
     Event,
+    InvocationCanister,
     Model,
+    Note,
     ReplyEnded,
     ReplyFailed,
     Request,
+    ResultReady,
+    RolledBack,
     RoundStarted,
     RunEnded,
     RunState,
@@ -32,27 +40,34 @@ from callboard.core import (
     Usage,
     Verdict,
 )
-from callboard.errors import CallerError, ProviderError
+from callboard.errors import CallboardError, CallerError, ProviderError, ToolExecutionFailure
 from callboard.execution import Group
 from callboard.loop import Action, AskApproval, CallModel, Execute, Finish, Loop
 
 
 class RunResult(msgspec.Struct, frozen=True):
-    """What came of a run. `canisters` are those it added, the prompt first; `why` says what it fell short of."""
+    """What came of a run.
 
-    output: str
+    `output` is the text of the last reply, or the value that it spells where the agent has an output type.
+    `canisters` are those that the run added, its prompt among them; `why` says what it fell short of; `pending`
+    are the invocations that wait for results from outside; `cost` is None where prices are not known.
+    """
+
+    output: Any
     state: RunState
     canisters: tuple[Canister, ...]
     usage: Usage
     rounds: int
     why: str = ""
+    cost: float | None = None
+    pending: tuple[InvocationCanister, ...] = ()
 
 
 class Run:
     """A run of an agent: iterate over it for its events, then `result` has what came of it.
 
     Ending the iteration early, or cancelling its task, cancels what is under way: the model's reply
-    upstream, the tools; the result's state is then `cancelled`.
+    upstream, the tools; the result's state is then `cancelled`. `failure` is what the run failed of.
     """
 
     def __init__(
@@ -63,28 +78,33 @@ class Run:
         request: Request,
         *,
         begun_at: int,
+        known: int,
         clock: Clock,
+        output: Output | None = None,
+        notes: Iterable[Note] = (),
         approve: Approve | None = None,
         store: Store | None = None,
         around: AbstractAsyncContextManager[None] | None = None,
     ) -> None:
         self.result: RunResult | None = None
-        self.failure: ProviderError | None = None
-        self._begun = False
+        self.failure: CallboardError | None = None
         self._loop = loop
         self._model = model
         self._group = group
         self._request = request
         self._begun_at = begun_at
+        self._known = known
         self._stored = begun_at
         self._clock = clock
+        self._output = output
+        self._notes = tuple(notes)
         self._approve = approve
         self._store = store
         self._around = around or nullcontext()
         self._actions: deque[Action] = deque()
+        self._begun = False
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        """The events. Raises CallerError the second time."""
         if self._begun:
             raise CallerError("a run goes only once", hint="make another with Agent.stream")
         self._begun = True
@@ -92,16 +112,29 @@ class Run:
 
     async def _events(self) -> AsyncGenerator[Event]:
         self._keep()
-        self._actions.extend(self._loop.start())
+        self._actions.extend(self._loop.start(self._clock()))
+        for note in self._notes:
+            yield note
         async with self._around:
             try:
                 while self._actions:
                     async with aclosing(self._act(self._actions.popleft())) as events:
                         async for event in events:
                             yield event
-            finally:
-                if self.result is None:
-                    self._end(self._loop.stop(self._clock()))
+            except _OutOfTime as over:
+                yield self._stop(str(over), "incomplete")
+            except ToolExecutionFailure as failure:
+                self.failure = failure
+                yield Note("alert", str(failure))
+                yield self._roll_back()
+                yield self._end(Finish("failed", "", str(failure)))
+            except (asyncio.CancelledError, GeneratorExit):
+                self._stop("cancelled", "cancelled")
+                raise
+            except Exception as error:
+                # Not the model's, the tools' or the provider's doing: our caller's hook, store or model.
+                self._stop(str(error) or type(error).__name__, "failed")
+                raise
 
     async def _act(self, action: Action) -> AsyncGenerator[Event]:
         match action:
@@ -112,7 +145,7 @@ class Run:
                         yield event
             case Execute(invocations=invocations, answered=answered):
                 async with aclosing(self._group.run(invocations, answered)) as events:
-                    async for event in events:
+                    async for event in self._in_time(events):
                         yield self._feed(event)
             case AskApproval(invocation=invocation, why=why):
                 yield ApprovalAsked(invocation, why)
@@ -126,27 +159,73 @@ class Run:
         if action.last:
             changes["tool_choice"] = "none"
         whole = False
-        async with aclosing(_generator(self._model.reply(msgspec.structs.replace(self._request, **changes)))) as events:
-            async for event in events:
+        async with aclosing(_generator(self._model.reply(replace(self._request, **changes)))) as events:
+            async for event in self._in_time(events):
                 whole = isinstance(event, (ReplyEnded, ReplyFailed))
-                if isinstance(event, ReplyFailed):
-                    self.failure = ProviderError(event.message, code=event.code, excerpt=event.excerpt)
                 yield self._feed(event)
         if not whole:
             yield self._feed(ReplyFailed("provider", "cut", "the reply has no end"))
 
+    def _in_time(self, events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
+        """The events, until the run's seconds are over."""
+        return events if self._loop.deadline is None else self._until(self._loop.deadline, events)
+
+    async def _until(self, deadline: datetime, events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
+        while True:
+            left = (deadline - self._clock()).total_seconds()
+            try:
+                async with asyncio.timeout(left) as limit:
+                    event = await anext(events)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                raise _OutOfTime(f"{self._loop.limits.seconds:g} seconds are over") from None
+            yield event
+
     def _feed(self, event: Event) -> Event:
+        if isinstance(event, ReplyFailed):
+            self.failure = ProviderError(event.message, code=event.code, excerpt=event.excerpt, party=event.party)
         self._actions.extend(self._loop.feed(event, self._clock()))
         self._keep()
         return event
 
+    def _stop(self, why: str, state: RunState) -> RunEnded:
+        """Ends the run from outside; calls that had ended keep their results."""
+        for result in self._group.unseen:
+            self._loop.feed(ResultReady(result), self._clock())
+        return self._end(self._loop.stop(self._clock(), why, state))
+
     def _end(self, finish: Finish) -> RunEnded:
         loop = self._loop
         self.result = RunResult(
-            finish.output, finish.state, tuple(loop.transcript[self._begun_at :]), loop.usage, loop.rounds, finish.why
+            self._read(finish),
+            finish.state,
+            tuple(loop.transcript[self._begun_at :]),
+            loop.usage,
+            loop.rounds,
+            finish.why,
+            loop.cost,
+            loop.pending,
         )
         self._keep()
-        return RunEnded(finish.state, finish.output, loop.usage)
+        return RunEnded(finish.state, finish.output, loop.usage, loop.cost)
+
+    def _read(self, finish: Finish) -> Any:
+        """The output as its type; a refusal has none, and stays what it is."""
+        if self._output is None or finish.state != "completed" or not finish.output:
+            return finish.output
+        return self._output.read(finish.output)
+
+    def _roll_back(self) -> RolledBack:
+        """The conversation goes on from where it was before the prompt, as its caller counts it."""
+        rolled_back = RolledBack(self._known)
+        self._loop.roll_back(self._begun_at)
+        self._stored = self._begun_at
+        if self._store is not None:
+            self._store.append(rolled_back)
+        return rolled_back
 
     def _keep(self) -> None:
         """Stores what the transcript has grown by."""
@@ -155,6 +234,10 @@ class Run:
             while self._stored < len(transcript):
                 self._store.append(transcript[self._stored])
                 self._stored += 1
+
+
+class _OutOfTime(Exception):
+    """The run's seconds are over; its text says so."""
 
 
 def _generator(events: AsyncIterator[Event]) -> AsyncGenerator[Event]:

@@ -6,7 +6,9 @@ wrong; here it becomes one line and the exit code 1.
 
 from __future__ import annotations
 
+import os
 import sys
+from io import TextIOWrapper
 
 import typer
 
@@ -43,6 +45,7 @@ def _callboard(
 
 def main() -> None:
     """The console script."""
+    _prepare_streams()
     try:
         app()
     except CallboardError as error:
@@ -51,3 +54,29 @@ def main() -> None:
         # Whoever read our output has gone.
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        # A disk that is full, a folder that may not be read: nobody's mistake in a program.
+        _forget_output()
+        place = f"{error.filename}: " if error.filename else ""
+        sys.exit(f"callboard: {place}{error.strerror or error}")
+
+
+def _prepare_streams() -> None:
+    """Standard streams that are closed lead nowhere, else the next file to be opened would take their number.
+
+    What their encoding has no bytes for is no reason to fail.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123  # for as long as we live
+        elif mode == "w" and isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _forget_output() -> None:
+    """What could not be written cannot be written at exit either: Python is not to try, and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -11,21 +11,29 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from callboard.core import (
+    Content,
     Event,
+    FileContent,
     InvocationEnded,
     InvocationIncomplete,
     Note,
+    PictureContent,
     ReasoningPiece,
     RefusalPiece,
     ReplyEnded,
     ReplyFailed,
+    ResultCanister,
     ResultReady,
     RoundStarted,
     RunEnded,
     TextPiece,
+    TextualContent,
 )
 
 _WIDTH = 120
+_MESSAGE = 1000
+_OBEYED = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
+"""Characters that a terminal would obey: a model's text is shown without them."""
 
 
 class Display:
@@ -36,23 +44,25 @@ class Display:
         self._err = err
         self._verbose = verbose
         self._color = color
+        self._terminal = out.isatty()
         self._in_line = False
+        self._in_reasoning = False
 
     def show(self, event: Event) -> None:
         match event:
             case TextPiece(text=text) | RefusalPiece(text=text):
-                self._out.write(text)
+                self._end_reasoning()
+                self._out.write(text if not self._terminal else text.translate(_OBEYED))
                 self._out.flush()
                 self._in_line = not text.endswith("\n") if text else self._in_line
             case InvocationEnded(name=name, arguments=arguments, raw=raw):
-                self.tell(f"-> {name}({_arguments(arguments, raw)})", "36")
+                self.tell(f"-> {_line(name)}({_arguments(arguments, raw)})", "36")
             case InvocationIncomplete(name=name, why=why):
-                self.tell(f"-> {name or 'a call'} (incomplete: {why})", "33")
+                self.tell(f"-> {_line(name) or 'a call'} (incomplete: {why})", "33")
             case ResultReady(canister=canister):
-                text = canister.text or f"[{', '.join(type(part).__name__ for part in canister.content)}]"
-                self.tell(f"<- {_line(text)}", "31" if canister.error else "32")
+                self.tell(f"<- {_line(described(canister)) or '(nothing)'}", "31" if canister.error else "32")
             case ReplyFailed(message=message, excerpt=excerpt):
-                self.tell(f"the provider failed: {message}", "31")
+                self.tell(f"the provider failed: {_line(message, _MESSAGE)}", "31")
                 if excerpt and self._verbose:
                     self.tell(f"   {_line(excerpt)}", "31")
             case Note(kind=kind, text=text) if self._verbose or kind == "alert":
@@ -60,8 +70,9 @@ class Display:
             case RoundStarted(number=number) if self._verbose:
                 self.tell(f"round {number}", "2")
             case ReasoningPiece(text=text) if self._verbose:
-                self._err.write(text)
+                self._err.write(text.translate(_OBEYED))
                 self._err.flush()
+                self._in_reasoning = not text.endswith("\n") if text else self._in_reasoning
             case ReplyEnded():
                 self._end_line()
             case RunEnded(usage=usage) if self._verbose:
@@ -72,6 +83,7 @@ class Display:
     def tell(self, line: str, color: str = "") -> None:
         """A line on standard error, behind whatever line of text is open."""
         self._end_line()
+        self._end_reasoning()
         self._err.write(f"\x1b[{color}m{line}\x1b[0m\n" if self._color and color else f"{line}\n")
         self._err.flush()
 
@@ -81,6 +93,27 @@ class Display:
             self._out.flush()
             self._in_line = False
 
+    def _end_reasoning(self) -> None:
+        if self._in_reasoning:
+            self._err.write("\n")
+            self._err.flush()
+            self._in_reasoning = False
+
+
+def described(canister: ResultCanister) -> str:
+    """A result's text; without text, what it holds instead."""
+    return canister.text or " ".join([_content(part) for part in canister.content])
+
+
+def _content(part: Content) -> str:
+    match part:
+        case PictureContent(data=data, mime_type=kind) | FileContent(data=data, mime_type=kind) if data:
+            return f"[{len(data)} bytes of {kind}]"
+        case TextualContent():
+            return ""
+        case _:
+            return f"[{type(part).__name__}]"
+
 
 def _arguments(arguments: Mapping[str, Any] | None, raw: str) -> str:
     if arguments is None:
@@ -88,8 +121,8 @@ def _arguments(arguments: Mapping[str, Any] | None, raw: str) -> str:
     return _line(", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items()))
 
 
-def _line(text: str) -> str:
+def _line(text: str, width: int = _WIDTH) -> str:
     """One line, without what a terminal would obey."""
-    plain = "".join([char if char.isprintable() else " " for char in text[: 4 * _WIDTH]])
+    plain = "".join([char if char.isprintable() else " " for char in text[: 4 * width]])
     line = " ".join(plain.split())
-    return line if len(line) <= _WIDTH and len(text) <= 4 * _WIDTH else f"{line[:_WIDTH]} ... ({len(text)} characters)"
+    return line if len(line) <= width and len(text) <= 4 * width else f"{line[:width]} ... ({len(text)} characters)"

@@ -1,20 +1,70 @@
-"""Tools named on the command line.
+"""Tools named on the command line, and in settings.
 
-Owns the way from `module:attribute` to tools. Runs the code that is named: it is the user's own.
+Owns the way from `module:attribute` to tools, and the life of ensembles for the length of a command. Runs the
+code that is named: it is the user's own.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from callboard.errors import CallerError
-from callboard.tools import Ensemble, Roster, Tool
+from callboard.configuration import (
+    Settings,
+    disconnect_ensembles,
+    load_configuration,
+    load_settings,
+    prepare_ensembles,
+)
+from callboard.errors import CallboardError, CallerError
+from callboard.tools import Ensemble, EnsembleDescriptor, Tool
+
+
+def settings_here(**flags: Any) -> Settings:
+    """The settings of a command that runs here. Raises CallerError."""
+    return load_settings(flags, Path.cwd(), os.environ)
+
+
+class Toolbox:
+    """The ensembles of a command, connected while it is entered.
+
+    `tools` as for `load_ensembles`, `ensembles` as for `load_configuration`; both are read at once and raise
+    CallerError. What goes wrong when they are disconnected is told, and nothing is made of it; what they print
+    is no part of an answer.
+    """
+
+    def __init__(self, tools: Iterable[str], ensembles: Iterable[str], tell: Callable[[str], None]) -> None:
+        self._local = load_ensembles(tools)
+        self._configuration = load_configuration(ensembles)
+        self._tell = tell
+        self._prepared: list[Ensemble] = []
+
+    async def __aenter__(self) -> list[Ensemble]:
+        if any(_names_a_module(each) for each in self._configuration["ensembles"]):
+            # The last place: no file that lies here stands for a module that is installed.
+            sys.path.append(str(Path.cwd()))
+        with redirect_stdout(sys.stderr):
+            self._prepared = await prepare_ensembles(self._configuration)
+        return [*self._local, *self._prepared]
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            with redirect_stdout(sys.stderr):
+                await disconnect_ensembles(self._prepared)
+        except CallboardError as error:
+            for line in (str(error), *getattr(error, "__notes__", ())):
+                self._tell(line)
+
+
+def _names_a_module(described: EnsembleDescriptor) -> bool:
+    return bool(described.module) or any(each.callable for each in described.invokers)
 
 
 def load_ensembles(specifications: Iterable[str]) -> list[Ensemble]:
@@ -29,10 +79,6 @@ def load_ensembles(specifications: Iterable[str]) -> list[Ensemble]:
     ensembles = [each for each in found if isinstance(each, Ensemble)]
     tools = [each for each in found if not isinstance(each, Ensemble)]
     return [*([Ensemble("local", tools)] if tools else []), *ensembles]
-
-
-def load_roster(specifications: Iterable[str]) -> Roster:
-    return Roster(load_ensembles(specifications))
 
 
 def _load(specification: str) -> list[Any]:
@@ -52,22 +98,37 @@ def _load(specification: str) -> list[Any]:
 
 def _module(where: str, specification: str) -> ModuleType:
     path = Path(where)
-    try:
-        if path.suffix == ".py":
-            spec = spec_from_file_location(path.stem, path)
-            if spec is None or spec.loader is None or not path.is_file():
-                raise CallerError("no such file", path=specification)
-            module = module_from_spec(spec)
-            sys.modules.setdefault(path.stem, module)
+    if path.suffix == ".py":
+        # A name that no import asks for: the file is not to stand in for a module of its name.
+        name = f"callboard file {path.resolve()}"
+        spec = spec_from_file_location(name, path)
+        if spec is None or spec.loader is None or not path.is_file():
+            raise CallerError("no such file", path=specification)
+        module = module_from_spec(spec)
+        sys.modules[name] = module
+        with _importing(specification):
             spec.loader.exec_module(module)
-            return module
-        if not where or where.startswith("."):
-            raise CallerError("names no module", path=specification, hint="write module:attribute or file.py")
-        sys.path.insert(0, str(Path.cwd()))
+        return module
+    if not where or where.startswith("."):
+        raise CallerError("names no module", path=specification, hint="write module:attribute or file.py")
+    sys.path.insert(0, str(Path.cwd()))
+    with _importing(specification):
         return import_module(where)
+
+
+@contextmanager
+def _importing(specification: str) -> Iterator[None]:
+    """What a module raises is a CallerError, and what it prints is no part of an answer."""
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except CallboardError:
+        raise
     except ModuleNotFoundError as error:
         raise CallerError(
             f"no module {error.name!r}", path=specification, hint="write module:attribute or file.py"
         ) from None
     except SyntaxError as error:
         raise CallerError(f"line {error.lineno}: {error.msg}", path=specification) from None
+    except Exception as error:
+        raise CallerError(f"cannot be imported: {type(error).__name__}: {error}", path=specification) from error

@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from callboard.cli import interrupt
+from callboard.cli.show import described
 from callboard.errors import CallerError, NoSuchTool
+
+if TYPE_CHECKING:
+    from callboard.cli.toolbox import Toolbox
+    from callboard.core import ResultCanister, ToolDeclaration
 
 app = typer.Typer(no_args_is_help=True, help="Your tools, as models see them.")
 
 _Tools = Annotated[
-    list[str], typer.Option("--tools", help="module:attribute or file.py[:attribute]; repeatable.", show_default=False)
+    list[str] | None,
+    typer.Option("--tools", help="module:attribute or file.py[:attribute]; repeatable.", show_default=False),
+]
+_Ensembles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ensembles", help="A directory of ensembles, or a built-in one: io; repeatable.", show_default=False
+    ),
 ]
 
 
 @app.command("list")
 def list_tools(
-    tools: _Tools,
+    tools: _Tools = None,
+    ensembles: _Ensembles = None,
     as_json: Annotated[bool, typer.Option("--json", help="Names, descriptions and schemas as one JSON array.")] = False,
 ) -> None:
     """Show the tools with their parameters."""
-    from callboard.cli.toolbox import load_roster  # noqa: PLC0415  # not for --help
+    from callboard.tools import Roster  # noqa: PLC0415  # not for --help
 
-    declarations = load_roster(tools).declarations
+    async def declared() -> tuple[ToolDeclaration, ...]:
+        async with _toolbox(tools, ensembles) as prepared:
+            return Roster(prepared).declarations
+
+    declarations = interrupt.run(declared())
     if as_json:
         described = [
             {"name": each.name, "description": each.description, "parameters": each.schema} for each in declarations
@@ -44,24 +61,44 @@ def list_tools(
 @app.command("call")
 def call_tool(
     name: Annotated[str, typer.Argument(help="The tool's name.", show_default=False)],
-    tools: _Tools,
     arguments: Annotated[str, typer.Argument(help='A JSON object such as {"a": 1}.')] = "{}",
+    tools: _Tools = None,
+    ensembles: _Ensembles = None,
 ) -> None:
     """Call a tool as a model would: validated, with its timeout. Prints the result; exit code 1 if it is an error."""
-    from callboard.cli.toolbox import load_roster  # noqa: PLC0415  # not for --help
-    from callboard.execution import execute_invoker  # noqa: PLC0415
-    from callboard.tools import near  # noqa: PLC0415
+    from callboard.execution import execute_invoker  # noqa: PLC0415  # not for --help
+    from callboard.tools import Roster, near  # noqa: PLC0415
 
-    roster = load_roster(tools)
-    if name not in roster:
-        raise NoSuchTool(f"no tool {name!r}", hint=near(name, roster))
+    async def called() -> ResultCanister:
+        async with _toolbox(tools, ensembles) as prepared:
+            roster = Roster(prepared)
+            if name not in roster:
+                raise NoSuchTool(f"no tool {name!r}", hint=near(name, roster))
+            return await execute_invoker(roster[name], _given(arguments), on_error="feedback")
+
+    result = interrupt.run(called())
+    if result.error is not None:
+        sys.exit(result.text)
+    typer.echo(described(result))
+
+
+def _toolbox(tools: list[str] | None, ensembles: list[str] | None) -> Toolbox:
+    """What is named here, else what the settings name."""
+    from callboard.cli.toolbox import Toolbox, settings_here  # noqa: PLC0415  # not for --help
+
+    if tools is None and ensembles is None:
+        settings = settings_here()
+        if not (settings.tools or settings.ensembles):
+            raise typer.BadParameter("name some with --tools or --ensembles")
+        tools, ensembles = [*settings.tools], [*settings.ensembles]
+    return Toolbox(tools or (), ensembles or (), lambda line: typer.echo(line, err=True))
+
+
+def _given(arguments: str) -> dict[str, Any]:
     try:
         given = json.loads(arguments)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CallerError(f"not JSON: {error}", path="arguments") from None
     if not isinstance(given, dict):
         raise CallerError("not a JSON object", path="arguments", hint='write {"name": value}')
-    result = asyncio.run(execute_invoker(roster[name], given, on_error="feedback"))
-    if result.error is not None:
-        sys.exit(result.text)
-    typer.echo(result.text)
+    return given

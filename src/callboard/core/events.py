@@ -18,8 +18,8 @@ Offsets: TypeAlias = tuple[int, int]
 
 Ending = Literal["stop", "invocations", "length", "filter", "refusal", "retry"]
 NoteKind = Literal["recovered", "coerced", "dropped", "repaired", "alert"]
-RunState = Literal["completed", "incomplete", "failed", "cancelled"]
-Verdict = Literal["allow", "deny"]
+RunState = Literal["completed", "incomplete", "pending", "failed", "cancelled"]
+Verdict = Literal["allow", "deny", "defer"]
 
 
 class _Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):

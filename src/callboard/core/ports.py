@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from callboard.core.canisters import Canister, InvocationCanister
-from callboard.core.events import Event, Verdict
+from callboard.core.events import Event, RolledBack, Verdict
 from callboard.core.request import Request
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -36,9 +36,12 @@ class Model(Protocol):
 
 
 class Store(Protocol):
-    """Where a conversation is kept. What was appended is on disk when `append` returns."""
+    """Where a conversation is kept: its canisters, and where it was rolled back. Nothing in it is ever changed.
 
-    def append(self, canister: Canister, /) -> None: ...
+    What was appended is on disk when `append` returns.
+    """
+
+    def append(self, item: Canister | RolledBack, /) -> None: ...
 
 
 def identify_in_turn(turn: int, source: str = "") -> Identify:

@@ -2,7 +2,7 @@
 
 from callboard.dialects.dialect import ACTION, DIALECTS, JSON, Dialect, dialect_named
 from callboard.dialects.parser import Parser, parse
-from callboard.dialects.render import render_call, render_in_prose, render_result, render_tools
+from callboard.dialects.render import render_call, render_in_prose, render_result, render_thought, render_tools
 
 __all__ = [
     "ACTION",
@@ -15,5 +15,6 @@ __all__ = [
     "render_call",
     "render_in_prose",
     "render_result",
+    "render_thought",
     "render_tools",
 ]

@@ -12,6 +12,7 @@ from types import MappingProxyType
 import msgspec
 
 from callboard.errors import CallerError
+from callboard.plugins import plugins
 
 
 class Role(Enum):
@@ -45,7 +46,7 @@ class Dialect(msgspec.Struct, frozen=True):
 
     `keys` are the members of a call object; `undeclared` says whether an object with a name that no tool has
     is a call all the same (an unknown one) or stays text. `call` spells one, with NAME and ARGUMENTS for
-    their JSON; `manner` tells a model how to call and how to answer.
+    their JSON, and `thought` a thought with THOUGHT ("" where it has no place for one); `manner` tells a model how to call and how to answer.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Dialect(msgspec.Struct, frozen=True):
     undeclared: bool
     call: str
     manner: str
+    thought: str = ""
 
 
 JSON = Dialect(
@@ -75,6 +77,7 @@ ACTION = Dialect(
     keys=MappingProxyType(_CALL | {"action": Role.WRAPPER, "answer": Role.TEXT, "scratchpad": Role.REASONING}),
     undeclared=True,
     call='{"action": {"tool": NAME, "arguments": ARGUMENTS}}',
+    thought='{"action": {"scratchpad": THOUGHT}}',
     manner=(
         f"{_NEVER_GUESS} "
         'Reply with one JSON object. To call a tool: {"action": {"tool": "its name", "arguments": {…}}}. '
@@ -87,8 +90,15 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType({dialect.name: dialect for di
 
 
 def dialect_named(name: str) -> Dialect:
-    """The dialect of that name; `-` and `_` are the same, case does not matter. Raises CallerError."""
-    found = DIALECTS.get(name.lower().replace("-", "_"))
-    if found is None:
-        raise CallerError(f"no dialect {name!r}", hint=f"there are {', '.join(DIALECTS)}")
-    return found
+    """The dialect of that name, ours or a plug-in's; `-` and `_` are the same, case does not matter.
+
+    Raises CallerError.
+    """
+    wanted = name.lower().replace("-", "_")
+    found = DIALECTS.get(wanted)
+    if found is not None:
+        return found
+    added: dict[str, Dialect] = {dialect.name: dialect for dialect in plugins("callboard.dialects")}
+    if wanted not in added:
+        raise CallerError(f"no dialect {name!r}", hint=f"there are {', '.join([*DIALECTS, *added])}")
+    return added[wanted]

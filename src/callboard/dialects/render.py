@@ -30,6 +30,11 @@ def render_call(dialect: Dialect, invocation: InvocationCanister) -> str:
     return f"{before}{_json(invocation.name)}{between}{arguments}{after}"
 
 
+def render_thought(dialect: Dialect, text: str) -> str:
+    """The thought as the dialect spells it; nothing where it has no place for one."""
+    return dialect.thought.replace("THOUGHT", _json(text), 1)
+
+
 def render_result(result: ResultCanister) -> str:
     """What came of a call, as the seed's adapters tell it (seed 001)."""
     return f"Observation: {result.text}"

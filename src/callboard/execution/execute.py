@@ -121,7 +121,10 @@ def _is_ours(error: BaseException) -> bool:
 
 
 def _told(error: BaseException) -> str:
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception as worse:  # noqa: BLE001  # it is the tool's own text, and may fail as the tool did
+        text = f"its text cannot be had: {type(worse).__name__}"
     return cut(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 

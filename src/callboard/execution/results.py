@@ -22,6 +22,9 @@ from callboard.core import (
 MAX_TEXT = 256 * 1024
 """Characters of text that a result may have; the rest is cut, and the text says so."""
 
+MAX_BYTES = 16 * 1024 * 1024
+"""Bytes that a result may have."""
+
 _CONTENTS = (TextualContent, PictureContent, FileContent)
 _PICTURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -50,6 +53,8 @@ def _capped(part: Content) -> Content:
 
 
 def _of_bytes(data: bytes) -> Content:
+    if len(data) > MAX_BYTES:
+        return TextualContent(f"[{len(data)} bytes, which is more than the {MAX_BYTES} that a result may have]")
     for magic, mime_type in _PICTURES:
         if data.startswith(magic):
             return PictureContent(data, mime_type)

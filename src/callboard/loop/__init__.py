@@ -1,6 +1,17 @@
 """The run's state machine."""
 
 from callboard.loop.actions import Action, AskApproval, CallModel, Execute, Finish
-from callboard.loop.loop import MAX_ROUNDS, AnswerAfter, Loop
+from callboard.loop.limits import Limits
+from callboard.loop.loop import AnswerAfter, Check, Loop
 
-__all__ = ["MAX_ROUNDS", "Action", "AnswerAfter", "AskApproval", "CallModel", "Execute", "Finish", "Loop"]
+__all__ = [
+    "Action",
+    "AnswerAfter",
+    "AskApproval",
+    "CallModel",
+    "Check",
+    "Execute",
+    "Finish",
+    "Limits",
+    "Loop",
+]

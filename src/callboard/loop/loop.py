@@ -3,16 +3,17 @@
 Owns what follows from each event: which reply is asked for, which invocations run, when it is over.
 Knows no wire, no dialect, no HTTP, and no clock: the time comes with the event.
 Laws: only a completed reply decides anything, so text before a call never ends a run; every invocation
-in the transcript gets its result; constant work an event, whatever the history's length.
+in the transcript gets its result, or is pending at the run's end; constant work an event, whatever the
+history's length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
-import msgspec
+from msgspec.structs import replace
 
 from callboard.core import (
     ApprovalAnswered,
@@ -23,36 +24,46 @@ from callboard.core import (
     Fold,
     InvocationCanister,
     InvocationIncomplete,
+    ReasoningContent,
     ReplyEnded,
     ReplyFailed,
     ResultCanister,
     ResultReady,
+    RunState,
     Usage,
+    UserCanister,
+    Verdict,
+    contents,
     error_result,
 )
 from callboard.loop.actions import Action, AskApproval, CallModel, Execute, Finish
+from callboard.loop.limits import Limits
+from callboard.loop.round import Round, call_key
+from callboard.profiles import Prices
 from callboard.tools import Invoker, Policy, refusal
 
-MAX_ROUNDS = 20
 MAX_EMPTY = 2
-"""Empty replies that end a run."""
+"""Empty replies, and refused finishes, in a row that end a run."""
+MAX_THOUGHTS = 4
+"""Replies in a row that were thoughts only."""
+
+AnswerAfter: TypeAlias = Literal["model", "results"]
+"""When the last reply is asked for: when the model makes no more calls, or once its calls have results."""
+
+Check: TypeAlias = Callable[[str], str]
+"""What is wrong with a run's output, as the model is told; empty if nothing is."""
 
 _SHORTFALLS: Mapping[Ending, str] = {
     "length": "the reply reached its length limit",
     "filter": "the provider's filter ended the reply",
 }
-_encode = msgspec.json.Encoder(order="sorted").encode
-
-AnswerAfter: TypeAlias = Literal["model", "results"]
-"""When the last reply is asked for: when the model makes no more calls, or once its calls have results."""
 
 
 class Loop:
     """Feeds on the events of replies, results and approvals; gives actions.
 
-    `canisters` are the conversation so far, `invokers` what may be called. `max_rounds` bounds the replies
-    that may call; then one more is asked for without calls, and the run is incomplete.
-    `transcript` grows by what happens; `usage` is the sum over the replies.
+    `canisters` are the conversation so far, `invokers` what may be called; `check` may refuse a finish.
+    `transcript` grows by what happens; `usage` and `cost` are sums over the replies.
     """
 
     def __init__(
@@ -60,45 +71,55 @@ class Loop:
         canisters: Iterable[Canister],
         invokers: Mapping[str, Invoker],
         *,
-        max_rounds: int = MAX_ROUNDS,
+        limits: Limits | None = None,
         policy: Policy | None = None,
+        prices: Prices | None = None,
         answer_after: AnswerAfter = "model",
+        check: Check = lambda _: "",
     ) -> None:
         self.transcript: list[Canister] = [*canisters]
         self.usage = Usage()
         self.rounds = 0
+        self.limits = limits or Limits()
+        self.deadline: datetime | None = None
         self._invokers = invokers
-        self._max_rounds = max_rounds
         self._policy = policy or Policy()
+        self._prices = prices
         self._answer_after = answer_after
+        self._check = check
         self._fold = Fold()
         self._reply: list[Canister] = []
         self._reply_usage = Usage()
         self._cut: dict[str, str] = {}
-        self._last = False
-        self._shortfall = ""
-        """Why the run will not have completed, however it goes on."""
-        self._empty = 0
-        self._invocations: tuple[InvocationCanister, ...] = ()
-        self._answered: dict[str, ResultCanister] = {}
-        self._asked: dict[str, InvocationCanister] = {}
-        self._results: dict[str, ResultCanister] = {}
-        self._waiting: set[str] = set()
+        self._round = Round()
         self._previous: dict[tuple[str, bytes], ResultCanister] = {}
         """What the calls of the round before gave, where they gave something."""
         self._repeated = False
+        self._last = False
+        self._shortfall = ""
+        """Why the run will not have completed, however it goes on."""
+        self._calls = 0
+        self._errors = 0
+        self._empty = 0
+        self._thoughts = 0
+        self._refused = 0
 
-    def start(self) -> list[Action]:
+    @property
+    def cost(self) -> float | None:
+        """The cost so far, None without prices."""
+        return None if self._prices is None else self._prices.cost(self.usage)
+
+    def start(self, now: datetime) -> list[Action]:
+        if self.limits.seconds is not None:
+            self.deadline = now + timedelta(seconds=self.limits.seconds)
         return [self._call_model()]
 
     def feed(self, event: Event, now: datetime) -> list[Action]:
         match event:
             case ResultReady(canister=result):
-                return self._take_result(result, now)
+                return self._next_round(now) if self._round.take(result) else []
             case ApprovalAnswered(invocation=invocation, verdict=verdict):
-                if self._asked.pop(invocation.identifier, None) is not None and verdict == "deny":
-                    self._answered[invocation.identifier] = _denied(invocation, "the answer was no")
-                return [] if self._asked else [self._execute()]
+                return self._take_answer(invocation, verdict, now)
             case Usage():
                 # Some providers tell it with every piece; the last one counts.
                 self._reply_usage = event
@@ -122,12 +143,17 @@ class Loop:
                 pass
         return []
 
-    def stop(self, now: datetime) -> Finish:
-        """Somebody ends the run from outside: what was said is kept, what was called and has no result gets one."""
+    def stop(self, now: datetime, why: str = "cancelled", state: RunState = "cancelled") -> Finish:
+        """The run is ended from outside: what was said is kept, what was called and has no result gets one."""
         self._reply += self._fold.finish("cancelled")
         said = self._keep_reply(now) if self._reply else ""
-        self._settle("the run was cancelled", now)
-        return Finish("cancelled", said, "cancelled")
+        self._settle("the run was cancelled" if state == "cancelled" else f"the run ended: {why}", now)
+        return Finish(state, said, why)
+
+    def roll_back(self, to: int) -> None:
+        """The conversation goes on from its first `to` canisters."""
+        self.transcript = self.transcript[:to]
+        self._round = Round()
 
     # Replies.
 
@@ -142,89 +168,140 @@ class Loop:
     def _keep_reply(self, now: datetime) -> str:
         """The reply goes into the transcript. Its text."""
         self._end_reply()
-        reply, self._reply = [msgspec.structs.replace(each, timestamp=now) for each in self._reply], []
+        reply, self._reply = [replace(each, timestamp=now) for each in self._reply], []
         self.transcript += reply
-        self._invocations = tuple([each for each in reply if isinstance(each, InvocationCanister)])
-        self._answered = {}
-        self._asked = {}
-        self._results = {}
-        self._waiting = {each.identifier for each in self._invocations}
+        self._round = Round([each for each in reply if isinstance(each, InvocationCanister)])
         return "".join([each.text for each in reply if isinstance(each, AssistantCanister)])
 
     def _decide(self, said: str, reason: Ending, now: datetime) -> list[Action]:
-        if self._invocations and self._last:
+        if self._round.invocations and self._last:
             self._settle("no more calls are taken in this run", now)
             return [Finish("incomplete", said, self._shortfall or "the model called instead of answering")]
-        if self._invocations:
-            return self._permit()
+        if self._round.invocations:
+            self._refused = self._empty = self._thoughts = 0
+            return self._permit(now)
         why = self._shortfall or _SHORTFALLS.get(reason, "")
-        if said or why or reason == "refusal":
+        if not (said or why or reason == "refusal"):
+            return self._after_nothing(now)
+        self._empty = self._thoughts = 0
+        if why or reason == "refusal" or not (complaint := self._check(said)):
             return [Finish("incomplete" if why else "completed", said, why)]
-        self._empty += 1
-        if self._empty < MAX_EMPTY:
-            return [self._call_model()]
-        return [Finish("incomplete", said, "the model replied nothing")]
+        self._refused += 1
+        if self._refused == MAX_EMPTY or (exhausted := self._exhausted(now)):
+            return [Finish("incomplete", said, complaint if self._refused == MAX_EMPTY else exhausted)]
+        self.transcript.append(UserCanister(contents(complaint), timestamp=now))
+        return [self._call_model()]
+
+    def _after_nothing(self, now: datetime) -> list[Action]:
+        """A reply that neither called nor said anything: at most a thought."""
+        last = self.transcript[-1]
+        thought = isinstance(last, AssistantCanister) and any(
+            isinstance(each, ReasoningContent) for each in last.content
+        )
+        self._thoughts += thought
+        self._empty += not thought
+        if self._empty == MAX_EMPTY or self._thoughts == MAX_THOUGHTS or self._last:
+            what = "thought without answering" if thought else "replied nothing"
+            return [Finish("incomplete", "", f"the model {what}")]
+        if over := self._exhausted(now):
+            return [Finish("incomplete", "", over)]
+        return [self._call_model()]
 
     # Invocations.
 
-    def _permit(self) -> list[Action]:
+    def _permit(self, now: datetime) -> list[Action]:
         """Settles what needs no running and asks for what needs a person."""
         questions: list[Action] = []
-        self._repeated = all(_key(each) in self._previous for each in self._invocations)
-        for invocation in self._invocations:
+        current = self._round
+        self._repeated = all(call_key(each) in self._previous for each in current.invocations)
+        for invocation in current.invocations:
             identifier = invocation.identifier
             refused = refusal(invocation, self._invokers, self._cut.get(identifier, ""))
             if refused is not None:
-                self._answered[identifier] = refused
+                current.answered[identifier] = refused
             elif self._repeated:
-                earlier = self._previous[_key(invocation)]
-                self._answered[identifier] = msgspec.structs.replace(earlier, invocation_id=identifier)
+                current.answered[identifier] = replace(self._previous[call_key(invocation)], invocation_id=identifier)
             else:
                 permission, why = self._policy.decide(self._invokers[invocation.name])
                 if permission == "deny":
-                    self._answered[identifier] = _denied(invocation, why)
+                    current.answered[identifier] = _denied(invocation, why)
                 elif permission == "ask":
-                    self._asked[identifier] = invocation
+                    current.asked[identifier] = invocation
                     questions.append(AskApproval(invocation, why))
-        return questions or [self._execute()]
+                elif self._invokers[invocation.name].deferred:
+                    current.defer(invocation)
+        return questions or self._execute(now)
 
-    def _execute(self) -> Execute:
-        return Execute(self._invocations, self._answered)
+    def _take_answer(self, invocation: InvocationCanister, verdict: Verdict, now: datetime) -> list[Action]:
+        current = self._round
+        if current.asked.pop(invocation.identifier, None) is None:
+            return []
+        if verdict == "deny":
+            current.answered[invocation.identifier] = _denied(invocation, "the answer was no")
+        elif verdict == "defer" or self._invokers[invocation.name].deferred:
+            current.defer(invocation)
+        return [] if current.asked else self._execute(now)
 
-    def _take_result(self, result: ResultCanister, now: datetime) -> list[Action]:
-        self._results[result.invocation_id] = result
-        self._waiting.discard(result.invocation_id)
-        return [] if self._waiting else self._next_round(now)
+    def _execute(self, now: datetime) -> list[Action]:
+        running = self._round.running
+        self._calls += len(running) - len(self._round.answered)
+        return [Execute(running, self._round.answered)] if running else self._next_round(now)
 
     def _next_round(self, now: datetime) -> list[Action]:
-        results = [self._results[each.identifier] for each in self._invocations]
-        self.transcript += [msgspec.structs.replace(each, timestamp=now) for each in results]
-        sound = all(each.error is None for each in results)
-        self._previous = {
-            _key(invocation): result
-            for invocation, result in zip(self._invocations, results, strict=True)
-            if result.error is None
-        }
-        self._invocations = ()
-        if self._repeated or (sound and self._answer_after == "results"):
+        pairs = [(invocation, result) for invocation, result in self._round.results() if result is not None]
+        self.transcript += [replace(result, timestamp=now) for _, result in pairs]
+        if self._round.deferred:
+            return [Finish("pending", "", f"{len(self._round.deferred)} calls wait for their results")]
+        sound = {call_key(invocation): result for invocation, result in pairs if result.error is None}
+        for _, result in pairs:
+            self._errors = 0 if result.error is None else self._errors + 1
+        self._previous = sound
+        self._round = Round()
+        if over := self._exhausted(now):
+            return [Finish("incomplete", "", over)]
+        if self._repeated or (len(sound) == len(pairs) and self._answer_after == "results"):
             self._last = True
-        elif self.rounds >= self._max_rounds:
-            self._last = True
-            self._shortfall = f"no answer within {self._max_rounds} rounds"
+        elif shortfall := self._out_of_calls():
+            self._last, self._shortfall = True, shortfall
         return [self._call_model()]
 
     def _settle(self, why: str, now: datetime) -> None:
         """Every invocation that has no result gets one that says why."""
-        for invocation in self._invocations:
-            result = self._results.get(invocation.identifier) or error_result(invocation.identifier, "cancelled", why)
-            self.transcript.append(msgspec.structs.replace(result, timestamp=now))
-        self._invocations = ()
+        for invocation, result in self._round.results():
+            settled = result or error_result(invocation.identifier, "cancelled", why)
+            self.transcript.append(replace(settled, timestamp=now))
+        self._round = Round()
+
+    # Limits.
+
+    def _out_of_calls(self) -> str:
+        """Why no more calls are taken, if so."""
+        limits = self.limits
+        if self.rounds >= limits.rounds:
+            return f"no answer within {limits.rounds} rounds"
+        if limits.calls is not None and self._calls >= limits.calls:
+            return f"no answer within {limits.calls} calls"
+        if limits.errors is not None and self._errors >= limits.errors:
+            return f"{self._errors} errors one after another"
+        return ""
+
+    def _exhausted(self, now: datetime) -> str:
+        """Why nothing more is asked for, if so."""
+        limits = self.limits
+        used = self.usage.input + self.usage.output
+        if limits.tokens is not None and used >= limits.tokens:
+            return f"{used} tokens are used, of {limits.tokens}"
+        if limits.cost is not None and (self.cost or 0.0) >= limits.cost:
+            return f"the cost is {self.cost:.4g}, of {limits.cost:.4g}"
+        if self.deadline is not None and now >= self.deadline:
+            return f"{limits.seconds:g} seconds are over"
+        return ""
+
+    @property
+    def pending(self) -> tuple[InvocationCanister, ...]:
+        """The invocations that have no result at the run's end."""
+        return self._round.pending
 
 
 def _denied(invocation: InvocationCanister, why: str) -> ResultCanister:
     return error_result(invocation.identifier, "permission", f"{invocation.name} may not run: {why}")
-
-
-def _key(invocation: InvocationCanister) -> tuple[str, bytes]:
-    """What makes two invocations the same call."""
-    return invocation.name, _encode(invocation.arguments)

@@ -1,7 +1,7 @@
 """How calls are asked for, and where they are found."""
 
-from callboard.modes.lowering import lower
+from callboard.modes.lowering import lower, watched
 from callboard.modes.mode import MODES, Mode, Plan, plan, plan_of
 from callboard.modes.watcher import Watcher
 
-__all__ = ["MODES", "Mode", "Plan", "Watcher", "lower", "plan", "plan_of"]
+__all__ = ["MODES", "Mode", "Plan", "Watcher", "lower", "plan", "plan_of", "watched"]

@@ -14,13 +14,19 @@ _ANSWER = {"answer": {"type": "string"}}
 _SCRATCHPAD = {"scratchpad": {"type": "string"}}
 
 
-def action_constraint(tools: tuple[ToolDeclaration, ...], choice: ToolChoice) -> Constraint:
-    """One of: a call of a declared tool, an answer, a thought; narrowed by the choice of tools."""
+def action_constraint(
+    tools: tuple[ToolDeclaration, ...], choice: ToolChoice, answer: Mapping[str, Any] | None = None
+) -> Constraint:
+    """One of: a call of a declared tool, an answer, a thought; narrowed by the choice of tools.
+
+    `answer` is the schema of an answer, by default a string's.
+    """
     definitions: dict[str, Any] = {}
+    said = _ANSWER if answer is None else {"answer": _embedded(answer, "answer", definitions)}
     allowed = [tool for tool in tools if not isinstance(choice, NamedTool) or tool.name == choice.name]
     calls = [] if choice == "none" else [_call(tool, definitions) for tool in allowed]
-    words = [_object(_ANSWER), _object(_SCRATCHPAD)] if choice == "auto" else []
-    variants = [*calls, *words] or [_object(_ANSWER)]
+    words = [_object(said), _object(_SCRATCHPAD)] if choice == "auto" else []
+    variants = [*calls, *words] or [_object(said)]
     schema = _object({"action": {"anyOf": variants}})
     if definitions:
         schema["$defs"] = definitions
@@ -28,23 +34,31 @@ def action_constraint(tools: tuple[ToolDeclaration, ...], choice: ToolChoice) ->
 
 
 def _call(tool: ToolDeclaration, definitions: dict[str, Any]) -> dict[str, Any]:
-    own = tool.schema.get("$defs", {})
-    definitions.update({f"{tool.name}.{name}": _moved(schema, tool.name) for name, schema in own.items()})
-    arguments = {key: value for key, value in tool.schema.items() if key != "$defs"}
-    return _object({"tool": {"type": "string", "enum": [tool.name]}, "arguments": _moved(arguments, tool.name)})
+    arguments = _embedded(tool.schema, tool.name, definitions)
+    return _object({"tool": {"type": "string", "enum": [tool.name]}, "arguments": arguments})
 
 
-def _moved(schema: Any, tool: str) -> Any:
-    """The schema with its references pointing to where its definitions now stand."""
+def _embedded(schema: Mapping[str, Any], owner: str, definitions: dict[str, Any]) -> Any:
+    """The schema as it is where it refers to nothing; else a reference to where it stands whole, so that its own hold."""
+    place = f"#/$defs/{owner}"
+    moved = _moved(schema, place)
+    if moved == schema:
+        return moved
+    definitions[owner] = moved
+    return {"$ref": place}
+
+
+def _moved(schema: Any, place: str) -> Any:
+    """The schema with its references beginning at its new place."""
     if isinstance(schema, Mapping):
         return {
-            key: f"#/$defs/{tool}.{value.removeprefix('#/$defs/')}"
-            if key == "$ref" and isinstance(value, str) and value.startswith("#/$defs/")
-            else _moved(value, tool)
+            key: place + value.removeprefix("#")
+            if key == "$ref" and isinstance(value, str) and value.startswith("#")
+            else _moved(value, place)
             for key, value in schema.items()
         }
     if isinstance(schema, (list, tuple)):
-        return [_moved(each, tool) for each in schema]
+        return [_moved(each, place) for each in schema]
     return schema
 
 

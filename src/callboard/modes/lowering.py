@@ -13,7 +13,9 @@ from msgspec.structs import replace
 from callboard.core import (
     AssistantCanister,
     Canister,
+    Content,
     InvocationCanister,
+    ReasoningContent,
     Request,
     ResultCanister,
     SupervisorCanister,
@@ -21,25 +23,44 @@ from callboard.core import (
     UserCanister,
     contents,
 )
-from callboard.dialects import Dialect, render_call, render_in_prose, render_result, render_tools
+from callboard.dialects import Dialect, render_call, render_in_prose, render_result, render_thought, render_tools
 from callboard.modes.constraint import action_constraint
 from callboard.modes.mode import Plan
 
 FROM_RESULTS = "Use this to answer the question in one short sentence."
+FROM_RESULTS_AS = "Use this to answer the question."
 
 
 def lower(request: Request, plan: Plan) -> Request:
     """The request with nothing in it that the mode does not send."""
     lowered = _DECLARED[plan.mode.declares](request, plan)
+    if (
+        request.constraint is not None
+        and lowered.constraint is request.constraint
+        and not _may_constrain(lowered, plan)
+    ):
+        lowered = replace(lowered, constraint=None)
     if plan.in_prose and any(isinstance(each, InvocationCanister) for each in request.canisters):
-        ending = FROM_RESULTS if request.tool_choice == "none" else ""
+        ending = (
+            "" if request.tool_choice != "none" else FROM_RESULTS if request.constraint is None else FROM_RESULTS_AS
+        )
         lowered = replace(lowered, canisters=_in_prose(lowered.canisters, ending))
         if request.tool_choice == "none":
             # Shown its tools, such a model calls again instead of answering.
-            lowered = replace(lowered, tools=(), tool_choice="auto", constraint=None)
+            constraint = request.constraint if plan.constrains else None
+            lowered = replace(lowered, tools=(), tool_choice="auto", constraint=constraint)
     elif plan.mode.declares != "wire" and plan.dialect is not None:
         lowered = replace(lowered, canisters=_spelled(lowered.canisters, plan.dialect))
     return lowered
+
+
+def watched(request: Request, plan: Plan) -> Dialect | None:
+    """The dialect that the reply's text is watched for: none where the model is not asked to call, or to speak in it."""
+    if plan.dialect is None or not request.tools:
+        return None
+    if request.tool_choice == "none" and (plan.in_prose or not plan.dialect.undeclared):
+        return None
+    return plan.dialect
 
 
 def _on_wire(request: Request, _: Plan) -> Request:
@@ -49,7 +70,8 @@ def _on_wire(request: Request, _: Plan) -> Request:
 def _in_constraint(request: Request, plan: Plan) -> Request:
     if not request.tools or plan.dialect is None:
         return request
-    constraint = action_constraint(request.tools, request.tool_choice)
+    answer = request.constraint.schema if request.constraint else None
+    constraint = action_constraint(request.tools, request.tool_choice, answer)
     return replace(_in_prompt(request, plan), constraint=constraint)
 
 
@@ -60,6 +82,11 @@ def _in_prompt(request: Request, plan: Plan) -> Request:
     if request.tool_choice != "none" or not plan.in_prose:
         canisters = _supervised(canisters, render_tools(plan.dialect, request.tools))
     return replace(request, canisters=canisters, tools=(), tool_choice="auto", parallel=None)
+
+
+def _may_constrain(request: Request, plan: Plan) -> bool:
+    """A reply that may call cannot be held to the schema of an answer."""
+    return plan.constrains and (not request.tools or request.tool_choice == "none")
 
 
 _DECLARED: dict[str, Callable[[Request, Plan], Request]] = {
@@ -87,6 +114,11 @@ def _spelled(canisters: Iterable[Canister], dialect: Dialect) -> tuple[Canister,
                 _add(spelled, AssistantCanister, render_call(dialect, canister))
             case ResultCanister():
                 _add(spelled, UserCanister, render_result(canister))
+            case AssistantCanister(content=content) if dialect.thought:
+                thought = "".join([part.text for part in content if isinstance(part, ReasoningContent)])
+                rest = tuple([part for part in content if not isinstance(part, ReasoningContent)])
+                for each in (render_thought(dialect, thought) if thought else "", *rest):
+                    _add(spelled, AssistantCanister, each)
             case _:
                 spelled.append(canister)
     return tuple(spelled)
@@ -122,10 +154,15 @@ def _calls_next(canisters: list[Canister], at: int) -> bool:
     return at + 1 < len(canisters) and isinstance(canisters[at + 1], InvocationCanister)
 
 
-def _add(canisters: list[Canister], kind: type[AssistantCanister | UserCanister], text: str) -> None:
+def _add(canisters: list[Canister], kind: type[AssistantCanister | UserCanister], said: str | Content) -> None:
     """Adds to what the same side said last, else begins a new canister."""
     last = canisters[-1] if canisters else None
-    if isinstance(last, kind):
-        canisters[-1] = replace(last, content=(*last.content, TextualContent(f"\n\n{text}")))
-    else:
-        canisters.append(kind(contents(text)))
+    if not said:
+        return
+    if not isinstance(last, kind):
+        canisters.append(kind(contents(said)))
+        return
+    if isinstance(said, TextualContent):
+        said = said.text
+    added = TextualContent(f"\n\n{said}") if isinstance(said, str) else said
+    canisters[-1] = replace(last, content=(*last.content, added))

@@ -13,7 +13,7 @@ import msgspec
 
 from callboard.dialects import Dialect, dialect_named
 from callboard.errors import CallerError
-from callboard.profiles import ModeName, Resolution
+from callboard.profiles import ModeName, Prices, Resolution
 
 
 class Mode(msgspec.Struct, frozen=True):
@@ -41,13 +41,15 @@ MODES: Mapping[str, Mode] = MappingProxyType(
 class Plan(msgspec.Struct, frozen=True):
     """How a model is asked, decided once before the first byte.
 
-    `dialect` None watches for nothing; `in_prose` and `answer_after` are the profile's (see Profile).
+    `dialect` None watches for nothing; the rest is the profile's (see Profile).
     """
 
     mode: Mode
     dialect: Dialect | None = None
     in_prose: bool = False
     answer_after: Literal["model", "results"] = "model"
+    constrains: bool = False
+    prices: Prices | None = None
 
 
 def plan(resolution: Resolution, mode: str = "") -> Plan:
@@ -64,6 +66,8 @@ def plan(resolution: Resolution, mode: str = "") -> Plan:
         dialect_named(dialect) if dialect else None,
         in_prose=resolution.profile.results == "prose",
         answer_after=resolution.profile.answer_after,
+        constrains=resolution.profile.constrains,
+        prices=resolution.profile.prices,
     )
 
 

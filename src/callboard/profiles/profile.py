@@ -9,6 +9,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from callboard.profiles.prices import Prices
+
 ModeName: TypeAlias = Literal["native", "structured", "validated", "parsed"]
 
 
@@ -20,9 +22,11 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     `dialect` is how the model spells calls in text: watched for in native mode too, "" for models that
     never do. `results` "prose" tells calls and results in plain words instead of the wire's own messages;
     `answer_after` "results" asks for the last reply, without tools, as soon as calls have results: for
-    models that would repeat their call for ever. `context` is in tokens, 0 if unknown. `base_url` says
+    models that would repeat their call for ever. `streams` False asks
+    for replies that come whole. `context` is in tokens, 0 if unknown. `base_url` says
     where the endpoint is; `url_variable` and `key_variable` are environment variables, of another URL and
-    of the key. `temperature` and `max_tokens` (of a reply) are for requests that set none.
+    of the key. `temperature` and `max_tokens` (of a reply) are for requests that set none. The prices are
+    those of a million tokens, in whatever currency; `price_cached` is by default that of input.
     """
 
     mode: Literal["", "native", "structured", "validated", "parsed"] = ""
@@ -31,6 +35,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     constrains: bool = False
     dialect: str = "json"
     wire: str = "chat"
+    streams: bool = True
     results: Literal["native", "prose"] = "native"
     answer_after: Literal["model", "results"] = "model"
     context: int = 0
@@ -39,3 +44,13 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     key_variable: str = ""
     temperature: float | None = None
     max_tokens: int | None = None
+    price_input: float | None = None
+    price_output: float | None = None
+    price_cached: float | None = None
+
+    @property
+    def prices(self) -> Prices | None:
+        """What a million tokens cost, None where it is not known."""
+        if self.price_input is None or self.price_output is None:
+            return None
+        return Prices(input=self.price_input, output=self.price_output, cached=self.price_cached)

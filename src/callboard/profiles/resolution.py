@@ -5,15 +5,14 @@ Owns the layers: default < family < model < endpoint < user. Knows nothing of co
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
 from callboard.errors import CallerError
+from callboard.plugins import plugins
 from callboard.profiles.names import matches, normalise, split_provider
 from callboard.profiles.profile import ModeName, Profile
 
@@ -102,4 +101,13 @@ def _family(model: str, families: list[dict[str, Any]]) -> list[tuple[str, Mappi
 
 @cache
 def _table() -> dict[str, Any]:
-    return tomllib.loads(files("callboard.profiles").joinpath("profiles.toml").read_text("utf-8"))
+    """Ours, and behind it what plug-ins add (entry points `callboard.profiles`, mappings of the same form)."""
+    import tomllib  # noqa: PLC0415
+    from importlib.resources import files  # noqa: PLC0415 - they cost 15 ms, on first use
+
+    table = tomllib.loads(files("callboard.profiles").joinpath("profiles.toml").read_text("utf-8"))
+    for plugin in plugins("callboard.profiles"):
+        table["endpoints"].update(plugin.get("endpoints", {}))
+        for kind in ("families", "models"):
+            table[kind] += plugin.get(kind, [])
+    return table

@@ -2,7 +2,8 @@
 
 from callboard.providers.access import LocalModel, access_model
 from callboard.providers.chat import ChatModel
+from callboard.providers.fallback import FallbackModel
 from callboard.providers.scripted import ScriptedModel
 from callboard.providers.transport import Transport
 
-__all__ = ["ChatModel", "LocalModel", "ScriptedModel", "Transport", "access_model"]
+__all__ = ["ChatModel", "FallbackModel", "LocalModel", "ScriptedModel", "Transport", "access_model"]

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from callboard.core import Event, Request
 from callboard.errors import CallerError, NoSuchModel
 from callboard.modes import Plan, plan
+from callboard.plugins import plugins
 from callboard.profiles import Resolution, providers, resolve
 from callboard.providers.chat import ChatModel
-from callboard.providers.embedded import EmbeddedServer
-from callboard.providers.local import locate, shipped
+from callboard.providers.fallback import Planned
 from callboard.providers.transport import Transport
+
+if TYPE_CHECKING:
+    from callboard.providers.embedded import EmbeddedServer
 
 # Loaded models, for as long as the process lives.
 _servers: dict[Path, EmbeddedServer] = {}
@@ -30,43 +34,56 @@ def access_model(
     api_key: str = "",
     mode: str = "",
     profile: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+    extra_body: Mapping[str, Any] | None = None,
     transport: Transport | None = None,
     tell: Callable[[str], None] | None = None,
-) -> ChatModel | LocalModel:
+) -> Planned:
     """The model of a name such as `local:qwen2.5-coder-0.5b`, `openai:gpt-4o`, or any with a `base_url`.
 
-    `mode` and `profile` (facts) override what is known of the model; `api_key` is by default in the
-    environment variable that the endpoint's profile names; `tell` is told of retries.
+    `mode` and `profile` (facts) override what is known of the model; `headers` and `extra_body` are added to
+    every request; `api_key` is by default in the environment variable that the endpoint's profile names;
+    `tell` is told of retries. A plug-in's provider (entry points `callboard.providers`: an object with a
+    `name` and `access(resolution, plan, base_url=, api_key=)`) gives its own model.
     Raises NoSuchModel or CallerError, before anything is sent.
     """
     resolution = resolve(name, profile)
     decided = plan(resolution, mode)
-    transport = transport or Transport()
+    connect = partial(
+        ChatModel,
+        resolution,
+        decided,
+        transport or Transport(),
+        headers=headers,
+        extra_body=extra_body,
+        tell=tell,
+    )
     if resolution.provider == "local":
-        server = _server(resolution.model)
-
-        def connect(url: str, key: str) -> ChatModel:
-            return ChatModel(resolution, decided, transport, base_url=url, api_key=key, tell=tell)
-
-        return LocalModel(resolution, decided, server, connect)
+        if base_url:
+            hint = f"for an endpoint write {resolution.model}"
+            raise CallerError("a local model has no base URL", path=name, hint=hint)
+        return LocalModel(resolution, decided, _server(resolution.model), connect)
+    for added in plugins("callboard.providers"):
+        if added.name == resolution.provider:
+            model: Planned = added.access(resolution, decided, base_url=base_url, api_key=api_key)
+            return model
     facts = resolution.profile
     url = base_url or _variable(facts.url_variable) or facts.base_url
     if not url:
         known = ", ".join(f"{provider}:" for provider in providers())
-        raise CallerError(
-            "where is this model?", path=name, hint=f"begin with its provider ({known}) or give a base URL"
-        )
+        hint = f"begin with its provider ({known}) or give a base URL"
+        raise CallerError("where is this model?", path=name, hint=hint)
     key = api_key or _variable(facts.key_variable)
     if facts.key_variable and not key and url == facts.base_url:
         raise CallerError("it wants an API key", path=name, hint=f"set {facts.key_variable}")
-    return ChatModel(resolution, decided, transport, base_url=url, api_key=key, tell=tell)
+    return connect(base_url=url, api_key=key)
 
 
 class LocalModel:
     """A Model whose file is on this machine; loaded at its first reply."""
 
     def __init__(
-        self, resolution: Resolution, plan: Plan, server: EmbeddedServer, connect: Callable[[str, str], ChatModel]
+        self, resolution: Resolution, plan: Plan, server: EmbeddedServer, connect: Callable[..., ChatModel]
     ) -> None:
         self.resolution = resolution
         self.plan = plan
@@ -82,7 +99,7 @@ class LocalModel:
         """One reply, event by event; the last is a ReplyEnded or a ReplyFailed."""
         if self._model is None:
             await self._server.start()
-            self._model = self._connect(self._server.base_url, self._server.api_key)
+            self._model = self._connect(base_url=self._server.base_url, api_key=self._server.api_key)
         replying = self._model.reply(request)
         try:
             async for event in replying:
@@ -102,6 +119,10 @@ def _variable(name: str) -> str:
 
 def _server(model: str) -> EmbeddedServer:
     """The server of a catalogue's model, or of a path to a GGUF file."""
+    # Both cost 10 ms, which only a local model needs.
+    from callboard.providers.embedded import EmbeddedServer  # noqa: PLC0415
+    from callboard.providers.local import locate, shipped  # noqa: PLC0415
+
     if model.endswith(".gguf"):
         path, context = Path(model).expanduser(), 0
         if not path.is_file():

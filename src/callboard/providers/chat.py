@@ -12,19 +12,17 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import Event, Note, Pipe, ReplyFailed, Request, Why, identify_in_turn, pipe
+from callboard.core import Event, Note, Pipe, ReplyFailed, Request, Stage, Why, identify_in_turn, pipe
 from callboard.errors import ProviderError
-from callboard.modes import Plan, Watcher, lower
+from callboard.modes import Plan, Watcher, lower, watched
 from callboard.profiles import Resolution
 from callboard.providers.transport import Answer, Transport
 from callboard.text.sse import SSEDecoder
-from callboard.wires.chat import StreamDecoder, decode_error, decode_response, encode_request
+from callboard.wires import wire_named
 
 MAX_BODY = 64 * 1024 * 1024
 """Bytes of a reply that comes whole."""
 _MAX_ERROR = 64 * 1024
-_EXCERPT = 500
-_PAGES = ("text/html", "application/xhtml")
 _EXCERPT = 500
 
 
@@ -44,13 +42,17 @@ class ChatModel:
         base_url: str,
         api_key: str = "",
         headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
         self.resolution = resolution
         self.plan = plan
         self._transport = transport
-        self._url = f"{base_url.rstrip('/')}/chat/completions"
+        self._wire = wire_named(resolution.profile.wire)
+        self._url = base_url.rstrip("/") + self._wire.path
         self._tell = tell
+        self._extra = extra_body or {}
+        self._encoder = self._wire.encoder()
         self._headers = {"content-type": "application/json", **(headers or {})}
         if api_key:
             self._headers["authorization"] = f"Bearer {api_key}"
@@ -61,18 +63,21 @@ class ChatModel:
 
     async def reply(self, request: Request, /) -> AsyncGenerator[Event]:
         """One reply, event by event; the last is a ReplyEnded or a ReplyFailed."""
-        lowered = encode_request(lower(self._completed(request), self.plan))
+        asked = lower(self._completed(request), self.plan)
+        # What a mode rewrites is new in each request, so there is nothing to keep.
+        rewritten = asked.canisters is not request.canisters
+        lowered = (self._wire.encoder() if rewritten else self._encoder).encode(asked)
         for kind in lowered.dropped:
             yield Note("dropped", f"{kind} cannot be sent to this endpoint")
         retried = partial(self._retried, self._tell)
-        asked = self._transport.post(
+        posted = self._transport.post(
             self._url, headers=self._headers, body=msgspec.json.encode(lowered.body), on_retry=retried
         )
         stages = self._stages(request, lowered.names)
         try:
-            async with asked as answer:
+            async with posted as answer:
                 if answer.status != 200:
-                    yield decode_error(answer.status, await answer.read(_MAX_ERROR))
+                    yield _pointed(self._wire.decode_error(answer.status, await answer.read(_MAX_ERROR)), answer)
                     return
                 if answer.content_type == "text/event-stream":
                     async for chunk in answer.chunks():
@@ -88,7 +93,8 @@ class ChatModel:
                 yield event if not isinstance(event, ReplyFailed) else _failed(error)
 
     async def aclose(self) -> None:
-        """Closes the connections; a later reply makes new ones."""
+        """Closes the connections and forgets what was encoded; a later reply makes new ones."""
+        self._encoder = self._wire.encoder()
         await self._transport.aclose()
 
     def _completed(self, request: Request) -> Request:
@@ -98,14 +104,21 @@ class ChatModel:
         for fact in ("temperature", "max_tokens"):
             if getattr(controls, fact) is None and getattr(facts, fact) is not None:
                 controls = msgspec.structs.replace(controls, **{fact: getattr(facts, fact)})
-        return msgspec.structs.replace(request, model=self.resolution.model, controls=controls)
+        extra = {**self._extra, **request.extra}
+        return msgspec.structs.replace(
+            request,
+            model=self.resolution.model,
+            controls=controls,
+            stream=request.stream and facts.streams,
+            extra=extra,
+        )
 
     def _stages(self, request: Request, names: Mapping[str, str]) -> Pipe:
         """Bytes to events: as the design's picture has them, from left to right."""
         return pipe(SSEDecoder(), _Payloads(), self._decoder(request, names), *self._watchers(request))
 
-    def _decoder(self, request: Request, names: Mapping[str, str]) -> StreamDecoder:
-        return StreamDecoder(**self._reading(request, names))
+    def _decoder(self, request: Request, names: Mapping[str, str]) -> Stage[str, Event]:
+        return self._wire.stream_decoder(**self._reading(request, names))
 
     def _reading(self, request: Request, names: Mapping[str, str]) -> dict[str, Any]:
         """What the wire's decoders have to know of the request."""
@@ -117,11 +130,8 @@ class ChatModel:
         }
 
     def _watchers(self, request: Request) -> tuple[Watcher, ...]:
-        dialect = self.plan.dialect
-        if dialect is None:
-            return ()
-        tools = () if request.tool_choice == "none" else request.tools
-        return (Watcher(dialect, tools, self._identify(request, "t")),)
+        dialect = watched(request, self.plan)
+        return () if dialect is None else (Watcher(dialect, request.tools, self._identify(request, "t")),)
 
     @staticmethod
     def _identify(request: Request, source: str = "") -> Any:
@@ -131,9 +141,10 @@ class ChatModel:
         """The events of a reply that did not come as a stream."""
         data = await answer.read(MAX_BODY)
         if not data.lstrip().startswith(b"{"):
-            what = f"the answer is no reply but {answer.content_type or 'something without a type'}"
+            kind = answer.content_type or "something without a type"
+            what = f"the answer is no reply but {kind}" if data.strip() else "the answer is empty"
             return [ReplyFailed("provider", "malformed", what, data[:_EXCERPT].decode(errors="replace"))]
-        events = decode_response(data, **self._reading(request, names))
+        events = self._wire.decode_response(data, **self._reading(request, names))
         return pipe(_Each(), *self._watchers(request)).feed(events)
 
     @staticmethod
@@ -160,6 +171,15 @@ class _Each:
 
     def finish(self, why: Why = "stop", /) -> list[Event]:
         return []
+
+
+def _pointed(failed: ReplyFailed, answer: Answer) -> ReplyFailed:
+    """The failure with the address that a redirect points to, without a query, which may hold a secret."""
+    location = answer.headers.get("Location", "").partition("?")[0][:_EXCERPT]
+    if not 300 <= answer.status < 400 or not location:
+        return failed
+    message = f"the provider answered {answer.status} and points to {location}; redirects are not followed"
+    return msgspec.structs.replace(failed, message=message)
 
 
 def _failed(error: ProviderError) -> ReplyFailed:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import NamedTuple
 
@@ -50,6 +49,8 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     seconds = _number(asked)
     if seconds is not None or not asked:
         return seconds
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - costs 5 ms, on first use
+
     try:
         date = parsedate_to_datetime(asked)
         return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - now).total_seconds())

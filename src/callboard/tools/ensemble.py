@@ -44,8 +44,13 @@ class Ensemble:
         return MappingProxyType(self._invokers)
 
     def add_invoker(self, invoker: ToolLike) -> Invoker:
-        """Adds an invoker, a tool or a function. Raises DescriptorError if the name is taken."""
+        """Adds an invoker, a tool or a function, and gives what was added; of another ensemble's invoker, a copy.
+
+        Raises DescriptorError if the name is taken.
+        """
         added = _as_invoker(invoker)
+        if added.ensemble not in (None, self):
+            added = added.replace()
         if added.name in self._invokers:
             raise DescriptorError(
                 f"two tools are named {added.name!r}", path=self.name, hint="rename one: @tool(name=...)"

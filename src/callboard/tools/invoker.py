@@ -7,12 +7,13 @@ Law: arguments are validated in `__call__`, once, whoever calls.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from callboard.core import ToolDeclaration
 from callboard.schema import compile_schema
 from callboard.tools.context import Context
-from callboard.tools.tool import Tool
+from callboard.tools.tool import Tool, is_async
 
 if TYPE_CHECKING:
     from callboard.tools.ensemble import Ensemble
@@ -27,8 +28,11 @@ class Validates(Protocol):
 class Invoker:
     """A callable with its name, description and arguments schema (seed 000).
 
+    `dropped` says what of a schema that others wrote cannot be enforced.
+
     `await invoker(context, arguments)` validates and calls. `timeout` in seconds, None leaves it to the
-    ensemble. `blocking` says that the call occupies its thread until it is done.
+    ensemble. `blocking` says that the call occupies its thread until it is done; `deferred` that its result comes from
+    outside: a run ends where such a call is made, and goes on with the result.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class Invoker:
         idempotent: bool = False,
         approval: bool = False,
         blocking: bool = False,
+        deferred: bool = False,
         cli: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
@@ -55,30 +60,24 @@ class Invoker:
         self.idempotent = idempotent
         self.approval = approval
         self.blocking = blocking
+        self.deferred = deferred
         self.cli = dict(cli or {})
         self._validator: Validates = validator or compile_schema(arguments_schema, path=name)
+        self.dropped: tuple[str, ...] = getattr(self._validator, "dropped", ())
 
     @classmethod
     def of(cls, tool: Tool[..., Any]) -> Invoker:
         """The invoker of a Tool. Its schema is derived here."""
-        function, wanted = tool.function, tool.context_parameter
-        is_async = tool.is_async
-
-        async def invocable(context: Context, arguments: Mapping[str, Any]) -> Any:
-            given = {**arguments, wanted: context} if wanted else arguments
-            result = function(**given)
-            return await result if is_async else result
-
         return cls(
             tool.name,
-            invocable,
+            by_keywords(tool.function, tool.context_parameter),
             tool.schema,
             description=tool.description,
             validator=tool,
             timeout=tool.timeout,
             idempotent=tool.idempotent,
             approval=tool.approval,
-            blocking=not is_async,
+            blocking=not tool.is_async,
             cli=tool.cli,
         )
 
@@ -89,6 +88,27 @@ class Invoker:
     def __repr__(self) -> str:
         return f"<Invoker {self.name}>"
 
+    def replace(self, **changes: Any) -> Invoker:
+        """A copy with some attributes changed, not its schema; in no ensemble, so that it can be added to one."""
+        copied = copy(self)
+        for name, value in {"ensemble": None, **changes}.items():
+            if name not in vars(self) or name in ("arguments_schema", "dropped", "_validator"):
+                raise TypeError(f"{name!r} of an invoker cannot be replaced")
+            setattr(copied, name, value)
+        return copied
+
     def declare(self, name: str | None = None) -> ToolDeclaration:
         """What a model is told of it, under the name it has on the wire."""
         return ToolDeclaration(name or self.name, self.description, self.arguments_schema)
+
+
+def by_keywords(function: Callable[..., Any], context_parameter: str | None) -> Invocable:
+    """The invocable that calls a function with the arguments as keywords, and the context where it wants it."""
+    awaited = is_async(function)
+
+    async def invocable(context: Context, arguments: Mapping[str, Any]) -> Any:
+        given = {**arguments, context_parameter: context} if context_parameter else arguments
+        result = function(**given)
+        return await result if awaited else result
+
+    return invocable

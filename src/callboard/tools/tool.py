@@ -46,7 +46,7 @@ class Tool(Generic[P, R]):
         self.idempotent = idempotent
         self.approval = approval
         self.cli = dict(cli or {})
-        self.context_parameter = _context_parameter(function)
+        self.context_parameter = context_parameter(function)
         self._skip = frozenset({self.context_parameter} if self.context_parameter else ())
         check_signature(function, skip=self._skip)
         update_wrapper(self, function, updated=())
@@ -59,8 +59,7 @@ class Tool(Generic[P, R]):
 
     @property
     def is_async(self) -> bool:
-        function = self.function
-        return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # an object's own async __call__
+        return is_async(self.function)
 
     @cached_property
     def _derived(self) -> Derived:
@@ -105,7 +104,12 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     return Tool(function, **options)
 
 
-def _context_parameter(function: Callable[..., Any]) -> str | None:
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a call is to be awaited."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # an object's own async __call__
+
+
+def context_parameter(function: Callable[..., Any]) -> str | None:
     """The parameter that is annotated `Context`, also where annotations are strings."""
     names = getattr(inspect.unwrap(function), "__globals__", {})
     for parameter in inspect.signature(function).parameters.values():

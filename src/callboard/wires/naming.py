@@ -18,17 +18,20 @@ _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Naming:
-    """The names of one request: `on_wire` of each declared name, `reverse` where the two differ."""
+    """The names of one request: `on_wire` of each declared name, `reverse` where the two differ.
 
-    def __init__(self, request: Request) -> None:
+    `called` are the names that were called, by default those of the request's canisters.
+    """
+
+    def __init__(self, request: Request, called: Iterable[str] | None = None) -> None:
         self._wire: dict[str, str] = {}
         self._taken: set[str] = set()
         tools = [tool.name for tool in request.tools]
-        self._add(name for name in tools if _SAFE.fullmatch(name))
-        self._add(tools)
+        self.add(name for name in tools if _SAFE.fullmatch(name))
+        self.add(tools)
         if isinstance(request.tool_choice, NamedTool):
-            self._add([request.tool_choice.name])
-        self._add(_called(request.canisters))
+            self.add([request.tool_choice.name])
+        self.add(called_names(request.canisters) if called is None else called)
 
     def on_wire(self, name: str) -> str:
         return self._wire[name]
@@ -37,7 +40,8 @@ class Naming:
     def reverse(self) -> dict[str, str]:
         return {wire: name for name, wire in self._wire.items() if wire != name}
 
-    def _add(self, names: Iterable[str]) -> None:
+    def add(self, names: Iterable[str]) -> None:
+        """Names that are called after all others."""
         for name in names:
             if name not in self._wire:
                 self._wire[name] = wire = self._free(name)
@@ -53,5 +57,5 @@ class Naming:
         return wire
 
 
-def _called(canisters: Iterable[Canister]) -> Iterable[str]:
+def called_names(canisters: Iterable[Canister]) -> Iterable[str]:
     return (canister.name for canister in canisters if isinstance(canister, InvocationCanister))

@@ -75,6 +75,32 @@ def turns(canisters: Sequence[Canister]) -> list[Step]:
     return steps
 
 
+def settled(canisters: Sequence[Canister]) -> int:
+    """How many canisters, from the first, are steps that nothing behind them changes.
+
+    Their steps and the steps of the rest are the steps of the whole.
+    """
+    count = 0
+    waiting: dict[str, int] = {}
+    left = 0
+    for place, canister in enumerate(canisters, 1):
+        match canister:
+            case AssistantCanister():
+                continue
+            case InvocationCanister(identifier=identifier):
+                waiting[identifier] = waiting.get(identifier, 0) + 1
+                left += 1
+                continue
+            case ResultCanister(invocation_id=identifier) if waiting.get(identifier):
+                waiting[identifier] -= 1
+                left -= 1
+            case _:
+                pass
+        if not left:
+            count = place
+    return count
+
+
 def _pairs(canisters: Sequence[Canister]) -> tuple[dict[int, ResultCanister], set[int]]:
     """The result of each invocation by the invocation's place, and the places of results that answer none."""
     answers: dict[int, ResultCanister] = {}

@@ -11,7 +11,7 @@ from callboard.providers.local.progress import (
     Verifying,
     Waiting,
 )
-from callboard.providers.local.shelf import directory, locate, remove
+from callboard.providers.local.shelf import data_directory, directory, locate, remove
 
 __all__ = [
     "Catalogue",
@@ -25,6 +25,7 @@ __all__ = [
     "Verifying",
     "Waiting",
     "Wheels",
+    "data_directory",
     "directory",
     "locate",
     "pull",

@@ -6,9 +6,7 @@ Law: all sources of a model carry the same bytes, so a file begun from one goes 
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
-from importlib.resources import files
 from typing import TypeAlias
 
 import msgspec
@@ -58,7 +56,9 @@ class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for entry in self.models:
             if entry.name == name:
                 return entry
-        near = difflib.get_close_matches(name, [entry.name for entry in self.models], cutoff=0.4)
+        from difflib import get_close_matches  # noqa: PLC0415 - that only a mistake needs
+
+        near = get_close_matches(name, [entry.name for entry in self.models], cutoff=0.4)
         meant = f"did you mean {' or '.join(near)}? " if near else ""
         raise NoSuchModel(f"no local model {name!r}", hint=f"{meant}`callboard models list` shows all")
 
@@ -66,4 +66,6 @@ class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def shipped() -> Catalogue:
     """The catalogue that ships with Callboard: `catalogue.toml` beside this module."""
+    from importlib.resources import files  # noqa: PLC0415 - costs 15 ms, on first use
+
     return msgspec.toml.decode(files(__package__).joinpath("catalogue.toml").read_bytes(), type=Catalogue)

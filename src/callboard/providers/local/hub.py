@@ -47,7 +47,7 @@ async def blocks(source: Hub, *, size: int, offset: int, patience: float) -> Asy
                 response = await session.get(url, headers={"Range": f"bytes={offset}-", "Accept-Encoding": "identity"})
             async with response:
                 skip = _to_skip(response, url, size=size, offset=offset)
-                while block := await asyncio.wait_for(response.content.read(_BLOCK), patience):
+                while block := await _block(response, patience):
                     if wanted := block[skip:]:
                         yield wanted
                     skip -= len(block) - len(wanted)
@@ -55,6 +55,12 @@ async def blocks(source: Hub, *, size: int, offset: int, patience: float) -> Asy
         raise ModelFileError(f"silent for {patience:g} s", path=url) from None
     except (aiohttp.ClientError, OSError) as error:
         raise ModelFileError(str(error) or type(error).__name__, path=url) from None
+
+
+async def _block(response: ClientResponse, patience: float) -> bytes:
+    # not wait_for: before Python 3.12 it swallows a cancellation that comes together with a block
+    async with asyncio.timeout(patience):
+        return await response.content.read(_BLOCK)
 
 
 def _to_skip(response: ClientResponse, url: str, *, size: int, offset: int) -> int:

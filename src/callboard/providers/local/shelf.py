@@ -9,7 +9,6 @@ The directory is `${XDG_DATA_HOME:-~/.local/share}/callboard/models` (XDG Base D
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -31,10 +30,15 @@ class _Record(msgspec.Struct, frozen=True):
     sha256: str
 
 
-def directory() -> Path:
-    """Where models are kept. A relative XDG_DATA_HOME is ignored, as its specification says."""
+def data_directory() -> Path:
+    """Where we keep what is to stay. A relative XDG_DATA_HOME is ignored, as its specification says."""
     data = Path(os.environ.get("XDG_DATA_HOME", ""))
-    return (data if data.is_absolute() else Path.home() / ".local" / "share") / "callboard" / "models"
+    return (data if data.is_absolute() else Path.home() / ".local" / "share") / "callboard"
+
+
+def directory() -> Path:
+    """Where models are kept."""
+    return data_directory() / "models"
 
 
 class Place:
@@ -97,6 +101,11 @@ class Place:
     @contextmanager
     def try_lock(self) -> Iterator[bool]:
         """Whether this process alone may change the files, until the block ends; never waits."""
+        try:
+            import fcntl  # noqa: PLC0415  # not on Windows, where two pulls at once are not kept apart
+        except ImportError:
+            yield True
+            return
         self._lock.parent.mkdir(parents=True, exist_ok=True)
         with self._lock.open("ab") as lock:
             try:

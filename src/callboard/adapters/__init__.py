@@ -1,0 +1,28 @@
+"""Seed 001's adapters: one interface to every way of asking a model for calls, for a client of one's own."""
+
+from callboard.adapters.adapter import NativeToolAdapter, OpenAIStructuredAdapter, ParsedAdapter, ValidatedAdapter
+from callboard.adapters.contract import ToolCallingAdapter, ToolCallingMode, ToolCallValidation
+from callboard.adapters.json_text import parse_json_response
+from callboard.adapters.selection import (
+    NATIVE_TOOL_MODEL_PATTERNS,
+    STRUCTURED_MODEL_PREFIXES,
+    Adapter,
+    get_adapter,
+    mode_of,
+)
+
+__all__ = [
+    "NATIVE_TOOL_MODEL_PATTERNS",
+    "STRUCTURED_MODEL_PREFIXES",
+    "Adapter",
+    "NativeToolAdapter",
+    "OpenAIStructuredAdapter",
+    "ParsedAdapter",
+    "ToolCallValidation",
+    "ToolCallingAdapter",
+    "ToolCallingMode",
+    "ValidatedAdapter",
+    "get_adapter",
+    "mode_of",
+    "parse_json_response",
+]

@@ -1,0 +1,242 @@
+"""The four adapters of seed 001.
+
+Owns how each asks for calls and finds them, for a caller with a client of its own. They are a façade: schemas
+come from `modes`, requests and responses go through the chat wire, prompts come from `dialects`, and tools
+validate. Knows nothing of models' names.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from callboard.adapters.contract import AnyTool, Message, Payload, ToolCallValidation
+from callboard.adapters.reading import events_of, payloads_of_text, payloads_of_wire, read
+from callboard.adapters.strict import NotStrict, strict, without_nulls
+from callboard.core import InvocationCanister, Request, ToolDeclaration
+from callboard.dialects import ACTION, render_call, render_tools
+from callboard.errors import CallerError
+from callboard.modes.constraint import action_constraint
+from callboard.schema import ArgumentsInvalid
+from callboard.tools import refusal
+from callboard.wires.chat import encode_request, encode_response
+from callboard.wires.lowered import NO_NAMES
+from callboard.wires.turns import NOT_RUN
+
+_NO_OBJECT = "Tool arguments must be a JSON object."
+
+
+class _Adapter:
+    """What all have in common: the first call of several, and validation."""
+
+    def extract_tool_calls(self, response: Any) -> list[Payload]:
+        """Every call, in order; without calls the answer or the thought, if there is one."""
+        raise NotImplementedError
+
+    def extract_tool_call(self, response: Any) -> Payload | None:
+        """The first call, else the answer or the thought; None where there is nothing of the kind.
+
+        `response` is a chat completion of the `openai` client, its dict, or plain text.
+        """
+        return next(iter(self.extract_tool_calls(response)), None)
+
+    def prepare_messages(self, tools: Sequence[AnyTool], messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """The messages to send: where the mode has no field for the tools, with the tools in them."""
+        return [dict(message) for message in messages]
+
+    def validate_tool_call(self, payload: Payload, tools_by_name: Mapping[str, AnyTool]) -> ToolCallValidation:
+        """Whether the call can be made. What is no call is valid, and has no arguments."""
+        if payload.get("tool") is None:
+            return ToolCallValidation(is_valid=True)
+        name = str(payload["tool"])
+        arguments = payload.get("arguments", {})
+        if arguments is None and "raw" not in payload:
+            arguments = {}
+        call = InvocationCanister("", name, arguments, str(payload.get("raw", "")))
+        refused = refusal(call, tools_by_name)  # type: ignore[arg-type]  # only the names are looked at
+        if refused is not None and refused.error is not None:
+            return ToolCallValidation(is_valid=False, error_message=refused.error.message)
+        try:
+            return ToolCallValidation(is_valid=True, arguments=self._normalised(arguments, tools_by_name[name]))
+        except ArgumentsInvalid as invalid:
+            return ToolCallValidation(is_valid=False, error_message=str(invalid))
+
+    def _normalised(self, arguments: Any, tool: AnyTool) -> dict[str, Any]:
+        return tool.validate(arguments)
+
+
+class NativeToolAdapter(_Adapter):
+    """Tools in the request's own field, calls in the message's own; its content is the answer."""
+
+    def __init__(self) -> None:
+        self._names: Mapping[str, str] = NO_NAMES
+        """Of the tools whose names a provider would refuse, by the names they were sent under."""
+
+    def format_request(self, tools: Sequence[AnyTool], messages: Sequence[Message]) -> dict[str, Any]:
+        lowered = encode_request(Request("", (), _declared(tools)))
+        self._names = {**self._names, **lowered.names}
+        return {"tools": lowered.body["tools"]} if tools else {}
+
+    def extract_tool_calls(self, response: Any) -> list[Payload]:
+        return payloads_of_wire(read(response, self._names))
+
+    def format_assistant_message(self, response: Any) -> dict[str, Any]:
+        """The reply as a message of the next request, with all its calls; each then needs its result."""
+        body = encode_response(events_of(response), identifier="", model="", created=0)
+        message: dict[str, Any] = body["choices"][0]["message"]
+        return {key: held for key, held in message.items() if key != "refusal" or held}
+
+    def format_tool_result(self, tool_call_id: str | None, result: str, is_error: bool = False) -> dict[str, Any]:
+        """The result of the call with that identifier; without one it is told as the user's observation."""
+        if tool_call_id is None:
+            return _observed(result, is_error=is_error)
+        return {"role": "tool", "tool_call_id": tool_call_id, "content": result}
+
+    def format_tool_results(self, response: Any, results: Sequence[str]) -> list[dict[str, Any]]:
+        """A message for each call of the response, in the order of `extract_tool_calls`.
+
+        A call without a result is told to have not been run. Raises CallerError for a result without a call.
+        """
+        calls = read(response).calls
+        _check_count(results, len(calls))
+        told = [*results, *[NOT_RUN] * (len(calls) - len(results))]
+        return [self.format_tool_result(call.identifier, each) for call, each in zip(calls, told, strict=True)]
+
+
+class _TextAdapter(_Adapter):
+    """Calls are found in the text, unless the server found them there already."""
+
+    def extract_tool_calls(self, response: Any) -> list[Payload]:
+        said = read(response)
+        return payloads_of_wire(said) if said.calls or said.refusal else payloads_of_text(said.text)
+
+    def format_assistant_message(self, response: Any) -> dict[str, Any]:
+        """The reply as a message of the next request: its text."""
+        said = read(response)
+        lines = [*([said.text] if said.text else []), *[render_call(ACTION, call) for call in said.calls]]
+        return {"role": "assistant", "content": "\n".join(lines)}
+
+    def format_tool_result(self, tool_call_id: str | None, result: str, is_error: bool = False) -> dict[str, Any]:
+        """The result as the user's observation; an error is told as it is."""
+        return _observed(result, is_error=is_error)
+
+    def format_tool_results(self, response: Any, results: Sequence[str]) -> list[dict[str, Any]]:
+        """One message with the results, in the order of `extract_tool_calls`. Raises as NativeToolAdapter's."""
+        calls = [each for each in self.extract_tool_calls(response) if "tool" in each]
+        _check_count(results, len(calls))
+        return [_user("\n\n".join([f"Observation: {each}" for each in results]))] if results else []
+
+
+class OpenAIStructuredAdapter(_TextAdapter):
+    """The reply follows a JSON schema: a call of a declared tool, an answer or a thought.
+
+    `root` "action" puts the choice into an object, as OpenAI wants it; "anyOf" is seed 001's own shape. Replies
+    of both are read. The schema is strict unless a tool takes what strict mode cannot say; a warning then
+    says so, once.
+    """
+
+    def __init__(self, root: Literal["action", "anyOf"] = "action") -> None:
+        if root not in {"action", "anyOf"}:
+            raise CallerError(f"no root {root!r}", hint="there are action, anyOf")
+        self._root = root
+        self._warned = False
+
+    def format_request(self, tools: Sequence[AnyTool], messages: Sequence[Message]) -> dict[str, Any]:
+        declared = _declared(tools)
+        narrowed = self._strict(declared)
+        schema: dict[str, Any] = dict(action_constraint(narrowed or declared, "auto").schema)
+        variants = schema["properties"]["action"]["anyOf"]
+        descriptions = [tool.description for tool in declared]
+        choices = [
+            _with_thought(variant, description)
+            for variant, description in zip(variants, [*descriptions, "", ""], strict=True)
+        ]
+        if self._root == "anyOf":
+            definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+            schema = {"anyOf": choices, **definitions}
+        else:
+            schema["properties"] = {"action": {"anyOf": choices}}
+        form = {"name": "agent_response", "strict": narrowed is not None, "schema": schema}
+        return {"response_format": {"type": "json_schema", "json_schema": form}}
+
+    def _strict(self, declared: tuple[ToolDeclaration, ...]) -> tuple[ToolDeclaration, ...] | None:
+        narrowed: list[ToolDeclaration] = []
+        for tool in declared:
+            try:
+                narrowed.append(replace(tool, schema=strict(tool.schema)))
+            except NotStrict as error:
+                if not self._warned:
+                    warnings.warn(f"asking without strict: of {tool.name}'s arguments, {error}", stacklevel=3)
+                self._warned = True
+                return None
+        return tuple(narrowed)
+
+    def _normalised(self, arguments: Any, tool: AnyTool) -> dict[str, Any]:
+        return tool.validate(without_nulls(arguments, tool.schema) if isinstance(arguments, Mapping) else arguments)
+
+
+class _PromptedAdapter(_TextAdapter):
+    """Nothing is added to the request: the tools stand in the prompt."""
+
+    def format_request(self, tools: Sequence[AnyTool], messages: Sequence[Message]) -> dict[str, Any]:
+        return {}
+
+    def prepare_messages(self, tools: Sequence[AnyTool], messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """The messages with the tools and how to call them, behind what the system's message says, if there is one."""
+        prepared = [dict(message) for message in messages]
+        if not tools:
+            return prepared
+        told = render_tools(ACTION, _declared(tools))
+        first = prepared[0] if prepared else {}
+        if first.get("role") not in {"system", "developer"}:
+            return [{"role": "system", "content": told}, *prepared]
+        said = first.get("content") or ""
+        first["content"] = (
+            f"{said}\n\n{told}".lstrip() if isinstance(said, str) else [*said, {"type": "text", "text": f"\n\n{told}"}]
+        )
+        return prepared
+
+
+class ValidatedAdapter(_PromptedAdapter):
+    """The tools stand in the prompt (`prepare_messages`), calls are JSON in the text."""
+
+
+class ParsedAdapter(_PromptedAdapter):
+    """As ValidatedAdapter, but arguments are taken as the model wrote them, whatever the tool says."""
+
+    def validate_tool_call(self, payload: Payload, tools_by_name: Mapping[str, AnyTool]) -> ToolCallValidation:
+        """Valid, unless the arguments are no object, so that nothing could be called with them."""
+        arguments = payload.get("arguments")
+        if arguments is None and "raw" not in payload:
+            return ToolCallValidation(is_valid=True, arguments={} if "tool" in payload else None)
+        if not isinstance(arguments, Mapping):
+            return ToolCallValidation(is_valid=False, error_message=_NO_OBJECT)
+        return ToolCallValidation(is_valid=True, arguments=dict(arguments))
+
+
+def _declared(tools: Sequence[AnyTool]) -> tuple[ToolDeclaration, ...]:
+    return tuple([ToolDeclaration(tool.name, tool.description, tool.schema) for tool in tools])
+
+
+def _with_thought(variant: Mapping[str, Any], description: str) -> dict[str, Any]:
+    """The variant with a description, and a place for a thought that may be left null."""
+    # It stands first, so that it is written before what it is about.
+    properties = {"scratchpad": {"type": ["string", "null"]}, **variant["properties"]}
+    described = {"description": description} if description else {}
+    return {**described, **variant, "properties": properties, "required": [*properties]}
+
+
+def _observed(result: str, *, is_error: bool) -> dict[str, Any]:
+    return _user(result if is_error else f"Observation: {result}")
+
+
+def _user(content: str) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def _check_count(results: Sequence[str], calls: int) -> None:
+    if len(results) > calls:
+        raise CallerError(f"{len(results)} results for {calls} calls", hint="give one for each call, in their order")

@@ -1,0 +1,51 @@
+"""A model that can be conversed with.
+
+Owns the seeds' way to use a model: by itself, with ensembles. Knows nothing of how it is reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Any
+
+from callboard.agent.agent import Agent
+from callboard.core import Canister, Event, Request
+from callboard.modes import Plan
+from callboard.providers import access_model as access_provider
+from callboard.providers.fallback import Planned
+from callboard.tools import Ensemble
+
+
+def access_model(name: str, **options: Any) -> ConversingModel:
+    """The model of a name; options as of `callboard.providers.access_model`."""
+    return ConversingModel(access_provider(name, **options))
+
+
+class ConversingModel:
+    """A Model with `converse` (seed 000)."""
+
+    def __init__(self, model: Planned) -> None:
+        self._model = model
+        self.plan: Plan = model.plan
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    def reply(self, request: Request, /) -> AsyncGenerator[Event]:
+        """One reply as events."""
+        return self._model.reply(request)
+
+    async def converse(
+        self, canisters: Iterable[Canister], *, ensembles: Iterable[Ensemble] = (), **options: Any
+    ) -> Sequence[Canister]:
+        """The canisters that follow: calls are run until a reply makes none. Options are those of Agent.
+
+        Raises ProviderError if the provider failed.
+        """
+        result = await Agent(self, ensembles=ensembles, **options).run(history=canisters)
+        return result.canisters
+
+    async def aclose(self) -> None:
+        """Closes the connections; a later reply makes new ones."""
+        await self._model.aclose()

@@ -1,0 +1,115 @@
+"""Conversations that are kept.
+
+Owns their places: a folder each, beneath the data directory. Knows nothing of models.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from callboard.agent.transcript import Transcript
+from callboard.core import AssistantCanister, Canister, InvocationCanister, RolledBack, UserCanister
+from callboard.core.ports import Clock
+from callboard.errors import CallerError
+
+_FILE = "messages.jsonl"
+
+
+def conversations_directory() -> Path:
+    """`${XDG_DATA_HOME:-~/.local/share}/callboard/conversations`."""
+    from callboard.providers.local import data_directory  # noqa: PLC0415 - costs 10 ms, on first use
+
+    return data_directory() / "conversations"
+
+
+class Conversation:
+    """One kept conversation: a Store for an agent, and the history for its next run.
+
+    `identifier` names it, `canisters` are those it goes on from.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.identifier = folder.name
+        self._transcript = Transcript(folder / _FILE)
+        self.canisters: list[Canister] = self._transcript.read() if self.path.exists() else []
+
+    @property
+    def path(self) -> Path:
+        return self._transcript.path
+
+    @classmethod
+    def begin(
+        cls,
+        directory: Path | None = None,
+        *,
+        clock: Clock = lambda: datetime.now(UTC),
+        token: Callable[[], str] = lambda: secrets.token_hex(3),
+    ) -> Conversation:
+        """A new one, named by its time; on the disk from its first canister on."""
+        return cls((directory or conversations_directory()) / f"{clock():%Y%m%d-%H%M%S}-{token()}")
+
+    @classmethod
+    def resume(cls, identifier: str, directory: Path | None = None) -> Conversation:
+        """The one of that name. Raises CallerError."""
+        kept = directory or conversations_directory()
+        folder = kept / identifier
+        if Path(identifier).name != identifier or not (folder / _FILE).is_file():
+            raise CallerError("no such conversation", path=identifier, hint=f"they are kept in {kept}")
+        return cls(folder)
+
+    @classmethod
+    def latest(cls, directory: Path | None = None) -> Conversation:
+        """The one that was begun last. Raises CallerError if there is none."""
+        kept = directory or conversations_directory()
+        names = sorted(path.parent.name for path in kept.glob(f"*/{_FILE}"))
+        if not names:
+            raise CallerError("no conversation is kept yet", path=str(kept))
+        return cls(kept / names[-1])
+
+    def append(self, item: Canister | RolledBack, /) -> None:
+        """Keeps it; on the disk when this returns."""
+        self._transcript.append(item)
+        if isinstance(item, RolledBack):
+            del self.canisters[item.to :]
+        else:
+            self.canisters.append(item)
+
+    def rollback(self) -> RolledBack:
+        """Goes back to before what the user said last (seed 000). Raises CallerError if nothing was said."""
+        said = [at for at, canister in enumerate(self.canisters) if isinstance(canister, UserCanister)]
+        if not said:
+            raise CallerError("nothing to roll back", path=self.identifier)
+        rolled_back = RolledBack(said[-1])
+        self.append(rolled_back)
+        return rolled_back
+
+    def fork(self, rounds: int | None = None, *, directory: Path | None = None) -> Conversation:
+        """A new conversation that begins with this one's first `rounds` replies and their results; None takes all.
+
+        Raises CallerError for more rounds than there are.
+        """
+        forked = Conversation.begin(directory or self.path.parent.parent)
+        for canister in self.canisters[: self._end_of(rounds)]:
+            forked.append(canister)
+        return forked
+
+    def _end_of(self, rounds: int | None) -> int:
+        if rounds is None:
+            return len(self.canisters)
+        replies = 0
+        replying = False
+        for at, canister in enumerate(self.canisters):
+            replies_here = isinstance(canister, (AssistantCanister, InvocationCanister))
+            if replies_here and not replying:
+                if replies == rounds:
+                    return at
+                replies += 1
+            if rounds and replies == rounds and isinstance(canister, UserCanister):
+                return at
+            replying = replies_here
+        if replies < rounds:
+            raise CallerError(f"it has {replies} rounds, not {rounds}", path=self.identifier)
+        return len(self.canisters)

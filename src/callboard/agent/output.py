@@ -1,0 +1,57 @@
+"""The type of a run's output.
+
+Owns the way from a type to what a model is told and back from what it wrote. Knows nothing of runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from callboard.core import Constraint
+from callboard.schema import ArgumentsInvalid, derive
+
+
+class Output:
+    """An output of the type `kind`: anything a tool's parameter may be.
+
+    A type that is no object in JSON travels as `{"answer": value}`, since providers constrain to objects.
+    Raises ToolDefinitionError for a type that JSON cannot say.
+    """
+
+    def __init__(self, kind: Any) -> None:
+        def answer(answer: Any) -> None: ...
+
+        answer.__annotations__ = {"answer": kind}
+        self._derived = derive(answer)
+        whole = self._derived.schema
+        inner = whole["properties"]["answer"]
+        self._wrapped = inner.get("type") != "object"
+        definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
+        self.schema: Mapping[str, Any] = whole if self._wrapped else {**inner, **definitions}
+
+    @property
+    def instructions(self) -> str:
+        schema = msgspec.json.encode(self.schema).decode()
+        return f"When you are done, answer with one JSON object of this schema and nothing else:\n{schema}"
+
+    @property
+    def constraint(self) -> Constraint:
+        return Constraint("answer", self.schema, strict=False)
+
+    def read(self, text: str) -> Any:
+        """The value that a text spells. Raises ArgumentsInvalid."""
+        from callboard.adapters import parse_json_response  # noqa: PLC0415 - costs 20 ms, on first use
+
+        found: Any = parse_json_response(text)
+        return self._derived.validate(found if self._wrapped else {"answer": found})["answer"]
+
+    def complaint(self, text: str) -> str:
+        """What is wrong with a text, as the model is told; empty if nothing is."""
+        try:
+            self.read(text)
+        except ArgumentsInvalid as invalid:
+            return f"Error: {invalid}\nAnswer with one JSON object of the schema and nothing else."
+        return ""

@@ -1,0 +1,294 @@
+"""Seed 001's agent.
+
+Owns its constructor, its states and its results; the run itself is `Agent`'s. Decides nothing in between.
+The temperature stays what it was given: raising it after a mistake, as the seed's did, is refused by models that
+take one temperature only, and what helps is that the model is told its mistake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, overload
+
+from callboard.adapters import ToolCallingMode, mode_of
+from callboard.agent.agent import Agent
+from callboard.agent.run import RunResult as AgentResult
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    Controls,
+    Event,
+    InvocationEnded,
+    Model,
+    RefusalContent,
+    ResultCanister,
+    ResultReady,
+    RoundStarted,
+    RunEnded,
+)
+from callboard.errors import CallboardError, CallerError, DescriptorError, ToolDefinitionError
+from callboard.loop import Limits
+from callboard.profiles import providers, split_provider
+from callboard.providers import access_model
+from callboard.providers.fallback import Planned
+from callboard.tools import Ensemble, ToolLike
+
+MAX_STEPS = 10
+MAX_OBSERVATION = 500
+"""Characters of a result that `verbose` shows."""
+MAX_PROMPT_FILE = 1024 * 1024
+"""Bytes."""
+
+INSTRUCTIONS = (
+    "Answer the question. Use the tools for what you do not know: never guess, and answer only from what they gave."
+)
+
+State: TypeAlias = Literal["completed", "step_limit_reached", "error"]
+
+
+class NoAnswer(CallboardError):
+    """A run ended without a whole answer."""
+
+    party = "model"
+
+
+class StepLimitReached(NoAnswer):
+    """The steps ran out, and the last attempt gave no answer either."""
+
+    def __init__(self, message: str, *, steps_taken: int, final_attempt_made: bool) -> None:
+        super().__init__(message, hint="raise max_steps, or ask for less at once")
+        self.steps_taken = steps_taken
+        self.final_attempt_made = final_attempt_made
+
+
+@dataclass(frozen=True)
+class FinalAnswer:
+    """An answer. `source` says whether it came by itself or was asked for when the steps had run out."""
+
+    value: str
+    source: Literal["normal", "final_attempt"] = "normal"
+    timestamp: datetime = field(default_factory=lambda: datetime.now(UTC))
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReactResult:
+    """What came of a run. Seed 001 calls it RunResult, and so it is called here too.
+
+    `metadata` has the `canisters` that the run added, its `usage`, and in `why` what it fell short of.
+    """
+
+    output: str
+    final_answer: FinalAnswer | None
+    state: State
+    steps_taken: int
+    duration_seconds: float
+    error: Exception | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+RunResult: TypeAlias = ReactResult
+"""Seed 001's name. `callboard.agent.RunResult` is what came of an Agent's run."""
+
+
+class ReactAgent:
+    """Answers questions with tools (seed 001).
+
+    `tools` are Tools, functions or Invokers. `model` is a Model, or a name; one without a provider before its
+    colon is asked for at OpenAI's or at `base_url`. `api_key` and `base_url` are by default OPENAI_API_KEY and
+    OPENAI_BASE_URL. `prompt_file` is a text file with the instructions; `{tools}` in it becomes the list of the
+    tools. `temperature` None leaves it to the provider, `max_tokens` bounds a reply. With AUTO the mode is that
+    of `get_adapter`; where its table does not know the name, the model's profile decides.
+
+    Raises ValueError for no tools, two of one name, or an unknown mode; CallerError for a model or file that
+    cannot be.
+    """
+
+    def __init__(  # noqa: PLR0917  # the seed's order
+        self,
+        tools: Iterable[ToolLike],
+        model: Model | str = "gpt-4o-mini",
+        api_key: str | None = None,
+        prompt_file: str | Path | None = None,
+        temperature: float | None = 0.7,
+        max_tokens: int | None = None,
+        tool_calling_mode: ToolCallingMode | str = ToolCallingMode.AUTO,
+        *,
+        base_url: str = "",
+    ) -> None:
+        self._ensemble = _ensemble(tools)
+        mode = ToolCallingMode(tool_calling_mode)
+        if isinstance(model, str):
+            self._open = partial(_access, model, mode, api_key=api_key or "", base_url=base_url)
+            self._open()  # says now what cannot be
+        elif mode is not ToolCallingMode.AUTO or api_key or base_url:
+            raise CallerError("a Model has its own mode, key and URL", path="model", hint="give its name instead")
+        self._model = model
+        self._controls = Controls(temperature=temperature, max_tokens=max_tokens)
+        self._instructions = INSTRUCTIONS if prompt_file is None else self._read(Path(prompt_file))
+
+    @overload
+    async def run(
+        self, question: str, *, max_steps: int = ..., verbose: bool = ..., return_result: Literal[False] = ...
+    ) -> str: ...
+
+    @overload
+    async def run(
+        self, question: str, *, max_steps: int = ..., verbose: bool = ..., return_result: Literal[True]
+    ) -> ReactResult: ...
+
+    async def run(
+        self, question: str, *, max_steps: int = MAX_STEPS, verbose: bool = False, return_result: bool = False
+    ) -> str | ReactResult:
+        """The answer, or with `return_result` what came of the run, whatever it is.
+
+        `max_steps` are the replies that may call; then one last is asked for without tools. `verbose` tells the
+        steps on standard error. Raises StepLimitReached if that gave nothing, ProviderError if the provider
+        failed, NoAnswer if the reply was cut short or empty; with `return_result` they are in its `error`.
+        """
+        begun = time.monotonic()
+        async with self._opened() as model:
+            agent = Agent(
+                model,
+                ensembles=[self._ensemble],
+                instructions=self._instructions,
+                controls=self._controls,
+                limits=Limits(rounds=max_steps, errors=None),
+            )
+            run = agent.stream(question)
+            async for event in run:
+                if verbose:
+                    _show(event)
+        if run.result is None:
+            raise AssertionError("a run ends with a result")
+        result = _outcome(run.result, run.failure, max_steps, time.monotonic() - begun)
+        if return_result:
+            return result
+        if result.error is not None:
+            raise result.error
+        return result.output
+
+    @overload
+    def run_sync(
+        self, question: str, *, max_steps: int = ..., verbose: bool = ..., return_result: Literal[False] = ...
+    ) -> str: ...
+
+    @overload
+    def run_sync(
+        self, question: str, *, max_steps: int = ..., verbose: bool = ..., return_result: Literal[True]
+    ) -> ReactResult: ...
+
+    def run_sync(
+        self, question: str, *, max_steps: int = MAX_STEPS, verbose: bool = False, return_result: bool = False
+    ) -> str | ReactResult:
+        """`run` where no event loop runs."""
+        asked: Any = self.run(question, max_steps=max_steps, verbose=verbose, return_result=return_result)  # type: ignore[call-overload]  # one of the two
+        result: str | ReactResult = asyncio.run(asked)
+        return result
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncGenerator[Model]:
+        """The model; one given by name is made for the run, and its connections are closed with it."""
+        if not isinstance(self._model, str):
+            yield self._model
+            return
+        model = self._open()
+        try:
+            yield model
+        finally:
+            await model.aclose()
+
+    def _read(self, path: Path) -> str:
+        try:
+            with path.open("rb") as file:
+                data = file.read(MAX_PROMPT_FILE + 1)
+            text = data.decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CallerError(f"the prompt cannot be read: {error}", path=str(path)) from None
+        if len(data) > MAX_PROMPT_FILE:
+            raise CallerError(f"the prompt is larger than {MAX_PROMPT_FILE // 1024} KB", path=str(path))
+        tools = self._ensemble.invokers.values()
+        return text.replace("{tools}", "\n".join([f"- {tool.name}: {tool.description}" for tool in tools]))
+
+
+def _ensemble(tools: Iterable[ToolLike]) -> Ensemble:
+    try:
+        ensemble = Ensemble("local", tools)
+    except (DescriptorError, ToolDefinitionError) as error:
+        raise ValueError(str(error)) from error
+    if not ensemble.invokers:
+        raise ValueError("ReactAgent needs at least one tool")
+    return ensemble
+
+
+def _access(name: str, mode: ToolCallingMode, *, api_key: str, base_url: str) -> Planned:
+    """The model of a name, at OpenAI's if it does not say where."""
+    decided = mode_of(name) if mode is ToolCallingMode.AUTO else mode
+    # What the table does not know it calls validated; the profile may know better.
+    known = mode is not ToolCallingMode.AUTO or decided is not ToolCallingMode.VALIDATED
+    provider, _ = split_provider(name, providers())
+    return access_model(
+        name if provider else f"openai:{name}",
+        base_url=base_url,
+        api_key=api_key,
+        mode=decided.value if known else "",
+    )
+
+
+def _outcome(done: AgentResult, failure: Exception | None, max_steps: int, seconds: float) -> ReactResult:
+    output = str(done.output) or _refusal(done.canisters)
+    answered = bool(output) and not isinstance(done.canisters[-1], ResultCanister)  # text beside a call is no answer
+    ran_out = done.state == "incomplete" and done.rounds > max_steps
+    steps = min(done.rounds, max_steps)
+    state: State = "error"
+    error: Exception | None = None
+    answer: FinalAnswer | None = None
+    if done.state == "completed":
+        state, answer = "completed", FinalAnswer(output)
+    elif ran_out:
+        state = "step_limit_reached"
+        if answered:
+            answer = FinalAnswer(output, "final_attempt")
+        else:
+            told = "Exceeded max steps without an answer."
+            error = StepLimitReached(told, steps_taken=steps, final_attempt_made=True)
+    else:
+        error = failure or NoAnswer(done.why)
+    return ReactResult(
+        output=output,
+        final_answer=answer,
+        state=state,
+        steps_taken=steps,
+        duration_seconds=seconds,
+        error=error,
+        metadata={"canisters": done.canisters, "usage": done.usage, "why": done.why},
+    )
+
+
+def _refusal(canisters: Sequence[Canister]) -> str:
+    last = canisters[-1]
+    contents = last.content if isinstance(last, AssistantCanister) else ()
+    return "".join([part.text for part in contents if isinstance(part, RefusalContent)])
+
+
+def _show(event: Event) -> None:
+    match event:
+        case RoundStarted(number=number):
+            line = f"step {number}"
+        case InvocationEnded(name=name, raw=raw):
+            line = f"  {name} {raw}"
+        case ResultReady(canister=canister):
+            line = f"  -> {canister.text[:MAX_OBSERVATION]}"
+        case RunEnded(state=state):
+            line = state
+        case _:
+            return
+    sys.stderr.write(f"{line}\n")

@@ -1,0 +1,72 @@
+"""What can be set in `callboard.toml`.
+
+Owns the one table of keys: their types, defaults and other names. Knows nothing of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+from callboard.loop import Limits
+
+_DEFAULT_MODEL = "local:qwen2.5-coder-0.5b"
+
+Strings: TypeAlias = tuple[str, ...]
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A key. `kind` is the type of its value; `variable` the environment's name of it, `flag` the command line's.
+
+    `guarded` is not taken from the file of a project that the user does not trust.
+    """
+
+    name: str
+    kind: Any
+    default: Any
+    meaning: str
+    variable: str = ""
+    flag: str = ""
+    guarded: bool = False
+
+
+class Permissions(msgspec.Struct, frozen=True):
+    """Patterns of tools, as in a Policy. Where several match, `deny` wins over `ask`, and `ask` over `allow`."""
+
+    allow: Strings = ()
+    deny: Strings = ()
+    ask: Strings = ()
+
+
+KEYS = (
+    Key("model", str, "local:qwen2.5-coder-0.5b", "the model", "CALLBOARD_MODEL", "--model"),
+    Key("base_url", str, "", "the URL of its endpoint", "CALLBOARD_BASE_URL", "--base-url", guarded=True),
+    Key(
+        "mode",
+        Literal["", "native", "structured", "validated", "parsed"],
+        "",
+        "how calls are asked for; empty leaves it to the model's profile",
+        "CALLBOARD_MODE",
+        "--mode",
+    ),
+    Key(
+        "max_rounds",
+        Annotated[int, msgspec.Meta(ge=1)],
+        Limits().rounds,
+        "replies that may call tools",
+        "CALLBOARD_MAX_ROUNDS",
+        "--max-rounds",
+    ),
+    Key("tools", Strings, (), "Python tools: `module:attribute` or `file.py`", "", "--tools", guarded=True),
+    Key("ensembles", Strings, (), "directories of ensembles, or built-in ones", "", "--ensembles", guarded=True),
+    Key("instructions", str, "", "what the model is told before the prompt", "CALLBOARD_INSTRUCTIONS"),
+    Key("profiles", dict[str, dict[str, Any]], {}, "facts of models, by pattern"),
+    Key("permissions", Permissions, Permissions(), "which calls may run: `allow`, `deny`, `ask`"),
+    Key("trusted", Strings, (), "directories of projects that you trust; in your own file only"),
+)
+BY_NAME: Mapping[str, Key] = {key.name: key for key in KEYS}
+
+GUARDED_FACTS = ("base_url", "url_variable", "key_variable")
+"""Facts of a profile that say where prompts and keys are sent; guarded too."""

@@ -1,0 +1,120 @@
+"""A TOML file, and where its keys stand.
+
+Owns the reading of configuration from files. Knows nothing of what the keys mean.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from callboard.errors import CallerError
+from callboard.tools.descriptors import Keys, dotted
+
+MAX_BYTES = 1024 * 1024
+"""Bytes of a file that is read."""
+
+_PART = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
+_DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
+_HEADER = re.compile(rf"\s*(?P<open>\[\[?)\s*(?P<keys>{_DOTTED})\s*\]")
+_PAIR = re.compile(rf"\s*(?P<keys>{_DOTTED})\s*=")
+_QUOTES = re.compile(r'"""|\'\'\'')
+_AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
+
+
+class Document(msgspec.Struct, frozen=True):
+    """What is in a file. `path` is as it was given."""
+
+    path: str
+    text: str
+    values: dict[str, Any]
+
+    def where(self, keys: Keys) -> str:
+        """The place of a key, as `io.toml:7: invokers[0].timeout`; of none, the file's."""
+        line = line_of(self.text, keys) if keys else None
+        place = f"{self.path}:{line}" if line else self.path
+        return f"{place}: {dotted(keys)}" if keys else place
+
+
+def read_document(path: Path, mistake: type[CallerError]) -> Document:
+    """The document of a file. Raises `mistake` with the file and, where it is known, the line."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise mistake(error.strerror or "cannot be read", path=str(path)) from None
+    if len(data) > MAX_BYTES:
+        raise mistake(f"larger than {MAX_BYTES // 1024} KB", path=str(path))
+    try:
+        text = data.decode("utf-8").replace("\r\n", "\n")
+        return Document(str(path), text, tomllib.loads(text))
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise mistake("not UTF-8", path=f"{path}:{line}") from None
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+        at = _AT_LINE.search(message)
+        place = f"{path}:{at[1]}" if at else str(path)
+        raise mistake(f"not TOML: {_AT_LINE.sub('', message)}", path=place) from None
+    except RecursionError:
+        raise mistake("not TOML: nested too deeply", path=str(path)) from None
+
+
+def line_of(text: str, keys: Keys) -> int | None:
+    """The line, from 1, where a key of valid TOML stands, or else the nearest that it stands in.
+
+    A scan: inside of inline tables and arrays the line is that of the whole value.
+    """
+    best, length = None, 0
+    for number, found in _keys(text):
+        common = 0
+        for one, other in zip(found, keys, strict=False):
+            if one != other:
+                break
+            common += 1
+        # The first line of a table is as near as any other in it; one that goes elsewhere below says nothing.
+        if common > length and (common == len(found) or common == len(keys)):
+            best, length = number, common
+    return best
+
+
+def _keys(text: str) -> Iterator[tuple[int, Keys]]:
+    """Every header and every pair, with its line."""
+    table: Keys = ()
+    counts: dict[Keys, int] = {}
+    closing = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        if closing:
+            rest = line.partition(closing)
+            closing = "" if rest[1] else closing
+            continue
+        if header := _HEADER.match(line):
+            table = _indexed(_parts(header["keys"]), counts, new=header["open"] == "[[")
+            yield number, table
+        elif pair := _PAIR.match(line):
+            yield number, (*table, *_parts(pair["keys"]))
+        if len(quotes := _QUOTES.findall(line)) % 2:
+            closing = quotes[-1]
+
+
+def _indexed(keys: Keys, counts: dict[Keys, int], *, new: bool) -> Keys:
+    """The keys of a header with the positions of the tables that they go through."""
+    found: Keys = ()
+    for at, key in enumerate(keys, 1):
+        found = (*found, key)
+        if new and at == len(keys):
+            counts[found] = counts.get(found, -1) + 1
+        if found in counts:
+            found = (*found, counts[found])
+    return found
+
+
+def _parts(keys: str) -> Keys:
+    return tuple(
+        tomllib.loads(f"k = {part}")["k"] if part[0] == '"' else part.strip("'") for part in re.findall(_PART, keys)
+    )

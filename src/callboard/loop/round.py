@@ -1,0 +1,56 @@
+"""The invocations of one reply, until each has its result.
+
+Owns what has become of each of them. Decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from callboard.core import InvocationCanister, ResultCanister
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class Round:
+    """`answered` are results of invocations that do not run, `asked` those that wait for a person, `deferred`
+    those whose results come from outside, after the run.
+    """
+
+    def __init__(self, invocations: Iterable[InvocationCanister] = ()) -> None:
+        self.invocations = tuple(invocations)
+        self.answered: dict[str, ResultCanister] = {}
+        self.asked: dict[str, InvocationCanister] = {}
+        self.deferred: dict[str, InvocationCanister] = {}
+        self._results: dict[str, ResultCanister] = {}
+        self._waiting = {each.identifier for each in self.invocations}
+
+    @property
+    def running(self) -> tuple[InvocationCanister, ...]:
+        """Those that are executed or answered now, in the order of the calls."""
+        return tuple([each for each in self.invocations if each.identifier not in self.deferred])
+
+    @property
+    def pending(self) -> tuple[InvocationCanister, ...]:
+        return tuple(self.deferred.values())
+
+    def defer(self, invocation: InvocationCanister) -> None:
+        self.deferred[invocation.identifier] = invocation
+        self._waiting.discard(invocation.identifier)
+
+    def take(self, result: ResultCanister) -> bool:
+        """Whether this was the last result that was waited for."""
+        self._results[result.invocation_id] = result
+        self._waiting.discard(result.invocation_id)
+        return not self._waiting
+
+    def results(self) -> list[tuple[InvocationCanister, ResultCanister | None]]:
+        """Each invocation with its result, None where there is none yet."""
+        return [(each, self._results.get(each.identifier)) for each in self.invocations]
+
+
+def call_key(invocation: InvocationCanister) -> tuple[str, bytes]:
+    """What makes two invocations the same call."""
+    return invocation.name, _encode(invocation.arguments)

@@ -1,0 +1,194 @@
+"""Tools and ensembles as a file describes them.
+
+Owns the keys of a descriptor (seeds 000 and 004) and what their values may be. Knows nothing of files, modules
+or the environment: it is given mappings.
+Law: what is no key is refused, with its place and the nearest key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+
+from callboard.errors import CallerError, DescriptorError
+from callboard.tools.near import near
+
+Keys: TypeAlias = tuple[str | int, ...]
+Where: TypeAlias = Callable[[Keys], str]
+"""Says where a key stands, for a person: `io.toml:7: invokers[0].timeout`."""
+Source: TypeAlias = Callable[[str, str], "InvokerDescriptor"]
+"""Reads the invoker that a `source` names; the second argument says where it is named."""
+
+Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class InvokerDescriptor(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool. `path` says where it is described; every other field is a key.
+
+    `callable` is `package.module:function`; without it the name is looked up in the ensemble's module.
+    `arguments` is a JSON Schema; without it the function's signature is the schema. What is None is the
+    function's own, if it is a Tool.
+    """
+
+    name: Name
+    enabled: bool = True
+    description: str = ""
+    callable: str = ""
+    timeout: Seconds | None = None
+    idempotent: bool | None = None
+    approval: bool | None = None
+    arguments: dict[str, Any] | None = None
+    cli: dict[str, str] | None = None
+    path: str = ""
+
+
+class Defaults(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`timeout` in seconds; `max_retries` after failures of idempotent invokers."""
+
+    timeout: Seconds | None = None
+    max_retries: Count | None = None
+
+
+class EnsembleDescriptor(msgspec.Struct, frozen=True, kw_only=True):
+    """One ensemble. `options` are the keys of `[ensemble]` that its module is to know; `places` says where they stand."""
+
+    name: Name
+    enabled: bool = True
+    module: str = ""
+    defaults: Defaults = Defaults()
+    invokers: tuple[InvokerDescriptor, ...] = ()
+    options: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    path: str = ""
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """What the Ensemble is configured with: the options, and the defaults that are set."""
+        return {**self.options, **msgspec.to_builtins(self.defaults)}
+
+
+INVOKER_KEYS = tuple(name for name in InvokerDescriptor.__struct_fields__ if name != "path")
+INVOKER_TABLES = ("arguments", "cli")
+ENSEMBLE_KEYS = ("name", "enabled", "module")
+ENSEMBLE_TABLES = ("defaults", "invokers")
+
+
+def dotted(keys: Keys) -> str:
+    """Keys as TOML writes them, positions in brackets."""
+    text = ""
+    for key in keys:
+        if isinstance(key, int):
+            text += f"[{key}]"
+        else:
+            plain = key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key[:64], ensure_ascii=False)
+            text += f".{plain}" if text else plain
+    return text
+
+
+def read_invoker(given: Mapping[str, Any], where: Where = dotted) -> InvokerDescriptor:
+    """The descriptor in a file's `[invoker]`, `[arguments]` and `[cli]`, or with the keys of `[invoker]` beside these.
+
+    Raises DescriptorError.
+    """
+    flat, place = _flat(given, "invoker", INVOKER_TABLES, where)
+    refuse_unknown(flat, INVOKER_KEYS, place)
+    read: InvokerDescriptor = converted(InvokerDescriptor, {**flat, "path": where(())}, place)
+    return read
+
+
+def read_ensemble(given: Mapping[str, Any], where: Where = dotted, source: Source | None = None) -> EnsembleDescriptor:
+    """The descriptor in a file's `[ensemble]`, `[defaults]` and `[[invokers]]`, or with the keys of `[ensemble]` beside these.
+
+    An invoker with a `source` is what `source` reads. Raises DescriptorError, also for two enabled invokers
+    of one name.
+    """
+    flat, place = _flat(given, "ensemble", ENSEMBLE_TABLES, where)
+    known = {key: value for key, value in flat.items() if key in ENSEMBLE_KEYS}
+    options = {key: value for key, value in flat.items() if key not in (*ENSEMBLE_KEYS, *ENSEMBLE_TABLES)}
+    defaults = _table(flat.get("defaults", {}), where(("defaults",)))
+    refuse_unknown(defaults, Defaults.__struct_fields__, below(where, "defaults"))
+    invokers = flat.get("invokers", [])
+    if not isinstance(invokers, (list, tuple)):
+        raise DescriptorError("not a list of tables", path=where(("invokers",)), hint="write [[invokers]]")
+    read = tuple(_listed(each, below(where, "invokers", at), source) for at, each in enumerate(invokers))
+    _refuse_twice(read)
+    described: EnsembleDescriptor = converted(EnsembleDescriptor, {**known, "path": where(())}, place)
+    return msgspec.structs.replace(
+        described,
+        defaults=converted(Defaults, defaults, below(where, "defaults")),
+        invokers=read,
+        options=options,
+        places={key: place((key,)) for key in options},
+    )
+
+
+def refuse_unknown(
+    given: Mapping[str, Any], known: Collection[str], where: Where, mistake: type[CallerError] = DescriptorError
+) -> None:
+    """Raises `mistake` for the first key that is not known."""
+    for key in given:
+        if key not in known:
+            raise mistake("unknown key", path=where((str(key),)), hint=near(str(key), known))
+
+
+def converted(kind: Any, values: Any, where: Where, mistake: type[CallerError] = DescriptorError) -> Any:
+    """The values as this type; a string that spells one will do. Raises `mistake` with the place of one that does not."""
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        message, _, at = str(error).partition(" - at `$")
+        raise mistake(message, path=where(tuple(re.findall(r"[\w-]+", at)))) from None
+
+
+def below(where: Where, *above: str | int) -> Where:
+    """Says where keys stand that are inside of others."""
+    return lambda keys: where((*above, *keys))
+
+
+def _flat(given: Mapping[str, Any], own: str, tables: Collection[str], where: Where) -> tuple[Mapping[str, Any], Where]:
+    """The keys of the descriptor's own table beside its other tables, and where each of them stands."""
+    if "name" not in _table(_table(given, where(())).get(own, given), where((own,))):
+        raise DescriptorError("no name", path=where((own,) if own in given else ()), hint=f"write name in [{own}]")
+    if own not in given:
+        return given, where
+    inner = _table(given[own], where((own,)))
+    refuse_unknown(given, (own, *tables), where)
+    for key in inner:
+        if key in tables:
+            raise DescriptorError("unknown key", path=where((own, key)), hint=f"[{key}] stands beside [{own}]")
+    beside = {key: value for key, value in given.items() if key != own}
+    return {**beside, **inner}, lambda keys: where(keys if keys and keys[0] in tables else (own, *keys))
+
+
+def _table(given: Any, path: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise DescriptorError("not a table", path=path)
+    return given
+
+
+def _listed(given: Any, where: Where, source: Source | None) -> InvokerDescriptor:
+    """One of `[[invokers]]`."""
+    if "source" not in _table(given, where(())):
+        return read_invoker(given, where)
+    refuse_unknown(given, ("source", "enabled"), where)
+    if source is None or not isinstance(given["source"], str):
+        hint = "only a file can have one" if source is None else "write the path of a file"
+        raise DescriptorError("no such source", path=where(("source",)), hint=hint)
+    enabled = converted(bool, given.get("enabled", True), below(where, "enabled"))
+    read = source(given["source"], where(("source",)))
+    return msgspec.structs.replace(read, enabled=read.enabled and enabled)
+
+
+def _refuse_twice(invokers: Collection[InvokerDescriptor]) -> None:
+    seen: dict[str, InvokerDescriptor] = {}
+    for each in invokers:
+        if each.enabled and (other := seen.setdefault(each.name, each)) is not each:
+            raise DescriptorError(
+                f"two invokers are named {each.name!r}", path=each.path, hint=f"the other is at {other.path}"
+            )

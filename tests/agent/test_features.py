@@ -1,0 +1,300 @@
+"""What an agent can besides asking and calling: typed output, hooks, deferred calls, failing fast, being a tool."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from callboard import Agent, Conversation, Limits, access_model, tool
+from callboard.core import (
+    AssistantCanister,
+    InvocationCanister,
+    Note,
+    RefusalContent,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyFailed,
+    ResultCanister,
+    RolledBack,
+    RunEnded,
+    ToolError,
+    Usage,
+    UserCanister,
+    error_result,
+)
+from callboard.errors import CallerError, ProviderError, ToolExecutionFailure
+from callboard.providers import FallbackModel
+from callboard.testing import Call, FakeBackend, ScriptedModel, Silence
+from callboard.tools import Ensemble, Invoker, Policy
+
+
+@dataclass
+class Weather:
+    city: str
+    degrees: float
+    sky: Literal["clear", "grey"] = "clear"
+
+
+@tool
+def multiply(a: int, b: int) -> int:
+    """Multiply."""
+    return a * b
+
+
+@tool
+def broken() -> str:
+    """Fail."""
+    raise RuntimeError("no luck")
+
+
+def follow(run):
+    async def scenario():
+        return [event async for event in run]
+
+    return asyncio.run(scenario())
+
+
+# Typed output.
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "output"),
+    [
+        (Weather, 'Here:\n```json\n{"city": "Oslo", "degrees": "3.5"}\n```', Weather("Oslo", 3.5)),
+        (int, '{"answer": 42}', 42),
+        (list[str], '{"answer": ["a", "b"]}', ["a", "b"]),
+        (str, "plain words", "plain words"),
+    ],
+)
+def test_the_output_has_the_type_that_was_asked_for(kind, said, output):
+    model = ScriptedModel([said])
+    assert Agent(model, output=kind).run_sync("?").output == output
+
+
+def test_a_wrong_output_is_told_and_mended():
+    model = ScriptedModel(['{"city": "Oslo"}', '{"city": "Oslo", "degrees": 3}'])
+    result = Agent(model, output=Weather).run_sync("?")
+    assert result.output == Weather("Oslo", 3.0)
+    assert "degrees\n  Field required" in model.requests[1].canisters[-1].text
+
+
+def test_an_output_that_stays_wrong_leaves_the_run_incomplete():
+    result = Agent(ScriptedModel(["no", "no"]), output=Weather).run_sync("?")
+    assert (result.state, result.output) == ("incomplete", "no")
+    assert "Input should be" in result.why
+
+
+def test_the_model_is_told_the_schema_and_held_to_it_where_that_can_be():
+    async def scenario(profile):
+        async with FakeBackend(['{"answer": 3}']) as backend:
+            agent = Agent("m", output=int, base_url=backend.url, profile=profile)
+            assert (await agent.run("?")).output == 3
+            return backend.requests[0].body
+
+    free, held = (asyncio.run(scenario({"constrains": constrains})) for constrains in (False, True))
+    assert "integer" in free["messages"][0]["content"]
+    assert "response_format" not in free
+    assert held["response_format"]["json_schema"]["schema"]["properties"]["answer"]["type"] == "integer"
+
+
+def test_a_refusal_has_no_output_of_the_type():
+    model = ScriptedModel([[RefusalPiece("I will not."), ReplyEnded("refusal")]])
+    result = Agent(model, output=int).run_sync("?")
+    assert (result.state, result.output) == ("completed", "")
+    assert result.canisters[-1].content == (RefusalContent("I will not."),)
+
+
+# Hooks.
+
+
+def test_hooks_see_each_call_and_may_change_it():
+    seen = []
+
+    async def before(invocation):
+        seen.append(invocation.name)
+        if invocation.arguments == {"a": 1, "b": 1}:
+            return error_result("?", "permission", "not this one")
+        return InvocationCanister("?", invocation.name, {**invocation.arguments, "b": 10})
+
+    async def after(_, result):
+        return ResultCanister(invocation_id="?", content=f"{result.text}!")
+
+    script = [[Call("multiply", {"a": 2, "b": 3}), Call("multiply", {"a": 1, "b": 1})], "ok"]
+    result = Agent(ScriptedModel(script), [multiply], before_call=before, after_call=after).run_sync("?")
+    results = [each for each in result.canisters if isinstance(each, ResultCanister)]
+    assert [each.text for each in results] == ["20!", "Error: not this one"]
+    assert [each.invocation_id for each in results] == ["call_1_0", "call_1_1"]
+    assert seen == ["multiply", "multiply"]
+
+
+# Deferred calls.
+
+
+async def elsewhere(_context, _arguments):
+    raise AssertionError
+
+
+BOOK = Invoker("book", elsewhere, {"type": "object"}, description="Books a room.", deferred=True)
+
+
+def test_a_run_ends_with_pending_calls_and_goes_on_with_their_results():
+    model = ScriptedModel([["I'll book.", Call("book"), Call("multiply", {"a": 2, "b": 3})], "Booked room 7."])
+    agent = Agent(model, [BOOK, multiply])
+    first = agent.run_sync("Book a room.")
+    assert (first.state, [each.name for each in first.pending]) == ("pending", ["book"])
+    (pending,) = first.pending
+    second = agent.run_sync(history=first.canisters, results={pending.identifier: {"room": 7}})
+    assert (second.state, second.output) == ("completed", "Booked room 7.")
+    assert [each.text for each in model.requests[1].canisters if isinstance(each, ResultCanister)] == [
+        "6",
+        '{"room":7}',
+    ]
+
+
+def test_a_person_may_answer_later():
+    async def later(_invocation, _why):
+        return "defer"
+
+    model = ScriptedModel([Call("multiply", {"a": 2, "b": 3}), "no"])
+    agent = Agent(model, [multiply], policy=Policy([("*", "ask")]), approve=later)
+    first = agent.run_sync("?")
+    (pending,) = first.pending
+    refused = ToolError("permission", "the answer was no")
+    second = agent.run_sync(history=first.canisters, results={pending.identifier: refused})
+    assert second.canisters[0].error == refused
+
+
+def test_a_pending_call_that_gets_no_result_is_told_so():
+    model = ScriptedModel([Call("book"), "Then not."])
+    agent = Agent(model, [BOOK])
+    first = agent.run_sync("Book.")
+    agent.run_sync("Forget it.", history=first.canisters)
+    *_, result, said = model.requests[1].canisters
+    assert result.error.category == "cancelled"
+    assert said == UserCanister("Forget it.")
+
+
+def test_a_result_that_nobody_waits_for_is_refused():
+    with pytest.raises(CallerError, match="call_9: no call waits for this result"):
+        Agent(ScriptedModel([])).run_sync(results={"call_9": 1})
+
+
+# Failing fast.
+
+
+def test_fail_fast_rolls_the_conversation_back(tmp_path):
+    conversation = Conversation.begin(tmp_path)
+    script = ["Hi.", ["Let me.", Call("broken")]]
+    agent = Agent(ScriptedModel(script), [broken], on_error="fail_fast", store=conversation)
+    agent.run_sync("Hello")
+    run = agent.stream("Do it.", history=conversation.canisters)
+    alert, rolled_back, ended = follow(run)[-3:]
+    assert alert == Note("alert", "Tool 'broken' failed: RuntimeError: no luck")
+    assert rolled_back == RolledBack(2)
+    assert ended == RunEnded("failed", "", Usage())
+    assert conversation.canisters == [UserCanister("Hello"), AssistantCanister("Hi.")]
+    assert Conversation.resume(conversation.identifier, tmp_path).canisters == conversation.canisters
+    assert b"Let me." in conversation.path.read_bytes()
+
+
+def test_instructions_are_no_part_of_what_is_rolled_back_to(tmp_path):
+    conversation = Conversation.begin(tmp_path)
+    Agent(ScriptedModel(["Hi."]), store=conversation).run_sync("Hello")
+    agent = Agent(
+        ScriptedModel([Call("broken")]), [broken], instructions="Be brief.", on_error="fail_fast", store=conversation
+    )
+    run = agent.stream("Do it.", history=conversation.canisters)
+    assert RolledBack(2) in follow(run)
+    assert Conversation.resume(conversation.identifier, tmp_path).canisters == [
+        UserCanister("Hello"),
+        AssistantCanister("Hi."),
+    ]
+
+
+def test_fail_fast_raises_from_run():
+    agent = Agent(ScriptedModel([Call("broken")]), [broken], on_error="fail_fast")
+    with pytest.raises(ToolExecutionFailure, match="Tool 'broken' failed"):
+        agent.run_sync("Do it.")
+
+
+# An agent as a tool.
+
+
+def test_an_agent_is_a_tool_of_another():
+    inner = Agent(ScriptedModel([Call("multiply", {"a": 6, "b": 7}), "42"]), [multiply])
+    outer = Agent(
+        ScriptedModel([Call("ask_mathematician", {"prompt": "6 times 7?"}), "It is 42."]),
+        [inner.as_tool("ask_mathematician", "Knows numbers.")],
+    )
+    result = outer.run_sync("What is 6 times 7?")
+    assert [each.text for each in result.canisters if isinstance(each, ResultCanister)] == ["42"]
+    assert outer.roster.declarations[0].description == "Knows numbers."
+
+
+def test_an_agent_that_gives_no_answer_is_an_error_of_the_tool():
+    inner = Agent(ScriptedModel([[], []])).as_tool("ask", "Asks.")
+    result = Agent(ScriptedModel([Call("ask", {"prompt": "?"}), "ok"]), [inner]).run_sync("?")
+    assert "ask gave no answer: the model replied nothing" in result.canisters[2].text
+
+
+# Time and money.
+
+
+def test_seconds_end_a_reply_that_never_comes():
+    async def scenario():
+        async with FakeBackend([Silence()]) as backend:
+            result = await Agent("m", base_url=backend.url, limits=Limits(seconds=0.2)).run("?")
+            await backend.disconnected.wait()
+            return result
+
+    result = asyncio.run(scenario())
+    assert (result.state, result.why) == ("incomplete", "0.2 seconds are over")
+
+
+def test_usage_and_cost_are_on_the_result():
+    profile = {"price_input": 2.0, "price_output": 10.0}
+    model = ScriptedModel([["Hi.", Usage(1000, 100)]], profile=profile)
+    result = Agent(model).run_sync("?")
+    assert (result.usage, result.cost) == (Usage(1000, 100), 0.003)
+    assert Agent(ScriptedModel(["Hi."])).run_sync("?").cost is None
+
+
+# Fallback and converse.
+
+
+def test_where_a_model_fails_the_next_one_is_asked():
+    down = ScriptedModel([[ReplyFailed("provider", "unreachable", "gone")]], name="first")
+    up = ScriptedModel(["Here."], name="second")
+    run = Agent(FallbackModel([down, up])).stream("?")
+    events = follow(run)
+    assert Note("alert", "first failed: gone; second is asked") in events
+    assert run.result.output == "Here."
+
+
+def test_a_failure_in_the_middle_stays_one_and_so_does_the_last():
+    middle = ScriptedModel([["Once", ReplyFailed("provider", "cut", "gone")]])
+    with pytest.raises(ProviderError, match="gone"):
+        Agent(FallbackModel([middle, ScriptedModel(["never asked"])])).run_sync("?")
+    last = ScriptedModel([[ReplyFailed("provider", "cut", "gone too")]])
+    first = ScriptedModel([[ReplyFailed("provider", "cut", "gone")]])
+    with pytest.raises(ProviderError, match="gone too"):
+        Agent(FallbackModel([first, last])).run_sync("?")
+
+
+def test_converse_gives_the_canisters_that_follow():
+    async def scenario():
+        async with FakeBackend(["The weather is fine."]) as backend:
+            backend_model = access_model(
+                "gpt-4o", base_url=backend.url, headers={"x-team": "a"}, extra_body={"user": "u"}
+            )
+            said = [UserCanister("Weather?")]
+            canisters = await backend_model.converse(said, ensembles=[Ensemble("io", [multiply])])
+            await backend_model.aclose()
+            return canisters, backend.requests[-1]
+
+    canisters, request = asyncio.run(scenario())
+    assert [each.text for each in canisters] == ["The weather is fine."]
+    assert request.headers["x-team"] == "a"
+    assert request.body["user"] == "u"
+    assert request.body["tools"][0]["function"]["name"] == "multiply"

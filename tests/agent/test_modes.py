@@ -1,0 +1,71 @@
+"""Every mode, over HTTP, on models of every kind, streamed and whole: one call and an answer."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from callboard import Agent, tool
+from callboard.core import InvocationCanister, InvocationEnded, InvocationStarted, ReplyEnded, ResultCanister
+from callboard.testing import FakeBackend
+
+ARGUMENTS = {"query": "Python docs"}
+NATIVE = [
+    InvocationStarted(0, "call_a", "search"),
+    InvocationEnded(0, "call_a", "search", ARGUMENTS, msgspec.json.encode(ARGUMENTS).decode()),
+    ReplyEnded("invocations"),
+]
+FENCED = 'Looking.\n```json\n{"name": "search", "arguments": {"query": "Python docs"}}\n```\n'
+ACTION = '{"action": {"tool": "search", "arguments": {"query": "Python docs"}}}'
+REPLIES = {
+    "native": (NATIVE, "They are at docs.python.org."),
+    "structured": (ACTION, '{"action": {"answer": "They are at docs.python.org."}}'),
+    "validated": (FENCED, "They are at docs.python.org."),
+    "parsed": (FENCED, "They are at docs.python.org."),
+}
+MODELS = [
+    "gpt-4o-mini",
+    "gpt-3.5-turbo",
+    "claude-3-5-sonnet",
+    "llama-3-70b",
+    "mistral-7b",
+    "qwen3-coder:30b",
+    "local-model",
+]
+
+
+@tool
+def search(query: str) -> str:
+    """Search the web."""
+    return f"Results for {query}"
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("mode", REPLIES)
+def test_every_mode_on_every_model(mode, name, streams):
+    async def scenario():
+        async with FakeBackend(REPLIES[mode], chunk_size=7) as backend:
+            agent = Agent(name, [search], base_url=backend.url, mode=mode, profile={"streams": streams})
+            return await agent.run("Search for Python docs"), backend.requests
+
+    result, requests = asyncio.run(scenario())
+    assert (result.state, result.output) == ("completed", "They are at docs.python.org.")
+    (call,) = [each for each in result.canisters if isinstance(each, InvocationCanister)]
+    (found,) = [each for each in result.canisters if isinstance(each, ResultCanister)]
+    assert (call.name, call.arguments) == ("search", ARGUMENTS)
+    assert (found.invocation_id, found.text) == (call.identifier, "Results for Python docs")
+    first = requests[0].body
+    assert ("tools" in first, "response_format" in first) == (mode == "native", mode == "structured")
+    assert bool(first.get("stream")) is streams
+
+
+@pytest.mark.parametrize("name", ["gpt-4o-mini", "llama-3-70b", "local-model"])
+def test_calls_that_leak_into_text_are_found_in_native_mode_too(name):
+    async def scenario():
+        async with FakeBackend([FENCED, "There."], chunk_size=3) as backend:
+            profile = {"dialect": "json"}
+            return await Agent(name, [search], base_url=backend.url, mode="native", profile=profile).run("?")
+
+    result = asyncio.run(scenario())
+    assert [each.name for each in result.canisters if isinstance(each, InvocationCanister)] == ["search"]

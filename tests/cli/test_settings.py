@@ -1,0 +1,115 @@
+"""`callboard.toml`, as a person uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from callboard.cli import app
+from callboard.configuration.keys import BY_NAME
+from callboard.errors import CallerError
+from callboard.testing import FakeBackend
+
+CALL = '```json\n{"name": "multiply", "arguments": {"a": 6}}\n```'
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """The user's file."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "config" / "callboard" / "callboard.toml"
+    path.parent.mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+def run(own):
+    """Runs `callboard run` with this file of the user; gives the outcome and the backend."""
+
+    def run(text, *arguments, replies):
+        async def scenario():
+            async with FakeBackend(replies) as backend:
+                own.write_text(text.replace("URL", backend.url))
+                return await asyncio.to_thread(CliRunner().invoke, app, ["run", *arguments]), backend
+
+        return asyncio.run(scenario())
+
+    return run
+
+
+def test_settings_are_the_defaults_of_a_run(run, toolbox):
+    text = f"""
+        model = "mine"
+        base_url = "URL"
+        mode = "validated"
+        max_rounds = 1
+        tools = ["{toolbox}"]
+        instructions = "Be brief."
+        [permissions]
+        deny = ["multiply"]
+        [profiles.mine]
+        max_tokens = 77
+    """
+    result, backend = run(text, "6 times 7?", replies=[CALL, "I may not."])
+    assert result.exit_code == 3
+    assert "<- Error: multiply may not run: the rule 'multiply' says deny" in result.stderr
+    assert "incomplete: no answer within 1 rounds" in result.stderr
+    body = backend.requests[0].body
+    assert body["model"] == "mine"
+    assert 77 in (body.get("max_tokens"), body.get("max_completion_tokens"))
+    assert "tools" not in body
+    assert body["messages"][0]["content"].startswith("Be brief.")
+
+
+def test_flags_and_the_environment_win(run, toolbox, monkeypatch):
+    monkeypatch.setenv("CALLBOARD_MODEL", "from-the-environment")
+    monkeypatch.setenv("CALLBOARD_MODE", "native")
+    text = 'model = "mine"\nbase_url = "URL"\nmode = "validated"\ntools = ["nowhere.py"]'
+    result, backend = run(text, "Hi", "--mode", "parsed", "--tools", toolbox, replies=["Hello."])
+    assert (result.exit_code, result.stdout) == (0, "Hello.\n")
+    assert backend.requests[0].body["model"] == "from-the-environment"
+    assert "tools" not in backend.requests[0].body
+
+
+def test_what_a_rule_allows_is_not_asked(run, toolbox):
+    call = '```json\n{"name": "deploy", "arguments": {}}\n```'
+    text = f'base_url = "URL"\nmodel = "m"\ntools = ["{toolbox}"]\n[permissions]\nallow = ["deploy"]'
+    result, _ = run(text, "Deploy.", replies=[call, "Done."])
+    assert "<- deployed\n" in result.stderr
+
+
+def test_tools_list_takes_them_from_the_settings(invoke, own, toolbox):
+    own.write_text(f'tools = ["{toolbox}"]\nensembles = ["io"]')
+    names = [each["name"] for each in json.loads(invoke("tools", "list", "--json").stdout)]
+    assert names == ["multiply", "deploy", "shout", "read_file", "write_file", "list_directory"]
+    only = [each["name"] for each in json.loads(invoke("tools", "list", "--json", "--ensembles", "io").stdout)]
+    assert only == ["read_file", "write_file", "list_directory"]
+
+
+def test_a_projects_file_runs_nothing_unasked(invoke, own, tmp_path, toolbox):
+    (tmp_path / "callboard.toml").write_text(f'tools = ["{toolbox}"]')
+    result = invoke("run", "Hi", "--model", "m", "--base-url", "http://127.0.0.1:1")
+    assert type(result.exception) is CallerError
+    assert str(result.exception).startswith(
+        f"{tmp_path}/callboard.toml:1: tools: a project's file may set this only if"
+    )
+    assert str(own) in str(result.exception)
+
+
+def test_a_mistake_is_one_line(callboard, own, tmp_path):
+    own.write_text("modle = 'x'")
+    result = callboard("run", "Hi", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == f"callboard: {own}:1: modle: unknown key; did you mean 'mode' or 'model'?\n"
+
+
+def test_help_tells_the_defaults_of_the_settings(invoke):
+    from callboard.cli.run import DEFAULT_MODEL, MAX_ROUNDS
+
+    assert (BY_NAME["model"].default, BY_NAME["max_rounds"].default) == (DEFAULT_MODEL, MAX_ROUNDS)
+    shown = " ".join(invoke("run", "--help").stdout.replace("│", " ").split())
+    assert "0.5b" in shown

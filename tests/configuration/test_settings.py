@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from callboard.configuration import load_settings
+from callboard.configuration.keys import KEYS
+from callboard.configuration.settings import Settings
+from callboard.errors import CallerError
+from callboard.profiles import resolve
+from callboard.tools import Invoker
+
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A repository, with a directory in it that commands run in."""
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    (tmp_path / "project" / "src" / "deep").mkdir(parents=True)
+    return tmp_path / "project"
+
+
+@pytest.fixture
+def own(tmp_path):
+    """The user's file."""
+    path = tmp_path / "config" / "callboard" / "callboard.toml"
+    path.parent.mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+def load(tmp_path, project):
+    def load(flags=None, cwd=project / "src" / "deep", **environ):
+        return load_settings(flags or {}, cwd, {"XDG_CONFIG_HOME": str(tmp_path / "config"), **environ})
+
+    return load
+
+
+def test_the_table_and_the_settings_have_the_same_keys():
+    names = [key.name for key in KEYS]
+    assert [*names, "sources"] == [*Settings.__struct_fields__]
+
+
+def test_defaults(load):
+    settings = load()
+    assert (settings.model, settings.base_url, settings.mode, settings.max_rounds) == (
+        "local:qwen2.5-coder-0.5b",
+        "",
+        "",
+        20,
+    )
+    assert (settings.tools, settings.ensembles, settings.instructions) == ((), (), "")
+    assert set(settings.sources.values()) == {"default"}
+
+
+def test_each_layer_goes_before_those_below(load, own, project):
+    said = dict.fromkeys(("model", "mode", "max_rounds", "instructions"), "default")
+    assert {key: load().sources[key] for key in said} == said
+    own.write_text("model = 'one'\nmode = 'native'\nmax_rounds = 1\ninstructions = 'Be kind.'")
+    (project / "callboard.toml").write_text("model = 'two'\nmode = 'parsed'\nmax_rounds = 2")
+    environ = {"CALLBOARD_MODEL": "three", "CALLBOARD_MODE": "validated", "CALLBOARD_INSTRUCTIONS": ""}
+    settings = load({"model": "four", "mode": "", "max_rounds": None}, **environ)
+    assert (settings.model, settings.mode, settings.max_rounds, settings.instructions) == (
+        "four",
+        "validated",
+        2,
+        "Be kind.",
+    )
+    assert {key: settings.sources[key] for key in said} == {
+        "model": "--model",
+        "mode": "CALLBOARD_MODE",
+        "max_rounds": str(project / "callboard.toml"),
+        "instructions": str(own),
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "variable", "text", "value"),
+    [
+        ("model", "CALLBOARD_MODEL", "m", "m"),
+        ("base_url", "CALLBOARD_BASE_URL", "http://x", "http://x"),
+        ("mode", "CALLBOARD_MODE", "parsed", "parsed"),
+        ("max_rounds", "CALLBOARD_MAX_ROUNDS", "7", 7),
+        ("instructions", "CALLBOARD_INSTRUCTIONS", "Hi.", "Hi."),
+    ],
+)
+def test_variables(load, key, variable, text, value):
+    assert getattr(load(**{variable: text}), key) == value
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "told"),
+    [
+        ("CALLBOARD_MAX_ROUNDS", "many", "CALLBOARD_MAX_ROUNDS: Expected `int`, got `str`"),
+        ("CALLBOARD_MAX_ROUNDS", "0", "CALLBOARD_MAX_ROUNDS: Expected `int` >= 1"),
+        ("CALLBOARD_MODE", "magic", "CALLBOARD_MODE: Invalid enum value 'magic'"),
+    ],
+)
+def test_variables_that_are_wrong(load, variable, text, told):
+    with pytest.raises(CallerError) as caught:
+        load(**{variable: text})
+    assert str(caught.value) == told
+
+
+def test_flags_are_lists_too(load):
+    settings = load({"tools": ["a.py"], "ensembles": ["io"]})
+    assert (settings.tools, settings.ensembles) == (("a.py",), ("io",))
+    assert (settings.sources["tools"], settings.sources["ensembles"]) == ("--tools", "--ensembles")
+
+
+def test_the_nearest_file_of_the_repository(load, project):
+    (project.parent / "callboard.toml").write_text("model = 'outside'")
+    assert load().model == "local:qwen2.5-coder-0.5b"
+    (project / "callboard.toml").write_text("model = 'root'")
+    assert load().model == "root"
+    (project / "src" / "callboard.toml").write_text("model = 'near'")
+    assert load().model == "near"
+
+
+def test_outside_of_a_repository_only_this_directory(load, tmp_path):
+    below = tmp_path / "loose" / "below"
+    below.mkdir(parents=True)
+    (tmp_path / "loose" / "callboard.toml").write_text("model = 'above'")
+    assert load(cwd=below).model == "local:qwen2.5-coder-0.5b"
+    assert load(cwd=tmp_path / "loose").model == "above"
+
+
+def test_the_users_file_is_no_projects(load, own):
+    own.write_text("base_url = 'http://x'")
+    assert load(cwd=own.parent).base_url == "http://x"
+
+
+def test_where_the_users_file_is(tmp_path):
+    path = tmp_path / ".config" / "callboard" / "callboard.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text("model = 'mine'")
+    for environ in ({}, {"XDG_CONFIG_HOME": "relative"}):
+        assert load_settings({}, tmp_path, {"HOME": str(tmp_path), **environ}).model == "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("modle = 'x'", ":1: modle: unknown key; did you mean 'mode' or 'model'?"),
+        ("\n[limits]\nrounds = 3", ":2: limits: unknown key; "),
+        ("[permissions]\nalow = []", ":2: permissions.alow: unknown key; did you mean 'allow'?"),
+        ("[permissions]\nallow = 'x'", ":2: permissions.allow: Expected `array`, got `str`"),
+        ("[profiles.qwen]\nmod = 'native'", ":2: profiles.qwen.mod: unknown key; did you mean 'mode'"),
+        ("[profiles.'a.b']\nmode = 'magic'", ":2: profiles.\"a.b\".mode: Invalid enum value 'magic'"),
+        ("[profiles]\nqwen = 3", ":1: profiles: Expected `object`, got `int`"),
+        ("model = 3", ":1: model: Expected `str`, got `int`"),
+        ("max_rounds = 0", ":1: max_rounds: Expected `int` >= 1"),
+        ("tools = 'x.py'", ":1: tools: Expected `array`, got `str`"),
+        ("mode = 'magic'", ":1: mode: Invalid enum value 'magic'"),
+        ("mode = ", ": not TOML: Invalid value (at end of document)"),
+        ("a = 1\nb = = 2\nc = 3", ":2: not TOML: Invalid value"),
+    ],
+)
+@pytest.mark.parametrize("whose", ["user", "project"])
+def test_a_file_that_is_wrong(load, own, project, whose, text, told):  # noqa: PLR0917 - half are fixtures
+    path = own if whose == "user" else project / "callboard.toml"
+    path.write_text(text)
+    with pytest.raises(CallerError) as caught:
+        load()
+    assert str(caught.value).startswith(f"{path}{told}")
+
+
+GUARDED = [
+    ("tools = ['tools.py']", "tools"),
+    ("ensembles = ['ensembles']", "ensembles"),
+    ("base_url = 'http://elsewhere'", "base_url"),
+    ("[permissions]\nask = ['x']\nallow = ['*']", "permissions.allow"),
+    ("[profiles.gpt]\ncontext = 3\nbase_url = 'http://elsewhere'", "profiles.gpt.base_url"),
+    ("[profiles.gpt]\nkey_variable = 'OTHER_KEY'", "profiles.gpt.key_variable"),
+    ("[profiles.gpt]\nurl_variable = 'OTHER_URL'", "profiles.gpt.url_variable"),
+    ("model = 'local:weights/x.gguf'", "model"),
+    ("model = 'command:./run'", "model"),
+]
+
+
+@pytest.mark.parametrize(("text", "key"), GUARDED)
+def test_what_a_project_may_set_only_if_it_is_trusted(load, own, project, text, key):
+    path = project / "callboard.toml"
+    path.write_text(text)
+    with pytest.raises(CallerError) as caught:
+        load()
+    message = str(caught.value)
+    assert message.startswith(
+        f"{path}:{len(text.splitlines())}: {key}: a project's file may set this only if you trust"
+    )
+    assert message.endswith(f'if you do, write trusted = ["{project}"] in {own}')
+    own.write_text(f"trusted = ['{project.parent}', '{project}/src']")
+    with pytest.raises(CallerError):
+        load()
+    own.write_text(f"trusted = ['{project}']")
+    load()
+
+
+@pytest.mark.parametrize(("text", "key"), GUARDED)
+def test_the_users_own_file_may_set_everything(load, own, text, key):
+    own.write_text(text)
+    assert load().sources[key.partition(".")[0]] == str(own)
+
+
+def test_what_any_project_may_set(load, project):
+    (project / "callboard.toml").write_text(
+        "model = 'openai:gpt-4o'\nmode = 'native'\nmax_rounds = 3\ninstructions = 'Be brief.'\n"
+        "[permissions]\nask = ['write_file']\ndeny = ['*']\n[profiles.gpt]\ncontext = 3\n"
+    )
+    settings = load()
+    assert (settings.model, settings.permissions.deny) == ("openai:gpt-4o", ("*",))
+
+
+def test_a_project_does_not_trust_itself(load, own, project):
+    path = project / "callboard.toml"
+    path.write_text(f"trusted = ['{project}']")
+    for text in ("", f"trusted = ['{project}']"):
+        own.write_text(text)
+        with pytest.raises(CallerError) as caught:
+            load()
+        assert str(caught.value) == f"{path}:1: trusted: no project says itself that it is trusted; write it in {own}"
+
+
+def test_a_trusted_project_by_another_name(load, own, project, tmp_path):
+    (tmp_path / "link").symlink_to(project)
+    own.write_text(f"trusted = ['{tmp_path}/link']")
+    (project / "callboard.toml").write_text("tools = ['x.py']")
+    assert load().tools == (str(project / "x.py"),)
+
+
+def test_paths_are_relative_to_their_file(load, own, project):
+    own.write_text(f"trusted = ['{project}']\nensembles = ['mine', '/other', 'io', '~/there']")
+    assert load().ensembles == (
+        str(own.parent / "mine"),
+        "/other",
+        "io",
+        str(Path("~/there").expanduser()),
+    )
+    (project / "callboard.toml").write_text("tools = ['tools.py:greet', 'package.module', 'package:x']")
+    assert load().tools == (str(project / "tools.py:greet"), "package.module", "package:x")
+
+
+def test_permissions_of_all_files_hold(load, own, project):
+    own.write_text("[permissions]\ndeny = ['secret_*']\nallow = ['io/*']\nask = ['send']")
+    (project / "callboard.toml").write_text("[permissions]\nask = ['*_file', 'secret_*']\ndeny = ['send']")
+    settings = load()
+    assert settings.sources["permissions"] == f"{own}, {project}/callboard.toml"
+
+    def decide(name):
+        return settings.policy.decide(Invoker(name, None, {}))[0]
+
+    assert {name: decide(name) for name in ("secret_file", "send", "read_file", "count")} == {
+        "secret_file": "deny",
+        "send": "deny",
+        "read_file": "ask",
+        "count": "allow",
+    }
+
+
+def test_profiles_of_all_files_hold(load, own, project):
+    own.write_text("[profiles.qwen3]\ncontext = 1\nmode = 'native'\n[profiles.'Qwen3-Coder']\ncontext = 2")
+    (project / "callboard.toml").write_text("[profiles.qwen3]\nmode = 'validated'")
+    settings = load()
+    assert settings.profile("qwen3:8b") == {"context": 1, "mode": "validated"}
+    assert settings.profile("openai:Qwen/Qwen3-Coder-30B-AWQ") == {"context": 2, "mode": "validated"}
+    assert settings.profile("gpt-4o") == {}
+    resolved = resolve("qwen3-coder:30b", settings.profile("qwen3-coder:30b"))
+    assert (resolved.mode, resolved.profile.context, resolved.sources["context"]) == ("validated", 2, "user")
+
+
+def test_every_key_is_documented():
+    lines = DOCUMENTED.read_text("utf-8").splitlines()
+    for key in KEYS:
+        default = f"`{key.default}`" if isinstance(key.default, str | int) and key.default else ""
+        variable = f"`{key.variable}`" if key.variable else ""
+        flag = f"`{key.flag}`" if key.flag else ""
+        cells = [f"`{key.name}`", default, variable, flag, "yes" if key.guarded else "", key.meaning]
+        assert f"| {' | '.join(cells)} |".replace("  ", " ") in [" ".join(line.split()) for line in lines]

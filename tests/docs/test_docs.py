@@ -1,0 +1,433 @@
+"""What the pages say is what the code does.
+
+Python blocks run in order, in one namespace a page; what stands behind a `print` as a comment, or in a `text` block
+right after, is what is printed. The `$` lines of console blocks run and print what is shown. Names, fields,
+defaults and figures are compared with the code. Blocks marked `no-run` are left alone.
+"""
+
+import ast
+import configparser
+import importlib
+import importlib.metadata
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple, get_args
+
+import pytest
+from typer.main import get_command
+
+import callboard
+from callboard import agent, core, errors, testing
+from callboard.cli import app, run
+from callboard.core import canisters, events
+from callboard.dialects import DIALECTS, JSON, blocks
+from callboard.execution import categories, execute, execute_invoker, group, results
+from callboard.modes import MODES
+from callboard.profiles import Profile
+from callboard.providers import Transport, access_model, embedded, retries
+from callboard.schema import foreign, mistakes
+from callboard.text import json_object
+from callboard.tools import Ensemble, Invoker, Tool
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = {page.name: page.read_text("utf-8") for page in PAGES}
+FENCE = re.compile(r"^```(?P<language>\w+)(?P<mark>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\((?P<path>[^)#\s]*)(?:#(?P<anchor>[^)\s]+))?\)")
+every_page = pytest.mark.parametrize("name", TEXTS)
+
+
+class Block(NamedTuple):
+    language: str
+    runs: bool
+    body: str
+    line: int
+    """The line of its body in the page."""
+    follows: bool
+    """Whether it stands right behind another block."""
+
+
+def blocks_of(name):
+    text = TEXTS[name]
+    found = []
+    end = -1
+    for fence in FENCE.finditer(text):
+        follows = end >= 0 and not text[end : fence.start()].strip()
+        line = text.count("\n", 0, fence.start("body")) + 1
+        found.append(Block(fence["language"], "no-run" not in fence["mark"], fence["body"], line, follows))
+        end = fence.end()
+    return found
+
+
+def rows(name):
+    """The rows of a page's tables by their first cell."""
+    lines = [line for line in FENCE.sub("", TEXTS[name]).splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    return {row[0].strip(): [cell.strip() for cell in row[1:]] for row in cells}
+
+
+def plain(text):
+    return [line.rstrip() for line in text.strip("\n").splitlines()]
+
+
+# What runs.
+
+
+@every_page
+def test_python_blocks(name, tmp_path, monkeypatch, capsys):
+    module = ModuleType(f"page_{name.partition('.')[0]}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    found = blocks_of(name)
+    for place, block in enumerate(found):
+        if block.language != "python" or not block.runs:
+            continue
+        tree = ast.increment_lineno(ast.parse(block.body), block.line - 1)
+        exec(compile(tree, name, "exec", dont_inherit=True), module.__dict__)
+        printed = plain(capsys.readouterr().out)
+        after = found[place + 1] if place + 1 < len(found) else None
+        if after is not None and after.follows and after.language == "text":
+            assert printed == plain(after.body)
+        lines = iter(printed)
+        for said in re.findall(r"^ *print\(.*\)  # (.+)$", block.body, re.MULTILINE):
+            assert said in lines, f"{said!r} is not printed, or not in this order: {printed}"
+
+
+@every_page
+def test_console_blocks(name, tmp_path):
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    environment = {
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "HOME": str(tmp_path),
+        "XDG_DATA_HOME": str(tmp_path),
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONUTF8": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    for block in blocks_of(name):
+        if block.language != "console" or not block.runs:
+            continue
+        for command, *shown in [part.splitlines() for part in re.split(r"^\$ ", block.body, flags=re.MULTILINE)[1:]]:
+            done = subprocess.run(
+                command,
+                shell=True,
+                check=False,
+                cwd=tmp_path,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            assert plain(done.stdout.decode()) == plain("\n".join(shown)), command
+
+
+def test_help_is_current():
+    script = [sys.executable, str(ROOT / "docs" / "regenerate.py"), "--check"]
+    done = subprocess.run(script, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+# What is linked.
+
+
+def anchors(name):
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", TEXTS[name]), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@every_page
+def test_links(name):
+    page = next(page for page in PAGES if page.name == name)
+    for link in LINK.finditer(FENCE.sub("", TEXTS[name])):
+        path, anchor = link["path"], link["anchor"]
+        if path.startswith(("http://", "https://")):
+            continue
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link[0]
+        if anchor:
+            assert anchor in anchors(target.name), link[0]
+
+
+def test_every_page_is_linked_from_the_readme():
+    linked = {link["path"] for link in LINK.finditer(TEXTS["README.md"])}
+    assert {f"docs/{page.name}" for page in PAGES[1:]} <= linked
+
+
+# What is named.
+
+
+@pytest.mark.parametrize("room", [callboard, agent, testing], ids=lambda room: room.__name__)
+def test_public_names(room):
+    every = "\n".join(TEXTS.values())
+    missing = [name for name in room.__all__ if not re.search(rf"\b{name}\b", every)]
+    assert missing == []
+
+
+def shape(structure):
+    fields = [name for name in structure.__struct_fields__ if name not in {"timestamp", "extra"}]
+    return [f"`{structure.__struct_config__.tag}`", ", ".join(f"`{field}`" for field in fields)]
+
+
+@pytest.mark.parametrize(
+    "structure",
+    [*get_args(core.Canister), *get_args(core.Content), *get_args(events.ReplyEvent), *get_args(events.RunEvent)],
+    ids=lambda structure: structure.__name__,
+)
+def test_canisters_contents_and_events(structure):
+    assert rows("events.md")[f"`{structure.__name__}`"][:2] == shape(structure)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "page"),
+    [
+        (canisters.Category, "tools.md"),
+        (core.Ending, "events.md"),
+        (core.RunState, "agents.md"),
+    ],
+)
+def test_each_kind_has_a_row(kinds, page):
+    assert {f"`{kind}`" for kind in get_args(kinds)} <= rows(page).keys()
+
+
+@pytest.mark.parametrize("kinds", [events.NoteKind, core.Verdict, core.Why])
+def test_each_kind_is_named(kinds):
+    assert [kind for kind in get_args(kinds) if f"`{kind}`" not in TEXTS["events.md"]] == []
+
+
+def test_ports():
+    ports = {name for name, value in vars(core.ports).items() if value.__class__.__name__ != "function"}
+    ports &= set(core.__all__)
+    ports -= {"Canister", "Event", "InvocationCanister", "Request", "Verdict"}
+    assert {f"`{port}`" for port in ports} <= rows("events.md").keys()
+
+
+def test_what_counts_as_a_failure_of_the_network():
+    row = rows("tools.md")["`network`"][0]
+    ours = [kind for kind, category in categories._CATEGORIES if category == "network"]
+    assert [kind.__qualname__ for kind in ours if kind.__qualname__ not in row] == []
+    packages = {name.partition(".")[0] for name in categories._NETWORK}
+    assert [package for package in packages if package.rstrip("2") not in row] == []
+
+
+@pytest.mark.parametrize("mode", MODES.values(), ids=lambda mode: mode.name)
+def test_modes(mode):
+    _, dialect, validated, _ = rows("modes.md")[f"`{mode.name}`"]
+    assert validated == ("yes" if mode.validated else "no")
+    assert (dialect == f"`{mode.dialect}`") if mode.dialect else "the profile's" in dialect
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.name)
+def test_dialects(dialect):
+    keys, undeclared = rows("modes.md")[f"`{dialect.name}`"]
+    own = dialect.keys if dialect is JSON else dialect.keys.keys() - JSON.keys.keys()
+    assert {f"`{key}`" for key in own} <= set(re.findall("`[^`]*`", keys))
+    assert undeclared.startswith("is a call" if dialect.undeclared else "stays text")
+
+
+def test_fences():
+    assert [word for word in blocks._LANGUAGES if word and f"`{word}`" not in TEXTS["modes.md"]] == []
+
+
+@pytest.mark.parametrize("fact", Profile.__struct_fields__)
+def test_facts(fact):
+    assert rows("modes.md")[f"`{fact}`"][0] == f"`{getattr(Profile(), fact)!r}`"
+
+
+def test_layers_of_the_profile():
+    table = tomllib.loads((ROOT / "src/callboard/profiles/profiles.toml").read_text("utf-8"))
+    names = {
+        "family": [row["name"] for row in table["families"]],
+        "model": [row["name"] for row in table["models"]],
+        "endpoint": list(table["endpoints"]),
+    }
+    for layer, expected in names.items():
+        assert re.findall("`([^`]*)`", rows("modes.md")[layer][0]) == expected
+
+
+def test_environment_variables():
+    sources = [path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py")]
+    read = {name for source in sources for name in re.findall(r'"([A-Z]+_[A-Z_]+)"[^\n]* os\.environ', source)}
+    read |= {name for source in sources for name in re.findall(r'environ[^\n"]*"([A-Z]+_[A-Z_]+)"', source)}
+    table = tomllib.loads((ROOT / "src/callboard/profiles/profiles.toml").read_text("utf-8"))
+    for endpoint in table["endpoints"].values():
+        read |= {endpoint[key] for key in ("url_variable", "key_variable") if key in endpoint}
+    documented = {name for row in rows("models.md") for name in re.findall("`([A-Z_]+)`", row)}
+    assert read
+    assert read <= documented
+
+
+CALLABLES = [
+    (Tool, "tools.md"),
+    (Invoker, "tools.md"),
+    (Ensemble, "tools.md"),
+    (execute_invoker, "tools.md"),
+    (callboard.Agent, "agents.md"),
+    (callboard.Limits, "agents.md"),
+    (access_model, "models.md"),
+    (Transport, "models.md"),
+    (testing.ScriptedModel, "testing.md"),
+    (testing.Call, "testing.md"),
+    (testing.FakeBackend, "testing.md"),
+]
+
+
+@pytest.mark.parametrize(("called", "page"), CALLABLES, ids=lambda each: getattr(each, "__name__", ""))
+def test_parameters_and_their_defaults(called, page):
+    header, _, table = TEXTS[page].partition(HEADERS.get(called, f"of `{called.__name__}` | default | meaning |\n"))
+    assert table, header[-200:]
+    lines = table.partition("\n\n")[0].splitlines()[1:]
+    said = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    defaults = {name: cells[1] for cells in said for name in re.findall("`([^`]*)`", cells[0])}
+    parameters = dict(inspect.signature(called).parameters)
+    parameters.pop("function", None)
+    assert list(defaults) == list(parameters)
+    for name, parameter in parameters.items():
+        if parameter.default is parameter.empty:
+            assert defaults[name] == "required"
+        elif not callable(parameter.default) and repr(parameter.default) != "<factory>":
+            assert defaults[name] == f"`{parameter.default!r}`"
+
+
+HEADERS = {
+    Tool: "| option | default | meaning |\n",
+    execute_invoker: "`ResultCanister`.\n\n| parameter | default | meaning |\n",
+    callboard.Agent: "| parameter | default | meaning |\n",
+    callboard.Limits: "of `Limits` | default | bounds | `why` |\n",
+}
+
+
+def test_fields_of_a_result():
+    table = rows("agents.md")
+    assert {f"`{field}`" for field in agent.RunResult.__struct_fields__} <= table.keys()
+
+
+def test_parameters_of_a_run():
+    names = set(inspect.signature(callboard.Agent.stream).parameters) - {"self"}
+    assert {f"`{name}`" for name in names} <= rows("agents.md").keys()
+
+
+def test_what_a_conversation_does():
+    table = TEXTS["agents.md"].partition("| of `Conversation` |")[2].partition("\n\n")[0]
+    methods = {name for name, value in vars(callboard.Conversation).items() if not name.startswith("_") and value}
+    assert {name for name in methods if f"`{name}(" not in table and f"`{name}`" not in table} == set()
+
+
+def test_groups_of_plugins():
+    sources = [path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py")]
+    groups = {group for source in sources for group in re.findall(r'plugins\("([a-z.]+)"\)', source)}
+    assert groups
+    assert {f"`{group}`" for group in groups} <= rows("modes.md").keys()
+
+
+def test_exit_codes():
+    for line in TEXTS["agents.md"].splitlines():
+        if found := re.match(r"\| `(\w+)` \|.*\| (\d+) \|$", line):
+            assert run.EXIT_CODES[found[1]] == int(found[2])
+
+
+def exceptions():
+    return [each for each in vars(errors).values() if isinstance(each, type)]
+
+
+@pytest.mark.parametrize("kind", exceptions(), ids=lambda kind: kind.__name__)
+def test_exceptions(kind):
+    bases, party, _ = rows("errors.md")[f"`{kind.__name__}`"]
+    assert bases == ", ".join(f"`{base.__name__}`" for base in kind.__bases__)
+    assert party == f"`{kind.party}`"
+
+
+def commands(command, name):
+    yield name, command
+    for word, below in getattr(command, "commands", {}).items():
+        yield from commands(below, f"{name} {word}")
+
+
+@pytest.mark.parametrize(("name", "command"), [*commands(get_command(app), "callboard")])
+def test_commands_and_options(name, command):
+    block = TEXTS["cli.md"].partition(f"<!-- help: {name} -->")[2].partition("<!-- end -->")[0]
+    options = [option for parameter in command.params for option in parameter.opts]
+    assert block
+    assert [option for option in options if option not in block] == []
+
+
+# What it is built on.
+
+
+def required():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    every = [*project["dependencies"], *(each for extra in project["optional-dependencies"].values() for each in extra)]
+    return [re.split("[<>=~ ]", each)[0] for each in every]
+
+
+@pytest.mark.parametrize("package", required())
+def test_dependencies(package):
+    about = importlib.metadata.metadata(package)
+    assert rows("dependencies.md")[f"`{package}`"][0] == (about["License-Expression"] or about["License"])
+
+
+def test_rooms():
+    law = configparser.ConfigParser()
+    law.read(ROOT / ".importlinter")
+    layers = law["importlinter:contract:layers"]["layers"].strip()
+    assert f"```text\n{layers}\n```" in TEXTS["architecture.md"]
+    here = {path.stem for path in (ROOT / "src/callboard").iterdir() if not path.stem.startswith(("_", "py"))}
+    assert {f"`{room}`" for room in here} <= rows("architecture.md").keys()
+
+
+def test_measurements():
+    every = "\n".join(TEXTS.values())
+    assert [path.name for path in (ROOT / "bench").glob("*.py") if f"bench/{path.name}" not in every] == []
+
+
+FIGURES = [
+    ("tools.md", "and that to {:g} |", execute.DEFAULT_TIMEOUT),
+    ("tools.md", "ensemble's, else {:g}.", execute.DEFAULT_TIMEOUT),
+    ("tools.md", "after {} s, then twice as long", execute._FIRST_DELAY),
+    ("tools.md", "at most {} such threads", execute._threads._limit),
+    ("tools.md", "at most {} calls of one run", group.DEFAULT_LIMIT),
+    ("tools.md", "At most {} mistakes are listed", mistakes.LISTED),
+    ("tools.md", "no more than {} characters", mistakes.SHOWN),
+    ("tools.md", "larger than {} KB", foreign.SIZE // 1024),
+    ("tools.md", "than {} levels", foreign.DEPTH),
+    ("tools.md", "more than {} patterns", foreign.PATTERNS),
+    ("tools.md", "Text beyond {} characters", results.MAX_TEXT),
+    ("modes.md", "at most {} characters; what is longer", blocks.MAX_HELD),
+    ("modes.md", "longer than {} characters makes", json_object.MAX_KEY),
+    ("models.md", "at most {} tokens", embedded.MAX_CONTEXT),
+    ("models.md", "more than\n{:g} seconds is not waited for", retries.LONGEST_WAIT),
+    ("models.md", "{} s, doubled each time up to", retries._BACKOFFS[0]),
+    ("models.md", "doubled each time up to {:g}", retries._BACKOFFS[-1]),
+]
+
+
+@pytest.mark.parametrize(("page", "sentence", "figure"), FIGURES)
+def test_figures(page, sentence, figure):
+    assert sentence.format(figure) in TEXTS[page]
+
+
+def test_statuses_that_are_asked_again():
+    *most, last = sorted(retries.RETRIED)
+    assert f"the statuses {', '.join(map(str, most))} and {last}" in TEXTS["models.md"]
+
+
+def test_names_in_the_pages_exist():
+    """Every dotted `callboard.…` name that a page mentions can be had."""
+    for name in {found for text in TEXTS.values() for found in re.findall(r"`(callboard(?:\.\w+)+)`", text)}:
+        if name == "callboard.execution":  # a logger, and a room too
+            continue
+        module, _, attribute = name.rpartition(".")
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError:
+            assert hasattr(importlib.import_module(module), attribute), name

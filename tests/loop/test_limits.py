@@ -1,0 +1,141 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from callboard.core import (
+    InvocationEnded,
+    ReplyEnded,
+    ResultCanister,
+    ResultReady,
+    TextPiece,
+    Usage,
+    UserCanister,
+    error_result,
+)
+from callboard.errors import CallerError
+from callboard.loop import CallModel, Finish, Limits, Loop
+from callboard.profiles import Prices
+from callboard.tools import Ensemble, Invoker, Policy, Roster, tool
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@tool
+def search(query: str) -> str:
+    """Search."""
+    return query
+
+
+async def elsewhere(context, arguments): ...
+
+
+ROSTER = Roster([Ensemble("local", [search, Invoker("later", elsewhere, {"type": "object"}, deferred=True)])])
+
+
+class Driven:
+    def __init__(self, now=NOW, **options):
+        self.now = now
+        self.loop = Loop([UserCanister("Go.")], ROSTER, **options)
+        self.loop.start(now)
+        self.turn = 0
+
+    def round(self, *, error=False):
+        """A reply with one call, and its result."""
+        self.turn += 1
+        call = InvocationEnded(0, f"c{self.turn}", "search", {"query": str(self.turn)}, "")
+        for event in (call, Usage(10, 5), ReplyEnded("invocations")):
+            actions = self.loop.feed(event, self.now)
+        if actions and isinstance(actions[0], Finish):
+            return actions[0]
+        result = (
+            error_result(call.identifier, "execution", "no")
+            if error
+            else ResultCanister(invocation_id=call.identifier, content="yes")
+        )
+        (action,) = self.loop.feed(ResultReady(result), self.now)
+        return action
+
+    def answer(self, text="So."):
+        (action,) = [a for e in (TextPiece(text), ReplyEnded("stop")) for a in self.loop.feed(e, self.now)]
+        return action
+
+
+@pytest.mark.parametrize(
+    ("limits", "rounds", "error", "why"),
+    [
+        (Limits(rounds=2), 2, False, "no answer within 2 rounds"),
+        (Limits(calls=3), 3, False, "no answer within 3 calls"),
+        (Limits(errors=2), 2, True, "2 errors one after another"),
+    ],
+)
+def test_when_calls_are_used_up_a_last_reply_is_asked_for(limits, rounds, error, why):
+    run = Driven(limits=limits)
+    for _ in range(rounds - 1):
+        assert not run.round(error=error).last
+    assert run.round(error=error).last
+    assert run.answer() == Finish("incomplete", "So.", why)
+
+
+def test_a_success_forgives_the_errors_before_it():
+    run = Driven(limits=Limits(errors=2))
+    assert [run.round(error=error).last for error in (True, False, True, False)] == [False] * 4
+
+
+@pytest.mark.parametrize(
+    ("limits", "prices", "why"),
+    [
+        (Limits(tokens=30), None, "30 tokens are used, of 30"),
+        (Limits(cost=0.04), Prices(input=1000, output=2000), "the cost is 0.04, of 0.04"),
+    ],
+)
+def test_when_tokens_or_money_are_used_up_nothing_more_is_asked(limits, prices, why):
+    run = Driven(limits=limits, prices=prices)
+    assert isinstance(run.round(), CallModel)
+    assert run.round() == Finish("incomplete", "", why)
+
+
+def test_when_the_seconds_are_over_nothing_more_is_asked():
+    run = Driven(limits=Limits(seconds=60))
+    assert isinstance(run.round(), CallModel)
+    run.now += timedelta(seconds=60)
+    assert run.round() == Finish("incomplete", "", "60 seconds are over")
+
+
+def test_cached_tokens_have_their_own_price():
+    assert Prices(input=2, output=10, cached=1).cost(Usage(1_000_000, 100_000, 500_000)) == 2.5
+    assert Prices(input=2, output=10).cost(Usage(1_000_000, 0, 500_000)) == 2.0
+
+
+@pytest.mark.parametrize("bound", [{"rounds": 0}, {"cost": -1.0}, {"seconds": 0}])
+def test_a_limit_is_above_zero(bound):
+    with pytest.raises(CallerError, match=rf"^limits.{next(iter(bound))}: a limit is above zero"):
+        Limits(**bound)
+
+
+def test_a_deferred_call_ends_the_run_until_its_result_comes():
+    run = Driven()
+    calls = [InvocationEnded(0, "a", "later", {}, "{}"), InvocationEnded(1, "b", "search", {"query": "x"}, "")]
+    (execute,) = [a for e in (*calls, ReplyEnded("invocations")) for a in run.loop.feed(e, NOW)]
+    assert [each.identifier for each in execute.invocations] == ["b"]
+    (finish,) = run.loop.feed(ResultReady(ResultCanister(invocation_id="b", content="y")), NOW)
+    assert (finish.state, [each.identifier for each in run.loop.pending]) == ("pending", ["a"])
+    assert [each.invocation_id for each in run.loop.transcript if isinstance(each, ResultCanister)] == ["b"]
+
+
+def test_a_run_of_deferred_calls_only_ends_at_once():
+    run = Driven(policy=Policy())
+    (finish,) = [
+        a for e in (InvocationEnded(0, "a", "later", {}, "{}"), ReplyEnded("stop")) for a in run.loop.feed(e, NOW)
+    ]
+    assert finish.state == "pending"
+
+
+def test_a_refused_finish_is_told_and_a_second_one_ends_the_run():
+    run = Driven(check=lambda said: "" if said == "right" else f"{said} is not right")
+    assert isinstance(run.answer("wrong"), CallModel)
+    assert run.loop.transcript[-1] == UserCanister("wrong is not right")
+    assert run.answer("again") == Finish("incomplete", "again", "again is not right")
+
+    other = Driven(check=lambda said: "" if said == "right" else "no")
+    other.answer("wrong")
+    assert other.answer("right") == Finish("completed", "right")

@@ -1,0 +1,83 @@
+"""What speed rests on, in numbers that no other load on the machine moves: modules, and calls of functions.
+
+The figures in time are `make bench`'s.
+"""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).resolve().parents[1] / "bench"
+HEAVY = {
+    "aiohttp",
+    "griffe",
+    "httpx",
+    "jsonschema_rs",
+    "mcp",
+    "openai",
+    "pydantic",
+    "rich",
+    "starlette",
+    "typer",
+    "uvicorn",
+    "xllamacpp",
+}
+"""What nobody pays for before it is used."""
+
+
+@pytest.mark.parametrize(
+    ("statement", "most", "allowed"),
+    [
+        ("import callboard", 100, set()),
+        ("from callboard import *", 299, set()),
+        ("import callboard.cli", 499, {"typer", "rich"}),
+    ],
+)
+def test_modules_of_an_import(statement, most, allowed):
+    """`most` counts the interpreter's own."""
+    command = [sys.executable, "-c", f"{statement}\nimport sys\nprint(*sys.modules)"]
+    modules = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert len(modules) <= most
+    assert HEAVY.intersection(modules) <= allowed
+
+
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def calls(prepare, rounds):
+    """How many functions written in Python a run calls."""
+    run = prepare(add, rounds)
+    count = 0
+
+    def watch(_frame, event, _argument):
+        nonlocal count
+        count += event == "call"
+
+    async def watched():
+        await run()
+        sys.setprofile(watch)
+        try:
+            return await run()
+        finally:
+            sys.setprofile(None)
+
+    assert asyncio.run(watched()) == "done"
+    return count
+
+
+@pytest.mark.parametrize(("name", "most"), [("callboard", 400), ("callboard-chat", 800)])
+def test_a_round_does_not_grow_with_the_history(name, most, monkeypatch):
+    """The bench's own runs, with a scripted model and through the chat wire: ten rounds after 10, ten after 200."""
+    monkeypatch.syspath_prepend(BENCH)
+    from contenders import load
+
+    prepare = load(name).prepare
+    early = calls(prepare, 20) - calls(prepare, 10)
+    late = calls(prepare, 210) - calls(prepare, 200)
+    assert late <= 1.3 * early
+    assert early <= 10 * most
