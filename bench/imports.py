@@ -2,15 +2,17 @@
 
 usage: python bench/imports.py
 
-Each is a process of its own, ten times after one that warms the caches; the fastest counts. Wall milliseconds
-net of an interpreter that does nothing, the modules that are then loaded and the resident memory, the
+Each is a process of its own, ten times after one that warms the caches; the least counts. Milliseconds of wall
+and CPU time net of an interpreter that does nothing, the modules that are then loaded and the resident memory, the
 interpreter's own among both. Wall time grows with what else the machine does.
 """
 
+import resource
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from contenders import label, python_of, row
 
@@ -28,33 +30,46 @@ IMPORTS = (
 )
 
 
-def fastest(command: list[str]) -> tuple[float, str]:
-    """Milliseconds of the fastest run, and what it printed."""
-    spent = []
-    said = ""
-    for _ in range(RUNS + 1):
-        begun = time.perf_counter()
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        spent.append(time.perf_counter() - begun)
-    return min(spent[1:]) * 1e3, said
+class Ran(NamedTuple):
+    wall: float
+    cpu: float
+    """Both in milliseconds."""
+    said: str
 
 
-def imported(name: str, statement: str) -> tuple[float, int, float]:
-    """Milliseconds net of the interpreter, modules, MB."""
+def ran(command: list[str]) -> Ran:
+    used, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    wall, uses = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = uses.ru_utime + uses.ru_stime - used.ru_utime - used.ru_stime
+    return Ran(wall * 1e3, cpu * 1e3, said)
+
+
+def best(*commands: list[str]) -> list[Ran]:
+    """Of each command the least wall and CPU time. They take turns, so that what else runs meets them alike."""
+    every = [[ran(command) for command in commands] for _ in range(RUNS + 1)][1:]
+    return [
+        Ran(min(run.wall for run in runs), min(run.cpu for run in runs), runs[0].said)
+        for runs in zip(*every, strict=True)
+    ]
+
+
+def imported(name: str, statement: str) -> tuple[float, float, int, float]:
+    """Milliseconds of wall and of CPU net of the interpreter, modules, MB."""
     python = [python_of(name), "-W", "ignore", "-c"]
-    bare, _ = fastest([*python, REPORT])
-    whole, said = fastest([*python, statement + REPORT])
-    modules, kilobytes = map(int, said.splitlines()[-1].split())
-    return whole - bare, modules, kilobytes / 1024
+    bare, whole = best([*python, REPORT], [*python, statement + REPORT])
+    modules, kilobytes = map(int, whole.said.splitlines()[-1].split())
+    return whole.wall - bare.wall, whole.cpu - bare.cpu, modules, kilobytes / 1024
 
 
 def table() -> None:
     print(f"Imports, best of {RUNS}\n")
-    print(f"{'':32}{'ms':>10}{'modules':>10}{'MB':>10}")
+    print(f"{'':32}{'ms':>10}{'CPU ms':>10}{'modules':>10}{'MB':>10}")
     for name, statement in IMPORTS:
         print(row(label(name), *imported(name, statement)) + f"   {statement}", flush=True)
     command = Path(sys.executable).with_name("callboard")
-    print(row("callboard --help, all of it", fastest([str(command), "--help"])[0]))
+    [whole] = best([str(command), "--help"])
+    print(row("callboard --help, all of it", whole.wall, whole.cpu))
 
 
 if __name__ == "__main__":

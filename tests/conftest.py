@@ -1,9 +1,13 @@
 """What all tests share."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
+
+# Where the tests run in the background the shell has ctrl-C ignored, and what they start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A deadline is wall-clock time, which says more of the machine than of the code.
 settings.register_profile("callboard", deadline=None)

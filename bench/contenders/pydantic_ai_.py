@@ -13,7 +13,6 @@ class Scripted(Model):
     def __init__(self, rounds: int) -> None:
         super().__init__()
         self._rounds = rounds
-        self._said = 0
 
     @property
     def model_name(self) -> str:

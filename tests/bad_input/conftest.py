@@ -165,10 +165,11 @@ def ask(data, write):
 def spawn(data, write):
     """Runs a command in a process of its own, by default `run`, against a backend with these replies.
 
-    `interrupts` are signs: as each is seen on standard error, ctrl-C comes, as from a terminal to the whole group.
+    `interrupts` are signs: as each is seen on standard error, ctrl-C comes, as from a terminal to the whole group
+    (which heeds it, though a test that runs in the background would not). `before` is called in the process.
     """
 
-    def spawn(replies, *arguments, tools="", interrupts=(), command=None, stdin=subprocess.DEVNULL, before=None):
+    def spawn(replies, *arguments, tools="", interrupts=(), command=None, stdin=subprocess.DEVNULL, before=int):
         async def scenario():
             async with FakeBackend(replies) as backend:
                 given = command or ["run", "--model", "fake-model", "--base-url", backend.url, *arguments, "Go."]
@@ -181,7 +182,7 @@ def spawn(data, write):
                     stderr=subprocess.PIPE,
                     limit=2**26,
                     start_new_session=True,
-                    preexec_fn=before,
+                    preexec_fn=lambda: (signal.signal(signal.SIGINT, signal.SIG_DFL), before()),
                 )
                 try:
                     async with asyncio.timeout(LIMIT):
@@ -193,7 +194,9 @@ def spawn(data, write):
                 finally:
                     left = _kill(child.pid)
                 assert not left, "a process was left behind"
-                return (child.returncode, out.decode(), (seen + rest).decode()), backend
+                # A shell says the same of a process that the last ctrl-C found at its very end.
+                code = 128 + signal.SIGINT if child.returncode == -signal.SIGINT else child.returncode
+                return (code, out.decode(), (seen + rest).decode()), backend
 
         outcome, backend = asyncio.run(scenario())
         return Seen(*outcome, data, backend)

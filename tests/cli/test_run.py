@@ -159,7 +159,7 @@ def test_a_tool_that_wants_approval_is_denied_where_nobody_is(ask, toolbox):
     assert (result.exit_code, result.stdout) == (0, "Not allowed.\n")
     assert result.stderr.splitlines() == [
         "-> deploy()",
-        "deploy asks for approval before each call",
+        "deploy asks for approval before each call: {}",
         "nobody is here to ask: denied",
         "<- Error: deploy may not run: the answer was no",
     ]

@@ -227,6 +227,41 @@ def test_ending_it_early_cancels_what_runs(how):
     asyncio.run(scenario())
 
 
+def test_a_call_that_will_not_be_cancelled_is_left_alone(monkeypatch):
+    monkeypatch.setattr("callboard.execution.group.GRACE", 0.01)
+
+    async def scenario():
+        begun, over = asyncio.Event(), asyncio.Event()
+
+        async def stubborn() -> str:
+            """Heed no cancellation."""
+            begun.set()
+            while not over.is_set():
+                try:
+                    await over.wait()
+                except asyncio.CancelledError:
+                    continue
+            return "over"
+
+        async def quick() -> str:
+            """End at once."""
+            await begun.wait()
+            return "quick"
+
+        group = Group(local(stubborn, quick))
+        running = asyncio.create_task(run(group, call("stubborn"), call("quick")))
+        await begun.wait()
+        await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        over.set()
+        return group.unseen
+
+    # What had ended is not lost.
+    assert [each.text for each in asyncio.run(scenario())] == ["quick"]
+
+
 def test_what_a_tool_sees_of_its_run():
     def count(context: Context) -> str:
         """Count the calls."""

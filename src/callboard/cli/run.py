@@ -5,6 +5,7 @@ Owns the command's life: what is asked before, what is left behind.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from contextlib import redirect_stdout
@@ -89,7 +90,8 @@ def run(
     )
 
     async def approve(invocation: InvocationCanister, why: str) -> Verdict:
-        display.tell(why, "33")
+        # All of it, and escaped: nobody approves what was not shown.
+        display.tell(f"{why}: {json.dumps(invocation.arguments)}", "33")
         return await _ask(invocation, display)
 
     # Bytes that are no text, in a file or among the arguments, are no reason to fail.
