@@ -120,7 +120,7 @@ def test_while_approval_is_asked(spawn, script):
     finally:
         os.close(ours)
         os.close(theirs)
-    assert ended(seen) == ["-> act()", "act asks for approval before each call", "run act? [y/N]"]
+    assert ended(seen) == ["-> act()", "act asks for approval before each call: {}", "run act? [y/N]"]
     assert (seen.out, seen.results) == ("", CANCELLED)
 
 
