@@ -14,7 +14,7 @@ from callboard.errors import CallerError
 @pytest.fixture
 def root(tmp_path):
     """A directory with links in it, and a secret beside it."""
-    root = tmp_path / "root"
+    root = tmp_path / "inside"
     (root / "a" / "b").mkdir(parents=True)
     (root / "a" / "file").write_text("in a")
     (tmp_path / "secret").write_text("secret")
@@ -35,7 +35,7 @@ def root(tmp_path):
         "one": "other",
         "other": "one",
         "nowhere": "nothing",
-        "back": "../root/a/file",
+        "back": "../inside/a/file",
     }.items():
         (root / name).symlink_to(target)
     os.mkfifo(root / "pipe")
@@ -87,7 +87,7 @@ def test_what_is_beneath(beneath, root, path):
         "..",
         "{root}/../secret",
         "{root}ed/file",
-        "{root}/../root/a/file",
+        "{root}/../inside/a/file",
         "back",
     ],
 )

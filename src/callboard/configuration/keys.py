@@ -12,8 +12,6 @@ import msgspec
 
 from callboard.loop import Limits
 
-_DEFAULT_MODEL = "local:qwen2.5-coder-0.5b"
-
 Strings: TypeAlias = tuple[str, ...]
 
 

@@ -1,4 +1,4 @@
-"""A model behind a Chat Completions endpoint.
+"""A model behind an endpoint that speaks one of our wires.
 
 Owns the way of one reply: request, bytes, events. Knows nothing of runs; wires, modes and transport are
 others' business that is only joined here.
@@ -7,12 +7,11 @@ others' business that is only joined here.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from functools import partial
 from typing import Any
 
 import msgspec
 
-from callboard.core import Event, Note, Pipe, ReplyFailed, Request, Stage, Why, identify_in_turn, pipe
+from callboard.core import Event, Identify, Note, Pipe, ReplyFailed, Request, Stage, Why, identify_in_turn, pipe
 from callboard.errors import ProviderError
 from callboard.modes import Plan, Watcher, lower, watched
 from callboard.profiles import Resolution
@@ -29,7 +28,7 @@ _EXCERPT = 500
 class ChatModel:
     """A Model over HTTP (the port `core.Model`).
 
-    `base_url` ends before `/chat/completions`. What cannot be sent is told in Notes; every failure of the
+    `base_url` ends before the wire's path, such as `/chat/completions`. What cannot be sent is told in Notes; every failure of the
     provider is a ReplyFailed. Closing the iterator closes the connection, which cancels the reply upstream.
     """
 
@@ -69,9 +68,8 @@ class ChatModel:
         lowered = (self._wire.encoder() if rewritten else self._encoder).encode(asked)
         for kind in lowered.dropped:
             yield Note("dropped", f"{kind} cannot be sent to this endpoint")
-        retried = partial(self._retried, self._tell)
         posted = self._transport.post(
-            self._url, headers=self._headers, body=msgspec.json.encode(lowered.body), on_retry=retried
+            self._url, headers=self._headers, body=msgspec.json.encode(lowered.body), on_retry=self._retried
         )
         stages = self._stages(request, lowered.names)
         try:
@@ -134,7 +132,7 @@ class ChatModel:
         return () if dialect is None else (Watcher(dialect, request.tools, self._identify(request, "t")),)
 
     @staticmethod
-    def _identify(request: Request, source: str = "") -> Any:
+    def _identify(request: Request, source: str = "") -> Identify:
         return identify_in_turn(len(request.canisters), source)
 
     async def _whole(self, answer: Answer, request: Request, names: Mapping[str, str]) -> list[Event]:
@@ -145,12 +143,13 @@ class ChatModel:
             what = f"the answer is no reply but {kind}" if data.strip() else "the answer is empty"
             return [ReplyFailed("provider", "malformed", what, data[:_EXCERPT].decode(errors="replace"))]
         events = self._wire.decode_response(data, **self._reading(request, names))
-        return pipe(_Each(), *self._watchers(request)).feed(events)
+        for watcher in self._watchers(request):
+            events = [found for event in events for found in watcher.feed(event)]
+        return events
 
-    @staticmethod
-    def _retried(tell: Callable[[str], None] | None, attempt: int, why: str, delay: float) -> None:
-        if tell is not None:
-            tell(f"attempt {attempt}: {why}; trying again in {delay:.1f} s")
+    def _retried(self, attempt: int, why: str, delay: float) -> None:
+        if self._tell is not None:
+            self._tell(f"attempt {attempt}: {why}; trying again in {delay:.1f} s")
 
 
 class _Payloads:
@@ -160,16 +159,6 @@ class _Payloads:
         return [frame.data] if frame.data else []
 
     def finish(self, why: Why = "stop", /) -> list[str]:
-        return []
-
-
-class _Each:
-    """A list to its items."""
-
-    def feed(self, events: list[Event], /) -> list[Event]:
-        return events
-
-    def finish(self, why: Why = "stop", /) -> list[Event]:
         return []
 
 
