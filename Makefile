@@ -5,10 +5,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
+PARSERS := .venv-parsers
+FUZZER := .venv-fuzz
+FUZZ_RUNS ?= 1000000
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test check bench clean help lock
+.PHONY: run test check bench bench-dialects fuzz clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -58,6 +61,30 @@ bench: $(INSTALLED) $(PEERS)/.installed
 	@$(BIN)/callboard models pull qwen2.5-coder-0.5b > /dev/null
 	$(BIN)/python bench/products.py
 
+$(PARSERS)/.installed: bench/parsers.txt bench/wheels.txt
+	@echo "[peers] $(PARSERS): the parsers of vLLM and SGLang (wheels of 170 MB, of which 2 MB stay)"
+	@rm -rf $(PARSERS) && $(PYTHON) -m venv $(PARSERS)
+	@$(PARSERS)/bin/python -m pip --disable-pip-version-check install --quiet --requirement bench/parsers.txt
+	@$(PARSERS)/bin/python bench/contenders/wheels.py
+	@touch $@
+
+# make bench-dialects  what finding calls in text costs, and the parsers of vLLM and SGLang beside it
+bench-dialects: $(INSTALLED)
+	@$(MAKE) --silent --no-print-directory $(PARSERS)/.installed || echo "[peers] they cannot be had: measured without them"
+	$(BIN)/python bench/dialects.py
+
+$(FUZZER)/.installed: pyproject.toml constraints.txt fuzz/atheris.txt
+	@echo "[fuzz] $(FUZZER): callboard, and atheris, which sees what an input reaches (about 200 MB the first time)"
+	@rm -rf $(FUZZER) && $(PYTHON) -m venv $(FUZZER)
+	@$(FUZZER)/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt --editable .
+	@$(FUZZER)/bin/python -m pip --disable-pip-version-check install --quiet --requirement fuzz/atheris.txt \
+		|| echo "[fuzz] atheris cannot be had: the inputs are changed at random"
+	@touch $@
+
+# make fuzz   a million inputs to the dialects, or FUZZ_RUNS of them
+fuzz: $(FUZZER)/.installed
+	$(FUZZER)/bin/python fuzz/dialects.py --runs $(FUZZ_RUNS)
+
 # make lock   write constraints.txt anew from the newest releases
 lock:
 	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
@@ -66,4 +93,4 @@ lock:
 
 # make clean  remove the virtual environments and the caches
 clean:
-	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PARSERS) $(FUZZER) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis

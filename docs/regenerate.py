@@ -1,5 +1,6 @@
 # ruff: noqa: INP001, T201  # a script: no package, and it prints
-"""Writes the `--help` of every command into cli.md, between its markers.
+"""Writes what the code knows into the pages, between their markers: into cli.md the `--help` of every command, into
+dialects.md the catalogue.
 
 `python docs/regenerate.py` writes; with `--check` it only says what is not current, and exits with 1.
 """
@@ -13,8 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).with_name("cli.md")
+HERE = Path(__file__).parent
 BLOCK = re.compile(r"(<!-- help: (?P<command>[a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+CATALOGUE = re.compile(r"(<!-- dialects -->\n).*?(<!-- end -->)", re.DOTALL)
+SUMMARY = re.compile(r"(?P<call>.*?)(?: \((?P<whose>[^()]*)\))?")
 # What decides how help looks, the same everywhere. typer reads some of it when it is imported.
 FIXED = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
 UNSET = ("TERMINAL_WIDTH", "FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TTY_COMPATIBLE", "TYPER_USE_RICH")
@@ -46,22 +49,46 @@ def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
         yield from commands(below, f"{name} {word}")
 
 
-def renewed(page: str, texts: dict[str, str]) -> str:
+def with_help(page: str) -> str:
     """The page with every block as it is now. Raises ValueError for a command without a block, or a block without one."""
+    texts = help_texts()
     marked = [found["command"] for found in BLOCK.finditer(page)]
     if sorted(marked) != sorted(texts):
         raise ValueError(f"cli.md has blocks for {sorted(marked)}, the commands are {sorted(texts)}")
     return BLOCK.sub(lambda found: f"{found[1]}```text\n{texts[found['command']]}\n```\n{found[3]}", page)
 
 
+def with_catalogue(page: str) -> str:
+    """The page with a row for each dialect."""
+    from callboard.dialects import AUTO, DIALECTS  # noqa: PLC0415  # not before the environment is set
+
+    found_by_auto = {dialect.name for dialect in AUTO.speaks}
+    lines = ["| dialect | a call is | whose | `auto` |", "| --- | --- | --- | --- |"]
+    for dialect in DIALECTS.values():
+        summary = SUMMARY.fullmatch(dialect.summary)
+        cells = [
+            f"`{dialect.name}`",
+            summary["call"] if summary else dialect.summary,
+            (summary and summary["whose"]) or "",
+            "yes" if dialect.name in found_by_auto else "",
+        ]
+        lines.append(f"| {' | '.join([cell.replace('|', chr(92) + '|') for cell in cells])} |")
+    return CATALOGUE.sub(lambda found: "\n".join([f"{found[1]}{lines[0]}", *lines[1:], found[2]]), page)
+
+
+PAGES = {"cli.md": with_help, "dialects.md": with_catalogue}
+
+
 def main() -> None:
-    page = PAGE.read_text("utf-8")
-    current = renewed(page, help_texts())
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(current, "utf-8")
-    elif current != page:
-        print("docs/cli.md is not current: run `python docs/regenerate.py`")
-        sys.exit(1)
+    for name, renewed in PAGES.items():
+        path = HERE / name
+        page = path.read_text("utf-8")
+        current = renewed(page)
+        if "--check" not in sys.argv[1:]:
+            path.write_text(current, "utf-8")
+        elif current != page:
+            print(f"docs/{name} is not current: run `python docs/regenerate.py`")
+            sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ HEAVY = {
     ("statement", "most", "allowed"),
     [
         ("import callboard", 100, set()),
-        ("from callboard import *", 299, set()),
+        ("from callboard import *", 310, set()),
         ("import callboard.cli", 499, {"typer", "rich"}),
     ],
 )

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 ADDED = """
-from callboard.dialects.dialect import JSON
+from callboard.dialects import JSON
 from callboard.testing import ScriptedModel
 from callboard.wires.wire import CHAT
 from msgspec.structs import replace

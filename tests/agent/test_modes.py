@@ -64,7 +64,7 @@ def test_every_mode_on_every_model(mode, name, streams):
 def test_calls_that_leak_into_text_are_found_in_native_mode_too(name):
     async def scenario():
         async with FakeBackend([FENCED, "There."], chunk_size=3) as backend:
-            profile = {"dialect": "json"}
+            profile = {"watch": "auto"}
             return await Agent(name, [search], base_url=backend.url, mode="native", profile=profile).run("?")
 
     result = asyncio.run(scenario())

@@ -8,23 +8,23 @@ from callboard.errors import CallerError
 
 
 @pytest.mark.parametrize(
-    ("model", "mode", "dialect"),
+    ("model", "mode", "dialect", "watched"),
     [
         # Seed 001's table of models, as far as its modes go.
-        ("openai:gpt-4o", "native", None),
-        ("claude-3-5-sonnet", "native", None),
-        ("llama-3-70b", "native", "json"),
-        ("mistral-7b", "validated", "json"),
-        ("local:qwen2.5-coder-0.5b", "native", "json"),
-        ("local:smollm2-135m", "structured", "action"),
-        ("openai:mystery", "structured", "action"),
-        ("mystery", "validated", "json"),
+        ("openai:gpt-4o", "native", "json", None),
+        ("claude-3-5-sonnet", "native", "json", None),
+        ("llama-3-70b", "native", "llama3_json", "auto"),
+        ("mistral-7b", "validated", "json", "auto"),
+        ("local:qwen2.5-coder-0.5b", "native", "json", "auto"),
+        ("local:smollm2-135m", "structured", "action", "action"),
+        ("openai:mystery", "structured", "action", "action"),
+        ("mystery", "validated", "json", "auto"),
     ],
 )
-def test_how_models_are_asked(invoke, model, mode, dialect):
+def test_how_models_are_asked(invoke, model, mode, dialect, watched):
     result = invoke("explain", model, "--json")
     told = json.loads(result.stdout)
-    assert (told["name"], told["mode"], told["dialect"]) == (model, mode, dialect)
+    assert (told["name"], told["mode"], told["dialect"], told["watched"]) == (model, mode, dialect, watched)
     assert all({"value", "source"} == each.keys() for each in told["facts"].values())
 
 
@@ -35,8 +35,8 @@ def test_every_fact_has_its_source(invoke):
         "qwen2.5-coder-0.5b",
         "qwen2.5-coder-0.5b",
     )
-    assert told["why"] == "the endpoint offers tools (default), and the model uses them (family qwen)"
-    assert told["facts"]["uses_tools"] == {"value": True, "source": "family qwen"}
+    assert told["why"] == "the endpoint offers tools (default), and the model uses them (family qwen-coder)"
+    assert told["facts"]["uses_tools"] == {"value": True, "source": "family qwen-coder"}
     assert told["facts"]["results"] == {"value": "prose", "source": "model qwen2.5-coder-0.5b"}
     assert told["facts"]["temperature"] == {"value": 0.0, "source": "endpoint local"}
     assert told["facts"]["context"] == {"value": 0, "source": "default"}
@@ -44,14 +44,19 @@ def test_every_fact_has_its_source(invoke):
 
 def test_for_people(invoke):
     lines = invoke("explain", "unsloth/Qwen3-Coder-30B-GGUF:Q4_K_M").stdout.splitlines()
-    assert lines[:5] == [
+    assert lines[:6] == [
         "model    unsloth/Qwen3-Coder-30B-GGUF:Q4_K_M (matched as qwen3-coder-30b)",
         "provider none named",
-        "mode     native: the endpoint offers tools (default), and the model uses them (family qwen)",
-        "dialect  json",
+        "mode     native: the endpoint offers tools (default), and the model uses them (family qwen3-coder)",
+        "dialect  qwen3_coder: how calls are spelled where the tools stand in the prompt",
+        "watched  auto: what its text is watched for",
         "facts",
     ]
-    assert "  uses_tools   True                          family qwen" in lines
+    assert "  uses_tools          True                          family qwen3-coder" in lines
+
+
+def test_a_text_that_nobody_watches(invoke):
+    assert "watched  nothing: its text is believed" in invoke("explain", "openai:gpt-4o").stdout.splitlines()
 
 
 def test_a_mode_that_was_asked_for(invoke):

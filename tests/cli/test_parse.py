@@ -22,6 +22,46 @@ def test_the_calls_of_a_text(invoke):
     assert (told["text"].split(), told["reasoning"], told["dialect"]) == (["Let", "me", "see.", "Done."], "", "json")
 
 
+def test_the_dialect_that_is_spoken(invoke):
+    spoken = "<tool_call>\n<function=search>\n<parameter=query>\nö\n</parameter>\n</function>\n</tool_call>"
+    told = json.loads(invoke("parse", input=spoken).stdout)
+    assert (told["dialect"], told["invocations"][0]["arguments"]) == ("qwen3_coder", {"query": "ö"})
+    assert json.loads(invoke("parse", input="no call").stdout)["dialect"] == "auto"
+    assert json.loads(invoke("parse", "--dialect", "Hermes", input="no call").stdout)["dialect"] == "hermes"
+
+
+def test_a_dialect_that_is_asked_for(invoke):
+    told = json.loads(invoke("parse", "--dialect", "hermes", input=FENCED).stdout)
+    assert (told["text"], told["invocations"]) == (FENCED, [])
+
+
+@pytest.mark.parametrize(
+    ("flags", "reasoning", "text"), [([], "", "hm. No."), (["--start-in-reasoning"], "hm.", "No.")]
+)
+def test_text_that_begins_in_reasoning(invoke, flags, reasoning, text):
+    told = json.loads(invoke("parse", *flags, input="hm.</think> No.").stdout)
+    assert (told["reasoning"], told["text"]) == (reasoning, text)
+
+
+def test_commands_by_their_flags(invoke, tmp_path):
+    (tmp_path / "tools.json").write_text(json.dumps([{**TOOLS[0], "cli": {"-q": "query"}}]))
+    flags = ["--tools", str(tmp_path / "tools.json"), "--dialect", "markdown_bash"]
+    told = json.loads(invoke("parse", *flags, input="```bash\nsearch -q tides\n```").stdout)
+    assert [call["arguments"] for call in told["invocations"]] == [{"query": "tides"}]
+
+
+def test_a_name_that_no_tool_has(invoke, tmp_path):
+    (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
+    text = '<tool_call>{"name": "delete", "arguments": {}}</tool_call>'
+    told = json.loads(invoke("parse", "--tools", str(tmp_path / "tools.json"), input=text).stdout)
+    assert [(call["name"], call["known"]) for call in told["invocations"]] == [("delete", False)]
+
+
+def test_what_was_done_on_the_way(invoke):
+    told = json.loads(invoke("parse", input=FENCED.replace("\n```\nDone", "\nI hope.\n```\nDone")).stdout)
+    assert told["notes"] == [{"kind": "dropped", "text": "after the call in its block: I hope."}]
+
+
 def test_the_action_dialect(invoke):
     text = '{"action": {"scratchpad": "hm"}}\n{"action": {"tool": "search", "arguments": {"query": "x"}}}'
     told = json.loads(invoke("parse", "--dialect", "action", input=text).stdout)
@@ -75,16 +115,24 @@ def test_bytes_that_are_no_text(invoke):
     ("arguments", "message"),
     [
         (["nowhere.txt"], "nowhere.txt: No such file or directory"),
-        (["--dialect", "morse"], "no dialect 'morse'; there are "),
+        (["--dialect", "hermse"], "no dialect 'hermse'; did you mean 'hermes'"),
+        (["--dialect", "x"], "no dialect 'x'; there are auto, json, "),
         (["--tools", "nowhere.json"], "nowhere.json: No such file or directory"),
         (["--tools", "broken.json"], "broken.json: not a list of tools: "),
-        (["--tools", "object.json"], "object.json: not a list of tools: "),
+        (["--tools", "object.json"], "object.json: not a list of tools: Expected `array`, got `object`; write [{name"),
+        (["--tools", "number.json"], "number.json: not a list of tools: Expected `str`, got `int` - at `$[0].name`"),
+        (["--tools", "flags.json"], "flags.json: not a list of tools: Expected `object`, got `array` - at `$[0].cli`"),
+        (["--tools", "deep.json"], "deep.json: not a list of tools: "),
+        (["--tools", "-"], "the text and the tools cannot both come from standard input"),
     ],
 )
 def test_what_a_person_gets_wrong(invoke, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.json").write_text("[{")
     (tmp_path / "object.json").write_text('{"name": "search"}')
+    (tmp_path / "number.json").write_text('[{"name": 3}]')
+    (tmp_path / "flags.json").write_text('[{"name": "search", "cli": ["-q"]}]')
+    (tmp_path / "deep.json").write_text('[{"name": "a", "parameters": {"a": ' + "[" * 100_000)
     result = invoke("parse", *arguments, input="text")
     assert result.exit_code == 1
     assert isinstance(result.exception, CallerError)

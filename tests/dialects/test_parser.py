@@ -1,7 +1,6 @@
-"""Every case whole, at every chunk size and cut anywhere; and what holds for any text at all."""
+"""Every case of every dialect: whole, at every chunk size, cut anywhere; and what holds for any text."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 from callboard.core import (
     ArgumentsPiece,
+    InvocationCanister,
     InvocationEnded,
     InvocationIncomplete,
     InvocationStarted,
@@ -18,48 +18,109 @@ from callboard.core import (
     TextPiece,
     ToolDeclaration,
 )
-from callboard.dialects import DIALECTS, Parser, dialect_named, parse
-from callboard.dialects.blocks import MAX_HELD
+from callboard.dialects import DIALECTS, Parser, dialect_named, parse, render_call, render_calls
+from callboard.dialects.reader import MAX_HELD
 from callboard.errors import CallerError
 from callboard.testing import coalesce
 
-CASES = [
-    json.loads(line)
-    for line in (Path(__file__).parents[1] / "vectors/dialects/objects.jsonl").read_text("utf-8").splitlines()
-]
+VECTORS = Path(__file__).parents[1] / "vectors/dialects"
+SMALL = 400
+"""Characters of a text that is read at every chunk size."""
+BEHIND = 32
+"""Characters in which it shows that a call is whole."""
+
+
+def vectors(name):
+    return [json.loads(line) for line in (VECTORS / f"{name}.jsonl").read_text("utf-8").splitlines()]
+
+
+OBJECTS = vectors("objects")
+"""JSON objects, with every character that is said."""
+CASES = vectors("cases") + vectors("catalogue")
+ALL = [*OBJECTS, *CASES]
 TOOLS = [ToolDeclaration("get_weather"), ToolDeclaration("get_time")]
-FRAMING = re.compile(r"[\s`~,;\[\]]*(?:json|tool_call)?[\s`~,;\[\]]*")
+NOTE = [
+    ToolDeclaration(name, "", {"type": "object", "properties": {"text": {"type": "string"}}})
+    for name in ("note", "python", "bash")
+]
+CODE = {"smolagents": "python", "markdown_bash": "bash"}
+"""The tool that a dialect of code calls."""
+
+
+def name_of(case):
+    return f"{case['dialect']}-{case['id']}"
 
 
 def declared(case):
-    if "tools" not in case:
-        return TOOLS
-    return None if case["tools"] is None else [ToolDeclaration(tool["name"]) for tool in case["tools"]]
+    tools = case.get("tools", [{"name": tool.name} for tool in TOOLS])
+    if tools is None:
+        return None
+    return [ToolDeclaration(tool["name"], "", tool.get("parameters", {}), tool.get("cli", {})) for tool in tools]
 
 
-def in_pieces(text, sizes, tools, dialect, why):
-    parser, events, at = Parser(tools, dialect), [], 0
+def read(case, sizes=(), text=None, why=None):
+    """The events of a case whose text is cut into pieces of these sizes and a rest."""
+    text = case["text"] if text is None else text
+    parser = Parser(declared(case), case["dialect"], start_in_reasoning=case.get("start_in_reasoning", False))
+    events, at = [], 0
     for size in sizes:
         events += parser.feed(text[at : at + size])
         at += size
-    return coalesce([*events, *parser.feed(text[at:]), *parser.finish(why)])
+    return coalesce([*events, *parser.feed(text[at:]), *parser.finish(why or case.get("stop", "stop"))])
 
 
 def of(kind, events):
     return [event for event in events if isinstance(event, kind)]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['dialect']}-{case['id']}")
+def said(kind, events):
+    return "".join(event.text for event in of(kind, events))
+
+
+def plain(text):
+    return " ".join((text or "").split())
+
+
+def calls(events):
+    return [(event.name, event.arguments, event.raw) for event in of(InvocationEnded, events)]
+
+
+# The cases.
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_a_case_means_what_it_says(case):
-    tools, why = declared(case), case.get("stop", "stop")
-    events = coalesce(parse(case["text"], tools, case["dialect"], why=why))
-    assert "".join(event.text for event in of(TextPiece, events)) == case["text_out"]
-    assert "".join(event.text for event in of(ReasoningPiece, events)) == case.get("reasoning", "")
+    events = read(case)
+    content = plain(said(TextPiece, events))
+    assert content == plain(case["expected_content"]) or (
+        case.get("content_optional") and content in {"", plain(case["text"])}
+    )
+    if "expected_reasoning" in case:
+        assert plain(said(ReasoningPiece, events)) == plain(case["expected_reasoning"])
     ended = of(InvocationEnded, events)
-    assert [(event.name, event.arguments) for event in ended] == [
+    wanted = [{"name": call["name"], "arguments": call["arguments"]} for call in case["expected_calls"]]
+    told = [{"name": call.name, "arguments": call.arguments} for call in ended]
+    # As text, so that 1 is not True.
+    assert json.dumps(told, sort_keys=True) == json.dumps(wanted, sort_keys=True)
+    for call, expected in zip(ended, case["expected_calls"], strict=True):
+        assert call.identifier == expected.get("id", call.identifier)
+    assert [event.name for event in of(InvocationIncomplete, events)] == [
+        call["name"] for call in case.get("expected_incomplete", [])
+    ]
+    unknown = [event.name for event in of(InvocationStarted, events) if not event.known]
+    assert set(case.get("expected_unknown", [])) <= set(unknown)
+
+
+@pytest.mark.parametrize("case", OBJECTS, ids=name_of)
+def test_an_object_means_what_it_says(case):
+    events = read(case)
+    assert said(TextPiece, events) == case["text_out"]
+    assert said(ReasoningPiece, events) == case.get("reasoning", "")
+    ended = of(InvocationEnded, events)
+    assert [(call.name, call.arguments) for call in ended] == [
         (call["name"], call["arguments"]) for call in case["calls"]
     ]
-    assert [event.raw for event in ended if event.arguments is None] == [
+    assert [call.raw for call in ended if call.arguments is None] == [
         call["raw"] for call in case["calls"] if "raw" in call
     ]
     assert [{"name": event.name, "raw": event.raw} for event in of(InvocationIncomplete, events)] == case.get(
@@ -69,114 +130,154 @@ def test_a_case_means_what_it_says(case):
     assert [event.text for event in of(Note, events)] == case.get("notes", [])
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['dialect']}-{case['id']}")
+def test_every_dialect_has_cases():
+    assert set(DIALECTS) == {case["dialect"] for case in ALL}
+
+
+@pytest.mark.parametrize("case", ALL, ids=name_of)
 def test_a_case_is_the_same_at_every_chunk_size(case):
-    text, why = case["text"], case.get("stop", "stop")
-    whole = coalesce(parse(text, declared(case), case["dialect"], why=why))
-    for size in range(1, len(text)):
-        pieces = in_pieces(text, [size] * (len(text) // size), declared(case), case["dialect"], why)
-        assert pieces == whole, size
+    whole = read(case)
+    size = len(case["text"])
+    for each in range(1, size if size <= SMALL else 40):
+        assert read(case, [each] * (size // each)) == whole, each
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['dialect']}-{case['id']}")
-def test_a_cut_never_makes_a_call_that_the_whole_has_not(case):
-    whole = {(e.name, e.raw) for e in of(InvocationEnded, parse(case["text"], declared(case), case["dialect"]))}
+@settings(max_examples=300)
+@given(st.sampled_from(ALL), st.lists(st.integers(1, 40), max_size=60))
+def test_a_case_is_the_same_however_it_is_cut(case, sizes):
+    assert read(case, sizes) == read(case)
+
+
+@pytest.mark.parametrize("case", ALL, ids=name_of)
+def test_a_cut_makes_no_call_and_loses_none(case, fuzzer):
+    """The calls of a text that was cut are those of the whole text that end before the cut."""
+    whole, kept_of = (of(InvocationEnded, read(case, why=why)) for why in (None, "length"))
     for end in range(len(case["text"])):
-        events = parse(case["text"][:end], declared(case), case["dialect"], why="length")
-        check(case["text"][:end], events)
-        assert {(event.name, event.raw) for event in of(InvocationEnded, events)} <= whole
+        events = read(case, text=case["text"][:end], why="length")
+        fuzzer.check_calls(events)
+        kept = of(InvocationEnded, events)
+        assert calls(kept) == calls(whole)[: len(kept)], end
+        # What closes a call may stand behind the span of it, and a block of commands is calls when it is whole.
+        if case["dialect"] != "markdown_bash":
+            assert len(kept) >= sum(call.offsets[1] + BEHIND < end for call in kept_of), end
+        fuzzer.check_calls(read(case, text=case["text"][:end], why="stop"))
 
 
-def check(text, events):
-    """What holds for any text: calls are told in order, and no character is lost."""
-    open_calls, arguments, spans = {}, {}, []
-    for event in events:
-        match event:
-            case InvocationStarted():
-                assert event.index == len(arguments)
-                open_calls[event.index], arguments[event.index] = event, []
-            case ArgumentsPiece():
-                assert event.index in open_calls
-                arguments[event.index].append(event.json)
-            case InvocationEnded() | InvocationIncomplete():
-                started = open_calls.pop(event.index)
-                assert (event.identifier, event.name) == (started.identifier, started.name)
-                assert event.raw == "".join(arguments[event.index])
-                if isinstance(event, InvocationEnded) and event.arguments is not None:
-                    assert event.arguments == json.loads(event.raw)
-                spans.append(event.offsets)
-            case TextPiece() | Note():
-                spans.append(event.offsets)
-    assert not open_calls
-    covered = [False] * len(text)
-    for begin, end in spans:
-        covered[begin:end] = [True] * (end - begin)
-    rest = "".join(char if not seen else "\0" for char, seen in zip(text, covered, strict=True))
-    return [piece for piece in rest.split("\0") if piece]
+@pytest.mark.parametrize("case", ALL, ids=name_of)
+def test_every_character_of_a_case_is_told_or_framing(case, fuzzer):
+    fuzzer.check(fuzzer.Input.of(case))
 
 
-FRAGMENTS = st.sampled_from(
-    [
-        *'`{}[]",:\\\n \tx~',
-        "```",
-        "```json\n",
-        "````",
-        "\n```\n",
-        '"name"',
-        '"get_time"',
-        '"arguments"',
-        '{"name":"get_time","arguments":{"a":"b"}}',
-        '{"name":"get_time","arguments":{',
-        '{"name":"Bob"}',
-        '{"answer":"hi \\u00e9"}',
-        '"scratchpad"',
-        "null",
-        "�",
-        "\0",
-        "\U0001d4b3",
+@pytest.mark.parametrize("case", ALL, ids=name_of)
+def test_without_tools_the_text_passes_untouched(case):
+    if DIALECTS[case["dialect"]].answers:
+        return  # its text, too, is spelled in it
+    assert read({**case, "tools": [], "start_in_reasoning": False}, [1] * 9) == [
+        TextPiece(case["text"], (0, len(case["text"])))
     ]
-)
-TEXTS = st.lists(FRAGMENTS | st.text(max_size=4), max_size=14).map("".join)
 
 
-@settings(max_examples=600)
-@given(
-    TEXTS,
-    st.sampled_from(sorted(DIALECTS)),
-    st.lists(st.integers(1, 7), max_size=30),
-    st.sampled_from(["stop", "length"]),
-)
-def test_any_text_however_it_is_cut(text, dialect, sizes, why):
-    whole = coalesce(parse(text, TOOLS, dialect, why=why))
-    assert in_pieces(text, sizes, TOOLS, dialect, why) == whole
-    left = check(text, whole)
-    if dialect == "json":
-        for piece in left:
-            assert FRAMING.fullmatch(piece), (piece, whole)
+# Every dialect.
 
 
-@given(TEXTS)
-def test_without_tools_the_text_passes_untouched(text):
-    assert "".join(event.text for event in parse(text, [])) == text
+@pytest.fixture(params=sorted(DIALECTS))
+def dialect(request):
+    return DIALECTS[request.param]
 
 
-def test_arguments_stream_as_they_arrive():
-    parser = Parser(TOOLS)
-    parser.feed('{"name": "get_weather", "arguments": {"city": "')
-    assert parser.feed("Os") == [ArgumentsPiece(0, "Os", (47, 49))]
+def spelled(dialect, *texts):
+    name = CODE.get(dialect.name, "note")
+    invocations = [InvocationCanister(f"{index}abcdefgh", name, {"text": text}) for index, text in enumerate(texts)]
+    return render_calls(dialect, invocations, NOTE)
+
+
+def test_no_marker_is_in_what_is_said(dialect):
+    """A thought, a text, two calls, and a text behind them."""
+    twice = dialect.name not in {"react", "smolagents", "markdown_bash"}
+    rendered = "".join(
+        [
+            *(f"{each.opens}I think.{each.closes}" for each in dialect.reasoning[:1]),
+            "I look.\n\n",
+            spelled(dialect, "one", *(["two"] if twice else [])),
+        ]
+    )
+    events = parse(rendered, NOTE, dialect)
+    assert said(ReasoningPiece, events) == ("I think." if dialect.reasoning else "")
+    assert said(TextPiece, events).strip() == "I look."
+    assert [event.arguments for event in of(InvocationEnded, events)] == [
+        {"text": text} for text in (["one", "two"] if twice else ["one"])
+    ]
+    assert not of(Note, events)
+
+
+def test_a_string_streams_as_it_arrives(dialect):
+    text = "The quick brown fox."
+    rendered = spelled(dialect, text)
+    # A command's first word says whether it is one of a tool.
+    begin = text.index(" ") + 1
+    parser = Parser(NOTE, dialect)
+    parser.feed(rendered[: rendered.index(text) + begin])
+    for char in text[begin:-1]:
+        events = parser.feed(char)
+        assert [event.json for event in events] == [char]
+        assert isinstance(events[0], ArgumentsPiece)
+
+
+def test_identifiers_are_unique_and_the_same_every_time(dialect):
+    text = spelled(dialect, "one") + "\n" + spelled(dialect, "two")
+    first, again = parse(text, NOTE, dialect), parse(text, NOTE, dialect)
+    assert first == again
+    identifiers = [event.identifier for event in of(InvocationStarted, first)]
+    assert len(set(identifiers)) == len(identifiers)
+
+
+def waiting(parser, text):
+    """Feeds a text by characters; how many of them at most were not told."""
+    most = told = 0
+    for fed, char in enumerate(text, 1):
+        told = max([told, *(event.offsets[1] for event in parser.feed(char))])
+        most = max(most, fed - told)
+    return most
+
+
+def test_prose_is_not_held_back(dialect, fuzzer):
+    longest = max(map(len, fuzzer.markers(dialect.name)), default=1)
+    prose = "So a < b, a <b> c, x = [1] or {2}; see `f(x)` and <a href='b'>it</a>: f(x), 5 > 3.\nThen: done | over.\n"
+    assert waiting(Parser(NOTE, dialect), prose) <= max(longest, 3)
+
+
+def test_half_a_marker_is_held_back_until_it_is_none(dialect, fuzzer):
+    markers = fuzzer.markers(dialect.name)
+    longest = max(map(len, markers), default=0)
+    for marker in markers:
+        for size in range(1, len(marker)):
+            half = marker[:size]
+            if any(each in half for each in markers):
+                break  # it is a shorter one
+            parser = Parser(NOTE, dialect)
+            assert waiting(parser, f"So {half}") <= longest, half
+            told = parser.feed("\N{SNOWMAN}x")
+            assert told[-1].offsets[1] == len(half) + 5, half
+
+
+@pytest.mark.parametrize("size", [1, 7, 8192])
+def test_a_candidate_is_held_back_to_a_bound(dialect, size):
+    for candidate in ('{"x": "', '[{"x": "', "```json\n{", "f(x=", "Thought: "):
+        parser = Parser(TOOLS, dialect)
+        parser.feed(candidate)
+        fed = 3 * MAX_HELD if size > 1000 else 100
+        told = [event for _ in range(fed // size) for event in parser.feed("y" * size)]
+        held = len(candidate) + fed - sum(len(getattr(event, "text", getattr(event, "json", ""))) for event in told)
+        assert held <= MAX_HELD + len(candidate) + 8192
+
+
+# The rest.
 
 
 def test_an_answer_streams_as_it_arrives():
     parser = Parser(TOOLS, "action")
     parser.feed('{"action": {"answer": "')
     assert parser.feed("It ") == [TextPiece("It ", (23, 26))]
-
-
-def test_what_is_held_back_is_bounded():
-    parser = Parser(TOOLS)
-    assert parser.feed('{"x": "') == []
-    said = [event for _ in range(20) for event in parser.feed("y" * 8192)]
-    assert len("".join(event.text for event in said)) > 20 * 8192 - MAX_HELD - 8192
 
 
 def test_after_finish_another_text_may_follow():
@@ -187,13 +288,43 @@ def test_after_finish_another_text_may_follow():
     assert of(InvocationEnded, second)[0].offsets == (34, 68)
 
 
-@pytest.mark.parametrize("opener", ["{", "[", "```", "`", '{"a":', "[{"])
-def test_a_hundred_thousand_openers_are_text(opener):
-    text = opener * 100_000
-    assert "".join(event.text for event in parse(text, TOOLS)) == text
+def test_auto_says_which_dialect_is_spoken():
+    for name in ("hermes", "kimi_k2", "glm47", "mistral", "harmony", "pythonic", "functiongemma", "json"):
+        parser = Parser(NOTE)
+        assert parser.dialect.name == "auto"
+        parser.feed(render_call(DIALECTS[name], InvocationCanister("0", "note", {"text": "x"}), NOTE))
+        parser.feed("\n")
+        assert parser.dialect.name == name
+
+
+def test_a_repair_is_for_whole_calls_and_noted():
+    text = '<tool_call>{"name": "note", "arguments": {"text": x}}</tool_call>'
+    for cut, why, wanted in ((len(text), "stop", {"text": "x"}), (len(text) - 20, "length", None)):
+        parser = Parser(NOTE, "hermes", repair=lambda raw: json.loads(raw.replace("x}", '"x"}')))
+        events = [*parser.feed(text[:cut]), *parser.finish(why)]
+        assert [event.arguments for event in of(InvocationEnded, events)] == ([wanted] if wanted else [])
+        assert [event.kind for event in of(Note, events)] == (["repaired"] if wanted else [])
+
+
+def test_identifiers_of_a_conversation():
+    """What the model counts in one reply is no identifier in a conversation."""
+    text = "".join(
+        f"<|tool_call_begin|>{each}<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
+        for each in ("functions.note:0", "functions.note:0", "note", "7")
+    )
+    alone = parse(text, NOTE, "kimi_k2")
+    assert [call.identifier for call in of(InvocationEnded, alone)] == [
+        "functions.note:0",
+        "call_0_1",
+        "note",
+        "7",
+    ]
+    told = parse(text, NOTE, "kimi_k2", identify=lambda index, name: f"turn-3-{name}-{index}")
+    assert [call.identifier for call in of(InvocationEnded, told)][1] == "turn-3-note-1"
+    assert len({call.identifier for call in of(InvocationEnded, told)}) == 4
 
 
 def test_a_dialect_is_found_by_its_name():
-    assert dialect_named("JSON").name == "json"
-    with pytest.raises(CallerError, match="no dialect 'klingon'; there are json, action"):
+    assert dialect_named("Kimi-K2").name == "kimi_k2"
+    with pytest.raises(CallerError, match="no dialect 'klingon'"):
         Parser(TOOLS, "klingon")

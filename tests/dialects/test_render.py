@@ -19,7 +19,7 @@ values = st.recursive(
 )
 
 
-@given(texts, st.dictionaries(texts, values, max_size=3), st.sampled_from(sorted(DIALECTS)))
+@given(texts, st.dictionaries(texts, values, max_size=3), st.sampled_from(["json", "action", "auto"]))
 def test_what_is_written_is_read_again(name, arguments, dialect):
     text = render_call(DIALECTS[dialect], InvocationCanister("c", name, arguments))
     read = [event for event in parse(text, None, dialect) if isinstance(event, InvocationEnded)]
@@ -52,4 +52,4 @@ def test_prose_says_what_was_called_and_what_came_of_it(result, text):
 
 
 def test_a_result_is_an_observation():
-    assert render_result(ResultCanister(invocation_id="c", content="6")) == "Observation: 6"
+    assert render_result(JSON, ResultCanister(invocation_id="c", content="6")) == "Observation: 6"

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple, get_args
 
+import msgspec
 import pytest
 from typer.main import get_command
 
@@ -27,13 +28,14 @@ import callboard
 from callboard import agent, core, errors, testing
 from callboard.cli import app, run
 from callboard.core import canisters, events
-from callboard.dialects import DIALECTS, JSON, blocks
+from callboard.dialects import AUTO, DIALECTS, Dialect, reader
+from callboard.dialects.grammars import literals, objects
 from callboard.execution import categories, execute, execute_invoker, group, results
 from callboard.modes import MODES
 from callboard.profiles import Profile
 from callboard.providers import Transport, access_model, embedded, retries
 from callboard.schema import foreign, mistakes
-from callboard.text import json_object
+from callboard.text import json_object, marker
 from callboard.tools import Ensemble, Invoker, Tool
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -222,21 +224,59 @@ def test_what_counts_as_a_failure_of_the_network():
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=lambda mode: mode.name)
 def test_modes(mode):
-    _, dialect, validated, _ = rows("modes.md")[f"`{mode.name}`"]
+    _, dialect, watched, validated = rows("modes.md")[f"`{mode.name}`"]
     assert validated == ("yes" if mode.validated else "no")
-    assert (dialect == f"`{mode.dialect}`") if mode.dialect else "the profile's" in dialect
+    if mode.dialect:
+        assert dialect == watched == f"`{mode.dialect}`"
+    else:
+        assert ("`dialect`" in dialect) == (mode.declares != "wire")
+        assert watched.startswith("the profile's `watch`")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.name)
-def test_dialects(dialect):
-    keys, undeclared = rows("modes.md")[f"`{dialect.name}`"]
-    own = dialect.keys if dialect is JSON else dialect.keys.keys() - JSON.keys.keys()
-    assert {f"`{key}`" for key in own} <= set(re.findall("`[^`]*`", keys))
-    assert undeclared.startswith("is a call" if dialect.undeclared else "stays text")
+def test_the_catalogue(dialect):
+    call, whose, found = rows("dialects.md")[f"`{dialect.name}`"]
+    summary = f"{call} ({whose})" if whose else call
+    assert summary.replace("\\|", "|") == dialect.summary
+    assert found == ("yes" if dialect.name in {each.name for each in AUTO.speaks} else "")
 
 
-def test_fences():
-    assert [word for word in blocks._LANGUAGES if word and f"`{word}`" not in TEXTS["modes.md"]] == []
+def bodies():
+    frames = [frame for dialect in DIALECTS.values() for _, frame in dialect.framed()]
+    frames += [fence.frame for dialect in DIALECTS.values() for _, fence in dialect.fenced()]
+    return {type(body).__name__ for frame in frames for body in frame.bodies}
+
+
+def test_grammars():
+    table = rows("dialects.md")
+    assert {f"`{body}`" for body in bodies()} <= table.keys()
+    for body in bodies():
+        for name in re.findall("`([^`]*)`", table[f"`{body}`"][1]):
+            row = DIALECTS[name]
+            frames = [frame for _, frame in row.framed()] + [fence.frame for _, fence in row.fenced()]
+            assert body in {type(each).__name__ for frame in frames for each in frame.bodies}, name
+
+
+def test_members_of_a_call_object():
+    assert [key for key in objects.CALL_KEYS if f"`{key}`" not in TEXTS["dialects.md"]] == []
+
+
+@pytest.mark.parametrize("dialect", [dialect for dialect in DIALECTS.values() if dialect.fences])
+def test_fences(dialect):
+    said = TEXTS["dialects.md"].partition("**Fences.**")[2].partition("\n\n")[0]
+    languages = {language for fence in dialect.fences for language in fence.languages if language}
+    assert [language for language in languages if f"`{language}`" not in said] == []
+
+
+@pytest.mark.parametrize("field", msgspec.structs.fields(Dialect), ids=lambda field: field.name)
+def test_fields_of_a_dialect(field):
+    said = rows("dialects.md")[f"`{field.name}`"][0]
+    if field.required:
+        assert said == "required"
+    elif field.name == "reasoning":
+        assert said == ", ".join([f"`{mark}`" for each in field.default for mark in (each.opens, each.closes)])
+    else:
+        assert said == f"`{field.default!r}`"
 
 
 @pytest.mark.parametrize("fact", Profile.__struct_fields__)
@@ -385,6 +425,12 @@ def test_rooms():
     assert {f"`{room}`" for room in here} <= rows("architecture.md").keys()
 
 
+def test_modules_of_the_dialects():
+    named = {name for row in rows("architecture.md") for name in re.findall("`([^`]*)`", row)}
+    here = {path.stem for path in (ROOT / "src/callboard/dialects").iterdir() if not path.stem.startswith("_")}
+    assert here - named == set()
+
+
 def test_measurements():
     every = "\n".join(TEXTS.values())
     assert [path.name for path in (ROOT / "bench").glob("*.py") if f"bench/{path.name}" not in every] == []
@@ -402,8 +448,10 @@ FIGURES = [
     ("tools.md", "than {} levels", foreign.DEPTH),
     ("tools.md", "more than {} patterns", foreign.PATTERNS),
     ("tools.md", "Text beyond {} characters", results.MAX_TEXT),
-    ("modes.md", "at most {} characters; what is longer", blocks.MAX_HELD),
-    ("modes.md", "longer than {} characters makes", json_object.MAX_KEY),
+    ("dialects.md", "at most {:,} characters; what is longer", reader.MAX_HELD),
+    ("dialects.md", "longer than {:,} characters makes", marker.MAX_NAME),
+    ("dialects.md", "a key of a call object longer than {}.", json_object.MAX_KEY),
+    ("dialects.md", "nested deeper than {} ", literals.MAX_DEPTH),
     ("models.md", "at most {} tokens", embedded.MAX_CONTEXT),
     ("models.md", "more than\n{:g} seconds is not waited for", retries.LONGEST_WAIT),
     ("models.md", "{} s, doubled each time up to", retries._BACKOFFS[0]),

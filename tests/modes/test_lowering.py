@@ -140,13 +140,13 @@ def test_prose_goes_on_after_an_answer():
 @pytest.mark.parametrize(
     ("plan", "choice", "tools", "dialect"),
     [
-        (Plan(MODES["native"], JSON), "auto", (F,), JSON),
-        (Plan(MODES["native"], JSON), "none", (F,), None),
-        (Plan(MODES["native"], JSON), "auto", (), None),
+        (Plan(MODES["native"], watched=JSON), "auto", (F,), JSON),
+        (Plan(MODES["native"], watched=JSON), "none", (F,), None),
+        (Plan(MODES["native"], watched=JSON), "auto", (), None),
         (Plan(MODES["native"]), "auto", (F,), None),
-        (Plan(MODES["structured"], ACTION), "none", (F,), ACTION),
-        (Plan(MODES["structured"], ACTION), "auto", (), None),
-        (Plan(MODES["structured"], ACTION, in_prose=True), "none", (F,), None),
+        (Plan(MODES["structured"], ACTION, ACTION), "none", (F,), ACTION),
+        (Plan(MODES["structured"], ACTION, ACTION), "auto", (), None),
+        (Plan(MODES["structured"], ACTION, ACTION, in_prose=True), "none", (F,), None),
     ],
 )
 def test_text_is_watched_where_the_model_may_speak_in_it(plan, choice, tools, dialect):

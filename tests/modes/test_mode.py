@@ -16,19 +16,27 @@ def test_a_mode_is_a_row():
 
 
 @pytest.mark.parametrize(
-    ("model", "mode", "dialect"),
+    ("model", "mode", "dialect", "watched"),
     [
-        ("gpt-4o", "native", None),
-        ("llama-3-70b", "native", "json"),
-        ("mistral-7b", "validated", "json"),
-        ("local-model", "validated", "json"),
-        ("local:qwen2.5-coder-0.5b", "native", "json"),
-        ("local:smollm2-135m", "structured", "action"),
+        ("gpt-4o", "native", "json", None),
+        ("llama-3-70b", "native", "llama3_json", "auto"),
+        ("mistral-7b", "validated", "json", "auto"),
+        ("local-model", "validated", "json", "auto"),
+        ("local:qwen2.5-coder-0.5b", "native", "json", "auto"),
+        ("local:smollm2-135m", "structured", "action", "action"),
     ],
 )
-def test_the_profile_decides(model, mode, dialect):
+def test_the_profile_decides(model, mode, dialect, watched):
     decided = plan(resolve(model))
-    assert (decided.mode.name, decided.dialect and decided.dialect.name) == (mode, dialect)
+    assert (decided.mode.name, decided.dialect.name) == (mode, dialect)
+    assert (decided.watched and decided.watched.name) == watched
+
+
+def test_what_is_asked_for_is_watched_for():
+    assert plan(resolve("gpt-4o"), "validated").watched.name == "json"
+    assert plan(resolve("some-model", {"dialect": "react"})).watched.name == "react"
+    assert plan(resolve("some-model", {"dialect": "hermes", "watch": ""})).watched.name == "hermes"
+    assert plan(resolve("llama-3-70b", {"watch": "hermes"})).watched.name == "hermes"
 
 
 def test_what_the_caller_asks_for_wins():

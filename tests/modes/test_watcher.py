@@ -37,9 +37,9 @@ def test_a_call_in_text_becomes_a_call_and_the_reply_ends_with_invocations():
     assert events == [
         ReplyStarted("r"),
         TextPiece("So:\n", (0, 4)),
-        InvocationStarted(0, "call_3_t0", "f", offsets=(12, 39)),
+        InvocationStarted(0, "call_3_t0", "f", offsets=(4, 39)),
         ArgumentsPiece(0, '{"a": 1}', (39, 47)),
-        InvocationEnded(0, "call_3_t0", "f", {"a": 1}, '{"a": 1}', (12, 48)),
+        InvocationEnded(0, "call_3_t0", "f", {"a": 1}, '{"a": 1}', (4, 48)),
         Usage(1, 2),
         ReplyEnded("invocations"),
     ]
@@ -82,3 +82,16 @@ def test_however_the_text_is_cut(sizes):
         at += size
     pieces.append(TextPiece(text[at:]))
     assert watch([*pieces, ReplyEnded("stop")]) == watch([TextPiece(text), ReplyEnded("stop")])
+
+
+def test_calls_in_reasoning_are_found_where_that_is_asked():
+    watcher = Watcher(JSON, TOOLS, identify_in_turn(3, "r"), watched=ReasoningPiece)
+    given = [ReasoningPiece(f"So\n```json\n{CALL}\n```"), TextPiece("Done."), ReplyEnded("stop")]
+    events = coalesce([out for event in given for out in watcher.feed(event)])
+    assert plain(events) == ["So\n", "InvocationStarted", "ArgumentsPiece", "InvocationEnded", "Done.", "ReplyEnded"]
+
+
+def test_opaque_reasoning_passes_untouched():
+    watcher = Watcher(JSON, TOOLS, identify_in_turn(3, "r"), watched=ReasoningPiece)
+    sealed = ReasoningPiece(CALL, "sealed")
+    assert watcher.feed(sealed) == [sealed]

@@ -25,8 +25,8 @@ from callboard.core import (
     TextPiece,
     identify_in_turn,
 )
-from callboard.dialects import ACTION
-from callboard.dialects.dialect import Role
+from callboard.dialects.grammars.objects import Role
+from callboard.dialects.table import ACTION_KEYS
 from callboard.errors import CallerError
 from callboard.wires.chat import decode_response
 from callboard.wires.lowered import NO_NAMES
@@ -123,7 +123,7 @@ def _told(value: Mapping[str, Any]) -> dict[Role, tuple[str, Any]]:
     for _ in range(_NESTED):
         wrapped: list[Mapping[str, Any]] = []
         for key, held in [member for each in level for member in each.items()]:
-            role = ACTION.keys.get(key)
+            role = ACTION_KEYS.get(key)
             if role is Role.WRAPPER and isinstance(held, Mapping):
                 wrapped.append(held)
             elif role is not None and held is not None:

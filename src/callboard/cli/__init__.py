@@ -12,7 +12,7 @@ from io import TextIOWrapper
 
 import typer
 
-from callboard.cli import explain, models, parse, run, tools
+from callboard.cli import dialects, explain, models, parse, run, tools
 from callboard.errors import CallboardError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("explain")(explain.explain)
 app.command("parse")(parse.parse_text)
+app.command("dialects")(dialects.dialects)
 app.add_typer(tools.app, name="tools")
 app.add_typer(models.app, name="models")
 

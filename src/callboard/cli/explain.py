@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from callboard.dialects import Dialect
 
 
 def explain(
@@ -13,7 +16,7 @@ def explain(
     mode: Annotated[str, typer.Option(help="As for `callboard run`.", show_default=False)] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Show how a model would be asked for calls: mode, dialect, wire, and where each fact comes from."""
+    """Show how a model would be asked for calls: mode, dialects, wire, and where each fact comes from."""
     from callboard.modes import plan  # noqa: PLC0415  # not for --help
     from callboard.profiles import normalise, resolve  # noqa: PLC0415
 
@@ -29,7 +32,8 @@ def explain(
             "normalised": normalise(resolution.model),
             "mode": decided.mode.name,
             "why": why,
-            "dialect": decided.dialect.name if decided.dialect else None,
+            "dialect": decided.dialect.name,
+            "watched": decided.watched.name if decided.watched else None,
             "facts": {fact: {"value": facts[fact], "source": resolution.sources[fact]} for fact in facts},
         }
         typer.echo(json.dumps(described, indent=2, ensure_ascii=False))
@@ -37,7 +41,13 @@ def explain(
     typer.echo(f"model    {resolution.model} (matched as {normalise(resolution.model)})")
     typer.echo(f"provider {resolution.provider or 'none named'}")
     typer.echo(f"mode     {decided.mode.name}: {why}")
-    typer.echo(f"dialect  {decided.dialect.name if decided.dialect else 'none: its text is not watched'}")
+    typer.echo(f"dialect  {decided.dialect.name}: how calls are spelled where the tools stand in the prompt")
+    typer.echo(f"watched  {_watched(decided.watched)}")
     typer.echo("facts")
+    width = max(map(len, facts))
     for fact, value in facts.items():
-        typer.echo(f"  {fact:<13}{value!r:<30}{resolution.sources[fact]}")
+        typer.echo(f"  {fact:<{width}} {value!r:<30}{resolution.sources[fact]}")
+
+
+def _watched(dialect: Dialect | None) -> str:
+    return f"{dialect.name}: what its text is watched for" if dialect else "nothing: its text is believed"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from callboard.cli.dialects import read
 from callboard.errors import CallerError
 
 
@@ -21,30 +20,38 @@ class Reason(StrEnum):
 
 def parse_text(
     file: Annotated[str, typer.Argument(help="A file, or `-` for standard input.")] = "-",
-    dialect: Annotated[str, typer.Option(help="How calls are spelled: json or action.")] = "json",
+    dialect: Annotated[str, typer.Option(help="How calls are spelled: see `callboard dialects`.")] = "auto",
     tools: Annotated[
-        str, typer.Option(help="A JSON file: a list of {name, description?, parameters}.", show_default=False)
+        str,
+        typer.Option(help="A JSON file: a list of {name, description?, parameters?, cli?}.", show_default=False),
     ] = "",
-    chunk: Annotated[int, typer.Option(min=0, help="Feed the text in pieces of so many characters.")] = 0,
+    chunk: Annotated[int, typer.Option(min=0, help="Feed the text in pieces of so many characters; 0: whole.")] = 0,
+    start_in_reasoning: Annotated[
+        bool, typer.Option("--start-in-reasoning", help="The text begins inside reasoning.")
+    ] = False,
     reason: Annotated[Reason, typer.Option(help="Why the text ends.")] = Reason.STOP,
     stream: Annotated[bool, typer.Option("--stream", help="Print one event a line.")] = False,
 ) -> None:
-    """Find the calls in a text and print one JSON object: text, reasoning, invocations, notes."""
+    """Find the calls in a text and print one JSON object: text, reasoning, invocations, dialect, notes."""
     import msgspec  # noqa: PLC0415  # not for --help
 
     from callboard.core import encode_line  # noqa: PLC0415
     from callboard.dialects import Parser  # noqa: PLC0415
 
-    text = _read(file)
-    parser = Parser(_declarations(tools) if tools else None, dialect)
+    if file == tools == "-":
+        raise CallerError("the text and the tools cannot both come from standard input")
+    declared = _declarations(tools) if tools else None
+    parser = Parser(declared, dialect, start_in_reasoning=start_in_reasoning)
+    text = read(file)
     size = chunk or max(len(text), 1)
     events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
+    spoken = parser.dialect.name
     events += parser.finish(reason.value)
     if stream:
         for event in events:
             typer.echo(encode_line(event))
         return
-    typer.echo(msgspec.json.format(msgspec.json.encode(_summary(events, dialect))))
+    typer.echo(msgspec.json.format(msgspec.json.encode(_summary(events, spoken))))
 
 
 def _summary(events: list[Any], dialect: str) -> dict[str, Any]:
@@ -78,14 +85,6 @@ def _summary(events: list[Any], dialect: str) -> dict[str, Any]:
     }
 
 
-def _read(file: str) -> str:
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise CallerError(error.strerror or "cannot be read", path=file) from None
-    return data.decode("utf-8", "replace")
-
-
 def _declarations(file: str) -> list[Any]:
     import msgspec  # noqa: PLC0415  # not for --help
 
@@ -95,9 +94,12 @@ def _declarations(file: str) -> list[Any]:
         name: str
         description: str = ""
         parameters: dict[str, Any] = {}
+        cli: dict[str, str] = {}
 
     try:
-        rows = msgspec.json.decode(_read(file), type=list[Row])
-    except msgspec.MsgspecError as error:
-        raise CallerError(f"not a list of tools: {error}", path=file) from None
-    return [ToolDeclaration(row.name, row.description, row.parameters) for row in rows]
+        rows = msgspec.json.decode(read(file), type=list[Row])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise CallerError(
+            f"not a list of tools: {error}", path=file, hint="write [{name, description?, parameters?, cli?}]"
+        ) from None
+    return [ToolDeclaration(row.name, row.description, row.parameters, row.cli) for row in rows]

@@ -29,6 +29,7 @@ from callboard.core.events import (
     InvocationIncomplete,
     InvocationStarted,
     Note,
+    NoteKind,
     Offsets,
     ReasoningPiece,
     RefusalPiece,
@@ -49,10 +50,22 @@ from callboard.core.events import (
 from callboard.core.fold import Fold
 from callboard.core.jsonl import decode_canister, decode_event, encode_line
 from callboard.core.ports import Approve, Clock, Identify, Model, Store, identify_in_turn
-from callboard.core.request import Constraint, Controls, NamedTool, Request, ToolChoice, ToolDeclaration
+from callboard.core.request import (
+    CUSTOM_KEY,
+    CUSTOM_SCHEMA,
+    Constraint,
+    Controls,
+    HostedTool,
+    NamedTool,
+    Request,
+    ToolChoice,
+    ToolDeclaration,
+)
 from callboard.core.stage import Pipe, Stage, Why, pipe
 
 __all__ = [
+    "CUSTOM_KEY",
+    "CUSTOM_SCHEMA",
     "ApprovalAnswered",
     "ApprovalAsked",
     "Approve",
@@ -69,6 +82,7 @@ __all__ = [
     "Event",
     "FileContent",
     "Fold",
+    "HostedTool",
     "Identify",
     "InvocationCanister",
     "InvocationEnded",
@@ -77,6 +91,7 @@ __all__ = [
     "Model",
     "NamedTool",
     "Note",
+    "NoteKind",
     "Offsets",
     "PictureContent",
     "Pipe",

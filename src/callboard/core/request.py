@@ -6,6 +6,7 @@ Owns the neutral request. Knows nothing of wires; modes rewrite it, wire encoder
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -14,11 +15,47 @@ from callboard.core.canisters import Canister
 
 
 class ToolDeclaration(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool as a model sees it; `schema` is the JSON Schema of its arguments object."""
+    """A tool as a model sees it; `schema` is the JSON Schema of its arguments object.
+
+    `cli` maps flags such as `-t` to arguments, for models that write calls as commands. A tool of the kind
+    `custom` takes one text, which `grammar` may describe (OpenAI's `format`); where a wire has no such tools
+    it is a function with CUSTOM_SCHEMA. With a `namespace`, the name is `namespace__local`. `strict` asks the
+    provider to hold the arguments to the schema; None leaves it to the wire.
+    """
 
     name: str
     description: str = ""
     schema: Mapping[str, Any] = {}
+    cli: Mapping[str, str] = {}
+    kind: Literal["function", "custom"] = "function"
+    grammar: Mapping[str, Any] | None = None
+    namespace: str = ""
+    strict: bool | None = None
+
+    @property
+    def local(self) -> str:
+        """The name in its namespace."""
+        return self.name.removeprefix(f"{self.namespace}__") if self.namespace else self.name
+
+
+CUSTOM_KEY = "input"
+CUSTOM_SCHEMA: Mapping[str, Any] = MappingProxyType(
+    {
+        "type": "object",
+        "properties": {CUSTOM_KEY: {"type": "string"}},
+        "required": [CUSTOM_KEY],
+        "additionalProperties": False,
+    }
+)
+"""The arguments of a custom tool as a function's."""
+
+
+class HostedTool(msgspec.Struct, frozen=True):
+    """A tool that the provider itself runs: what `wire` it is defined for, its type there, and its definition."""
+
+    wire: str
+    kind: str
+    definition: Mapping[str, Any] = {}
 
 
 class NamedTool(msgspec.Struct, frozen=True):
@@ -39,13 +76,17 @@ class Constraint(msgspec.Struct, frozen=True):
 
 
 class Controls(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How to sample; None leaves it to the provider. `max_tokens` bounds the reply, `stop` ends it."""
+    """How to sample; None leaves it to the provider. `max_tokens` bounds the reply, `stop` ends it.
+
+    `effort` is how much to think: none, minimal, low, medium, high, xhigh or max.
+    """
 
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    effort: str | None = None
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -63,3 +104,4 @@ class Request(msgspec.Struct, frozen=True):
     controls: Controls = Controls()
     stream: bool = True
     extra: Mapping[str, Any] = {}
+    hosted: tuple[HostedTool, ...] = ()

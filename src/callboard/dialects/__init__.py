@@ -1,18 +1,36 @@
 """How models spell calls in text, and how to read and write it."""
 
-from callboard.dialects.dialect import ACTION, DIALECTS, JSON, Dialect, dialect_named
+from callboard.dialects.catalogue import dialect_named, dialect_of_template
+from callboard.dialects.dialect import Dialect, Fence, Frame, Reasoning
 from callboard.dialects.parser import Parser, parse
-from callboard.dialects.render import render_call, render_in_prose, render_result, render_thought, render_tools
+from callboard.dialects.render import (
+    render_call,
+    render_calls,
+    render_in_prose,
+    render_result,
+    render_thought,
+    render_tools,
+)
+from callboard.dialects.reply import Body, CannotSay
+from callboard.dialects.table import ACTION, AUTO, DIALECTS, JSON
 
 __all__ = [
     "ACTION",
+    "AUTO",
     "DIALECTS",
     "JSON",
+    "Body",
+    "CannotSay",
     "Dialect",
+    "Fence",
+    "Frame",
     "Parser",
+    "Reasoning",
     "dialect_named",
+    "dialect_of_template",
     "parse",
     "render_call",
+    "render_calls",
     "render_in_prose",
     "render_result",
     "render_thought",

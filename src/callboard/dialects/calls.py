@@ -6,7 +6,9 @@ Law: arguments are only ever appended to; a call that was opened is closed, whol
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
+from json.encoder import encode_basestring
 from typing import Any
 
 import msgspec
@@ -18,56 +20,135 @@ from callboard.core import (
     InvocationEnded,
     InvocationIncomplete,
     InvocationStarted,
+    Note,
+    Offsets,
     ToolDeclaration,
+    identify_in_turn,
 )
 
 _decode = msgspec.json.Decoder().decode
+_MANY = 512
+"""Pieces that are joined to one, so that small ones weigh no more than their text."""
+_LONE = re.compile("[\ud800-\udfff]")
+Repair = Callable[[str], Any]
 
 
 class Calls:
-    """Mints calls. `tools` None takes any name for a declared one."""
+    """Mints calls. `tools` None takes any name for a declared one.
 
-    __slots__ = ("_declared", "_identify", "count")
+    A call keeps the identifier that the model gave it, unless another call of the text has it. One that
+    only counts the calls of its reply is kept only where nobody identifies the calls of a conversation.
+    """
 
-    def __init__(self, tools: Iterable[ToolDeclaration] | None, identify: Identify) -> None:
-        self._declared = None if tools is None else frozenset(tool.name for tool in tools)
-        self._identify = identify
+    __slots__ = ("_declared", "_identify", "_kept", "_repair", "_taken", "count")
+
+    def __init__(
+        self, tools: Iterable[ToolDeclaration] | None, identify: Identify | None = None, repair: Repair | None = None
+    ) -> None:
+        self._declared: Mapping[str, ToolDeclaration] | None = (
+            None if tools is None else {tool.name: tool for tool in tools}
+        )
+        self._identify = identify or identify_in_turn(0)
+        self._kept = re.compile(r"(?s)." if identify is None else r".*\D")
+        self._repair = repair
+        self._taken: set[str] = set()
         self.count = 0
+
+    @property
+    def names(self) -> Iterable[str]:
+        return self._declared or ()
+
+    @property
+    def any(self) -> bool:
+        """Whether any name may be called."""
+        return self._declared is None
 
     def declared(self, name: str) -> bool:
         return self._declared is None or name in self._declared
 
-    def open(self, name: str, begin: int, end: int) -> tuple[OpenCall, InvocationStarted]:
+    def schema(self, name: str) -> Mapping[str, Any]:
+        """The schema of a tool's arguments; an empty one for a tool that was not declared."""
+        tool = self._declared.get(name) if self._declared else None
+        return tool.schema if tool else {}
+
+    def flags(self, name: str) -> Mapping[str, str]:
+        """The flags of a tool as a command, and the arguments that they give."""
+        tool = self._declared.get(name) if self._declared else None
+        return tool.cli if tool else {}
+
+    def open(self, name: str, begin: int, end: int, identifier: str = "") -> tuple[OpenCall, InvocationStarted]:
         index = self.count
         self.count += 1
-        identifier = self._identify(index, name)
-        call = OpenCall(index, identifier, name, begin)
-        return call, InvocationStarted(index, identifier, name, self.declared(name), (begin, end))
+        if not identifier or identifier in self._taken or not self._kept.match(identifier):
+            identifier = self._identify(index, name)
+        self._taken.add(identifier)
+        started = InvocationStarted(index, identifier, name, self.declared(name), (begin, end))
+        return OpenCall(started, (begin, end), self._repair), started
+
+    def forget(self, count: int, events: Iterable[Event]) -> None:
+        """Takes back the calls since there were so many."""
+        self.count = count
+        self._taken -= {event.identifier for event in events if isinstance(event, InvocationStarted)}
 
 
 class OpenCall:
-    """A call whose arguments are arriving."""
+    """A call whose arguments are arriving. What is written is told when it is flushed."""
 
-    __slots__ = ("begin", "identifier", "index", "name", "pieces")
+    __slots__ = ("_blocks", "_pieces", "_repair", "_told", "_unsaid", "begin", "end", "identifier", "index", "name")
 
-    def __init__(self, index: int, identifier: str, name: str, begin: int) -> None:
-        self.index = index
-        self.identifier = identifier
-        self.name = name
-        self.begin = begin
-        self.pieces: list[str] = []
+    def __init__(self, started: InvocationStarted, span: Offsets, repair: Repair | None) -> None:
+        self.index = started.index
+        self.identifier = started.identifier
+        self.name = started.name
+        self.begin, self.end = span
+        self._blocks: list[str] = []
+        self._pieces: list[str] = []
+        self._unsaid: list[str] = []
+        self._told = self.end
+        self._repair = repair
 
-    def append(self, json: str, begin: int, end: int) -> Event:
-        self.pieces.append(json)
-        return ArgumentsPiece(self.index, json, (begin, end))
+    def write(self, json: str, end: int) -> None:
+        """Appends to the arguments what was read up to that offset. Half a pair of surrogates is no character."""
+        self._unsaid.append(json if json.isascii() else _LONE.sub("\ufffd", json))
+        self.end = end
 
-    def close(self, end: int) -> Event:
-        raw = "".join(self.pieces)
-        return InvocationEnded(self.index, self.identifier, self.name, as_object(raw), raw, (self.begin, end))
+    def flush(self, out: list[Event]) -> None:
+        if self._unsaid:
+            piece = self._unsaid[0] if len(self._unsaid) == 1 else "".join(self._unsaid)
+            self._unsaid.clear()
+            if piece:
+                self._pieces.append(piece)
+                if len(self._pieces) == _MANY:
+                    self._blocks.append("".join(self._pieces))
+                    self._pieces.clear()
+                out.append(ArgumentsPiece(self.index, piece, (self._told, self.end)))
+                self._told = self.end
 
-    def abandon(self, why: str, end: int) -> Event:
-        raw = "".join(self.pieces)
-        return InvocationIncomplete(self.index, self.identifier, self.name, raw, why, (self.begin, end))
+    @property
+    def whole(self) -> bool:
+        """Whether what was written is an object."""
+        return as_object(self._text()) is not None
+
+    def _text(self) -> str:
+        return "".join([*self._blocks, *self._pieces, *self._unsaid])
+
+    def close(self, end: int, out: list[Event]) -> None:
+        """The call is whole."""
+        self.flush(out)
+        raw = self._text()
+        arguments = as_object(raw)
+        if arguments is None and self._repair is not None:
+            repaired = self._repair(raw)
+            if isinstance(repaired, dict):
+                arguments = repaired
+                out.append(Note("repaired", f"the arguments of {self.name}", (self.begin, end)))
+        out.append(InvocationEnded(self.index, self.identifier, self.name, arguments, raw, (self.begin, end)))
+
+    def abandon(self, why: str, end: int, out: list[Event]) -> None:
+        """The text ended inside the call."""
+        self.flush(out)
+        raw = self._text()
+        out.append(InvocationIncomplete(self.index, self.identifier, self.name, raw, why, (self.begin, end)))
 
 
 def as_object(raw: str) -> dict[str, Any] | None:
@@ -77,3 +158,15 @@ def as_object(raw: str) -> dict[str, Any] | None:
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def escaped(text: str) -> str:
+    """The characters as they stand between the quotes of a JSON string. Half a pair of surrogates is none."""
+    if not text.isascii():
+        text = _LONE.sub("\ufffd", text)
+    return encode_basestring(text)[1:-1]
+
+
+def quoted(text: str) -> str:
+    """The characters as a JSON string."""
+    return f'"{escaped(text)}"'

@@ -1,104 +1,118 @@
 """How a call is spelled in text, as data.
 
-Owns the rows. Knows nothing of how text is read: a dialect differs from another by its row alone.
+Owns what a row of the catalogue is made of. Knows nothing of how text is read: a dialect differs from
+another by its row alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import Enum
-from types import MappingProxyType
+from collections.abc import Iterator
+from functools import cached_property
 
 import msgspec
 
-from callboard.errors import CallerError
-from callboard.plugins import plugins
+from callboard.dialects.reply import Body
 
 
-class Role(Enum):
-    """What a member of a call object is for."""
+class Reasoning(msgspec.Struct, frozen=True):
+    """What opens reasoning, and what closes it."""
 
-    NAME = "name"
-    ARGUMENTS = "arguments"
-    TEXT = "text"
-    REASONING = "reasoning"
-    WRAPPER = "wrapper"
-    """An object whose members count as the call's own. A string in its place is the name."""
+    opens: str
+    closes: str
 
 
-# Without this sentence Qwen2.5-Coder-0.5B answers from nothing; with it, it calls.
-_NEVER_GUESS = "Never compute or guess what a tool can tell: call the tool."
+class Frame(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """Where calls stand, and the bodies that they may have there, the first as it is spelled.
 
-_CALL = {
-    "name": Role.NAME,
-    "tool": Role.NAME,
-    "tool_name": Role.NAME,
-    "function": Role.WRAPPER,
-    "arguments": Role.ARGUMENTS,
-    "args": Role.ARGUMENTS,
-    "parameters": Role.ARGUMENTS,
-    "input": Role.ARGUMENTS,
-}
+    `each` is what is spelled around one call, `section` around all of them, with `{call}` and `{calls}` in
+    their places; the words of these two, without brackets, open and close the frame, unless `opens` and
+    `closes` say otherwise. One of the openers is enough, and a closer may be missing. A frame without
+    openers is opened by its body.
+    """
+
+    bodies: tuple[Body, ...]
+    each: str = "{call}"
+    section: str = "{calls}"
+    join: str = "\n"
+    opens: tuple[str, ...] | None = None
+    closes: tuple[str, ...] | None = None
+    line: bool = False
+    """It opens at the beginning of a line only."""
+    declared: bool = False
+    """Only the name of a declared tool makes a call; any other leaves the text a text."""
+    noted: bool = False
+    """What stands in it behind a call and is none is told in a Note, not said."""
+
+    @cached_property
+    def openers(self) -> tuple[str, ...]:
+        if self.opens is not None:
+            return self.opens
+        return _words(self.section.partition("{calls}")[0]) + _words(self.each.partition("{call}")[0])
+
+    @cached_property
+    def closers(self) -> tuple[str, ...]:
+        if self.closes is not None:
+            return self.closes
+        return _words(self.each.partition("{call}")[2]) + _words(self.section.partition("{calls}")[2])
 
 
-class Dialect(msgspec.Struct, frozen=True):
+class Fence(msgspec.Struct, frozen=True, eq=False):
+    """Calls in a fence of three or more backticks or tildes, with one of these words behind them."""
+
+    languages: frozenset[str]
+    frame: Frame
+
+
+class Dialect(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One way to spell calls.
 
-    `keys` are the members of a call object; `undeclared` says whether an object with a name that no tool has
-    is a call all the same (an unknown one) or stays text. `call` spells one, with NAME and ARGUMENTS for
-    their JSON, and `thought` a thought with THOUGHT ("" where it has no place for one); `manner` tells a model how to call and how to answer.
+    `drops` are tokens that mean nothing to a reader. `template` are words of which a chat template holds one
+    set if its model speaks the dialect. `result` spells a call's result with `{name}`, `{identifier}` and `{content}`, `thought` a thought, `manner` tells a model how to call; "" leaves them to
+    the way that serves most models.
     """
 
     name: str
     summary: str
-    keys: Mapping[str, Role]
-    undeclared: bool
-    call: str
-    manner: str
+    frames: tuple[Frame, ...]
+    fences: tuple[Fence, ...] = ()
+    prompted: Frame | None = None
+    """What a reply may begin with whose prompt ended with a marker."""
+    reasoning: tuple[Reasoning, ...] = (Reasoning("<think>", "</think>"),)
+    drops: tuple[str, ...] = ()
+    template: tuple[tuple[str, ...], ...] = ()
+    result: str = ""
     thought: str = ""
+    manner: str = ""
+    answers: bool = False
+    """It is the only way to speak: text, too, is spelled in it, so that it is watched for where no tool may be called."""
+
+    speaks: tuple[Dialect, ...] = ()
+    """The dialects of which the first to make a call is spoken from there on."""
+
+    spells: Frame | None = None
+    """How calls are spelled, where that is not its first frame."""
+
+    def reads(self, dialect: Dialect) -> bool:
+        """Whether it reads all that the other spells."""
+        return any(each is dialect for each in (self, *self.speaks))
+
+    @property
+    def spelled(self) -> Frame:
+        return self.spells or self.frames[0]
+
+    def framed(self) -> Iterator[tuple[Dialect, Frame]]:
+        """The frames, each with the dialect whose it is."""
+        for dialect in (self, *self.speaks):
+            for frame in dialect.frames:
+                yield dialect, frame
+
+    def fenced(self) -> Iterator[tuple[Dialect, Fence]]:
+        for dialect in (self, *self.speaks):
+            for fence in dialect.fences:
+                yield dialect, fence
 
 
-JSON = Dialect(
-    "json",
-    summary="a JSON object, fenced or bare at the beginning of a line, any key spelling",
-    keys=MappingProxyType(_CALL),
-    undeclared=False,
-    call='```json\n{"name": NAME, "arguments": ARGUMENTS}\n```',
-    manner=(
-        f"{_NEVER_GUESS} To call one, write only a JSON object with its name and arguments:\n"
-        '```json\n{"name": "the tool", "arguments": {"parameter": "value"}}\n```\n'
-        "You are then told what it returned, and answer from that in plain text."
-    ),
-)
-
-ACTION = Dialect(
-    "action",
-    summary='{"tool", "arguments"}, {"answer"} or {"scratchpad"}, also inside {"action": …} (seed 001)',
-    keys=MappingProxyType(_CALL | {"action": Role.WRAPPER, "answer": Role.TEXT, "scratchpad": Role.REASONING}),
-    undeclared=True,
-    call='{"action": {"tool": NAME, "arguments": ARGUMENTS}}',
-    thought='{"action": {"scratchpad": THOUGHT}}',
-    manner=(
-        f"{_NEVER_GUESS} "
-        'Reply with one JSON object. To call a tool: {"action": {"tool": "its name", "arguments": {…}}}. '
-        "You are then told what it returned. "
-        'To answer: {"action": {"answer": "the answer"}}. To think first: {"action": {"scratchpad": "the thought"}}.'
-    ),
-)
-
-DIALECTS: Mapping[str, Dialect] = MappingProxyType({dialect.name: dialect for dialect in (JSON, ACTION)})
-
-
-def dialect_named(name: str) -> Dialect:
-    """The dialect of that name, ours or a plug-in's; `-` and `_` are the same, case does not matter.
-
-    Raises CallerError.
-    """
-    wanted = name.lower().replace("-", "_")
-    found = DIALECTS.get(wanted)
-    if found is not None:
-        return found
-    added: dict[str, Dialect] = {dialect.name: dialect for dialect in plugins("callboard.dialects")}
-    if wanted not in added:
-        raise CallerError(f"no dialect {name!r}", hint=f"there are {', '.join([*DIALECTS, *added])}")
-    return added[wanted]
+def _words(part: str) -> tuple[str, ...]:
+    """`[TOOL_CALLS]` of `[TOOL_CALLS] [`."""
+    words = (word.rstrip("[").lstrip("]").replace("{{", "{").replace("}}", "}") for word in part.split())
+    return tuple([word for word in words if word.strip("[]{},")])

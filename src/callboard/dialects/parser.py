@@ -9,51 +9,108 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from callboard.core import Event, Identify, TextPiece, ToolDeclaration, Why, identify_in_turn
-from callboard.dialects.blocks import Blocks
-from callboard.dialects.calls import Calls
-from callboard.dialects.dialect import Dialect, dialect_named
+from msgspec.structs import replace
+
+from callboard.core import Event, Identify, ToolDeclaration, Why
+from callboard.dialects.calls import Calls, Repair
+from callboard.dialects.catalogue import dialect_named
+from callboard.dialects.dialect import Dialect
+from callboard.dialects.prose import read
+from callboard.dialects.reader import Over
+from callboard.dialects.speech import Speech
+
+_SLICE = 16 * 1024
+"""Characters that are looked at together: fewer than may be held."""
 
 
 class Parser:
     """A Stage: text to TextPiece, ReasoningPiece, the events of calls, and Notes.
 
     `tools` are those that may be called; None takes any name, and with none at all the text passes
-    untouched where calls are not the dialect's only way to speak. `dialect` is a row or its name.
+    untouched where calls are not the dialect's only way to speak. `dialect` is a row or its name; `auto`
+    takes the one of which the first call is. `start_in_reasoning` is for replies whose prompt ended with
+    the marker that opens it. `identify` mints identifiers where the model gave none. `repair` is asked for
+    the arguments of whole calls that are no JSON, such as `json_repair.loads`.
     Offsets count the characters fed. After `finish` a new text may be fed; offsets and indices go on.
     """
 
     def __init__(
         self,
         tools: Iterable[ToolDeclaration] | None = None,
-        dialect: Dialect | str = "json",
+        dialect: Dialect | str = "auto",
         *,
+        start_in_reasoning: bool = False,
         identify: Identify | None = None,
+        repair: Repair | None = None,
     ) -> None:
         row = dialect_named(dialect) if isinstance(dialect, str) else dialect
         declared = None if tools is None else tuple(tools)
-        self._plain = declared == () and not row.undeclared
-        self._offset = 0
-        self._blocks = Blocks(row, Calls(declared, identify or identify_in_turn(0)))
+        self._untouched = False
+        if declared == () and not row.answers:
+            row = replace(row, frames=(), fences=(), speaks=(), drops=())
+            self._untouched = not start_in_reasoning
+        self._row = row
+        self._thinking = start_in_reasoning
+        self._calls = Calls(declared, identify, repair)
+        self._begin(0)
+
+    def _begin(self, offset: int) -> None:
+        self._speech = Speech(self._row, self._calls)
+        self._speech.reader.base = offset
+        self._reading = read(self._speech, thinking=self._thinking)
+        next(self._reading)
+
+    @property
+    def dialect(self) -> Dialect:
+        """The row, or with `auto` the one that was found to be spoken since the text began."""
+        return self._speech.layout.dialect
 
     def feed(self, text: str, /) -> list[Event]:
-        if not self._plain:
-            return self._blocks.feed(text)
-        begin, self._offset = self._offset, self._offset + len(text)
-        return [TextPiece(text, offsets=(begin, self._offset))] if text else []
+        speech = self._speech
+        idle = speech.idle
+        if self._untouched or (idle is not None and idle.search(text) is None):
+            offsets = speech.reader.skip(text)
+            return [speech.reader.speak(text, offsets=offsets)] if text else []
+        if len(text) <= _SLICE:
+            self._push(text)
+        else:
+            for begin in range(0, len(text), _SLICE):
+                self._push(text[begin : begin + _SLICE])
+        return speech.events()
 
     def finish(self, why: Why = "stop", /) -> list[Event]:
-        return self._blocks.finish(why)
+        speech = self._speech
+        speech.why = why
+        try:
+            while True:
+                self._reading.throw(Over())
+        except StopIteration:
+            pass
+        self._begin(speech.reader.base + len(speech.reader.text))
+        return speech.events()
+
+    def _push(self, piece: str) -> None:
+        reader = self._speech.reader
+        while len(piece) > (room := reader.room):
+            if room:
+                reader.push(piece[:room])
+                self._reading.send(None)
+                piece = piece[room:]
+            if not reader.room:
+                self._reading.throw(reader.overdue())
+        reader.push(piece)
+        self._reading.send(None)
 
 
 def parse(
     text: str,
     tools: Iterable[ToolDeclaration] | None = None,
-    dialect: Dialect | str = "json",
+    dialect: Dialect | str = "auto",
     *,
     why: Why = "stop",
+    start_in_reasoning: bool = False,
     identify: Identify | None = None,
 ) -> list[Event]:
     """The events of a whole text."""
-    parser = Parser(tools, dialect, identify=identify)
+    parser = Parser(tools, dialect, start_in_reasoning=start_in_reasoning, identify=identify)
     return [*parser.feed(text), *parser.finish(why)]

@@ -1,49 +1,92 @@
 """Tools, calls and results as a model reads them in text.
 
 Owns the way back from values to a dialect's spelling. Knows nothing of modes or wires.
+Law: what is spelled reads as what it was made of; for what would not, CannotSay says why.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from callboard.core import InvocationCanister, ResultCanister, ToolDeclaration
+from callboard.core import (
+    ArgumentsPiece,
+    InvocationCanister,
+    InvocationEnded,
+    InvocationStarted,
+    ResultCanister,
+    ToolDeclaration,
+)
 from callboard.dialects.dialect import Dialect
+from callboard.dialects.grammars.spelling import as_json
+from callboard.dialects.parser import parse
+from callboard.dialects.reply import CannotSay
 
-_PLACES = re.compile("NAME|ARGUMENTS")
+_EXAMPLE = InvocationCanister("0", "the_tool", {"parameter": "value"}, "")
+_TOLD = (InvocationStarted, ArgumentsPiece, InvocationEnded)
 
 
 def render_tools(dialect: Dialect, tools: Iterable[ToolDeclaration]) -> str:
     """The tools and how to call them, for a system prompt. The same tools give the same text."""
-    lines = [_json({"name": tool.name, "description": tool.description, "parameters": tool.schema}) for tool in tools]
-    return "\n".join(["You can call these tools:", *lines, "", dialect.manner])
+    lines = [as_json({"name": tool.name, "description": tool.description, "parameters": tool.schema}) for tool in tools]
+    return "\n".join(["You can call these tools:", *lines, "", dialect.manner or _manner(dialect)])
 
 
-def render_call(dialect: Dialect, invocation: InvocationCanister) -> str:
-    """The call as the dialect spells it; arguments that are no object are written as the model wrote them."""
-    arguments = invocation.raw if invocation.arguments is None else _json(invocation.arguments)
-    before, between, after = _PLACES.split(dialect.call)
-    return f"{before}{_json(invocation.name)}{between}{arguments}{after}"
+def _manner(dialect: Dialect) -> str:
+    try:
+        example = _spelled(dialect, [_EXAMPLE])
+    except CannotSay:
+        return ""
+    return (
+        f"To call one, write exactly this, with its name and arguments, and nothing behind it:\n"
+        f"{example}\nYou are then told what it returned, and answer from that."
+    )
+
+
+def render_call(dialect: Dialect, call: InvocationCanister, tools: Iterable[ToolDeclaration] | None = None) -> str:
+    """One call as the dialect spells it. Raises CannotSay."""
+    return render_calls(dialect, [call], tools)
+
+
+def render_calls(
+    dialect: Dialect, calls: Sequence[InvocationCanister], tools: Iterable[ToolDeclaration] | None = None
+) -> str:
+    """The calls of one reply as the dialect spells them; `tools` say of which types their arguments are read.
+
+    Raises CannotSay for those that would be read as something else. Arguments that are no object are written
+    as the model wrote them, where a dialect writes JSON.
+    """
+    text = _spelled(dialect, calls)
+    if any(call.arguments is None for call in calls):
+        return text
+    declared = None if tools is None else _with(tools, calls)
+    events = parse(text, declared, dialect)
+    read = [event for event in events if isinstance(event, InvocationEnded)]
+    if len(read) != len(calls) or not all(isinstance(event, _TOLD) for event in events):
+        raise CannotSay(f"it would not be read as {len(calls)} call{'s' * (len(calls) != 1)} and nothing else")
+    for call, event in zip(calls, read, strict=True):
+        if call.name != event.name:
+            raise CannotSay(f"its name would be read as {event.name!r}")
+        if why := _other(call.arguments or {}, event.arguments):
+            raise CannotSay(why)
+    return text
 
 
 def render_thought(dialect: Dialect, text: str) -> str:
     """The thought as the dialect spells it; nothing where it has no place for one."""
-    return dialect.thought.replace("THOUGHT", _json(text), 1)
+    return dialect.thought.replace("THOUGHT", as_json(text), 1)
 
 
-def render_result(result: ResultCanister) -> str:
-    """What came of a call, as the seed's adapters tell it (seed 001)."""
-    return f"Observation: {result.text}"
+def render_result(dialect: Dialect, result: ResultCanister) -> str:
+    """What came of a call; as the seed's adapters tell it where the dialect has no way of its own (seed 001)."""
+    return (dialect.result or "Observation: {content}").replace("{content}", result.text, 1)
 
 
 def render_in_prose(invocation: InvocationCanister, result: ResultCanister | None) -> str:
     """A call and its result in plain words."""
     arguments: Mapping[str, Any] = invocation.arguments or {}
-    call = f"{invocation.name}({', '.join(f'{key}={_json(value)}' for key, value in arguments.items())})"
+    call = f"{invocation.name}({', '.join(f'{key}={as_json(value)}' for key, value in arguments.items())})"
     if result is None:
         return f"{call} was not run."
     if result.error is not None:
@@ -52,5 +95,28 @@ def render_in_prose(invocation: InvocationCanister, result: ResultCanister | Non
     return f"{call} returned:\n{text}" if "\n" in text else f"{call} returned {text}."
 
 
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+def _spelled(dialect: Dialect, calls: Sequence[InvocationCanister]) -> str:
+    frame = dialect.spelled
+    body = frame.bodies[0]
+    each = [frame.each.replace("{call}", body.spell(call, place), 1) for place, call in enumerate(calls)]
+    return frame.section.replace("{calls}", frame.join.join(each), 1)
+
+
+def _with(tools: Iterable[ToolDeclaration], calls: Iterable[InvocationCanister]) -> list[ToolDeclaration]:
+    """The tools, and those of the calls that are none of them: they were called all the same."""
+    declared = {tool.name: tool for tool in tools}
+    return [*declared.values(), *(ToolDeclaration(call.name) for call in calls if call.name not in declared)]
+
+
+def _other(said: Mapping[str, Any], read: Mapping[str, Any] | None) -> str:
+    """What of the arguments would be read as something else."""
+    if read is None:
+        return "its arguments would not be read as an object"
+    for key in dict.fromkeys([*said, *read]):
+        if key not in said or key not in read or _plain(said[key]) != _plain(read[key]):
+            return f"its argument {key!r} would be read as something else"
+    return ""
+
+
+def _plain(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=repr)

@@ -7,6 +7,7 @@ Law: the same history gives the same beginning, so that providers' prompt caches
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 
 from msgspec.structs import replace
 
@@ -20,10 +21,20 @@ from callboard.core import (
     ResultCanister,
     SupervisorCanister,
     TextualContent,
+    ToolDeclaration,
     UserCanister,
     contents,
 )
-from callboard.dialects import Dialect, render_call, render_in_prose, render_result, render_thought, render_tools
+from callboard.dialects import (
+    JSON,
+    CannotSay,
+    Dialect,
+    render_calls,
+    render_in_prose,
+    render_result,
+    render_thought,
+    render_tools,
+)
 from callboard.modes.constraint import action_constraint
 from callboard.modes.mode import Plan
 
@@ -49,18 +60,18 @@ def lower(request: Request, plan: Plan) -> Request:
             # Shown its tools, such a model calls again instead of answering.
             constraint = request.constraint if plan.constrains else None
             lowered = replace(lowered, tools=(), tool_choice="auto", constraint=constraint)
-    elif plan.mode.declares != "wire" and plan.dialect is not None:
-        lowered = replace(lowered, canisters=_spelled(lowered.canisters, plan.dialect))
+    elif plan.mode.declares != "wire":
+        lowered = replace(lowered, canisters=_spelled(lowered.canisters, plan.dialect, request.tools))
     return lowered
 
 
 def watched(request: Request, plan: Plan) -> Dialect | None:
     """The dialect that the reply's text is watched for: none where the model is not asked to call, or to speak in it."""
-    if plan.dialect is None or not request.tools:
+    if plan.watched is None or not request.tools:
         return None
-    if request.tool_choice == "none" and (plan.in_prose or not plan.dialect.undeclared):
+    if request.tool_choice == "none" and (plan.in_prose or not plan.watched.answers):
         return None
-    return plan.dialect
+    return plan.watched
 
 
 def _on_wire(request: Request, _: Plan) -> Request:
@@ -68,7 +79,7 @@ def _on_wire(request: Request, _: Plan) -> Request:
 
 
 def _in_constraint(request: Request, plan: Plan) -> Request:
-    if not request.tools or plan.dialect is None:
+    if not request.tools:
         return request
     answer = request.constraint.schema if request.constraint else None
     constraint = action_constraint(request.tools, request.tool_choice, answer)
@@ -76,7 +87,7 @@ def _in_constraint(request: Request, plan: Plan) -> Request:
 
 
 def _in_prompt(request: Request, plan: Plan) -> Request:
-    if not request.tools or plan.dialect is None:
+    if not request.tools:
         return request
     canisters = request.canisters
     if request.tool_choice != "none" or not plan.in_prose:
@@ -105,23 +116,36 @@ def _supervised(canisters: Sequence[Canister], instructions: str) -> tuple[Canis
     return (SupervisorCanister(contents(instructions)), *canisters)
 
 
-def _spelled(canisters: Iterable[Canister], dialect: Dialect) -> tuple[Canister, ...]:
+def _spelled(canisters: Iterable[Canister], dialect: Dialect, tools: Sequence[ToolDeclaration]) -> tuple[Canister, ...]:
     """Past calls as the model would have written them, results as what the user then said."""
     spelled: list[Canister] = []
-    for canister in canisters:
-        match canister:
-            case InvocationCanister():
-                _add(spelled, AssistantCanister, render_call(dialect, canister))
-            case ResultCanister():
-                _add(spelled, UserCanister, render_result(canister))
-            case AssistantCanister(content=content) if dialect.thought:
-                thought = "".join([part.text for part in content if isinstance(part, ReasoningContent)])
-                rest = tuple([part for part in content if not isinstance(part, ReasoningContent)])
-                for each in (render_thought(dialect, thought) if thought else "", *rest):
-                    _add(spelled, AssistantCanister, each)
-            case _:
-                spelled.append(canister)
+    for calling, group in groupby(canisters, lambda canister: isinstance(canister, InvocationCanister)):
+        if calling:
+            calls = [each for each in group if isinstance(each, InvocationCanister)]
+            _add(spelled, AssistantCanister, _spelled_calls(dialect, calls, tools))
+            continue
+        for canister in group:
+            match canister:
+                case ResultCanister():
+                    _add(spelled, UserCanister, render_result(dialect, canister))
+                case AssistantCanister(content=content) if dialect.thought:
+                    thought = "".join([part.text for part in content if isinstance(part, ReasoningContent)])
+                    rest = tuple([part for part in content if not isinstance(part, ReasoningContent)])
+                    for each in (render_thought(dialect, thought) if thought else "", *rest):
+                        _add(spelled, AssistantCanister, each)
+                case _:
+                    spelled.append(canister)
     return tuple(spelled)
+
+
+def _spelled_calls(dialect: Dialect, calls: Sequence[InvocationCanister], tools: Sequence[ToolDeclaration]) -> str:
+    """In the dialect; calls that it has no spelling for as JSON, and else in plain words."""
+    for each in (dialect, JSON):
+        try:
+            return render_calls(each, calls, tools)
+        except CannotSay:
+            continue
+    return "\n".join([render_in_prose(call, None) for call in calls])
 
 
 def _in_prose(canisters: Iterable[Canister], ending: str) -> tuple[Canister, ...]:

@@ -11,13 +11,13 @@ from typing import Literal
 
 import msgspec
 
-from callboard.dialects import Dialect, dialect_named
+from callboard.dialects import JSON, Dialect, dialect_named
 from callboard.errors import CallerError
 from callboard.profiles import ModeName, Prices, Resolution
 
 
 class Mode(msgspec.Struct, frozen=True):
-    """`declares` says where the tools stand; `dialect` is watched for in the text, "" takes the profile's."""
+    """`declares` says where the tools stand; `dialect` is spelled and watched for, "" takes the profile's."""
 
     name: ModeName
     declares: Literal["wire", "constraint", "prompt"]
@@ -41,11 +41,15 @@ MODES: Mapping[str, Mode] = MappingProxyType(
 class Plan(msgspec.Struct, frozen=True):
     """How a model is asked, decided once before the first byte.
 
-    `dialect` None watches for nothing; the rest is the profile's (see Profile).
+    Calls are spelled in `dialect` where they stand in text; text is `watched` for calls, None for none. The
+    rest is the profile's (see Profile).
     """
 
     mode: Mode
-    dialect: Dialect | None = None
+    dialect: Dialect = JSON
+    watched: Dialect | None = None
+    starts_in_reasoning: bool = False
+    calls_in_reasoning: bool = False
     in_prose: bool = False
     answer_after: Literal["model", "results"] = "model"
     constrains: bool = False
@@ -58,16 +62,21 @@ def plan(resolution: Resolution, mode: str = "") -> Plan:
     row = MODES.get(name)
     if row is None:
         raise CallerError(f"no mode {name!r}", hint=f"there are {', '.join(MODES)}")
-    dialect = row.dialect or resolution.profile.dialect
-    if not dialect and row.declares != "wire":
-        dialect = "json"
+    profile = resolution.profile
+    dialect = dialect_named(row.dialect or profile.dialect or "json")
+    watched = dialect_named(profile.watch) if profile.watch and not row.dialect else None
+    if row.declares != "wire" and (watched is None or not watched.reads(dialect)):
+        watched = dialect
     return Plan(
         row,
-        dialect_named(dialect) if dialect else None,
-        in_prose=resolution.profile.results == "prose",
-        answer_after=resolution.profile.answer_after,
-        constrains=resolution.profile.constrains,
-        prices=resolution.profile.prices,
+        dialect,
+        watched,
+        starts_in_reasoning=profile.starts_in_reasoning,
+        calls_in_reasoning=profile.calls_in_reasoning,
+        in_prose=profile.results == "prose",
+        answer_after=profile.answer_after,
+        constrains=profile.constrains,
+        prices=profile.prices,
     )
 
 

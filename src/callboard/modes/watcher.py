@@ -19,6 +19,7 @@ from callboard.core import (
     InvocationIncomplete,
     InvocationStarted,
     Note,
+    ReasoningPiece,
     ReplyEnded,
     ReplyFailed,
     ReplyStarted,
@@ -35,20 +36,40 @@ _INDEXED = (InvocationStarted, ArgumentsPiece, InvocationEnded, InvocationIncomp
 
 
 class Watcher:
-    """A Stage around a dialect's parser: events of a reply in, the same with the calls found in the text.
+    """A Stage around a dialect's parser: events of a reply in, the same with the calls found in what is `watched`.
 
-    Offsets of what comes from text count all text pieces of the reply, in order.
+    That is its text, or the reasoning which an endpoint tells apart. Offsets of what comes from there count
+    all its pieces in the reply, in order.
     """
 
-    def __init__(self, dialect: Dialect, tools: Iterable[ToolDeclaration] | None, identify: Identify) -> None:
-        self._parser = Parser(tools, dialect, identify=identify)
+    def __init__(
+        self,
+        dialect: Dialect,
+        tools: Iterable[ToolDeclaration] | None,
+        identify: Identify,
+        *,
+        watched: type[TextPiece | ReasoningPiece] = TextPiece,
+        starts_in_reasoning: bool = False,
+    ) -> None:
+        inside = starts_in_reasoning or watched is ReasoningPiece
+        self._parser = Parser(tools, dialect, start_in_reasoning=inside, identify=identify)
+        self._watched = watched
+        self._may_be_opaque = watched is ReasoningPiece
+        self._fed = False
         self._count = 0
         self._native: dict[int, int] = {}
         self._found: dict[int, int] = {}
 
     def feed(self, event: Event, /) -> list[Event]:
-        if isinstance(event, TextPiece):
-            return self._renumber(self._parser.feed(event.text), self._found)
+        if type(event) is self._watched and not (
+            self._may_be_opaque and isinstance(event, ReasoningPiece) and event.opaque
+        ):
+            self._fed = True
+            events = self._parser.feed(event.text)
+            # Most of what is fed is text and stays one piece of it.
+            if len(events) == 1 and type(events[0]) is self._watched:
+                return events
+            return self._renumber(events, self._found)
         if isinstance(event, _BESIDE):
             return [event]
         match event:
@@ -75,6 +96,9 @@ class Watcher:
         self._found = {}
 
     def _flush(self, why: Why) -> list[Event]:
+        if not self._fed:
+            return []
+        self._fed = False
         return self._renumber(self._parser.finish(why), self._found)
 
     def _renumber(self, events: list[Event], indices: dict[int, int]) -> list[Event]:

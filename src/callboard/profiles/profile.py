@@ -19,8 +19,10 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     `mode` "" leaves the mode to what follows: native where the endpoint `offers_tools` and the model
     `uses_tools`, else structured where it `constrains` replies to a schema, else validated.
-    `dialect` is how the model spells calls in text: watched for in native mode too, "" for models that
-    never do. `results` "prose" tells calls and results in plain words instead of the wire's own messages;
+    `dialect` is how the model spells calls where the tools stand in the prompt. `watch` is the dialect that
+    the text of its replies is watched for, in native mode too; "" for models that never write calls into it.
+    `starts_in_reasoning` says that its text begins inside reasoning, `calls_in_reasoning` that reasoning
+    which the endpoint tells apart may hold calls. `results` "prose" tells calls and results in plain words instead of the wire's own messages;
     `answer_after` "results" asks for the last reply, without tools, as soon as calls have results: for
     models that would repeat their call for ever. `streams` False asks
     for replies that come whole. `context` is in tokens, 0 if unknown. `base_url` says
@@ -34,6 +36,9 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     uses_tools: bool = False
     constrains: bool = False
     dialect: str = "json"
+    watch: str = "auto"
+    starts_in_reasoning: bool = False
+    calls_in_reasoning: bool = False
     wire: str = "chat"
     streams: bool = True
     results: Literal["native", "prose"] = "native"

@@ -11,7 +11,19 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import Event, Identify, Note, Pipe, ReplyFailed, Request, Stage, Why, identify_in_turn, pipe
+from callboard.core import (
+    Event,
+    Identify,
+    Note,
+    Pipe,
+    ReasoningPiece,
+    ReplyFailed,
+    Request,
+    Stage,
+    Why,
+    identify_in_turn,
+    pipe,
+)
 from callboard.errors import ProviderError
 from callboard.modes import Plan, Watcher, lower, watched
 from callboard.profiles import Resolution
@@ -128,8 +140,15 @@ class ChatModel:
         }
 
     def _watchers(self, request: Request) -> tuple[Watcher, ...]:
-        dialect = watched(request, self.plan)
-        return () if dialect is None else (Watcher(dialect, request.tools, self._identify(request, "t")),)
+        plan, tools = self.plan, request.tools
+        dialect = watched(request, plan)
+        if dialect is None:
+            return ()
+        inside = plan.starts_in_reasoning
+        text = Watcher(dialect, tools, self._identify(request, "t"), starts_in_reasoning=inside)
+        if not plan.calls_in_reasoning:
+            return (text,)
+        return Watcher(dialect, tools, self._identify(request, "r"), watched=ReasoningPiece), text
 
     @staticmethod
     def _identify(request: Request, source: str = "") -> Identify:

@@ -12,14 +12,14 @@ import json
 import re
 from enum import Enum, auto
 
+from callboard.text.json_value import Brackets
+
 MAX_KEY = 256
 """Characters; a longer key is broken."""
 
 _STRING = re.compile(r'["\\]')
-_DEEP = re.compile(r'["{}\[\]]')
 _SCALAR = re.compile(r"[,}\]\s]")
 _SPACE = " \t\r\n"
-_PARTNER = {"}": "{", "]": "["}
 
 
 class Token(Enum):
@@ -51,7 +51,6 @@ class _State(Enum):
     STRING = auto()
     SCALAR = auto()
     DEEP = auto()
-    DEEP_STRING = auto()
     AFTER_VALUE = auto()
     OVER = auto()
 
@@ -75,14 +74,14 @@ class JsonObject:
     step then begins behind that brace.
     """
 
-    __slots__ = ("_escaped", "_key", "_levels", "_open", "_state", "key", "opener")
+    __slots__ = ("_escaped", "_key", "_levels", "_state", "_value", "key", "opener")
 
     def __init__(self) -> None:
         self.key = ""
         self.opener = ""
         self._state = _State.OPENED
         self._levels = 1
-        self._open: list[str] = []
+        self._value = Brackets()
         self._key: list[str] = []
         self._escaped = False
 
@@ -95,6 +94,10 @@ class JsonObject:
         self._levels += 1
         self._state = _State.OPENED
 
+    def passed(self) -> None:
+        """The value that begins was read by somebody else; the next step goes on behind it."""
+        self._state = _State.AFTER_VALUE
+
     def step(self, text: str, at: int) -> tuple[Token, int]:  # noqa: PLR0915  # one loop over one table of states
         state = self._state
         size = len(text)
@@ -102,10 +105,11 @@ class JsonObject:
             if state is _State.VALUE:
                 # Entered only after BEGIN was given and `enter` was not called.
                 state = self._state = _VALUE_STATE[self.opener]
-                at += 1
                 if state is _State.DEEP:
-                    self._open = [self.opener]
-            if state is _State.STRING or state is _State.DEEP_STRING or state is _State.KEY:
+                    self._value = Brackets()
+                else:
+                    at += 1
+            if state is _State.STRING or state is _State.KEY:
                 begin = at
                 at, closed = self._string(text, at)
                 if state is _State.KEY:
@@ -115,69 +119,57 @@ class JsonObject:
                         return Token.BROKEN, begin
                 if not closed:
                     return Token.MORE, size
-                if state is _State.DEEP_STRING:
-                    state = self._state = _State.DEEP
-                elif state is _State.STRING:
+                if state is _State.STRING:
                     self._state = _State.AFTER_VALUE
                     return Token.END, at
-                else:
-                    return self._end_key(at)
-            elif state is _State.DEEP:
-                found = _DEEP.search(text, at)
-                if found is None:
+                return self._end_key(at)
+            if state is _State.DEEP:
+                closed, at = self._value.step(text, at)
+                if not closed:
                     return Token.MORE, size
-                at = found.end()
-                match found[0]:
-                    case '"':
-                        state = self._state = _State.DEEP_STRING
-                    case "{" | "[" as bracket:
-                        self._open.append(bracket)
-                    case bracket:
-                        if self._open.pop() != _PARTNER[bracket]:
-                            self._state = _State.OVER
-                            return Token.BROKEN, at - 1
-                        if not self._open:
-                            self._state = _State.AFTER_VALUE
-                            return Token.END, at
-            elif state is _State.SCALAR:
+                if self._value.broken:
+                    self._state = _State.OVER
+                    return Token.BROKEN, at - 1
+                self._state = _State.AFTER_VALUE
+                return Token.END, at
+            if state is _State.SCALAR:
                 found = _SCALAR.search(text, at)
                 if found is None:
                     return Token.MORE, size
                 self._state = _State.AFTER_VALUE
                 return Token.END, found.start()
-            elif state is _State.OVER:
+            if state is _State.OVER:
                 return Token.BROKEN, at
-            else:
-                while at < size and text[at] in _SPACE:
-                    at += 1
-                if at == size:
-                    return Token.MORE, size
-                char = text[at]
-                if state is _State.BEFORE_VALUE:
-                    if char not in _VALUE_STATE:
-                        self._state = _State.OVER
-                        return Token.BROKEN, at
-                    self.opener = char
-                    self._state = _State.VALUE
-                    return Token.BEGIN, at
-                if char not in _IS[state]:
+            while at < size and text[at] in _SPACE:
+                at += 1
+            if at == size:
+                return Token.MORE, size
+            char = text[at]
+            if state is _State.BEFORE_VALUE:
+                if char not in _VALUE_STATE:
                     self._state = _State.OVER
                     return Token.BROKEN, at
-                at += 1
-                if char == '"':
-                    self._key = []
-                    state = self._state = _State.KEY
-                elif char == ":":
-                    state = self._state = _State.BEFORE_VALUE
-                elif char == ",":
-                    state = self._state = _State.BEFORE_KEY
-                else:
-                    self._levels -= 1
-                    if self._levels:
-                        self._state = _State.AFTER_VALUE
-                        return Token.LEFT, at
-                    self._state = _State.OVER
-                    return Token.DONE, at
+                self.opener = char
+                self._state = _State.VALUE
+                return Token.BEGIN, at
+            if char not in _IS[state]:
+                self._state = _State.OVER
+                return Token.BROKEN, at
+            at += 1
+            if char == '"':
+                self._key = []
+                state = self._state = _State.KEY
+            elif char == ":":
+                state = self._state = _State.BEFORE_VALUE
+            elif char == ",":
+                state = self._state = _State.BEFORE_KEY
+            else:
+                self._levels -= 1
+                if self._levels:
+                    self._state = _State.AFTER_VALUE
+                    return Token.LEFT, at
+                self._state = _State.OVER
+                return Token.DONE, at
 
     def _string(self, text: str, at: int) -> tuple[int, bool]:
         """The position behind the string's closing quote, or the end of the piece."""

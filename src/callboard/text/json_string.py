@@ -11,6 +11,7 @@ import re
 
 _HELD = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?\\(?:u[0-9a-fA-F]{0,3})?$|\\u[dD][89abAB][0-9a-fA-F]{2}$")
 _HELD_MAX = 11
+_ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL)
 _LONE = re.compile("[\ud800-\udfff]")
 """Half a pair of surrogates: no character, and nothing that UTF-8 can carry."""
 
@@ -32,7 +33,7 @@ class JsonString:
         raw = self._held + raw
         self._held = ""
         if "\\" not in raw:
-            return raw
+            return raw if raw.isascii() else _LONE.sub("\ufffd", raw)
         cut = self._cut(raw)
         raw, self._held = raw[:cut], raw[cut:]
         return _spelled(raw)
@@ -64,5 +65,13 @@ def _spelled(raw: str) -> str:
     try:
         spelled: str = json.loads(f'"{raw}"', strict=False)
     except ValueError:
-        return raw
+        spelled = _ESCAPE.sub(_each, raw)
     return _LONE.sub("\ufffd", spelled)
+
+
+def _each(escape: re.Match[str]) -> str:
+    """What one escape spells; one that JSON does not know, as it is written."""
+    try:
+        return str(json.loads(f'"{escape[0]}"', strict=False))
+    except ValueError:
+        return escape[0]

@@ -1,11 +1,11 @@
 """Python functions as tools, and tools in ensembles."""
 
+from callboard.text.near import near
 from callboard.tools.context import Context
 from callboard.tools.described import make_invoker
 from callboard.tools.descriptors import EnsembleDescriptor, InvokerDescriptor, read_ensemble, read_invoker
 from callboard.tools.ensemble import Ensemble, ToolLike
 from callboard.tools.invoker import Invocable, Invoker
-from callboard.tools.near import near
 from callboard.tools.permissions import Permission, Policy, Rule
 from callboard.tools.refusal import refusal
 from callboard.tools.roster import Roster

@@ -14,9 +14,9 @@ from callboard.errors import DescriptorError, ToolDefinitionError
 from callboard.schema import ArgumentsInvalid, compile_schema
 from callboard.schema.docstring import read_docstring
 from callboard.schema.mistakes import EXTRA
+from callboard.text.near import near
 from callboard.tools.descriptors import InvokerDescriptor
 from callboard.tools.invoker import Invocable, Invoker, Validates, by_keywords
-from callboard.tools.near import near
 from callboard.tools.tool import Tool, context_parameter, is_async
 
 _OPTIONS = ("timeout", "idempotent", "approval", "cli")

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from callboard.errors import CallerError, DescriptorError
-from callboard.tools.near import near
+from callboard.text.near import near
 
 Keys: TypeAlias = tuple[str | int, ...]
 Where: TypeAlias = Callable[[Keys], str]

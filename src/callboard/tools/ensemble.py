@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from callboard.errors import DescriptorError, NoSuchTool, ToolDefinitionError
+from callboard.text.near import near
 from callboard.tools.invoker import Invoker
-from callboard.tools.near import near
 from callboard.tools.tool import Tool
 
 ToolLike: TypeAlias = Tool[..., Any] | Invoker | Callable[..., Any]

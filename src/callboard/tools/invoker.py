@@ -99,7 +99,7 @@ class Invoker:
 
     def declare(self, name: str | None = None) -> ToolDeclaration:
         """What a model is told of it, under the name it has on the wire."""
-        return ToolDeclaration(name or self.name, self.description, self.arguments_schema)
+        return ToolDeclaration(name or self.name, self.description, self.arguments_schema, self.cli)
 
 
 def by_keywords(function: Callable[..., Any], context_parameter: str | None) -> Invocable:

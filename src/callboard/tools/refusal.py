@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callboard.core import InvocationCanister, ResultCanister, error_result
+from callboard.text.near import near
 from callboard.tools.invoker import Invoker
-from callboard.tools.near import near
 
 _MAX_EXCERPT = 200
 

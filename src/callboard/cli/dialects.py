@@ -1,0 +1,139 @@
+"""`callboard dialects`: how models spell calls.
+
+Owns the example that shows a dialect. Knows nothing of any one of them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from callboard.errors import CallerError
+
+if TYPE_CHECKING:
+    from callboard.core import InvocationCanister, ResultCanister, ToolDeclaration
+    from callboard.dialects import Dialect
+
+_TOOLS = (
+    ("get_weather", "Forecast the weather.", {"city": "string", "days": "integer"}),
+    ("bash", "Run a command.", {"command": "string"}),
+)
+_CALLS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+    ({"city": "Oslo", "days": 2}, {"city": "Rome", "days": 1}),
+    ({"command": "ls -l docs"}, {"command": "cat README.md"}),
+)
+"""Two calls of each tool. A dialect is shown with the first tool whose calls it can spell."""
+_RESULTS = ("Two clear days.", "architecture.md  cli.md")
+
+
+def dialects(
+    name: Annotated[str, typer.Argument(help="Show this one in full.", show_default=False)] = "",
+    template: Annotated[
+        str, typer.Option(help="Name the dialect that this file, a model's chat template, teaches.", show_default=False)
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="JSON.")] = False,
+) -> None:
+    """Show how models spell calls: every dialect with an example, or one in full."""
+    from callboard.dialects import dialect_named  # noqa: PLC0415  # not for --help
+
+    if name and template:
+        raise typer.BadParameter("name a dialect or give a template, not both")
+    if template:
+        taught = _taught(template)
+        typer.echo(_as_json(_described(taught)) if as_json else taught.name)
+    elif name:
+        shown = _in_full(dialect_named(name))
+        typer.echo(_as_json(shown) if as_json else _page(shown))
+    else:
+        listed = [_described(dialect) for dialect in every().values()]
+        typer.echo(_as_json(listed) if as_json else "\n\n".join([_entry(each) for each in listed]))
+
+
+def every() -> dict[str, Dialect]:
+    """Ours and those of plug-ins, by their names. Raises CallerError for a plug-in that cannot be loaded."""
+    from callboard.dialects import DIALECTS  # noqa: PLC0415  # not for --help
+    from callboard.plugins import plugins  # noqa: PLC0415
+
+    return {**DIALECTS, **{dialect.name: dialect for dialect in plugins("callboard.dialects")}}
+
+
+def read(file: str) -> str:
+    """The text of a file, or of standard input. Raises CallerError."""
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise CallerError(error.strerror or "cannot be read", path=file) from None
+    return data.decode("utf-8", "replace")
+
+
+def _taught(template: str) -> Dialect:
+    from callboard.dialects import dialect_of_template  # noqa: PLC0415  # not for --help
+
+    dialect = dialect_of_template(read(template))
+    if dialect is None:
+        raise CallerError("it shows no dialect that is known", path=template, hint="auto reads most of them")
+    return dialect
+
+
+def _described(dialect: Dialect) -> dict[str, Any]:
+    from callboard.dialects import render_calls  # noqa: PLC0415  # not for --help
+
+    tool, calls, _ = _example(dialect)
+    return {"name": dialect.name, "summary": dialect.summary, "example": render_calls(dialect, calls[:1], [tool])}
+
+
+def _in_full(dialect: Dialect) -> dict[str, Any]:
+    from callboard.dialects import render_calls, render_result, render_tools  # noqa: PLC0415  # not for --help
+
+    tool, calls, result = _example(dialect)
+    return {
+        **_described(dialect),
+        "calls": render_calls(dialect, calls, [tool]),
+        "result": render_result(dialect, result),
+        "tools": render_tools(dialect, [tool]),
+        "reasoning": [[each.opens, each.closes] for each in dialect.reasoning],
+    }
+
+
+def _example(dialect: Dialect) -> tuple[ToolDeclaration, list[InvocationCanister], ResultCanister]:
+    """A tool, two calls of it that the dialect can spell, and the result of the first."""
+    from callboard.core import InvocationCanister, ResultCanister, ToolDeclaration, contents  # noqa: PLC0415
+    from callboard.dialects import CannotSay, render_calls  # noqa: PLC0415
+
+    for (name, description, types), arguments, result in zip(_TOOLS, _CALLS, _RESULTS, strict=True):
+        properties = {key: {"type": kind} for key, kind in types.items()}
+        schema = {"type": "object", "properties": properties, "required": list(types)}
+        tool = ToolDeclaration(name, description, schema)
+        calls = [InvocationCanister(f"call_0_{at}", name, each, json.dumps(each)) for at, each in enumerate(arguments)]
+        try:
+            render_calls(dialect, calls, [tool])
+        except CannotSay:
+            continue
+        return tool, calls, ResultCanister(contents(result), invocation_id="call_0_0")
+    raise CallerError("it spells none of the examples", path=f"dialect {dialect.name}")
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _entry(described: dict[str, Any]) -> str:
+    example = "\n".join([f"    {line}".rstrip() for line in described["example"].splitlines()])
+    return f"{described['name']}: {described['summary']}\n{example}"
+
+
+_PARTS = {
+    "example": "a call",
+    "calls": "two calls",
+    "result": "the result of the first",
+    "tools": "how a model is told",
+}
+
+
+def _page(shown: dict[str, Any]) -> str:
+    parts = [f"== {title}\n{shown[part]}" for part, title in _PARTS.items()]
+    return "\n\n".join([f"{shown['name']}: {shown['summary']}", *parts])

@@ -1,0 +1,42 @@
+"""Dialects by their names, and by the chat templates of the models that speak them.
+
+Owns how one is found. Knows nothing of how it is read.
+"""
+
+from __future__ import annotations
+
+from callboard.dialects.dialect import Dialect
+from callboard.dialects.table import DIALECTS
+from callboard.errors import CallerError
+from callboard.plugins import plugins
+from callboard.text.near import near
+
+
+def dialect_named(name: str) -> Dialect:
+    """The dialect of that name, ours or a plug-in's; `-` and `_` are the same, case does not matter.
+
+    Raises CallerError.
+    """
+    wanted = name.lower().replace("-", "_")
+    found = DIALECTS.get(wanted)
+    if found is not None:
+        return found
+    added: dict[str, Dialect] = {dialect.name: dialect for dialect in plugins("callboard.dialects")}
+    if wanted not in added:
+        hint = near(wanted, [*DIALECTS, *added]) or "`callboard dialects` lists them"
+        raise CallerError(f"no dialect {name!r}", hint=hint)
+    return added[wanted]
+
+
+def dialect_of_template(template: str) -> Dialect | None:
+    """The dialect that a chat template (its text) teaches, None where it shows none.
+
+    Of the rows of which a set of words is in the template, the one with the most of them is taken.
+    """
+    best: tuple[int, Dialect] | None = None
+    for dialect in DIALECTS.values():
+        for words in dialect.template:
+            size = sum(map(len, words))
+            if all(word in template for word in words) and (best is None or size > best[0]):
+                best = size, dialect
+    return best[1] if best else None

@@ -1,0 +1,243 @@
+"""What has arrived of a text, and what has become of it.
+
+Owns the text that is not read yet, what was read and neither said nor dropped yet, and the events that
+follow. Knows nothing of spellings.
+
+Whoever reads is a coroutine: a bare `yield` waits for more text. Over is raised there when there is none,
+Refused when what has been read since `begin` was called has waited for longer than MAX_HELD characters.
+Law: each character is looked at a constant number of times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Sequence
+from typing import TypeAlias, TypeVar
+
+from callboard.core import Event, Note, NoteKind, ReasoningPiece, TextPiece
+from callboard.text.marker import Marker, Match
+
+MAX_HELD = 64 * 1024
+"""Characters that may wait until it is decided what they are."""
+
+_NO_BLANK = re.compile(r"\S")
+_NEVER = 1 << 62
+
+T = TypeVar("T")
+Reading: TypeAlias = Generator[None, None, T]
+"""A coroutine that waits for text, and what it has read in the end."""
+
+
+class Over(Exception):  # no error: it is how a reader learns that the text is at its end
+    """There is no more text."""
+
+
+class Refused(Exception):  # no error either
+    """What was read since `begin` is no call; it is still to be said."""
+
+
+class TooLong(Exception):  # the same for a recording
+    """What is recorded has become too long."""
+
+
+class Reader:
+    """`text[at]` is the next character to read, with the offset `base + at`."""
+
+    __slots__ = (
+        "_held",
+        "_held_size",
+        "_limit",
+        "_mark",
+        "_record",
+        "_record_from",
+        "_record_limit",
+        "at",
+        "base",
+        "dropping",
+        "out",
+        "speak",
+        "text",
+    )
+
+    def __init__(self, base: int = 0) -> None:
+        self.text = ""
+        self.at = 0
+        self.base = base
+        self.out: list[Event] = []
+        self.speak: type[TextPiece | ReasoningPiece] = TextPiece
+        """What is said is said as this."""
+        self.dropping = False
+        """Whether what is read need not be kept: it has gone into a call."""
+        self._mark = 0
+        """Where in the text begins what was read and is still to be said or dropped, besides what is held."""
+        self._held: list[str] = []
+        self._held_size = 0
+        self._limit = _NEVER
+        self._record: list[str] | None = None
+        self._record_from = 0
+        self._record_limit = _NEVER
+
+    # The text comes in.
+
+    @property
+    def room(self) -> int:
+        """How many more characters may come before something has waited too long."""
+        return min(self._limit, self._record_limit) - self.base - len(self.text)
+
+    @property
+    def overdue(self) -> type[Exception]:
+        """What to raise when there is no room."""
+        return TooLong if self._record_limit <= self._limit else Refused
+
+    def push(self, piece: str) -> None:
+        at = self.at
+        if at > self._mark and not self.dropping:
+            self._held.append(self.text[self._mark : at])
+            self._held_size += at - self._mark
+        if self._record is not None:
+            self._record.append(self.text[self._record_from : at])
+            self._record_from = 0
+        self.base += at
+        self.text = self.text[at:] + piece if at < len(self.text) else piece
+        self.at = self._mark = 0
+
+    def skip(self, text: str) -> tuple[int, int]:
+        """Passes over a text where nothing is held or left to read; its offsets."""
+        begin = self.base + len(self.text)
+        self.base = begin + len(text)
+        self.text = ""
+        self.at = self._mark = 0
+        return begin, self.base
+
+    def unread(self, text: str) -> None:
+        """Gives back the last characters that were read."""
+        self.text = text + self.text[self.at :]
+        self.base += self.at - len(text)
+        self.at = self._mark = 0
+
+    # What was read is said, dropped or noted.
+
+    @property
+    def offset(self) -> int:
+        """Of the next character."""
+        return self.base + self.at
+
+    @property
+    def pending(self) -> int:
+        """The offset where what was read and is not given yet begins."""
+        return self.base + self._mark - self._held_size
+
+    def take(self) -> str:
+        taken = self.text[self._mark : self.at]
+        if self._held:
+            self._held.append(taken)
+            taken = "".join(self._held)
+        self.drop()
+        return taken
+
+    @property
+    def begun(self) -> str:
+        """What is neither said nor dropped, read or not."""
+        return ("".join(self._held) + self.text[self._mark :]).strip()
+
+    def drop(self) -> None:
+        if self._held:
+            self._held = []
+            self._held_size = 0
+        self._mark = self.at
+
+    def say(self) -> None:
+        said = self.take()
+        if said:
+            end = self.base + self.at
+            self.out.append(self.speak(said, offsets=(end - len(said), end)))
+
+    def say_to(self, at: int) -> None:
+        """Says what stands before that position, which is not before what was read."""
+        here, self.at = self.at, at
+        self.say()
+        self.at = here
+
+    def note(self, kind: NoteKind, text: str, begin: int) -> None:
+        self.out.append(Note(kind, text, offsets=(begin, self.offset)))
+
+    # What is read may have to be given back.
+
+    def begin(self) -> None:
+        """What is not given yet may be a call. It is held until `decided`."""
+        self._limit = self.pending + MAX_HELD
+
+    def decided(self) -> None:
+        self._limit = _NEVER
+
+    def record(self) -> None:
+        """Keeps what is read from here on, whatever becomes of it."""
+        self._record = []
+        self._record_from = self.at
+        self._record_limit = self.offset + MAX_HELD
+
+    def recorded(self) -> str:
+        """What was recorded; nothing is from here on."""
+        record, self._record = self._record or [], None
+        self._record_limit = _NEVER
+        return "".join([*record, self.text[self._record_from : self.at]])
+
+    @property
+    def holding(self) -> bool:
+        """Whether what is read may be a call."""
+        return self._limit < _NEVER
+
+    # Reading.
+
+    def blank(self) -> Reading[None]:
+        """Reads white space, up to something else."""
+        while True:
+            found = _NO_BLANK.search(self.text, self.at)
+            if found is not None:
+                self.at = found.start()
+                return
+            self.at = len(self.text)
+            yield
+
+    def some(self) -> Reading[str]:
+        """The next character, not read yet."""
+        while self.at >= len(self.text):
+            yield
+        return self.text[self.at]
+
+    def first(self, markers: Sequence[Marker]) -> Reading[tuple[int, Match] | None]:
+        """The first of the markers that stands here, with its place among them. It is not read yet."""
+        while True:
+            for index, marker in enumerate(markers):
+                found = marker.match(self.text, self.at)
+                if found is True:
+                    break
+                if found:
+                    return index, found
+            else:
+                return None
+            try:
+                yield
+            except Over:
+                for at, each in enumerate(markers):
+                    last = each.match_end(self.text, self.at)
+                    if last is not None:
+                        return at, last
+                raise
+
+    def run(self, chars: str, most: int = MAX_HELD) -> Reading[int]:
+        """Reads some of these characters; how many. They are said, unless they may be part of a call."""
+        count = 0
+        while True:
+            begin = at = self.at
+            size = len(self.text)
+            end = min(size, at + most - count)
+            while at < end and self.text[at] in chars:
+                at += 1
+            count += at - begin
+            self.at = at
+            if at < size or count == most:
+                return count
+            if not self.holding:
+                self.say()
+            yield

@@ -1,0 +1,61 @@
+"""One JSON object or list that arrives in pieces.
+
+Owns where it ends: at the bracket that closes its first one, outside of strings. Knows nothing of its
+members; whether it is valid is for its reader to say once it is whole.
+Law: each character is looked at once.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NEXT = re.compile(r'["{}\[\]]')
+_STRING = re.compile(r'["\\]')
+_PARTNER = {"}": "{", "]": "["}
+
+
+class Brackets:
+    """`step(text, at)` goes on from `at` and gives whether the value is closed, with the position behind it.
+
+    A bracket that closes what is not open ends it as well: it is then `broken`.
+    """
+
+    __slots__ = ("_escaped", "_in_string", "_open", "broken")
+
+    def __init__(self) -> None:
+        self.broken = False
+        self._open: list[str] = []
+        self._in_string = False
+        self._escaped = False
+
+    def step(self, text: str, at: int) -> tuple[bool, int]:
+        size = len(text)
+        while True:
+            if self._in_string:
+                if self._escaped and at < size:
+                    self._escaped = False
+                    at += 1
+                while (found := _STRING.search(text, at)) is not None:
+                    at = found.end()
+                    if found[0] == '"':
+                        self._in_string = False
+                        break
+                    if at == size:
+                        self._escaped = True
+                    at += 1
+                else:
+                    return False, size
+            found = _NEXT.search(text, at)
+            if found is None:
+                return False, size
+            at = found.end()
+            char = found[0]
+            if char == '"':
+                self._in_string = True
+            elif char in "{[":
+                self._open.append(char)
+            elif self._open.pop() != _PARTNER[char]:
+                self.broken = True
+                return True, at
+            elif not self._open:
+                return True, at

@@ -1,0 +1,116 @@
+"""Markers with fields, in text that arrives in pieces.
+
+Owns how a template such as `<function={name}>` is recognised while its end may not have come yet. Knows
+nothing of calls.
+Law: a marker is bounded, and so is what waiting for its end holds back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from string import Formatter
+from typing import NamedTuple
+
+MAX_NAME = 1024
+"""Characters of a name; a longer one is none."""
+MAX_BLANK = 64
+"""Characters of white space inside a marker."""
+
+_BLANK = rf"\s{{0,{MAX_BLANK}}}+"
+_FIELDS = {
+    "name": rf"[^\s<>\"'`(){{}}\[\],;=|｜]{{1,{MAX_NAME}}}+",
+    "key": r"[^<>\"'\n|｜]{1,256}+",
+    "id": rf"[^\s<>\"'|｜\[\]]{{0,{MAX_NAME}}}+",
+    "variable": r"[^\W\d]\w{0,255}+",
+    "_": _BLANK,
+}
+_ATTRIBUTE = r"[^<>\"'\s|｜\[\]]{0,256}+"
+_SPACE = {" ": rf"\s{{1,{MAX_BLANK}}}+", "\n": _BLANK}
+_LOOSE = {"<": ("<", _BLANK), "=": (_BLANK, "=", _BLANK), ">": (_BLANK, ">")}
+_QUOTE = "[\"']?"
+
+
+class Match(NamedTuple):
+    """`end` is the position behind the marker; `fields` what stood in its fields; `cut` says that the text ends behind it."""
+
+    end: int
+    fields: Mapping[str, str]
+    cut: bool = False
+
+
+class Marker:
+    """What a template spells: its characters, `{name}` and other fields, and white space.
+
+    A newline in the template is any white space or none, a space is some; `{_}` is white space that is
+    read but not spelled. In a template with fields, white space inside the tags and other quotes or none
+    around an attribute are read too. `then` are templates of which one has to follow; it is not part of
+    the marker.
+    """
+
+    __slots__ = ("_pattern", "prefix", "template")
+
+    def __init__(self, template: str, then: Iterable[str] = ()) -> None:
+        self.template = template
+        self.prefix = next(iter(Formatter().parse(template)), ("",))[0]
+        """The characters before the first field."""
+        tails = [_partial(_atoms(tail, named=False), f"(?P<done{at}>)") for at, tail in enumerate(then)]
+        done = f"(?P<end>){_BLANK}(?:\\Z|{'|'.join(tails)})" if tails else "(?P<end>)(?P<done>)"
+        self._pattern = re.compile(_partial(_atoms(template), done))
+
+    def match(self, text: str, at: int) -> Match | bool | None:
+        """The match at that position; None for none; True where the text ends too early to say."""
+        found = self._pattern.match(text, at)
+        if found is None:
+            return None
+        return _match(found) if (found.lastgroup or "").startswith("done") else True
+
+    def match_end(self, text: str, at: int) -> Match | None:
+        """The match where the text is at its end: what has to follow may then be cut off."""
+        found = self._pattern.match(text, at)
+        return None if found is None or found["end"] is None else _match(found, cut=True)
+
+
+def _match(found: re.Match[str], *, cut: bool = False) -> Match:
+    fields = {key: value.strip() for key, value in found.groupdict().items() if value is not None}
+    return Match(found.start("end"), fields, cut)
+
+
+@lru_cache(maxsize=4096)
+def marker(template: str, then: tuple[str, ...] = ()) -> Marker:
+    """The marker of a template, compiled once as long as it is in use."""
+    return Marker(template, then)
+
+
+def _atoms(template: str, *, named: bool = True) -> list[str]:
+    parts = list(Formatter().parse(template))
+    loose = any(field for _, field, _, _ in parts)
+    atoms: list[str] = []
+    for literal, field, _, _ in parts:
+        quoted = '="' if field else ""
+        for at, char in enumerate(literal):
+            if char in " \n":
+                atoms.append(_SPACE[char])
+            elif loose and char == '"' and ((literal.endswith(quoted) and at == len(literal) - 1) or at == 0):
+                atoms.append(_QUOTE)
+            elif loose and char in "<=>" and literal[at : at + 2] != "<|" and literal[at - 1 : at + 1] != "|>":
+                atoms += _LOOSE[char]
+            else:
+                atoms.append(re.escape(char))
+        if field == "_":
+            atoms.append(_BLANK)
+        elif field == "line":
+            atoms += [r"[ \t]{0,64}+", "\n"]
+        elif field is not None:
+            chars = _FIELDS.get(field, _ATTRIBUTE)
+            atoms.append(f"(?P<{field}>{chars})" if named else chars)
+    return atoms
+
+
+def _partial(atoms: list[str], done: str) -> str:
+    """Matches the atoms and then `done`, or as many of them as there are before the text's end."""
+    pattern = done
+    for atom in reversed(atoms):
+        pattern = f"(?:\\Z|{atom}{pattern})" if pattern else f"(?:\\Z|{atom})"
+    return pattern

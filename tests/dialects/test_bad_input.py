@@ -1,0 +1,342 @@
+"""What models write that is no call, or not quite one: nothing raises, nothing is lost, nothing takes long."""
+
+import sys
+
+import pytest
+
+from callboard.core import (
+    InvocationCanister,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Note,
+    ReasoningPiece,
+    TextPiece,
+    ToolDeclaration,
+)
+from callboard.dialects import DIALECTS, Parser, parse, render_call
+from callboard.testing import coalesce
+
+SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}, "data": {"type": "object"}}}
+COMMAND = {"type": "object", "properties": {"text": {"type": "string"}}}
+TOOLS = [
+    ToolDeclaration("note", "", SCHEMA),
+    ToolDeclaration("other", "", SCHEMA),
+    ToolDeclaration("bash", "", COMMAND),
+]
+HERE = "PLACE"
+
+
+@pytest.fixture(params=sorted(DIALECTS))
+def dialect(request):
+    return DIALECTS[request.param]
+
+
+def spelled(dialect, name="note", **arguments):
+    tools = [ToolDeclaration(name, "", SCHEMA), *TOOLS]
+    return render_call(dialect, InvocationCanister("abcdefgh0", name, arguments or {"text": HERE}), tools)
+
+
+def example(dialect):
+    return spelled(dialect, "bash" if dialect.name == "markdown_bash" else "note")
+
+
+def read(text, dialect, why="stop", tools=TOOLS):
+    """The events, which are the same whole and by characters."""
+    whole = coalesce(parse(text, tools, dialect, why=why))
+    parser = Parser(tools, dialect)
+    assert coalesce([event for char in text for event in parser.feed(char)] + parser.finish(why)) == whole
+    return whole
+
+
+def of(kind, events):
+    return [event for event in events if isinstance(event, kind)]
+
+
+def said(events):
+    return "".join(event.text for event in of(TextPiece, events))
+
+
+def calls(events):
+    return [(event.name, event.arguments) for event in of(InvocationEnded, events)]
+
+
+def lost(text, events):
+    """How many characters are in no text, no reasoning, no note and no call."""
+    kinds = (TextPiece, ReasoningPiece, Note, InvocationEnded, InvocationIncomplete)
+    covered = 0
+    reached = 0
+    for event in of(kinds, events):
+        begin, end = event.offsets
+        covered += max(0, end - max(begin, reached))
+        reached = max(reached, end)
+    return len(text) - covered
+
+
+# Markers that are too many, too few, or out of place.
+
+
+def test_a_closer_too_many_is_no_text(dialect):
+    text = example(dialect)
+    wanted = calls(parse(text, TOOLS, dialect))
+    closers = "".join(dialect.spelled.closers)
+    events = read(f"{text}{closers}\n{closers}", dialect)
+    assert calls(events) == wanted
+    assert not said(events).strip()
+
+
+def test_an_opener_too_many_makes_no_difference(dialect):
+    text = example(dialect)
+    wanted = calls(parse(text, TOOLS, dialect))
+    for opener in dialect.spelled.openers:
+        assert calls(read(opener + text, dialect)) == wanted
+
+
+def test_a_call_whose_frame_stays_open_is_a_call(dialect):
+    text = example(dialect)
+    wanted = calls(parse(text, TOOLS, dialect))
+    for closer in reversed(dialect.spelled.closers):
+        text = text.rstrip().removesuffix(closer)
+        assert calls(read(text, dialect)) == wanted
+
+
+def test_half_an_opener_is_text(dialect):
+    if not dialect.spelled.openers or dialect.spelled.line:
+        return
+    half = dialect.spelled.openers[0][:-1] + " "
+    events = read(half + example(dialect), dialect)
+    for token in dialect.drops:
+        half = half.replace(token, "")
+    assert said(events).strip() == half.strip()
+    assert len(calls(events)) == 1
+
+
+def test_markers_that_prose_speaks_of_are_text(dialect):
+    tools = [ToolDeclaration("note")]
+    for opener in {*dialect.spelled.openers, *dialect.spelled.closers} - {*dialect.drops}:
+        for text in (f"The {opener} marker, as it is.", f"Use `{opener}` for it.", f"```\n{opener}\n```\n"):
+            for why in ("stop", "length"):
+                assert read(text, dialect, why, tools) == [TextPiece(text, (0, len(text)))]
+
+
+def test_a_call_in_a_fence_of_another_language_is_an_example(dialect):
+    text = f"So it goes:\n````text\n{example(dialect)}\n````\nThat is all."
+    assert read(text, dialect) == [TextPiece(text, (0, len(text)))]
+
+
+def test_a_call_in_the_argument_of_another_is_its_text(dialect):
+    """Where the dialect can spell it, which those can whose strings are escaped."""
+    if dialect.name in {"hermes", "llama3_json", "mistral", "deepseek_v31", "kimi_k2", "harmony", "pythonic", "json"}:
+        for other in DIALECTS.values():
+            inner = example(other)
+            assert calls(read(spelled(dialect, text=inner), dialect)) == [("note", {"text": inner})]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "content"),
+    [
+        pytest.param(
+            '<tool_call>{"name": "note", "arguments": <tool_call>{"name": "other", "arguments": {}}</tool_call>',
+            [("other", {})],
+            '<tool_call>{"name": "note", "arguments": ',
+            id="a call inside of a call",
+        ),
+        pytest.param(
+            '<tool_call>{"name": "note", </tool_call>"arguments": {}}',
+            [],
+            '<tool_call>{"name": "note", </tool_call>"arguments": {}}',
+            id="a closer inside of a call",
+        ),
+        pytest.param(
+            '<tool_call>{"name": "note", "arguments": {"text": "</tool_call>"}}</tool_call>',
+            [("note", {"text": "</tool_call>"})],
+            "",
+            id="a closer inside of a string",
+        ),
+        pytest.param("</tool_call></think>x", [], "</tool_call>x", id="closers alone"),
+        pytest.param("<tool_call></tool_call>", [], "<tool_call></tool_call>", id="nothing in it"),
+        pytest.param("<tool_call>{}</tool_call>", [], "<tool_call>{}</tool_call>", id="an empty object"),
+        pytest.param("<tool_call>null</tool_call>", [], "<tool_call>null</tool_call>", id="null"),
+        pytest.param(
+            '<tool_call>{"name": "", "arguments": {}}</tool_call>', [("", {})], "", id="a name of no characters"
+        ),
+        pytest.param(
+            '<tool_call>{"name": "note", "name": "other", "arguments": {}}</tool_call>',
+            [("note", {})],
+            "",
+            id="two names",
+        ),
+        pytest.param(
+            '<tool_call>{"name": ["note"], "arguments": {}}</tool_call>',
+            [],
+            '<tool_call>{"name": ["note"], "arguments": {}}</tool_call>',
+            id="a name that is no string",
+        ),
+    ],
+)
+def test_hermes_out_of_order(text, wanted, content):
+    events = read(text, "hermes")
+    assert calls(events) == wanted
+    assert said(events).rstrip() == content.rstrip()
+
+
+def test_of_two_dialects_the_first_to_call_is_spoken():
+    names = ("hermes", "kimi_k2", "mistral", "harmony", "deepseek_v31", "functiongemma", "minimax_m2", "cohere_command")
+    for first in names:
+        for second in names:
+            if first != second:
+                text = f"{spelled(DIALECTS[first])}\nNow:\n{spelled(DIALECTS[second], name='other')}"
+                events = read(text, "auto")
+                assert calls(events)[0] == ("note", {"text": HERE})
+                assert ("other", {"text": HERE}) not in calls(events), (first, second)
+                assert HERE in said(events)
+
+
+# Characters.
+
+
+@pytest.mark.parametrize("odd", [chr(0xD800), "\ufffd", "\0", "\u2028", "\x1b[2J", "\U0001f600", "\u0301"])
+def test_any_character_may_come(dialect, odd):
+    text = example(dialect)
+    assert read(odd + text, dialect)
+    events = read(text.replace(HERE, f"a{odd}b"), dialect)
+    assert all(call.arguments is None or "a" in str(call.arguments) for call in of(InvocationEnded, events))
+    read(text.replace("note", f"no{odd}te"), dialect)
+    read(text.replace("text", f"te{odd}xt"), dialect)
+
+
+@pytest.mark.parametrize("name", ["note.v2", "my-tool", "n" * 1000, "a/b", "Note2", "_"])
+def test_names_of_many_kinds(dialect, name):
+    long = len(name) > 256 and dialect.name in {"apertus", "kimi_k2"}  # whose names are keys, or identifiers
+    if (
+        long
+        or dialect.name == "markdown_bash"
+        or (name != "_" and not name.isidentifier() and "name(" in example(dialect))
+    ):
+        return
+    tools = [ToolDeclaration(name, "", SCHEMA)]
+    assert calls(read(spelled(dialect, name), dialect, tools=tools)) == [(name, {"text": HERE})]
+
+
+@pytest.mark.parametrize(
+    "name", ["functions.x:0", "functions.note", "note:3", "n" * 5000, "a b", "<b>", "", "\n", "]("]
+)
+def test_names_that_few_can_say(dialect, name):
+    text = example(dialect).replace("note", name)
+    for tools in (TOOLS, None, [ToolDeclaration(name)]):
+        events = read(text, dialect, tools=tools)
+        assert len(of(InvocationStarted, events)) == len(of((InvocationEnded, InvocationIncomplete), events))
+
+
+def test_the_counter_of_kimi_is_no_part_of_a_name():
+    text = example(DIALECTS["kimi_k2"]).replace("functions.note:0", "functions.my.note:12")
+    (call,) = of(InvocationEnded, read(text, "kimi_k2"))
+    assert (call.name, call.identifier) == ("my.note", "functions.my.note:12")
+
+
+# Too much of it.
+
+MANY = 100_000
+
+
+@pytest.mark.parametrize("brackets", ["[" * MANY, '{"a":' * MANY, "[" * MANY + "]" * MANY])
+def test_deep_nesting(dialect, brackets):
+    text = example(dialect)
+    quotes = text[text.index(HERE) - 1]
+    for deep in {text.replace(HERE, brackets), text.replace(f"{quotes}{HERE}{quotes}", brackets)}:
+        events = parse(deep, TOOLS, dialect)
+        assert len(of(InvocationStarted, events)) == len(of((InvocationEnded, InvocationIncomplete), events))
+
+
+@pytest.mark.parametrize("dialect", ["json", "hermes", "action", "thoughts_json", "auto"])
+@pytest.mark.parametrize("unit", ['{"tool_calls": [', '{"function": ', '{"action": ', "[", "{"])
+def test_deep_nesting_of_what_holds_calls(dialect, unit):
+    text = unit * MANY
+    for opener in ("", "<tool_call>", "```json\n"):
+        assert not calls(parse(opener + text, TOOLS, dialect))
+
+
+def openers():
+    """Each once, with one of the dialects that it opens."""
+    found = {}
+    for name, dialect in DIALECTS.items():
+        if name != "auto":
+            for frame in (*dialect.frames, *(fence.frame for fence in dialect.fences)):
+                heads = [head.prefix for body in frame.bodies for head in body.heads]
+                found |= {marker: name for marker in (*frame.openers, *heads) if marker}
+            found |= {reasoning.opens: name for reasoning in dialect.reasoning}
+    del found["Final Answer:"]  # however often it comes, it is framing
+    found |= {
+        "```json\n": "json",
+        "```\n{": "json",
+        "`": "json",
+        "~~~\n": "json",
+        '{"name": "note", "arguments": ': "json",
+    }
+    return sorted(found.items())
+
+
+@pytest.mark.parametrize(("opener", "dialect"), openers())
+def test_a_hundred_thousand_openers(opener, dialect):
+    text = opener * MANY
+    events = parse(text, TOOLS, dialect)
+    assert not calls(events)
+    assert lost(text, events) <= 2 * len(opener)
+
+
+UNCLOSED = {
+    "hermes": '<tool_call>\n{"name": "note", "arguments": {"text": "',
+    "qwen3_coder": "<tool_call>\n<function=note>\n<parameter=text>\n",
+    "glm47": "<tool_call>note<arg_key>text</arg_key><arg_value>",
+    "anthropic_xml": '<function_calls>\n<invoke name="note">\n<parameter name="text">',
+    "kimi_k2": '<|tool_call_begin|>functions.note:0<|tool_call_argument_begin|>{"text": "',
+    "pythonic": "[note(text='",
+    "gemma4": '<|tool_call>call:note{text:<|"|>',
+    "react": "Action: note\nAction Input: ",
+}
+
+
+def unclosed(dialect, size):
+    """A call whose argument goes on for so many characters, with half markers in it."""
+    unit = "lorem ipsum < dolor </ sit amet\n"
+    return UNCLOSED[dialect] + unit * (size // len(unit))
+
+
+@pytest.mark.parametrize("dialect", ["hermes", "qwen3_coder", "glm47", "pythonic"])
+def test_ten_megabytes_without_a_closer(dialect):
+    text = unclosed(dialect, 10_000_000)
+    (call,) = of(InvocationIncomplete, parse(text, TOOLS, dialect, why="length"))
+    assert len(call.raw) > 9_900_000
+    assert call.offsets == (0, len(text))
+
+
+def steps(text, dialect):
+    """How many functions are called, ours and Python's."""
+    parser = Parser(TOOLS, dialect)
+    count = 0
+
+    def watch(_frame, event, _argument):
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    sys.setprofile(watch)
+    try:
+        for at in range(0, len(text), 64):
+            parser.feed(text[at : at + 64])
+        parser.finish()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("dialect", UNCLOSED)
+def test_a_long_argument_costs_what_its_characters_cost(dialect):
+    assert steps(unclosed(dialect, 160_000), dialect) <= 4.2 * steps(unclosed(dialect, 40_000), dialect)
+
+
+@pytest.mark.parametrize(
+    "opener", ["<tool_call>", "<tool_call>\n{", '<tool_call>{"name": "note", ', "<think>", "`", "{\n"]
+)
+def test_openers_cost_what_their_characters_cost(opener):
+    few, many = (steps(opener * count, "auto") for count in (2_500, 10_000))
+    assert many <= 4.2 * few
