@@ -40,7 +40,7 @@ from callboard.modes import plan
 from callboard.profiles import resolve
 from callboard.wires import wire_named
 decided = plan(resolve("acme-9b"))
-print(decided.mode.name, decided.dialect.name, wire_named("acme_wire").path)
+print(decided.mode.name, decided.dialect.name, wire_named("acme_wire").path(None))
 print(Agent(access_model("acme:zork")).run_sync("Who?").output)
 """
 

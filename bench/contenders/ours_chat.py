@@ -8,7 +8,7 @@ from typing import Any
 from callboard import Agent, Limits
 from callboard.modes import plan
 from callboard.profiles import resolve
-from callboard.providers.chat import ChatModel
+from callboard.providers.remote import RemoteModel
 
 _CALL = b'"tool_call_id":"call_'
 _DONE = [{"content": "done"}]
@@ -42,7 +42,7 @@ class Stub:
 
 def prepare(add: Callable[..., Any], rounds: int) -> Callable[[], Awaitable[Any]]:
     resolution = resolve("gpt-4o", {"mode": "native"})
-    model = ChatModel(resolution, plan(resolution), Stub(rounds), base_url="http://stub")  # type: ignore[arg-type]
+    model = RemoteModel(resolution, plan(resolution), Stub(rounds), base_url="http://stub")  # type: ignore[arg-type]
     agent = Agent(model, [add], limits=Limits(rounds=rounds + 1, errors=None))
 
     async def run() -> Any:

@@ -247,3 +247,10 @@ def test_ctrl_c_cancels_and_keeps_the_transcript(callboard, tmp_path, while_):
     else:
         assert [each.text for each in said[1:]] == ["Error: the run was cancelled"]
         assert said[0].name == "wait"
+
+
+def test_the_next_model_of_a_chain_is_asked_where_one_fails(ask):
+    result, backend = ask("Hi", "--model", "first, second", replies=[Status(401), "Hello."])
+    assert result.stdout == "Hello.\n"
+    assert "first failed" in result.stderr
+    assert [request.body["model"] for request in backend.requests] == ["first", "second"]

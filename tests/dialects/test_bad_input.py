@@ -256,6 +256,18 @@ def test_deep_nesting_of_what_holds_calls(dialect, unit):
         assert not calls(parse(opener + text, TOOLS, dialect))
 
 
+@pytest.mark.parametrize("unit", ["x", " ", "\n", "9", "`", "\\", "a.", "<think>", "</think>", "\t- "])
+def test_what_is_too_long_is_so_however_it_is_cut(dialect, unit):
+    """Names, keys, words and white space have their limits, and behind them the text goes on."""
+    text = example(dialect)
+    quoted = text[text.index(HERE) - 1] + HERE + text[text.index(HERE) + len(HERE)]
+    for place in ("note", "bash", "text", HERE, quoted, "{", "\n", '"'):
+        for size in (70, 300, 5000):
+            if place in text:
+                long = text.replace(place, unit * (size // len(unit)), 1)
+                read(f"{long}</think>{text}", dialect)
+
+
 def openers():
     """Each once, with one of the dialects that it opens."""
     found = {}

@@ -26,7 +26,11 @@ EXIT_CODES: dict[RunState, int] = {"completed": 0, "failed": 1, "incomplete": 3,
 def run(
     prompt: Annotated[str, typer.Argument(help="What to ask. `-` reads it from standard input.", show_default=False)],
     model: Annotated[
-        str, typer.Option(help="local:NAME, openai:NAME, or NAME with --base-url.", show_default=DEFAULT_MODEL)
+        str,
+        typer.Option(
+            help="local:NAME, openai:NAME, ..., or NAME with --base-url; with commas, the next one where one fails.",
+            show_default=DEFAULT_MODEL,
+        ),
     ] = "",
     base_url: Annotated[
         str, typer.Option(help="A Chat Completions endpoint, such as http://127.0.0.1:8080/v1.", show_default=False)
@@ -68,7 +72,7 @@ def run(
     from callboard.cli.models import pull_with_progress  # noqa: PLC0415
     from callboard.cli.toolbox import Toolbox, settings_here  # noqa: PLC0415
     from callboard.loop import Limits  # noqa: PLC0415
-    from callboard.providers import access_model  # noqa: PLC0415
+    from callboard.providers import FallbackModel, access_model  # noqa: PLC0415
 
     out = sys.stdout
     display = Display(out, sys.stderr, verbose=verbose, color=sys.stderr.isatty() and "NO_COLOR" not in os.environ)
@@ -77,17 +81,23 @@ def run(
     )
     conversation = chosen(latest=latest, resume=resume, fork=fork)
     toolbox = Toolbox(settings.tools, settings.ensembles, display.tell)
-    provider, _, name = settings.model.partition(":")
-    if provider == "local" and not name.endswith(".gguf"):
-        pull_with_progress(name)
-    accessed = access_model(
-        settings.model,
-        base_url=settings.base_url,
-        api_key=os.environ.get("CALLBOARD_API_KEY", "") if settings.base_url else "",
-        mode=settings.mode,
-        profile=settings.profile(settings.model),
-        tell=display.tell,
-    )
+    names = _names(settings.model)
+    local = [name.removeprefix("local:") for name in names if name.startswith("local:")]
+    for name in local:
+        if not name.endswith(".gguf"):
+            pull_with_progress(name)
+    models = [
+        access_model(
+            name,
+            base_url=settings.base_url,
+            api_key=os.environ.get("CALLBOARD_API_KEY", "") if settings.base_url else "",
+            mode=settings.mode,
+            profile=settings.profile(name),
+            tell=display.tell,
+        )
+        for name in names
+    ]
+    accessed = models[0] if len(models) == 1 else FallbackModel(models)
 
     async def approve(invocation: InvocationCanister, why: str) -> Verdict:
         # All of it, and escaped: nobody approves what was not shown.
@@ -108,8 +118,8 @@ def run(
                 approve=approve,
                 store=conversation,
             )
-            if provider == "local" and not as_json:
-                display.tell(f"{settings.model}: loading", "2")
+            if names[0].startswith("local:") and not as_json:
+                display.tell(f"{names[0]}: loading", "2")
             going = agent.stream(asked.decode("utf-8", "replace"), history=conversation.canisters)
             try:
                 async for event in going:
@@ -149,3 +159,11 @@ async def _ask(invocation: InvocationCanister, display: Display) -> Verdict:
     display.tell(f"run {invocation.name}? [y/N]")
     answer = await Threads(1).run(sys.stdin.readline)
     return "allow" if answer.strip().lower() in ("y", "yes") else "deny"
+
+
+def _names(model: str) -> list[str]:
+    """The models of a chain; a command is one, whatever is in it."""
+    names = [model] if model.startswith("command:") else [name.strip() for name in model.split(",")]
+    if not all(names):
+        raise typer.BadParameter("a name between two commas is missing", param_hint="--model")
+    return names

@@ -111,6 +111,10 @@ class Reader:
 
     def unread(self, text: str) -> None:
         """Gives back the last characters that were read."""
+        if self._record is not None:
+            record = "".join([*self._record, self.text[self._record_from : self.at]])
+            self._record = [record[: len(record) - len(text)]]
+            self._record_from = 0
         self.text = text + self.text[self.at :]
         self.base += self.at - len(text)
         self.at = self._mark = 0

@@ -35,7 +35,7 @@ def matches(pattern: str, model: str) -> bool:
     """Whether a normalised name begins with the pattern, or has it behind a separator."""
     at = model.find(pattern)
     while at >= 0:
-        if at == 0 or model[at - 1] in "-_./":
+        if at == 0 or model[at - 1] in "-_./ ":
             return True
         at = model.find(pattern, at + 1)
     return False

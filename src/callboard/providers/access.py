@@ -16,8 +16,8 @@ from callboard.errors import CallerError, NoSuchModel
 from callboard.modes import Plan, plan
 from callboard.plugins import plugins
 from callboard.profiles import Resolution, providers, resolve
-from callboard.providers.chat import ChatModel
 from callboard.providers.fallback import Planned
+from callboard.providers.remote import RemoteModel
 from callboard.providers.transport import Transport
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def access_model(
     transport: Transport | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Planned:
-    """The model of a name such as `local:qwen2.5-coder-0.5b`, `openai:gpt-4o`, or any with a `base_url`.
+    """The model of a name such as `local:qwen2.5-coder-0.5b`, `openai:gpt-4o`, `command:ollama run qwen3`, or any with a `base_url`.
 
     `mode` and `profile` (facts) override what is known of the model; `headers` and `extra_body` are added to
     every request; `api_key` is by default in the environment variable that the endpoint's profile names;
@@ -50,7 +50,7 @@ def access_model(
     resolution = resolve(name, profile)
     decided = plan(resolution, mode)
     connect = partial(
-        ChatModel,
+        RemoteModel,
         resolution,
         decided,
         transport or Transport(),
@@ -63,6 +63,11 @@ def access_model(
             hint = f"for an endpoint write {resolution.model}"
             raise CallerError("a local model has no base URL", path=name, hint=hint)
         return LocalModel(resolution, decided, _server(resolution.model), connect)
+    if resolution.provider == "command":
+        # It costs what only such a model needs.
+        from callboard.providers.command import CommandModel  # noqa: PLC0415
+
+        return CommandModel(resolution, decided)
     for added in plugins("callboard.providers"):
         if added.name == resolution.provider:
             model: Planned = added.access(resolution, decided, base_url=base_url, api_key=api_key)
@@ -83,13 +88,13 @@ class LocalModel:
     """A Model whose file is on this machine; loaded at its first reply."""
 
     def __init__(
-        self, resolution: Resolution, plan: Plan, server: EmbeddedServer, connect: Callable[..., ChatModel]
+        self, resolution: Resolution, plan: Plan, server: EmbeddedServer, connect: Callable[..., RemoteModel]
     ) -> None:
         self.resolution = resolution
         self.plan = plan
         self._server = server
         self._connect = connect
-        self._model: ChatModel | None = None
+        self._model: RemoteModel | None = None
 
     @property
     def name(self) -> str:

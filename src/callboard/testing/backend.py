@@ -240,7 +240,7 @@ def _events(events: Sequence[Event], body: dict[str, Any], number: int, *, end: 
     payloads = [payload for event in events for payload in encoder.feed(event)]
     if end:
         payloads += encoder.finish()
-    return _stream([encode_frame(payload) for payload in payloads])
+    return _stream(payloads)
 
 
 def _text(text: str) -> list[Event]:

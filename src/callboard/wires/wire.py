@@ -25,29 +25,52 @@ class Encodes(Protocol):
 
 
 class Wire(msgspec.Struct, frozen=True):
-    """The client half of a codec.
+    """A codec: its client half talks to a backend, its server half serves a client.
 
-    `path` stands behind the endpoint's base URL. `encoder` makes an encoder of requests, `stream_decoder` a
-    Stage from one frame's data to events, `decode_response` reads a reply that came whole, `decode_error` an
-    HTTP status and body. Decoders take `names`, `identify`, `declared` and `origin` (see `chat.StreamDecoder`).
+    `path` is what stands behind the endpoint's base URL for a request, `headers` are those that carry a key.
+    `encoder` makes an encoder of requests, `stream_decoder` a Stage from one frame's data to events,
+    `decode_response` reads a reply that came whole, `decode_error` an HTTP status and body. Decoders take
+    `names`, `identify`, `declared` and `origin` (see `chat.StreamDecoder`). `decode_request` reads a client's
+    body, `stream_encoder` makes a Stage from events to frames, `encode_response` a whole reply and
+    `encode_error` the status and body of a failure; encoders take `identifier`, `model`, `created` and
+    `request` (see `chat.StreamEncoder`).
     """
 
     name: str
-    path: str
+    path: Callable[[Request], str]
     encoder: Callable[[], Encodes]
     stream_decoder: Callable[..., Stage[str, Event]]
     decode_response: Callable[..., list[Event]]
     decode_error: Callable[[int, bytes], ReplyFailed]
+    decode_request: Callable[[Mapping[str, Any]], Request]
+    stream_encoder: Callable[..., Stage[Event, bytes]]
+    encode_response: Callable[..., dict[str, Any]]
+    encode_error: Callable[[ReplyFailed], tuple[int, dict[str, Any]]]
+    headers: Callable[[str], Mapping[str, str]]
 
 
-CHAT = Wire(
-    "chat",
-    "/chat/completions",
-    encoder=chat.RequestEncoder,
-    stream_decoder=chat.StreamDecoder,
-    decode_response=chat.decode_response,
-    decode_error=chat.decode_error,
-)
+def _row(name: str, path: Callable[[Request], str], headers: Callable[[str], Mapping[str, str]], codec: Any) -> Wire:
+    """The row of a package that names the parts of its codec as Wire does."""
+    return Wire(
+        name,
+        path,
+        encoder=codec.RequestEncoder,
+        stream_decoder=codec.StreamDecoder,
+        decode_response=codec.decode_response,
+        decode_error=codec.decode_error,
+        decode_request=codec.decode_request,
+        stream_encoder=codec.StreamEncoder,
+        encode_response=codec.encode_response,
+        encode_error=codec.encode_error,
+        headers=headers,
+    )
+
+
+def _bearer(key: str) -> Mapping[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+CHAT = _row("chat", lambda _: "/chat/completions", _bearer, chat)
 
 WIRES: Mapping[str, Wire] = MappingProxyType({wire.name: wire for wire in (CHAT,)})
 

@@ -35,7 +35,12 @@ def minted(index, _name):
 
 def encode(events, *, include_usage=True, why="stop"):
     stage = StreamEncoder(identifier="r1", model="m", created=1, include_usage=include_usage)
-    return [payload for event in events for payload in stage.feed(event)] + stage.finish(why)
+    frames = [frame for event in events for frame in stage.feed(event)] + stage.finish(why)
+    return [payload_of(frame) for frame in frames]
+
+
+def payload_of(frame):
+    return frame.removeprefix(b"data: ").removesuffix(b"\n\n")
 
 
 def decode(payloads):
@@ -203,7 +208,7 @@ def test_events_that_break_off_are_a_failure(why):
 
 def test_nothing_is_sent_twice_at_the_end():
     stage = StreamEncoder(identifier="r1", model="m", created=1)
-    assert stage.feed(ReplyEnded("stop"))[-1] == b"[DONE]"
+    assert stage.feed(ReplyEnded("stop"))[-1] == b"data: [DONE]\n\n"
     assert stage.feed(TextPiece("a")) == stage.feed(ReplyEnded("stop")) == stage.finish() == []
 
 

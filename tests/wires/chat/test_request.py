@@ -256,7 +256,7 @@ def requests(draw):
         constraint=draw(st.none() | st.builds(Constraint, NAMES, SCHEMAS, st.booleans())),
         controls=draw(CONTROLS),
         stream=draw(st.booleans()),
-        extra=draw(st.dictionaries(st.sampled_from(["user", "n", "reasoning_effort"]), WORDS)),
+        extra=draw(st.dictionaries(st.sampled_from(["user", "n", "logit_bias"]), WORDS)),
     )
 
 
@@ -314,14 +314,14 @@ def test_a_client_s_request():
             AssistantCanister([TextualContent("t"), RefusalContent("no")]),
         ),
         tools=(
-            ToolDeclaration("f", "does", {"type": "object"}),
+            ToolDeclaration("f", "does", {"type": "object"}, strict=True),
             ToolDeclaration("g", "", {"type": "object", "properties": {}}),
         ),
         tool_choice=NamedTool("f"),
         parallel=True,
-        controls=Controls(max_tokens=10, stop=("\n",)),
+        controls=Controls(max_tokens=10, stop=("\n",), effort="low"),
         stream=True,
-        extra={"response_format": {"type": "json_object"}, "reasoning_effort": "low"},
+        extra={"response_format": {"type": "json_object"}},
     )
 
 

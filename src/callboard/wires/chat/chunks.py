@@ -21,10 +21,12 @@ from callboard.core import (
     ReplyEnded,
     ReplyFailed,
     ReplyStarted,
+    Request,
     TextPiece,
     Usage,
     Why,
 )
+from callboard.text.sse import encode_frame
 from callboard.wires.chat.failure import error_body
 from callboard.wires.chat.shapes import DONE
 
@@ -40,16 +42,18 @@ _REASONS: dict[Ending, str] = {
 
 
 class StreamEncoder:
-    """A Stage: events in, payloads out, JSON and at last `[DONE]`.
+    """A Stage: events in, frames out, each the bytes of one SSE frame, at last `[DONE]`.
 
     `created` is in seconds since 1970. With `include_usage` the usage is sent in a chunk without choices, as
     OpenAI does. Notes are not on this wire; of reasoning only the text is. A retry cannot be told either: where
     one may come, hold the events until the reply has ended.
     """
 
-    def __init__(self, *, identifier: str, model: str, created: int, include_usage: bool = False) -> None:
+    def __init__(
+        self, *, identifier: str, model: str, created: int, request: Request | None = None, include_usage: bool = True
+    ) -> None:
         head = {"id": identifier, "object": "chat.completion.chunk", "created": created, "model": model}
-        self._head = _encode(head)[:-1] + b',"choices":['
+        self._head = b"data: " + _encode(head)[:-1] + b',"choices":['
         self._include_usage = include_usage
         self._usage: Usage | None = None
         self._refused = False
@@ -92,7 +96,7 @@ class StreamEncoder:
         return [] if self._over else self._fail(ReplyFailed("provider", "cut", "the reply broke off"))
 
     def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
-        return self._head + _encode({"index": 0, "delta": delta, "finish_reason": reason}) + b"]}"
+        return self._head + _encode({"index": 0, "delta": delta, "finish_reason": reason}) + b"]}\n\n"
 
     def _call(self, call: dict[str, Any]) -> bytes:
         return self._chunk({"tool_calls": [call]})
@@ -100,15 +104,15 @@ class StreamEncoder:
     def _end(self, reason: Ending) -> list[bytes]:
         payloads = [self._chunk({}, finish_reason(reason, refused=self._refused))]
         if self._include_usage and self._usage is not None:
-            payloads.append(self._head + b'],"usage":' + _encode(usage_body(self._usage)) + b"}")
+            payloads.append(self._head + b'],"usage":' + _encode(usage_body(self._usage)) + b"}\n\n")
         return self._done(payloads)
 
     def _fail(self, failure: ReplyFailed) -> list[bytes]:
-        return self._done([_encode(error_body(failure))])
+        return self._done([encode_frame(_encode(error_body(failure)))])
 
     def _done(self, payloads: list[bytes]) -> list[bytes]:
         self._over = True
-        return [*payloads, DONE.encode()]
+        return [*payloads, encode_frame(DONE.encode())]
 
 
 def finish_reason(reason: Ending, *, refused: bool) -> str:

@@ -77,6 +77,12 @@ def error_body(failure: ReplyFailed) -> dict[str, Any]:
     return {"error": error}
 
 
+def encode_error(failure: ReplyFailed) -> tuple[int, dict[str, Any]]:
+    """The HTTP status and the body of a failure before anything was sent."""
+    by_code = next((status for status, code in _CODES.items() if code == failure.code), None)
+    return by_code or (400 if failure.party == "caller" else 502), error_body(failure)
+
+
 def _code(status: int) -> str:
     return _CODES.get(status, "invalid_request_error" if 400 <= status < 500 else "server_error")
 

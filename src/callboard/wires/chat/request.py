@@ -12,7 +12,16 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import Constraint, Controls, NamedTool, Request, ToolChoice, ToolDeclaration
+from callboard.core import (
+    CUSTOM_KEY,
+    CUSTOM_SCHEMA,
+    Constraint,
+    Controls,
+    NamedTool,
+    Request,
+    ToolChoice,
+    ToolDeclaration,
+)
 from callboard.errors import CallerError
 from callboard.wires.chat.messages import Messages
 from callboard.wires.chat.shapes import ChatRequest, FunctionTool, NamedChoice
@@ -43,6 +52,10 @@ def around(messages: Any, dropped: Iterable[str], request: Request, naming: Nami
             body["parallel_tool_calls"] = request.parallel
     elif request.tool_choice not in {"auto", "none"}:
         dropped = [*dropped, "tool_choice"]
+    if request.hosted:
+        dropped = [*dropped, *(f"tool {tool.kind}" for tool in request.hosted)]
+    if request.controls.effort is not None:
+        body["reasoning_effort"] = request.controls.effort
     if (constraint := request.constraint) is not None:
         schema = {"name": constraint.name, "schema": constraint.schema, "strict": constraint.strict}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -82,7 +95,7 @@ def decode_request(body: Mapping[str, Any]) -> Request:
         tool_choice=NamedTool(choice.function.name) if isinstance(choice, NamedChoice) else choice,
         parallel=asked.parallel_tool_calls,
         constraint=constraint,
-        controls=Controls(asked.temperature, asked.top_p, max_tokens, asked.seed, stop),
+        controls=Controls(asked.temperature, asked.top_p, max_tokens, asked.seed, stop, asked.reasoning_effort),
         stream=bool(asked.stream),
         extra=extra,
     )
@@ -90,9 +103,23 @@ def decode_request(body: Mapping[str, Any]) -> Request:
 
 def _tool(tool: ToolDeclaration, naming: Naming) -> dict[str, Any]:
     function: dict[str, Any] = {"name": naming.on_wire(tool.name)}
-    if tool.description:
-        function["description"] = tool.description
-    return {"type": "function", "function": function | {"parameters": tool.schema or _NO_SCHEMA}}
+    if description := described(tool):
+        function["description"] = description
+    function["parameters"] = CUSTOM_SCHEMA if tool.kind == "custom" else tool.schema or _NO_SCHEMA
+    if tool.strict is not None:
+        function["strict"] = tool.strict
+    return {"type": "function", "function": function}
+
+
+def described(tool: ToolDeclaration) -> str:
+    """The description, with the grammar of a custom tool behind it, which a function has no other place for."""
+    grammar = tool.grammar or {}
+    definition = grammar.get("definition")
+    if not definition:
+        return tool.description
+    return (
+        f"{tool.description}\n\nThe {CUSTOM_KEY} follows this {grammar.get('syntax', 'grammar')}:\n{definition}".strip()
+    )
 
 
 def _choice(choice: ToolChoice, naming: Naming) -> Any:
@@ -109,7 +136,11 @@ def _declarations(tools: list[FunctionTool]) -> tuple[ToolDeclaration, ...]:
         if tool.function is None:
             raise CallerError("a function tool without its function", path=f"tools[{place}].function")
         function = tool.function
-        declared.append(ToolDeclaration(function.name, function.description or "", function.parameters or _NO_SCHEMA))
+        declared.append(
+            ToolDeclaration(
+                function.name, function.description or "", function.parameters or _NO_SCHEMA, strict=function.strict
+            )
+        )
     return tuple(declared)
 
 

@@ -22,6 +22,7 @@ from callboard.core import (
     ReplyEnded,
     ReplyFailed,
     ReplyStarted,
+    Request,
     TextPiece,
     Usage,
 )
@@ -86,7 +87,14 @@ class _Message:
         return message
 
 
-def encode_response(events: Iterable[Event], *, identifier: str, model: str, created: int) -> dict[str, Any]:
+def encode_response(
+    events: Iterable[Event],
+    *,
+    identifier: str,
+    model: str,
+    created: int,
+    request: Request | None = None,  # noqa: ARG001  # what other wires echo
+) -> dict[str, Any]:
     """The body of a reply; that of a failed one is `{"error": …}`. `created` is in seconds since 1970.
 
     What came before a ReplyEnded("retry") is left out: another reply stands in its place.

@@ -141,6 +141,7 @@ class Function(msgspec.Struct):
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
+    strict: bool | None = None
 
 
 class FunctionTool(msgspec.Struct):
@@ -169,6 +170,7 @@ class ChatRequest(msgspec.Struct):
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     seed: int | None = None
+    reasoning_effort: str | None = None
     stop: str | list[str] | None = None
     stream: bool | None = None
     stream_options: Any = None

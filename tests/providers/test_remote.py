@@ -27,7 +27,7 @@ from callboard.core import (
 )
 from callboard.modes import plan
 from callboard.profiles import resolve
-from callboard.providers import ChatModel, Transport
+from callboard.providers import RemoteModel, Transport
 from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, Status
 
 ASKING = Request("fake-model", (UserCanister("Hi"),), (ToolDeclaration("search", "Search.", {"type": "object"}),))
@@ -55,7 +55,7 @@ class Naps(list):
 async def model_at(url, *, mode="", profile=None, tell=None, **options):
     resolution = resolve("fake-model", profile)
     transport = Transport(**({"sleep": Naps(), "jitter": lambda: 0.0} | options))
-    model = ChatModel(resolution, plan(resolution, mode), transport, base_url=url, api_key="secret", tell=tell)
+    model = RemoteModel(resolution, plan(resolution, mode), transport, base_url=url, api_key="secret", tell=tell)
     try:
         async with asyncio.timeout(30):  # against a test that hangs, not part of what it asserts
             yield model

@@ -37,11 +37,11 @@ _MAX_ERROR = 64 * 1024
 _EXCERPT = 500
 
 
-class ChatModel:
+class RemoteModel:
     """A Model over HTTP (the port `core.Model`).
 
-    `base_url` ends before the wire's path, such as `/chat/completions`. What cannot be sent is told in Notes; every failure of the
-    provider is a ReplyFailed. Closing the iterator closes the connection, which cancels the reply upstream.
+    `base_url` ends before the wire's path, such as `/chat/completions`. What cannot be sent is told in Notes;
+    every failure of the provider is a ReplyFailed. Closing the iterator closes the connection, which cancels the reply upstream.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class ChatModel:
         self.plan = plan
         self._transport = transport
         self._wire = wire_named(resolution.profile.wire)
-        self._url = base_url.rstrip("/") + self._wire.path
+        self._base_url = base_url.rstrip("/")
         self._tell = tell
         self._extra = extra_body or {}
         self._encoder = self._wire.encoder()
         self._headers = {"content-type": "application/json", **(headers or {})}
         if api_key:
-            self._headers["authorization"] = f"Bearer {api_key}"
+            self._headers |= self._wire.headers(api_key)
 
     @property
     def name(self) -> str:
@@ -81,7 +81,10 @@ class ChatModel:
         for kind in lowered.dropped:
             yield Note("dropped", f"{kind} cannot be sent to this endpoint")
         posted = self._transport.post(
-            self._url, headers=self._headers, body=msgspec.json.encode(lowered.body), on_retry=self._retried
+            self._base_url + self._wire.path(asked),
+            headers=self._headers,
+            body=msgspec.json.encode(lowered.body),
+            on_retry=self._retried,
         )
         stages = self._stages(request, lowered.names)
         try:

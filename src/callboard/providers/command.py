@@ -1,0 +1,171 @@
+"""A model that is a program: it reads the prompt and prints the reply (seed 003).
+
+Owns the process and how a conversation is written down for it. Knows nothing of wires.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import os
+import shlex
+import signal
+from collections.abc import AsyncGenerator, Mapping, Sequence
+
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    DocumentCanister,
+    Event,
+    InvocationCanister,
+    Note,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    Request,
+    SupervisorCanister,
+    TextPiece,
+    UserCanister,
+    identify_in_turn,
+)
+from callboard.errors import CallerError
+from callboard.modes import Plan, Watcher, lower, watched
+from callboard.profiles import Resolution
+
+IDLE_TIMEOUT = 300.0
+"""Seconds without output after which the program is stopped."""
+_CHUNK = 64 * 1024
+_EXCERPT = 500
+_MAX_ERRORS = 64 * 1024
+_GRACE = 2.0
+_SPEAKERS: Mapping[type[Canister], str] = {
+    SupervisorCanister: "System",
+    UserCanister: "User",
+    AssistantCanister: "Assistant",
+    DocumentCanister: "User",
+}
+
+
+class CommandModel:
+    """A Model whose name is a command line, split as a shell splits it but run without one.
+
+    The prompt goes to its standard input; a conversation with more than one canister is written with the
+    speakers' names. An exit status other than 0 is a ReplyFailed with the end of what it wrote to its standard
+    error. Closing the iterator stops it and what it started.
+    """
+
+    def __init__(self, resolution: Resolution, plan: Plan, *, idle_timeout: float = IDLE_TIMEOUT) -> None:
+        try:
+            self._argv = shlex.split(resolution.model)
+        except ValueError as error:
+            raise CallerError(f"no command line: {error}", path=resolution.name) from None
+        if not self._argv:
+            hint = "write it behind the colon: command:ollama run qwen3"
+            raise CallerError("which command?", path=resolution.name, hint=hint)
+        self.resolution = resolution
+        self.plan = plan
+        self._idle_timeout = idle_timeout
+
+    @property
+    def name(self) -> str:
+        return self.resolution.name
+
+    async def reply(self, request: Request, /) -> AsyncGenerator[Event]:
+        """One reply, event by event; the last is a ReplyEnded or a ReplyFailed."""
+        asked = lower(request, self.plan)
+        if asked.tools or asked.constraint is not None:
+            yield Note("dropped", "tools and schemas cannot be sent to a command beside the prompt")
+        dialect = watched(request, self.plan)
+        watcher = None
+        if dialect is not None:
+            identify = identify_in_turn(len(request.canisters), "t")
+            inside = self.plan.starts_in_reasoning
+            watcher = Watcher(dialect, request.tools, identify, starts_in_reasoning=inside)
+        said = self._run(prompt(asked.canisters))
+        try:
+            async for event in said:
+                for found in (event,) if watcher is None else watcher.feed(event):
+                    yield found
+        finally:
+            await said.aclose()
+
+    async def aclose(self) -> None:
+        """Nothing is kept between replies."""
+
+    async def _run(self, text: str) -> AsyncGenerator[Event]:
+        pipe = asyncio.subprocess.PIPE
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+            )
+        except OSError as error:
+            yield ReplyFailed("caller", "command", f"{self._argv[0]} cannot be run: {error.strerror or error}")
+            return
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise AssertionError
+        asking = asyncio.create_task(_write(process.stdin, text))
+        listening = asyncio.create_task(_last(process.stderr))
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        try:
+            yield ReplyStarted(model=self.resolution.model)
+            while True:
+                try:
+                    chunk = await asyncio.wait_for(process.stdout.read(_CHUNK), self._idle_timeout)
+                except TimeoutError:
+                    yield ReplyFailed("provider", "timeout", f"no output for {self._idle_timeout:g} s")
+                    return
+                if piece := decoder.decode(chunk, final=not chunk):
+                    yield TextPiece(piece)
+                if not chunk:
+                    break
+            status = await process.wait()
+            errors = await listening
+            if status:
+                message = f"{self._argv[0]} ended with status {status}"
+                yield ReplyFailed("provider", "command", message, errors[-_EXCERPT:])
+            else:
+                yield ReplyEnded("stop")
+        finally:
+            asking.cancel()
+            listening.cancel()
+            await _stop(process)
+            await asyncio.gather(asking, listening, return_exceptions=True)
+
+
+def prompt(canisters: Sequence[Canister]) -> str:
+    """The conversation as a text: of one speaker as it is, else each behind the speaker's name."""
+    spoken = [
+        (_SPEAKERS[type(each)], each.text)
+        for each in canisters
+        if not isinstance(each, InvocationCanister) and type(each) in _SPEAKERS and each.text
+    ]
+    if len(spoken) == 1:
+        return spoken[0][1]
+    return "".join([f"{speaker}: {text}\n\n" for speaker, text in spoken]) + "Assistant:"
+
+
+async def _write(stdin: asyncio.StreamWriter, text: str) -> None:
+    with contextlib.suppress(ConnectionError):  # it may answer without reading all
+        stdin.write(text.encode("utf-8", "replace"))
+        await stdin.drain()
+        stdin.close()
+
+
+async def _last(stderr: asyncio.StreamReader) -> str:
+    """The end of what was written to it."""
+    kept = b""
+    while chunk := await stderr.read(_CHUNK):
+        kept = (kept + chunk)[-_MAX_ERRORS:]
+    return kept.decode("utf-8", "replace").strip()
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    """Stops it and the processes it started, the hard way if it does not end by itself."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, how)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _GRACE)
+            if how is signal.SIGKILL:
+                return
