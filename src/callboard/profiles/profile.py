@@ -25,7 +25,10 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     which the endpoint tells apart may hold calls. `results` "prose" tells calls and results in plain words instead of the wire's own messages;
     `answer_after` "results" asks for the last reply, without tools, as soon as calls have results: for
     models that would repeat their call for ever. `streams` False asks
-    for replies that come whole. `context` is in tokens, 0 if unknown. `base_url` says
+    for replies that come whole. `merges_system` puts all that a supervisor says into one message at the
+    beginning; `max_tokens_field` is what the chat wire calls that limit; `efforts` are those the endpoint
+    knows, others become the nearest; `takes_parallel`, `takes_strict` and `tells_usage` say whether it takes
+    `parallel_tool_calls`, `strict` and `stream_options`. `context` is in tokens, 0 if unknown. `base_url` says
     where the endpoint is; `url_variable` and `key_variable` are environment variables, of another URL and
     of the key. `temperature` and `max_tokens` (of a reply) are for requests that set none. The prices are
     those of a million tokens, in whatever currency; `price_cached` is by default that of input.
@@ -43,6 +46,12 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     streams: bool = True
     results: Literal["native", "prose"] = "native"
     answer_after: Literal["model", "results"] = "model"
+    merges_system: bool = False
+    max_tokens_field: str = "max_tokens"
+    efforts: tuple[str, ...] = ()
+    takes_parallel: bool = True
+    takes_strict: bool = True
+    tells_usage: bool = True
     context: int = 0
     base_url: str = ""
     url_variable: str = ""

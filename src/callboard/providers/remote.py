@@ -27,6 +27,7 @@ from callboard.core import (
 from callboard.errors import ProviderError
 from callboard.modes import Plan, Watcher, lower, watched
 from callboard.profiles import Resolution
+from callboard.providers.quirks import amended, suited
 from callboard.providers.transport import Answer, Transport
 from callboard.text.sse import SSEDecoder
 from callboard.wires import wire_named
@@ -74,7 +75,8 @@ class RemoteModel:
 
     async def reply(self, request: Request, /) -> AsyncGenerator[Event]:
         """One reply, event by event; the last is a ReplyEnded or a ReplyFailed."""
-        asked = lower(self._completed(request), self.plan)
+        facts = self.resolution.profile
+        asked = suited(lower(self._completed(request), self.plan), facts)
         # What a mode rewrites is new in each request, so there is nothing to keep.
         rewritten = asked.canisters is not request.canisters
         lowered = (self._wire.encoder() if rewritten else self._encoder).encode(asked)
@@ -83,7 +85,7 @@ class RemoteModel:
         posted = self._transport.post(
             self._base_url + self._wire.path(asked),
             headers=self._headers,
-            body=msgspec.json.encode(lowered.body),
+            body=msgspec.json.encode(amended(lowered.body, facts)),
             on_retry=self._retried,
         )
         stages = self._stages(request, lowered.names)

@@ -1,0 +1,73 @@
+"""What an endpoint takes otherwise than OpenAI, as its profile says.
+
+Owns the changes to a request and to its body on the chat wire. Knows no endpoint by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from callboard.core import Request, SupervisorCanister, TextualContent
+from callboard.profiles import Profile
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""From the least to the most."""
+
+
+def suited(request: Request, facts: Profile) -> Request:
+    """The request with no more than the endpoint takes: one system message, an effort that it knows."""
+    effort = request.controls.effort
+    if effort is not None and facts.efforts and effort not in facts.efforts:
+        nearest = _nearest(effort, facts.efforts)
+        request = replace(request, controls=replace(request.controls, effort=nearest))
+    if facts.merges_system:
+        request = _merged(request)
+    return request
+
+
+def amended(body: dict[str, Any], facts: Profile) -> dict[str, Any]:
+    """The chat body in the endpoint's own spelling; the same object where nothing differs."""
+    if facts.max_tokens_field != "max_tokens" and "max_tokens" in body:
+        body = {facts.max_tokens_field if key == "max_tokens" else key: value for key, value in body.items()}
+    left_out = {field for field, taken in _OPTIONAL.items() if not getattr(facts, taken)}
+    if left_out & body.keys():
+        body = {key: value for key, value in body.items() if key not in left_out}
+    if not facts.takes_strict and any("strict" in tool.get("function", ()) for tool in body.get("tools", ())):
+        body = {**body, "tools": [_loose(tool) for tool in body["tools"]]}
+    return body
+
+
+_OPTIONAL: Mapping[str, str] = {
+    "parallel_tool_calls": "takes_parallel",
+    "stream_options": "tells_usage",
+}
+"""Fields that some endpoints refuse, and the facts that say whether they take them."""
+
+
+def _loose(tool: Mapping[str, Any]) -> dict[str, Any]:
+    function = {key: value for key, value in tool.get("function", {}).items() if key != "strict"}
+    return {**tool, "function": function}
+
+
+def _nearest(effort: str, known: tuple[str, ...]) -> str | None:
+    """The known effort that is nearest, the lesser of two; None for a word that is none of them."""
+    if effort not in EFFORTS:
+        return None
+    wanted = EFFORTS.index(effort)
+    ranked = [each for each in known if each in EFFORTS]
+    return min(ranked, key=lambda each: (abs(EFFORTS.index(each) - wanted), EFFORTS.index(each)), default=None)
+
+
+def _merged(request: Request) -> Request:
+    """All that a supervisor says, in one message at the beginning, as some models' templates want it."""
+    said = [each for each in request.canisters if isinstance(each, SupervisorCanister)]
+    if len(said) < 2 and request.canisters[:1] == tuple(said):  # one, where it belongs
+        return request
+    if not said:
+        return request
+    text = "\n\n".join([each.text for each in said])
+    rest = [each for each in request.canisters if not isinstance(each, SupervisorCanister)]
+    return replace(request, canisters=(SupervisorCanister((TextualContent(text),)), *rest))

@@ -1,0 +1,63 @@
+"""What an endpoint takes otherwise is a fact of its profile; the same request goes to all of them."""
+
+import asyncio
+
+import pytest
+
+from callboard.core import Controls, Request, SupervisorCanister, ToolDeclaration, UserCanister
+from callboard.providers import access_model
+from callboard.testing import FakeBackend
+
+TOOL = ToolDeclaration("f", "", {"type": "object", "properties": {}}, strict=True)
+ASKED = (SupervisorCanister("One."), SupervisorCanister("Two."), UserCanister("Hi"))
+
+
+def body_for(**facts):
+    request = Request(
+        "m", ASKED, tools=(TOOL,), parallel=False, controls=Controls(max_tokens=9, effort="xhigh"), stream=True
+    )
+
+    async def scenario():
+        async with FakeBackend(["Hello."]) as backend:
+            model = access_model("m", base_url=backend.url, mode="native", profile=facts)
+            [event async for event in model.reply(request)]
+            await model.aclose()
+            return backend.requests[0].body
+
+    return asyncio.run(scenario())
+
+
+def test_without_quirks_it_is_openai_s():
+    body = body_for()
+    assert (body["max_tokens"], body["reasoning_effort"], body["parallel_tool_calls"]) == (9, "xhigh", False)
+    assert body["tools"][0]["function"]["strict"] is True
+    assert [message["role"] for message in body["messages"]] == ["system", "system", "user"]
+    assert body["stream_options"] == {"include_usage": True}
+
+
+@pytest.mark.parametrize(
+    ("facts", "gone", "there"),
+    [
+        ({"max_tokens_field": "max_completion_tokens"}, "max_tokens", {"max_completion_tokens": 9}),
+        ({"takes_parallel": False}, "parallel_tool_calls", {}),
+        ({"tells_usage": False}, "stream_options", {}),
+        ({"efforts": ("low", "high")}, "", {"reasoning_effort": "high"}),
+        ({"efforts": ("none", "max")}, "", {"reasoning_effort": "max"}),
+    ],
+)
+def test_a_fact_changes_what_is_sent(facts, gone, there):
+    body = body_for(**facts)
+    assert gone not in body
+    assert {key: body[key] for key in there} == there
+
+
+def test_strict_is_left_out_of_every_tool():
+    assert "strict" not in body_for(takes_strict=False)["tools"][0]["function"]
+
+
+def test_system_messages_are_one_where_a_template_wants_that():
+    messages = body_for(merges_system=True)["messages"]
+    assert [(message["role"], message["content"]) for message in messages] == [
+        ("system", "One.\n\nTwo."),
+        ("user", "Hi"),
+    ]
