@@ -15,6 +15,7 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.dialects import DIALECTS, Parser, parse, render_call
+from callboard.dialects.reader import MAX_HELD
 from callboard.testing import coalesce
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}, "data": {"type": "object"}}}
@@ -41,11 +42,12 @@ def example(dialect):
     return spelled(dialect, "bash" if dialect.name == "markdown_bash" else "note")
 
 
-def read(text, dialect, why="stop", tools=TOOLS):
-    """The events, which are the same whole and by characters."""
-    whole = coalesce(parse(text, tools, dialect, why=why))
-    parser = Parser(tools, dialect)
-    assert coalesce([event for char in text for event in parser.feed(char)] + parser.finish(why)) == whole
+def read(text, dialect, why="stop", tools=TOOLS, *, size=1, thinking=False):
+    """The events, which are the same whole and in pieces of that size."""
+    whole = coalesce(parse(text, tools, dialect, why=why, start_in_reasoning=thinking))
+    parser = Parser(tools, dialect, start_in_reasoning=thinking)
+    pieces = [parser.feed(text[at : at + size]) for at in range(0, len(text), size)]
+    assert coalesce([event for piece in [*pieces, parser.finish(why)] for event in piece]) == whole
     return whole
 
 
@@ -256,16 +258,26 @@ def test_deep_nesting_of_what_holds_calls(dialect, unit):
         assert not calls(parse(opener + text, TOOLS, dialect))
 
 
-@pytest.mark.parametrize("unit", ["x", " ", "\n", "9", "`", "\\", "a.", "<think>", "</think>", "\t- "])
+@pytest.mark.parametrize("unit", ["x", " ", "`", "</think>"])
 def test_what_is_too_long_is_so_however_it_is_cut(dialect, unit):
     """Names, keys, words and white space have their limits, and behind them the text goes on."""
     text = example(dialect)
     quoted = text[text.index(HERE) - 1] + HERE + text[text.index(HERE) + len(HERE)]
-    for place in ("note", "bash", "text", HERE, quoted, "{", "\n", '"'):
-        for size in (70, 300, 5000):
+    for place in ("note", "bash", "text", quoted):
+        for size in (70, 300, 4100):
             if place in text:
                 long = text.replace(place, unit * (size // len(unit)), 1)
-                read(f"{long}</think>{text}", dialect)
+                read(f"{long}</think>{text}", dialect, size=7)
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+@pytest.mark.parametrize("name", ["auto", "json", "hermes", "qwen3_coder", "glm47", "pythonic", "react", "harmony"])
+def test_what_waits_for_too_long_is_let_go_however_it_is_cut(name, thinking):
+    dialect = DIALECTS[name]
+    text = example(dialect)
+    long = "x</think>y \n" * (MAX_HELD // 10)
+    for begin in ('{"x": "', '```json\n{"name": "', text[: text.index(HERE)]):
+        read(f"{begin}{long}{text}", dialect, size=7777, thinking=thinking)
 
 
 def openers():

@@ -113,10 +113,11 @@ class JsonObject:
                 begin = at
                 at, closed = self._string(text, at)
                 if state is _State.KEY:
+                    before = sum(map(len, self._key))
                     self._key.append(text[begin:at])
-                    if sum(map(len, self._key)) > MAX_KEY:
+                    if before + at - begin > MAX_KEY:
                         self._state = _State.OVER
-                        return Token.BROKEN, begin
+                        return Token.BROKEN, begin + MAX_KEY - before
                 if not closed:
                     return Token.MORE, size
                 if state is _State.STRING:

@@ -61,7 +61,7 @@ class JsonString:
 
 def _spelled(raw: str) -> str:
     if "\\" not in raw:
-        return raw
+        return _LONE.sub("\ufffd", raw)
     try:
         spelled: str = json.loads(f'"{raw}"', strict=False)
     except ValueError:

@@ -223,6 +223,7 @@ class Transcript:
         while True:
             found = pattern.search(reader.text, reader.at)
             end = len(reader.text) if found is None else found.start()
+            end = min(end, reader.at + _MAX_WORD + 1 - size)
             pieces.append(reader.text[reader.at : end])
             size += end - reader.at
             reader.at = end

@@ -22,7 +22,7 @@ from callboard.dialects.reply import Body, CannotSay, Reply
 from callboard.text.marker import MAX_NAME, Marker, Match, marker
 
 _ANY = (marker(""),)
-_WORD = re.compile(r"\S+")
+_WORD = re.compile(rf"\S{{1,{MAX_NAME}}}+")
 _FLAG = frozenset({"boolean"})
 
 
@@ -116,9 +116,10 @@ class Commands(Body, frozen=True, eq=False):
 
 def _word(reader: Reader) -> Reading[str]:
     """The first word, not read yet."""
-    while (found := _WORD.match(reader.text, reader.at)) is None or found.end() == len(reader.text):
-        if len(reader.text) - reader.at > MAX_NAME:
-            raise Refused
+    while True:
+        found = _WORD.match(reader.text, reader.at)
+        if found is not None and (found.end() < len(reader.text) or len(found[0]) == MAX_NAME):
+            break
         try:
             yield
         except Over:
