@@ -8,6 +8,7 @@ import pytest
 from callboard import Agent, tool
 from callboard.core import InvocationCanister, InvocationEnded, InvocationStarted, ReplyEnded, ResultCanister
 from callboard.testing import FakeBackend
+from callboard.wires import WIRES
 
 ARGUMENTS = {"query": "Python docs"}
 NATIVE = [
@@ -69,3 +70,21 @@ def test_calls_that_leak_into_text_are_found_in_native_mode_too(name):
 
     result = asyncio.run(scenario())
     assert [each.name for each in result.canisters if isinstance(each, InvocationCanister)] == ["search"]
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("mode", REPLIES)
+def test_every_mode_on_every_wire(mode, wire, streams):
+    async def scenario():
+        async with FakeBackend(REPLIES[mode], chunk_size=7) as backend:
+            profile = {"streams": streams, "wire": wire}
+            agent = Agent("some-model", [search], base_url=backend.url, mode=mode, profile=profile)
+            return await agent.run("Search for Python docs")
+
+    result = asyncio.run(scenario())
+    assert (result.state, result.output) == ("completed", "They are at docs.python.org.")
+    (call,) = [each for each in result.canisters if isinstance(each, InvocationCanister)]
+    (found,) = [each for each in result.canisters if isinstance(each, ResultCanister)]
+    assert (call.name, call.arguments) == ("search", ARGUMENTS)
+    assert (found.invocation_id, found.text) == (call.identifier, "Results for Python docs")

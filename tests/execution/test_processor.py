@@ -69,7 +69,13 @@ WIRES = {
         [
             {
                 "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": "call_abc123", "content": OUTPUT}],
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "call_abc123",
+                        "content": [{"type": "text", "text": OUTPUT}],
+                    }
+                ],
             }
         ],
     ),

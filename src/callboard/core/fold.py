@@ -49,7 +49,8 @@ class Fold:
                 self._pieces.append(event)
             case ReasoningPiece(origin=origin):
                 last = self._pieces[-1] if self._pieces else None
-                if last is not None and not (isinstance(last, ReasoningPiece) and last.origin == origin):
+                joins = isinstance(last, ReasoningPiece) and last.origin == origin and not last.opaque
+                if last is not None and not joins:
                     self._close()
                 self._pieces.append(event)
             case InvocationEnded(identifier=identifier, name=name, arguments=arguments, raw=raw):

@@ -65,9 +65,7 @@ class RemoteModel:
         self._tell = tell
         self._extra = extra_body or {}
         self._encoder = self._wire.encoder()
-        self._headers = {"content-type": "application/json", **(headers or {})}
-        if api_key:
-            self._headers |= self._wire.headers(api_key)
+        self._headers = {"content-type": "application/json", **(headers or {}), **self._wire.headers(api_key)}
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from callboard.core import Event, ReplyEnded, ReplyStarted, TextPiece, Usage
 from callboard.errors import CallerError
 from callboard.text.sse import encode_frame
-from callboard.wires.chat import StreamEncoder, encode_response
+from callboard.wires import WIRES, Wire
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -154,9 +154,9 @@ class FakeBackend:
         match request.method, request.path:
             case "GET", "/v1/models":
                 answer = _json(200, {"object": "list", "data": [_model(name) for name in self._models]})
-            case "POST", "/v1/chat/completions" if isinstance(body, dict):
-                answer = self._answer(body)
-            case "POST", "/v1/chat/completions":
+            case "POST", path if (wire := _wire_of(path)) is not None and isinstance(body, dict):
+                answer = self._answer(_Question(wire, path, body))
+            case "POST", path if _wire_of(path) is not None:
                 answer = _refusal(400, "the body is not a JSON object")
             case _:
                 answer = _refusal(404, f"the fake backend has no {request.method} {request.path}")
@@ -167,12 +167,12 @@ class FakeBackend:
                 self.disconnected.set()
             raise
 
-    def _answer(self, body: dict[str, Any]) -> _Answer:
+    def _answer(self, question: _Question) -> _Answer:
         number, self._asked = self._asked, self._asked + 1
         if callable(self._replies):
-            return _lower(self._replies(body), body, number)
+            return _lower(self._replies(question.body), question, number)
         if number < len(self._replies):
-            return _lower(self._replies[number], body, number)
+            return _lower(self._replies[number], question, number)
         message = f"the fake backend has {len(self._replies)} replies, and this is request {number + 1}"
         return _refusal(500, message, {"x-should-retry": "false"})
 
@@ -202,13 +202,44 @@ def _check(reply: Any, path: str) -> None:
         )
 
 
-def _lower(reply: Reply, body: dict[str, Any], number: int) -> _Answer:
+class _Question(msgspec.Struct, frozen=True):
+    """What came, and on which wire."""
+
+    wire: Wire
+    path: str
+    body: dict[str, Any]
+
+    @property
+    def streams(self) -> bool:
+        return bool(self.body.get("stream")) or "stream" in self.path.rpartition(":")[2]
+
+    @property
+    def model(self) -> str:
+        named = self.path.rpartition("/")[2].partition(":")[0] if ":" in self.path else ""
+        return str(self.body.get("model") or named)
+
+
+def _wire_of(path: str) -> Wire | None:
+    name = next((name for end, name in _ENDS.items() if path.endswith(end)), "")
+    return WIRES.get(name)
+
+
+_ENDS = {
+    "/chat/completions": "chat",
+    "/messages": "messages",
+    "/responses": "responses",
+    ":generateContent": "gemini",
+    ":streamGenerateContent": "gemini",
+}
+
+
+def _lower(reply: Reply, question: _Question, number: int) -> _Answer:
     """The bytes of a reply, as the request asks for it."""
     _check(reply, "reply")
     match reply:
         case str():
-            return _events(_text(reply), body, number)
-        case Raw(chunks=chunks) if body.get("stream"):
+            return _events(_text(reply), question, number)
+        case Raw(chunks=chunks) if question.streams:
             frames = [chunk if isinstance(chunk, bytes) else encode_frame(_bytes(chunk)) for chunk in chunks]
             return _stream(frames)
         case Raw(chunks=chunks):
@@ -221,26 +252,25 @@ def _lower(reply: Reply, body: dict[str, Any], number: int) -> _Answer:
         case Html(code=code, body=page):
             return _Answer([page.encode()], code, {"Content-Type": "text/html; charset=utf-8"})
         case Cut(after=events):
-            return msgspec.structs.replace(_events(events, body, number, end=False), ending="cut")
+            return msgspec.structs.replace(_events(events, question, number, end=False), ending="cut")
         case Silence(after=events):
-            return msgspec.structs.replace(_events(events, body, number, end=False), ending="silent")
+            return msgspec.structs.replace(_events(events, question, number, end=False), ending="silent")
         case events:
-            return _events(events, body, number)
+            return _events(events, question, number)
 
 
-def _events(events: Sequence[Event], body: dict[str, Any], number: int, *, end: bool = True) -> _Answer:
-    identifier = f"chatcmpl-fake-{number}"
-    model = str(body.get("model", ""))
-    if not body.get("stream"):
-        return _json(200, encode_response(events, identifier=identifier, model=model, created=0))
-    options = body.get("stream_options") or {}
-    encoder = StreamEncoder(
-        identifier=identifier, model=model, created=0, include_usage=bool(options.get("include_usage"))
-    )
-    payloads = [payload for event in events for payload in encoder.feed(event)]
+def _events(events: Sequence[Event], question: _Question, number: int, *, end: bool = True) -> _Answer:
+    said: dict[str, Any] = {"identifier": f"fake-{number}", "model": question.model, "created": 0}
+    if not question.streams:
+        return _json(200, question.wire.encode_response(events, **said))
+    if question.wire.name == "chat":
+        options = question.body.get("stream_options") or {}
+        said["include_usage"] = bool(options.get("include_usage"))
+    encoder = question.wire.stream_encoder(**said)
+    frames = [frame for event in events for frame in encoder.feed(event)]
     if end:
-        payloads += encoder.finish()
-    return _stream(payloads)
+        frames += encoder.finish()
+    return _stream(frames)
 
 
 def _text(text: str) -> list[Event]:

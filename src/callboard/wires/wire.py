@@ -14,7 +14,7 @@ import msgspec
 from callboard.core import Event, ReplyFailed, Request, Stage
 from callboard.errors import CallerError
 from callboard.plugins import plugins
-from callboard.wires import chat
+from callboard.wires import chat, messages
 from callboard.wires.lowered import Lowered
 
 
@@ -27,7 +27,7 @@ class Encodes(Protocol):
 class Wire(msgspec.Struct, frozen=True):
     """A codec: its client half talks to a backend, its server half serves a client.
 
-    `path` is what stands behind the endpoint's base URL for a request, `headers` are those that carry a key.
+    `path` is what stands behind the endpoint's base URL for a request, `headers` are those that carry a key, or say of the wire what it wants said.
     `encoder` makes an encoder of requests, `stream_decoder` a Stage from one frame's data to events,
     `decode_response` reads a reply that came whole, `decode_error` an HTTP status and body. Decoders take
     `names`, `identify`, `declared` and `origin` (see `chat.StreamDecoder`). `decode_request` reads a client's
@@ -67,12 +67,18 @@ def _row(name: str, path: Callable[[Request], str], headers: Callable[[str], Map
 
 
 def _bearer(key: str) -> Mapping[str, str]:
-    return {"authorization": f"Bearer {key}"}
+    return {"authorization": f"Bearer {key}"} if key else {}
+
+
+def _anthropic(key: str) -> Mapping[str, str]:
+    return {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})}
 
 
 CHAT = _row("chat", lambda _: "/chat/completions", _bearer, chat)
 
-WIRES: Mapping[str, Wire] = MappingProxyType({wire.name: wire for wire in (CHAT,)})
+MESSAGES = _row("messages", lambda _: "/v1/messages", _anthropic, messages)
+
+WIRES: Mapping[str, Wire] = MappingProxyType({wire.name: wire for wire in (CHAT, MESSAGES)})
 
 
 def wire_named(name: str) -> Wire:

@@ -79,7 +79,7 @@ def decode_request(body: Mapping[str, Any]) -> Request:
     """
     try:
         asked = msgspec.convert(body, ChatRequest)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise _refusal(error) from None
     extra = {name: value for name, value in body.items() if name not in _FIELDS and value is not None}
     constraint = _constraint(asked.response_format)

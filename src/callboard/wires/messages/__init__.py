@@ -1,0 +1,19 @@
+"""The Anthropic Messages wire, both halves: the client's, which talks to a backend, and the server's."""
+
+from callboard.wires.messages.failure import decode_error, encode_error
+from callboard.wires.messages.frames import StreamEncoder
+from callboard.wires.messages.request import RequestEncoder, decode_request, encode_request
+from callboard.wires.messages.response import decode_response, encode_response
+from callboard.wires.messages.stream import StreamDecoder
+
+__all__ = [
+    "RequestEncoder",
+    "StreamDecoder",
+    "StreamEncoder",
+    "decode_error",
+    "decode_request",
+    "decode_response",
+    "encode_error",
+    "encode_request",
+    "encode_response",
+]

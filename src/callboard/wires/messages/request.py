@@ -1,0 +1,236 @@
+"""A request to a model, as the body of POST /messages.
+
+Owns the body's fields in both directions; messages are in `messages` and `transcript`. Knows no backend.
+Law: decode_request(encode_request(r).body) is r, as far as the wire carries it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from callboard.core import (
+    CUSTOM_SCHEMA,
+    Constraint,
+    Controls,
+    HostedTool,
+    NamedTool,
+    Request,
+    ToolChoice,
+    ToolDeclaration,
+)
+from callboard.errors import CallerError
+from callboard.wires.lowered import Lowered
+from callboard.wires.messages import shapes
+from callboard.wires.messages.blocks import read
+from callboard.wires.messages.messages import Messages
+from callboard.wires.messages.shapes import NAME, MessagesRequest, OutputFormat
+from callboard.wires.messages.transcript import transcript
+from callboard.wires.naming import Naming
+
+MAX_TOKENS = 4096
+"""The bound of a reply whose request has none, for the API requires one."""
+BREAKPOINT: Mapping[str, Any] = {"type": "ephemeral"}
+
+_NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
+_FIELDS = frozenset(MessagesRequest.__struct_fields__)
+_EFFORTS: Mapping[str, str] = {"minimal": "low"}
+"""Efforts that the API does not know, and the nearest that it does."""
+_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
+_UNCACHED = frozenset({"thinking", "redacted_thinking"})
+
+
+def encode_request(request: Request, *, breakpoints: bool = False) -> Lowered:
+    """The request as a body of this wire.
+
+    With `breakpoints` the prompt is cached up to its last tool, its last system block and its last message,
+    unless the request brings breakpoints of its own.
+    """
+    naming = Naming(request)
+    messages = Messages(request.canisters, model=request.model, on_wire=naming.on_wire)
+    dropped = messages.dropped
+    controls = request.controls
+    body: dict[str, Any] = {"model": request.model}
+    body["max_tokens"] = MAX_TOKENS if controls.max_tokens is None else controls.max_tokens
+    if messages.system:
+        body["system"] = messages.system
+    body["messages"] = messages.body
+    tools = [_tool(tool, naming) for tool in request.tools]
+    for hosted in request.hosted:
+        if hosted.wire == NAME:
+            tools.append({"type": hosted.kind, **hosted.definition})
+        else:
+            dropped.append(f"tool {hosted.kind}")
+    if tools:
+        body["tools"] = tools
+        if request.tool_choice != "auto" or request.parallel is not None:
+            body["tool_choice"] = _choice(request, naming)
+    elif request.tool_choice not in {"auto", "none"}:
+        dropped.append("tool_choice")
+    _control(body, controls, dropped)
+    if request.constraint is not None:
+        form = {"type": "json_schema", "schema": request.constraint.schema}
+        body["output_config"] = body.get("output_config", {}) | {"format": form}
+    if request.stream:
+        body["stream"] = True
+    if breakpoints:
+        _break(body)
+    given = request.extra
+    if "output_config" in body and isinstance(given.get("output_config"), Mapping):
+        given = {**given, "output_config": {**body["output_config"], **given["output_config"]}}
+    body.update(given)
+    return Lowered(body, naming.reverse, tuple(dropped))
+
+
+class RequestEncoder:
+    """`encode_request` as an object, as the table of wires asks; it keeps nothing."""
+
+    def __init__(self, *, breakpoints: bool = False) -> None:
+        self._breakpoints = breakpoints
+
+    def encode(self, request: Request) -> Lowered:
+        return encode_request(request, breakpoints=self._breakpoints)
+
+
+def decode_request(body: Mapping[str, Any]) -> Request:
+    """The request that a body of this wire asks for. Raises CallerError with the path of what is none.
+
+    Tools that have a type of Anthropic's own are hosted ones. Fields that have no name here, such as a thinking
+    budget, go to `extra` as they are.
+    """
+    if not isinstance(body, Mapping):
+        raise CallerError("a request is an object")
+    asked = read(body, MessagesRequest, "")
+    extra = {name: value for name, value in body.items() if name not in _FIELDS and value is not None}
+    output = dict(asked.output_config or {})
+    effort = output.pop("effort", None)
+    if effort is not None and not isinstance(effort, str):
+        raise CallerError("an effort is a string", path="output_config.effort")
+    if asked.thinking == {"type": "disabled"} and effort is None:
+        effort = "none"
+    elif asked.thinking is not None:
+        extra["thinking"] = asked.thinking
+    constraint = _constraint(output)
+    if output:
+        extra["output_config"] = output
+    declared, hosted = _declarations(asked.tools or [])
+    choice, parallel = _chosen(asked.tool_choice)
+    return Request(
+        model=asked.model,
+        canisters=transcript(asked.system, asked.messages, model=asked.model),
+        tools=declared,
+        tool_choice=choice,
+        parallel=parallel,
+        constraint=constraint,
+        controls=Controls(
+            asked.temperature, asked.top_p, asked.max_tokens, stop=tuple(asked.stop_sequences or ()), effort=effort
+        ),
+        stream=bool(asked.stream),
+        extra=extra,
+        hosted=hosted,
+    )
+
+
+def _control(body: dict[str, Any], controls: Controls, dropped: list[str]) -> None:
+    if controls.temperature is not None:
+        body["temperature"] = min(controls.temperature, 1)
+        if controls.temperature > 1:
+            dropped.append("temperature above 1")
+    if controls.top_p is not None:
+        body["top_p"] = controls.top_p
+    if controls.seed is not None:
+        dropped.append("seed")
+    if controls.stop:
+        stops = [stop for stop in controls.stop if stop and not stop.isspace()]
+        dropped += ["stop sequence of whitespace"] * (len(controls.stop) - len(stops))
+        if stops:
+            body["stop_sequences"] = stops
+    if controls.effort == "none":
+        body["thinking"] = {"type": "disabled"}
+    elif controls.effort is not None:
+        body["output_config"] = {"effort": _EFFORTS.get(controls.effort, controls.effort)}
+        if controls.effort in _EFFORTS:
+            dropped.append(f"effort {controls.effort}")
+
+
+def _tool(tool: ToolDeclaration, naming: Naming) -> dict[str, Any]:
+    description, schema = tool.description, tool.schema or _NO_SCHEMA
+    if tool.kind == "custom":
+        schema = CUSTOM_SCHEMA
+        definition = tool.grammar.get("definition") if tool.grammar else None
+        if isinstance(definition, str) and definition:
+            description = f"{description}\n\n{definition}" if description else definition
+    lowered: dict[str, Any] = {"name": naming.on_wire(tool.name)}
+    if description:
+        lowered["description"] = description
+    lowered["input_schema"] = dict(schema) if "type" in schema else {"type": "object", **schema}
+    if tool.strict is not None:
+        lowered["strict"] = tool.strict
+    return lowered
+
+
+def _choice(request: Request, naming: Naming) -> dict[str, Any]:
+    choice: dict[str, Any]
+    if isinstance(request.tool_choice, NamedTool):
+        choice = {"type": "tool", "name": naming.on_wire(request.tool_choice.name)}
+    else:
+        choice = {"type": _CHOICES[request.tool_choice]}
+    if request.parallel is not None and request.tool_choice != "none":
+        choice["disable_parallel_tool_use"] = not request.parallel
+    return choice
+
+
+def _break(body: dict[str, Any]) -> None:
+    system, messages, tools = body.get("system", []), body["messages"], body.get("tools", [])
+    said = [*system, *[block for message in messages for block in message["content"]]]
+    if any("cache_control" in block for block in (*said, *tools)):
+        return
+    last = messages[-1]["content"] if messages else []
+    for blocks in (tools, system, [block for block in last if block.get("type") not in _UNCACHED]):
+        if blocks:
+            blocks[-1]["cache_control"] = dict(BREAKPOINT)
+
+
+def _declarations(tools: list[dict[str, Any]]) -> tuple[tuple[ToolDeclaration, ...], tuple[HostedTool, ...]]:
+    declared: list[ToolDeclaration] = []
+    hosted: list[HostedTool] = []
+    for place, tool in enumerate(tools):
+        match tool.get("type"):
+            case None | "custom":
+                shape = read(tool, shapes.Tool, f"tools[{place}]")
+                description = shape.description or ""
+                declared.append(ToolDeclaration(shape.name, description, shape.input_schema, strict=shape.strict))
+            case str(kind):
+                hosted.append(HostedTool(NAME, kind, tool))
+            case _:
+                raise CallerError("a type is a string", path=f"tools[{place}].type")
+    return tuple(declared), tuple(hosted)
+
+
+def _chosen(choice: shapes.Choice | None) -> tuple[ToolChoice, bool | None]:
+    if choice is None:
+        return "auto", None
+    alone = choice.disable_parallel_tool_use
+    parallel = None if alone is None else not alone
+    match choice:
+        case shapes.ToolChoice(name=name):
+            return NamedTool(name), parallel
+        case shapes.AnyChoice():
+            return "required", parallel
+        case shapes.NoChoice():
+            return "none", parallel
+        case shapes.AutoChoice():
+            return "auto", parallel
+
+
+def _constraint(output: dict[str, Any]) -> Constraint | None:
+    """The schema that the output has to follow, no longer in `output`; another format stays there."""
+    form = output.get("format")
+    if form is None:
+        output.pop("format", None)
+        return None
+    if not isinstance(form, Mapping) or form.get("type") != "json_schema":
+        return None
+    schema = read(form, OutputFormat, "output_config.format").schema
+    del output["format"]
+    return Constraint("reply", schema)
