@@ -14,7 +14,7 @@ import msgspec
 from callboard.core import Event, ReplyFailed, Request, Stage
 from callboard.errors import CallerError
 from callboard.plugins import plugins
-from callboard.wires import chat, messages
+from callboard.wires import chat, gemini, messages
 from callboard.wires.lowered import Lowered
 
 
@@ -78,7 +78,14 @@ CHAT = _row("chat", lambda _: "/chat/completions", _bearer, chat)
 
 MESSAGES = _row("messages", lambda _: "/v1/messages", _anthropic, messages)
 
-WIRES: Mapping[str, Wire] = MappingProxyType({wire.name: wire for wire in (CHAT, MESSAGES)})
+GEMINI = _row(
+    "gemini",
+    lambda request: gemini.request_path(request.model, stream=request.stream),
+    lambda key: {"x-goog-api-key": key} if key else {},
+    gemini,
+)
+
+WIRES: Mapping[str, Wire] = MappingProxyType({wire.name: wire for wire in (CHAT, MESSAGES, GEMINI)})
 
 
 def wire_named(name: str) -> Wire:

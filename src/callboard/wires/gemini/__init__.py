@@ -1,0 +1,26 @@
+"""Google's generateContent wire, both halves: the client's, which talks to a backend, and the server's.
+
+A request's model and whether it is streamed stand in its URL: see `request_path` and `decode_request`.
+"""
+
+from callboard.wires.gemini.chunks import StreamEncoder
+from callboard.wires.gemini.failure import decode_error, encode_error
+from callboard.wires.gemini.request import RequestEncoder, decode_request, encode_request, request_path
+from callboard.wires.gemini.response import decode_response, encode_response
+from callboard.wires.gemini.schema import lower_schema, raise_schema
+from callboard.wires.gemini.stream import StreamDecoder
+
+__all__ = [
+    "RequestEncoder",
+    "StreamDecoder",
+    "StreamEncoder",
+    "decode_error",
+    "decode_request",
+    "decode_response",
+    "encode_error",
+    "encode_request",
+    "encode_response",
+    "lower_schema",
+    "raise_schema",
+    "request_path",
+]

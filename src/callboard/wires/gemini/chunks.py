@@ -1,0 +1,144 @@
+"""Events become the parts, and the parts the chunks, that a client reads.
+
+Owns the server half of the stream, and which parts a reply has. Knows nothing of HTTP.
+Law: one chunk with a finishReason, or an error, last and once; what was sent is never taken back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from callboard.core import (
+    Event,
+    InvocationEnded,
+    InvocationIncomplete,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyFailed,
+    Request,
+    TextPiece,
+    Usage,
+    Why,
+)
+from callboard.text.sse import encode_frame
+from callboard.wires.gemini.endings import finish_reason, usage_body
+from callboard.wires.gemini.failure import encode_error
+from callboard.wires.gemini.signatures import split, to_client
+
+_encode = msgspec.json.Encoder().encode
+_CUT = {"cancelled": ReplyFailed("caller", "cancelled", "the reply was cancelled")}
+_BROKEN = ReplyFailed("provider", "cut", "the reply broke off")
+
+
+class Parts:
+    """What was said, event by event as parts.
+
+    A signature waits for the part that it stands on. A call comes whole; one that this wire cannot say is left
+    out and told by `malformed`.
+    """
+
+    def __init__(self) -> None:
+        self.malformed = ""
+        self.usage: Usage | None = None
+        self._signature = ""
+
+    @property
+    def waits(self) -> bool:
+        """Whether a signature waits."""
+        return bool(self._signature)
+
+    def of(self, event: Event) -> list[dict[str, Any]]:
+        match event:
+            case TextPiece(text=text) | RefusalPiece(text=text):
+                return [self._signed({"text": text})] if text else []
+            case ReasoningPiece():
+                return self._thought(event)
+            case InvocationEnded(identifier=identifier, name=name, arguments=arguments) if arguments is not None:
+                return [self._signed({"functionCall": {"id": identifier, "name": name, "args": dict(arguments)}})]
+            case InvocationEnded(name=name, raw=raw) | InvocationIncomplete(name=name, raw=raw):
+                self.malformed = self.malformed or f"Malformed function call: {name}({raw})"
+            case Usage():
+                self.usage = event
+            case _:
+                pass
+        return []
+
+    def rest(self) -> list[dict[str, Any]]:
+        """A signature that no part came for."""
+        return [self._signed({"text": ""})] if self._signature else []
+
+    def _thought(self, piece: ReasoningPiece) -> list[dict[str, Any]]:
+        own, following = split(piece.opaque)
+        parts: list[dict[str, Any]] = []
+        if piece.text or own:
+            thought: dict[str, Any] = {"text": piece.text, "thought": True}
+            parts.append(thought | {"thoughtSignature": to_client(own)} if own else thought)
+        if following:
+            parts += self.rest()
+            self._signature = to_client(following)
+        return parts
+
+    def _signed(self, part: dict[str, Any]) -> dict[str, Any]:
+        if self._signature:
+            part["thoughtSignature"] = self._signature
+            self._signature = ""
+        return part
+
+
+def ending(terminal: ReplyEnded, parts: Parts) -> dict[str, Any]:
+    """What a candidate has at its end."""
+    reason = finish_reason(terminal.reason, malformed=bool(parts.malformed))
+    message = {"finishMessage": parts.malformed} if parts.malformed else {}
+    return {"finishReason": reason, **message, "index": 0}
+
+
+class StreamEncoder:
+    """A Stage: events in, frames out.
+
+    Notes are not on this wire, and a retry cannot be told: where one may come, hold the events until the reply
+    has ended. This wire has no place for `created`, and nothing of `request` has to be echoed.
+    """
+
+    def __init__(self, *, identifier: str, model: str, created: int, request: Request | None = None) -> None:
+        self._tail = {"modelVersion": model, "responseId": identifier}
+        named = _encode(self._tail)[1:]
+        self._begin = b'data: {"candidates":[{"content":{"parts":['
+        self._end = b'],"role":"model"},"index":0}],' + named + b"\n\n"
+        self._text = self._begin + b'{"text":'
+        self._text_end = b"}" + self._end
+        self._parts = Parts()
+        self._waits = False
+        self._over = False
+
+    def feed(self, event: Event, /) -> list[bytes]:
+        if self._over:
+            return []
+        if type(event) is TextPiece and not self._waits:  # the usual piece, quickly
+            return [self._text + _encode(event.text) + self._text_end] if event.text else []
+        if isinstance(event, ReplyEnded):
+            return [] if event.reason == "retry" else self._close(event)
+        if isinstance(event, ReplyFailed):
+            return self._fail(event)
+        frames = [self._begin + _encode(part) + self._end for part in self._parts.of(event)]
+        self._waits = self._parts.waits
+        return frames
+
+    def finish(self, why: Why = "stop", /) -> list[bytes]:
+        """Nothing after a whole reply; an error where the events broke off."""
+        return [] if self._over else self._fail(_CUT.get(why, _BROKEN))
+
+    def _close(self, terminal: ReplyEnded) -> list[bytes]:
+        self._over = True
+        # An empty text and not no part: the official client takes a chunk without parts for an invalid reply.
+        content = {"parts": self._parts.rest() or [{"text": ""}], "role": "model"}
+        chunk: dict[str, Any] = {"candidates": [{"content": content, **ending(terminal, self._parts)}]}
+        if self._parts.usage is not None:
+            chunk["usageMetadata"] = usage_body(self._parts.usage)
+        return [encode_frame(_encode(chunk | self._tail))]
+
+    def _fail(self, failure: ReplyFailed) -> list[bytes]:
+        self._over = True
+        return [encode_frame(_encode(encode_error(failure)[1]))]

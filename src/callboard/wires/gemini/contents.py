@@ -1,0 +1,121 @@
+"""Canisters become contents.
+
+Owns the order and form of a request's turns. Knows nothing of tools, controls or names: `on_wire` is given.
+Laws: neighbours of one role are one content; the results of a turn follow it at once, in one content; a signature
+stands on the part that had it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    Content,
+    DocumentCanister,
+    InvocationCanister,
+    ReasoningContent,
+    ResultCanister,
+    SupervisorCanister,
+    TextualContent,
+    UserCanister,
+)
+from callboard.wires.chat.parts import kind
+from callboard.wires.gemini.parts import encode_part, encode_result
+from callboard.wires.gemini.signatures import split
+from callboard.wires.turns import Turn, turns
+
+
+class Contents:
+    """The contents of a conversation, and its `system` parts; `dropped` names what they could not carry."""
+
+    def __init__(self, canisters: Sequence[Canister], *, model: str, on_wire: Callable[[str], str]) -> None:
+        self.body: list[dict[str, Any]] = []
+        self.system: list[dict[str, Any]] = []
+        self.dropped: list[str] = []
+        self._model = model
+        self._on_wire = on_wire
+        # A turn tells texts from calls; in what order they came, which a signature needs, the canisters tell.
+        spoken = (each for each in canisters if isinstance(each, AssistantCanister | InvocationCanister))
+        for step in turns(canisters):
+            match step:
+                case Turn(said=said, invocations=invocations):
+                    self._turn(islice(spoken, len(said) + len(invocations)))
+                    for call, result in zip(invocations, step.results, strict=True):
+                        self._result(call, result)
+                case SupervisorCanister():
+                    self._instruct(step)
+                case UserCanister(content=content) | ResultCanister(content=content):
+                    self._add_all("user", content)
+                case DocumentCanister(content=content, title=title):
+                    head = (TextualContent(f"{title}\n\n"),) if title else ()
+                    self._add_all("user", head + content)
+
+    def _add(self, role: str, part: dict[str, Any]) -> None:
+        if self.body and self.body[-1]["role"] == role:
+            self.body[-1]["parts"].append(part)
+        else:
+            self.body.append({"role": role, "parts": [part]})
+
+    def _add_all(self, role: str, content: Iterable[Content]) -> None:
+        for item in content:
+            if (part := encode_part(item, self.dropped)) is not None:
+                self._add(role, part)
+
+    def _instruct(self, supervisor: SupervisorCanister) -> None:
+        if supervisor.text:
+            if self.body:
+                self.dropped.append("place of instructions")
+            self.system.append({"text": supervisor.text})
+        for content in supervisor.content:
+            if not isinstance(content, TextualContent):
+                self.dropped.append(kind(content))
+
+    def _turn(self, spoken: Iterable[AssistantCanister | InvocationCanister]) -> None:
+        signature = ""
+        for canister in spoken:
+            if isinstance(canister, InvocationCanister):
+                self._signed(self._call(canister), signature)
+                signature = ""
+                continue
+            for content in canister.content:
+                if isinstance(content, ReasoningContent):
+                    signature = self._thought(content, signature)
+                elif (part := encode_part(content, self.dropped)) is not None:
+                    self._signed(part, signature)
+                    signature = ""
+        if signature:
+            self._signed({"text": ""}, signature)
+
+    def _thought(self, content: ReasoningContent, signature: str) -> str:
+        """The signature of the part that follows."""
+        if content.origin != self._model:
+            self.dropped.append("reasoning")
+            return signature
+        own, following = split(content.opaque)
+        if content.text or own:
+            self._signed({"text": content.text, "thought": True}, own)
+        if signature and following:
+            self._signed({"text": ""}, signature)
+        return following or signature
+
+    def _signed(self, part: dict[str, Any], signature: str) -> None:
+        if signature:
+            part["thoughtSignature"] = signature
+        self._add("model", part)
+
+    def _call(self, call: InvocationCanister) -> dict[str, Any]:
+        if call.arguments is None and call.raw:
+            self.dropped.append("arguments that are no object")
+        name = self._on_wire(call.name)
+        return {"functionCall": {"id": call.identifier, "name": name, "args": dict(call.arguments or {})}}
+
+    def _result(self, call: InvocationCanister, result: ResultCanister) -> None:
+        response, parts = encode_result(result, self.dropped)
+        name = self._on_wire(call.name)
+        self._add("user", {"functionResponse": {"id": call.identifier, "name": name, "response": response}})
+        for part in parts:
+            self._add("user", part)

@@ -1,0 +1,246 @@
+"""A request to a model, as the body of POST /models/MODEL:generateContent.
+
+Owns the body's fields in both directions; turns are in `contents` and `transcript`. Knows no backend: what one of
+them calls otherwise is its profile's affair. A model and whether it streams stand in the URL.
+Law: decode_request(encode_request(r).body, model=r.model, stream=r.stream) is r, as far as the wire carries it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from callboard.core import CUSTOM_SCHEMA, Constraint, HostedTool, NamedTool, Request, ToolChoice, ToolDeclaration
+from callboard.errors import CallerError
+from callboard.wires.gemini.contents import Contents
+from callboard.wires.gemini.controls import decode_controls, encode_controls
+from callboard.wires.gemini.schema import lower_schema, raise_schema
+from callboard.wires.gemini.shapes import (
+    NO_SCHEMA,
+    CallingConfig,
+    Declaration,
+    GenerateRequest,
+    GenerationConfig,
+    ToolConfig,
+)
+from callboard.wires.gemini.spelling import camel
+from callboard.wires.gemini.transcript import Transcript, instructions
+from callboard.wires.lowered import Lowered
+from callboard.wires.naming import Naming
+
+WIRE = "gemini"
+JSON = "application/json"
+_FIELDS = frozenset(msgspec.json.decode(msgspec.json.encode(GenerateRequest([]))))
+_MERGED = ("generationConfig", "toolConfig")
+"""Objects whose fields are ours and `extra`'s."""
+_MODES: Mapping[str, ToolChoice] = {"AUTO": "auto", "MODE_UNSPECIFIED": "auto", "NONE": "none", "ANY": "required"}
+
+
+def request_path(model: str, *, stream: bool) -> str:
+    """What stands behind the endpoint's base URL, which ends in the API's version."""
+    method = "streamGenerateContent?alt=sse" if stream else "generateContent"
+    return f"/{_resource(model)}:{method}"
+
+
+def encode_request(request: Request, *, json_schema: bool = True, budgets: bool = False) -> Lowered:
+    """The request as a body. A value that is None or the wire's default is left out.
+
+    Schemas are sent as JSON Schema, or without `json_schema` in the OpenAPI subset of older models. The effort
+    is a thinkingLevel, or with `budgets` the thinkingBudget that models before Gemini 3 take.
+    """
+    naming = Naming(request)
+    contents = Contents(request.canisters, model=request.model, on_wire=naming.on_wire)
+    dropped = contents.dropped
+    body: dict[str, Any] = {"contents": contents.body}
+    if contents.system:
+        body["systemInstruction"] = {"parts": contents.system}
+    if tools := _tools(request, naming, dropped, json_schema=json_schema):
+        body["tools"] = tools
+    if request.tools:
+        if request.tool_choice != "auto":
+            body["toolConfig"] = {"functionCallingConfig": _choice(request.tool_choice, naming)}
+        if request.parallel is False:
+            dropped.append("parallel")
+    elif request.tool_choice not in {"auto", "none"}:
+        dropped.append("tool_choice")
+    generation = encode_controls(request.controls, dropped, budgets=budgets)
+    if (constraint := request.constraint) is not None:
+        generation["responseMimeType"] = JSON
+        if json_schema:
+            generation["responseJsonSchema"] = constraint.schema
+        else:
+            generation["responseSchema"] = lower_schema(constraint.schema, dropped)
+    if generation:
+        body["generationConfig"] = generation
+    for name, value in request.extra.items():
+        merged = name in _MERGED and isinstance(value, Mapping)
+        body[name] = {**body.get(name, {}), **value} if merged else value
+    return Lowered(body, naming.reverse, tuple(dropped))
+
+
+class RequestEncoder:
+    """`encode_request` with its parameters; it keeps nothing."""
+
+    def __init__(self, *, json_schema: bool = True, budgets: bool = False) -> None:
+        self._json_schema = json_schema
+        self._budgets = budgets
+
+    def encode(self, request: Request) -> Lowered:
+        return encode_request(request, json_schema=self._json_schema, budgets=self._budgets)
+
+
+def decode_request(body: Mapping[str, Any], *, model: str = "", stream: bool = False) -> Request:
+    """The request that a body asks for; `model` and `stream` are what its URL says.
+
+    Raises CallerError with the path of what is none. Without `model` the body's own counts, which the API has
+    for batches. Names may be in snake case, as in Google's own examples. Fields that have no name here go to
+    `extra` as they are, those of generationConfig and toolConfig under these.
+    """
+    try:
+        body = camel(body)
+        asked = msgspec.convert(body, GenerateRequest)
+        model = _model(model or asked.model or "")
+        if not model:
+            hint = "it stands in the URL: /models/MODEL:generateContent"
+            raise CallerError("no model is named", path="model", hint=hint)
+        canisters = (*instructions(asked.system_instruction), *Transcript(asked.contents, model=model).canisters)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise _refusal(error) from None
+    extra = {name: value for name, value in body.items() if name not in _FIELDS and value is not None}
+    declared, hosted = _declared(asked, body)
+    choice, declared, config = _chosen(asked.tool_config, declared, body)
+    if config:
+        extra["toolConfig"] = config
+    generation = asked.generation_config or GenerationConfig()
+    rest = dict(body.get("generationConfig") or {})
+    controls = decode_controls(generation, rest)
+    constraint = _constraint(generation, rest)
+    if rest := {name: value for name, value in rest.items() if value is not None}:
+        extra["generationConfig"] = rest
+    return Request(
+        model=model,
+        canisters=canisters,
+        tools=declared,
+        tool_choice=choice,
+        constraint=constraint,
+        controls=controls,
+        stream=stream,
+        extra=extra,
+        hosted=hosted,
+    )
+
+
+def _resource(model: str) -> str:
+    return model if "/" in model else f"models/{model}"
+
+
+def _model(resource: str) -> str:
+    return resource.removeprefix("models/")
+
+
+def _tools(request: Request, naming: Naming, dropped: list[str], *, json_schema: bool) -> list[dict[str, Any]]:
+    tools: list[dict[str, Any]] = []
+    if request.tools:
+        declarations = [_declaration(tool, naming, dropped, json_schema=json_schema) for tool in request.tools]
+        tools.append({"functionDeclarations": declarations})
+    for tool in request.hosted:
+        if tool.wire == WIRE:
+            tools.append({tool.kind: tool.definition})
+        else:
+            dropped.append(f"tool {tool.kind}")
+    return tools
+
+
+def _declaration(tool: ToolDeclaration, naming: Naming, dropped: list[str], *, json_schema: bool) -> dict[str, Any]:
+    declaration: dict[str, Any] = {"name": naming.on_wire(tool.name)}
+    description, schema = tool.description, tool.schema
+    if tool.kind == "custom":
+        schema = CUSTOM_SCHEMA
+        grammar = (tool.grammar or {}).get("definition")
+        description = "\n\n".join([text for text in (description, grammar) if isinstance(text, str) and text])
+    if description:
+        declaration["description"] = description
+    if tool.strict:
+        dropped.append("strict")
+    if json_schema:
+        declaration["parametersJsonSchema"] = dict(schema or NO_SCHEMA)
+    elif schema.get("properties"):  # an object without properties is refused
+        declaration["parameters"] = lower_schema(schema, dropped)
+    return declaration
+
+
+def _choice(choice: ToolChoice, naming: Naming) -> dict[str, Any]:
+    if isinstance(choice, NamedTool):
+        return {"mode": "ANY", "allowedFunctionNames": [naming.on_wire(choice.name)]}
+    return {"mode": {"none": "NONE", "required": "ANY"}.get(choice, "AUTO")}
+
+
+def _declared(
+    asked: GenerateRequest, body: Mapping[str, Any]
+) -> tuple[tuple[ToolDeclaration, ...], tuple[HostedTool, ...]]:
+    declared: list[ToolDeclaration] = []
+    hosted: list[HostedTool] = []
+    for tool, raw in zip(asked.tools or [], body.get("tools") or [], strict=True):
+        declared += [_tool(declaration) for declaration in tool.function_declarations or []]
+        for kind, definition in raw.items():
+            if kind != "functionDeclarations" and isinstance(definition, Mapping):
+                hosted.append(HostedTool(WIRE, kind, definition))
+    return tuple(declared), tuple(hosted)
+
+
+def _tool(declaration: Declaration) -> ToolDeclaration:
+    schema = declaration.parameters_json_schema
+    if schema is None and declaration.parameters:
+        schema = raise_schema(declaration.parameters)
+    return ToolDeclaration(declaration.name, declaration.description or "", schema or NO_SCHEMA)
+
+
+def _chosen(
+    config: ToolConfig | None, declared: tuple[ToolDeclaration, ...], body: Mapping[str, Any]
+) -> tuple[ToolChoice, tuple[ToolDeclaration, ...], dict[str, Any]]:
+    """The choice, the tools that it leaves, and what else the toolConfig says."""
+    rest = {name: value for name, value in (body.get("toolConfig") or {}).items() if value is not None}
+    calling = config.function_calling_config if config is not None else None
+    if calling is None:
+        rest.pop("functionCallingConfig", None)
+        return "auto", declared, rest
+    if rest["functionCallingConfig"].keys() <= {"mode", "allowedFunctionNames"} and calling.mode != "VALIDATED":
+        del rest["functionCallingConfig"]
+    return *_allowed(calling, declared), rest
+
+
+def _allowed(
+    calling: CallingConfig, declared: tuple[ToolDeclaration, ...]
+) -> tuple[ToolChoice, tuple[ToolDeclaration, ...]]:
+    mode = calling.mode or "AUTO"
+    choice = "auto" if mode == "VALIDATED" else _MODES.get(mode.upper())
+    if choice is None:
+        path = "toolConfig.functionCallingConfig.mode"
+        raise CallerError(f"no mode {mode!r}", path=path, hint="there are AUTO, ANY, NONE and VALIDATED")
+    names = calling.allowed_function_names or []
+    if choice == "required" and len(names) == 1:
+        return NamedTool(names[0]), declared
+    if choice == "required" and names:
+        declared = tuple([tool for tool in declared if tool.name in names])
+    return choice, declared
+
+
+def _constraint(generation: GenerationConfig, rest: dict[str, Any]) -> Constraint | None:
+    """The schema of the reply; what it took is no longer in `rest`."""
+    if generation.response_mime_type == "text/plain":
+        rest.pop("responseMimeType")
+    schema = generation.response_json_schema
+    if schema is None and generation.response_schema is not None:
+        schema = raise_schema(generation.response_schema)
+    if generation.response_mime_type != JSON or schema is None:
+        return None
+    for name in ("responseMimeType", "responseJsonSchema", "responseSchema"):
+        rest.pop(name, None)
+    return Constraint("reply", schema)
+
+
+def _refusal(error: Exception) -> CallerError:
+    what, _, where = str(error).partition(" - at `$")
+    return CallerError(f"not a generateContent request: {what}", path=where.rstrip("`").removeprefix("."))

@@ -1,0 +1,167 @@
+"""What stands on the wire, as types.
+
+Owns the shapes of a backend's chunks and of a client's request. Fields that backends fill with anything are
+`Any` and looked at where they are used; fields that have no name here are skipped while they are read.
+Source: the `google-genai` package 3.4 and Google's reference of generateContent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
+"""The arguments of a function that declares none."""
+
+
+class CallShape(msgspec.Struct, rename="camel"):
+    id: Any = None
+    name: Any = None
+    args: Any = None
+    partial_args: Any = None
+    will_continue: Any = None
+
+
+class ReplyPart(msgspec.Struct, rename="camel"):
+    text: Any = None
+    thought: Any = None
+    thought_signature: Any = None
+    function_call: CallShape | None = None
+    inline_data: Any = None
+
+
+class ReplyContent(msgspec.Struct, rename="camel"):
+    parts: list[ReplyPart] | None = None
+
+
+class Candidate(msgspec.Struct, rename="camel"):
+    index: Any = None
+    content: ReplyContent | None = None
+    finish_reason: Any = None
+    finish_message: Any = None
+
+
+class PromptFeedback(msgspec.Struct, rename="camel"):
+    block_reason: Any = None
+
+
+class UsageShape(msgspec.Struct, rename="camel"):
+    prompt_token_count: Any = None
+    tool_use_prompt_token_count: Any = None
+    candidates_token_count: Any = None
+    thoughts_token_count: Any = None
+    cached_content_token_count: Any = None
+
+
+class Chunk(msgspec.Struct, rename="camel"):
+    """One payload of a stream, or a whole reply: the two do not differ."""
+
+    candidates: list[Candidate] | None = None
+    usage_metadata: UsageShape | None = None
+    prompt_feedback: PromptFeedback | None = None
+    response_id: Any = None
+    model_version: Any = None
+    error: Any = None
+
+
+Said: TypeAlias = Chunk | list[Chunk]
+"""A body; a stream without `alt=sse` is a list of chunks."""
+
+
+class Blob(msgspec.Struct, rename="camel"):
+    data: str | None = None
+    mime_type: str | None = None
+    display_name: str | None = None
+
+
+class FileData(msgspec.Struct, rename="camel"):
+    file_uri: str | None = None
+    mime_type: str | None = None
+    display_name: str | None = None
+
+
+class ResultPart(msgspec.Struct, rename="camel"):
+    inline_data: Blob | None = None
+    file_data: FileData | None = None
+
+
+class FunctionCall(msgspec.Struct, rename="camel"):
+    name: str
+    id: str | None = None
+    args: dict[str, Any] | None = None
+
+
+class FunctionResponse(msgspec.Struct, rename="camel"):
+    name: str
+    id: str | None = None
+    response: dict[str, Any] | None = None
+    parts: list[ResultPart] | None = None
+
+
+class Part(msgspec.Struct, rename="camel"):
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    inline_data: Blob | None = None
+    file_data: FileData | None = None
+    function_call: FunctionCall | None = None
+    function_response: FunctionResponse | None = None
+    media_resolution: Any = None
+    video_metadata: Any = None
+
+
+class ContentShape(msgspec.Struct):
+    parts: list[Part] | None = None
+    role: Literal["user", "model", "function"] | None = None
+
+
+class Instruction(msgspec.Struct):
+    parts: list[Part] | None = None
+
+
+class Declaration(msgspec.Struct, rename="camel"):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    parameters_json_schema: dict[str, Any] | None = None
+
+
+class ToolShape(msgspec.Struct, rename="camel"):
+    function_declarations: list[Declaration] | None = None
+
+
+class CallingConfig(msgspec.Struct, rename="camel"):
+    mode: str | None = None
+    allowed_function_names: list[str] | None = None
+
+
+class ToolConfig(msgspec.Struct, rename="camel"):
+    function_calling_config: CallingConfig | None = None
+
+
+class ThinkingConfig(msgspec.Struct, rename="camel"):
+    thinking_level: str | None = None
+    thinking_budget: int | None = None
+
+
+class GenerationConfig(msgspec.Struct, rename="camel"):
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    stop_sequences: list[str] | None = None
+    response_mime_type: str | None = None
+    response_schema: dict[str, Any] | None = None
+    response_json_schema: dict[str, Any] | None = None
+    thinking_config: ThinkingConfig | None = None
+
+
+class GenerateRequest(msgspec.Struct, rename="camel"):
+    contents: list[ContentShape]
+    model: str | None = None
+    system_instruction: Instruction | None = None
+    tools: list[ToolShape] | None = None
+    tool_config: ToolConfig | None = None
+    generation_config: GenerationConfig | None = None

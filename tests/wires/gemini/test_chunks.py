@@ -1,0 +1,405 @@
+"""The server half: what it sends is what the client half and Google's own client read."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callboard.core import (
+    ArgumentsPiece,
+    InvocationCanister,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Note,
+    ReasoningContent,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    ResultCanister,
+    TextPiece,
+    Usage,
+    UserCanister,
+)
+from callboard.text.sse import SSEDecoder
+from callboard.wires.gemini import (
+    StreamDecoder,
+    StreamEncoder,
+    decode_request,
+    decode_response,
+    encode_error,
+    encode_response,
+)
+
+PIECES = (TextPiece, ReasoningPiece, RefusalPiece)
+
+
+def minted(index, _name):
+    return f"minted_{index}"
+
+
+def encode(events, *, why="stop"):
+    stage = StreamEncoder(identifier="r1", model="m", created=1)
+    return [frame for event in events for frame in stage.feed(event)] + stage.finish(why)
+
+
+def payloads(frames):
+    """Each frame is a whole one."""
+    found = []
+    for frame in frames:
+        (one,) = SSEDecoder().feed(frame)
+        found.append(one.data)
+    return found
+
+
+def decode(frames):
+    stage = StreamDecoder(identify=minted)
+    return [event for payload in payloads(frames) for event in stage.feed(payload)] + stage.finish()
+
+
+def whole(events):
+    """The body of the reply that is not streamed."""
+    return encode_response(events, identifier="r1", model="m", created=1)
+
+
+def coalesced(events):
+    """The events with neighbouring pieces of one kind joined; a signature ends a piece of reasoning."""
+    joined = []
+    for event in events:
+        last = joined[-1] if joined else None
+        if type(event) in PIECES and type(last) is type(event) and not getattr(last, "opaque", ""):
+            joined[-1] = msgspec.structs.replace(event, text=last.text + event.text)
+        else:
+            joined.append(event)
+    return joined
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+ARGUMENTS = st.dictionaries(TEXT, TEXT | st.integers(-9, 9) | st.none() | st.lists(TEXT, max_size=2), max_size=2)
+SIGNATURES = st.binary(min_size=1, max_size=4).map(lambda data: base64.b64encode(data).decode())
+
+
+@st.composite
+def replies(draw):
+    """What a reply may be here: pieces, signatures and whole calls in any order, and an end that fits."""
+    events, count = [], 0
+    for kind in draw(st.lists(st.sampled_from(["text", "thought", "signature", "call"]), max_size=6)):
+        match kind:
+            case "text":
+                events.append(TextPiece(draw(TEXT)))
+            case "thought":
+                events.append(ReasoningPiece(draw(TEXT), draw(st.just("") | SIGNATURES), "m"))
+            case "signature":
+                events += [ReasoningPiece("", f">{draw(SIGNATURES)}", "m"), TextPiece(draw(TEXT))]
+            case "call":
+                arguments = draw(ARGUMENTS)
+                raw = msgspec.json.encode(arguments).decode()
+                identifier, name = f"c{count}", draw(st.sampled_from(["f", "get_weather"]))
+                events += draw(st.sampled_from([[], [ReasoningPiece("", ">QQ==", "m")]]))
+                events += [
+                    InvocationStarted(count, identifier, name),
+                    ArgumentsPiece(count, raw),
+                    InvocationEnded(count, identifier, name, arguments, raw),
+                ]
+                count += 1
+    if draw(st.booleans()):
+        events.append(Usage(7, 5, draw(st.integers(0, 7)), draw(st.integers(0, 5))))
+    natural = "invocations" if count else "stop"
+    return [ReplyStarted("r1", "m"), *events, ReplyEnded(draw(st.sampled_from([natural, "length", "filter"])))]
+
+
+@given(replies())
+def test_what_is_encoded_is_decoded(events):
+    assert coalesced(decode(encode(events))) == coalesced(events)
+
+
+@given(replies())
+def test_the_whole_reply_says_what_the_stream_says(events):
+    assert coalesced(decode_response(whole(events), identify=minted)) == coalesced(events)
+    assert coalesced(decode_response(msgspec.json.encode(whole(events)), identify=minted)) == coalesced(events)
+
+
+CALL = [
+    ReplyStarted("r1", "m"),
+    ReasoningPiece("hm", origin="m"),
+    TextPiece("I'll look."),
+    ReasoningPiece("", ">U2ln", "m"),
+    InvocationStarted(0, "a", "f"),
+    ArgumentsPiece(0, '{"x'),
+    ArgumentsPiece(0, '":1}'),
+    InvocationEnded(0, "a", "f", {"x": 1}, '{"x":1}'),
+    InvocationStarted(1, "b", "g"),
+    InvocationEnded(1, "b", "g", {}, ""),
+    Note("repaired", "something"),
+    Usage(9, 4, 5, 2),
+    ReplyEnded("invocations"),
+]
+PARTS = [
+    {"text": "hm", "thought": True},
+    {"text": "I'll look."},
+    {"functionCall": {"id": "a", "name": "f", "args": {"x": 1}}, "thoughtSignature": "U2ln"},
+    {"functionCall": {"id": "b", "name": "g", "args": {}}},
+]
+USAGE = {
+    "promptTokenCount": 9,
+    "candidatesTokenCount": 2,
+    "totalTokenCount": 13,
+    "cachedContentTokenCount": 5,
+    "thoughtsTokenCount": 2,
+}
+
+
+def test_a_stream_frame_by_frame():
+    named = {"modelVersion": "m", "responseId": "r1"}
+    frames = encode(CALL)
+    assert all(frame.startswith(b"data: {") and frame.endswith(b"}\n\n") for frame in frames)
+    *chunks, last = map(json.loads, payloads(frames))
+    assert chunks == [
+        {"candidates": [{"content": {"parts": [part], "role": "model"}, "index": 0}], **named} for part in PARTS
+    ]
+    content = {"parts": [{"text": ""}], "role": "model"}
+    assert last == {
+        "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
+        "usageMetadata": USAGE,
+        **named,
+    }
+
+
+def test_a_whole_body():
+    assert whole(CALL) == {
+        "candidates": [{"content": {"parts": PARTS, "role": "model"}, "finishReason": "STOP", "index": 0}],
+        "usageMetadata": USAGE,
+        "modelVersion": "m",
+        "responseId": "r1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("events", "reason"),
+    [
+        ([TextPiece("a"), ReplyEnded("stop")], "STOP"),
+        ([TextPiece("a"), ReplyEnded("length")], "MAX_TOKENS"),
+        ([TextPiece("a"), ReplyEnded("filter")], "SAFETY"),
+        ([RefusalPiece("no"), ReplyEnded("refusal")], "SAFETY"),
+        ([ReplyEnded("stop")], "STOP"),
+        (CALL[1:], "STOP"),
+        ([InvocationStarted(0, "a", "f"), InvocationEnded(0, "a", "f", None, "[1"), ReplyEnded("invocations")], "MALFORMED_FUNCTION_CALL"),
+        ([InvocationStarted(0, "a", "f"), InvocationIncomplete(0, "a", "f", "{", "cut"), ReplyEnded("stop")], "MALFORMED_FUNCTION_CALL"),
+        ([InvocationStarted(0, "a", "f"), InvocationIncomplete(0, "a", "f", "{", "length"), ReplyEnded("length")], "MAX_TOKENS"),
+    ],
+)  # fmt: skip
+def test_reasons(events, reason):
+    events = [ReplyStarted("r1", "m"), *events]
+    chunks = [json.loads(payload)["candidates"][0] for payload in payloads(encode(events))]
+    assert [chunk["finishReason"] for chunk in chunks if "finishReason" in chunk] == [reason]
+    candidate = whole(events)["candidates"][0]
+    assert candidate["finishReason"] == reason
+    assert candidate.get("finishMessage") == chunks[-1].get("finishMessage")
+    assert ("finishMessage" in candidate) == any(
+        isinstance(event, InvocationIncomplete) or getattr(event, "arguments", 0) is None for event in events
+    )
+
+
+FAILURE = ReplyFailed("provider", "overloaded_error", "too much", "<html>")
+
+
+def test_a_failure_is_told_and_ends_the_stream():
+    frames = encode([ReplyStarted("r1", "m"), TextPiece("a"), FAILURE, TextPiece("b")])
+    assert len(frames) == 2
+    expected = {"error": {"code": 503, "message": "too much", "status": "UNAVAILABLE"}}
+    assert json.loads(payloads(frames)[-1]) == expected == whole([FAILURE])
+    assert msgspec.structs.replace(decode(frames)[-1], excerpt="<html>") == FAILURE
+
+
+@pytest.mark.parametrize(("why", "code"), [("stop", "INTERNAL"), ("cut", "INTERNAL"), ("cancelled", "CANCELLED")])
+def test_events_that_break_off_are_a_failure(why, code):
+    *_, error = payloads(encode([ReplyStarted("r1", "m"), TextPiece("a")], why=why))
+    assert json.loads(error)["error"]["status"] == code
+    assert "error" in whole([ReplyStarted("r1", "m"), TextPiece("a")])
+
+
+@pytest.mark.parametrize(
+    "events",
+    [[], [ReplyEnded("retry")], [ReplyEnded("stop"), ReplyFailed("provider", "x", "y")], [FAILURE, ReplyEnded("stop")], CALL * 2],
+)  # fmt: skip
+def test_there_is_one_end_whatever_came(events):
+    stage = StreamEncoder(identifier="r1", model="m", created=1)
+    frames = [frame for event in events for frame in stage.feed(event)] + stage.finish()
+    ends = [p for p in payloads(frames) if "finishReason" in p or p.startswith('{"error"')]
+    assert len(ends) == 1
+    assert ends == payloads(frames)[-1:]
+    assert stage.feed(TextPiece("a")) == stage.feed(ReplyEnded("stop")) == stage.finish() == []
+
+
+def test_after_a_retry_the_whole_reply_is_the_second():
+    events = [TextPiece("bad"), ReplyEnded("retry"), ReplyStarted("r1", "m"), TextPiece("good"), ReplyEnded("stop")]
+    assert whole(events)["candidates"][0]["content"]["parts"] == [{"text": "good"}]
+
+
+def test_a_signature_that_no_part_follows_is_sent_at_the_end():
+    events = [ReplyStarted("r1", "m"), TextPiece("a"), ReasoningPiece("", ">QQ==", "m"), ReplyEnded("stop")]
+    (last,) = json.loads(payloads(encode(events))[-1])["candidates"]
+    assert last["content"]["parts"] == [{"text": "", "thoughtSignature": "QQ=="}]
+    assert decode(encode(events)) == decode_response(whole(events), identify=minted) == events
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"3", {}, {"candidates": {"a": 1}}, {"error": "no"}, b"\xff"])
+def test_a_body_that_is_no_reply_is_a_failure(body):
+    (failure,) = decode_response(body, identify=minted)
+    assert failure.party == "provider"
+    assert failure.code in {"malformed", "cut", "server_error"}
+
+
+def test_a_whole_reply_without_finish_reason():
+    body = {"candidates": [{"content": {"parts": [{"text": "a"}]}}]}
+    assert decode_response(body, identify=minted) == [ReplyStarted(), TextPiece("a"), ReplyEnded("stop")]
+
+
+@pytest.fixture(scope="module")
+def types():
+    """What the official package reads."""
+    from google.genai import types
+
+    return types
+
+
+@given(events=replies())
+def test_google_reads_the_chunks(types, events):
+    for payload in payloads(encode(events)):
+        types.GenerateContentResponse.model_validate_json(payload)
+    types.GenerateContentResponse.model_validate(whole(events))
+
+
+OFFICIAL = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession")
+"""The official package inherits where it is discouraged."""
+
+OPAQUES = ["U2ln", ">U2ln", "+/+/", "gAAAA-_x", "é|{}"]
+
+
+def serve(replies_, asked, use):
+    """What `use` makes of Google's client in front of a server that gives `replies_` one after the other."""
+    from aiohttp import web
+    from google import genai
+
+    async def answer(request):
+        stream = request.path.endswith(":streamGenerateContent")
+        model = request.path.rpartition("/")[2].partition(":")[0]
+        assert (request.query.get("alt") == "sse") == stream
+        asked.append(decode_request(await request.json(), model=model, stream=stream))
+        events = next(replies_)
+        if isinstance(events, ReplyFailed):
+            status, body = encode_error(events)
+            return web.json_response(body, status=status)
+        if not stream:
+            return web.json_response(whole(events))
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for frame in encode(events):
+            await response.write(frame)
+        return response
+
+    async def main():
+        app = web.Application()
+        app.router.add_post("/{version}/models/{call}", answer)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = runner.addresses[0][1]
+        client = genai.Client(api_key="k", http_options={"base_url": f"http://127.0.0.1:{port}"})
+        try:
+            return await use(client.aio)
+        finally:
+            await client.aio.aclose()
+            client.close()
+            await runner.cleanup()
+
+    return asyncio.run(main())
+
+
+@OFFICIAL
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("opaque", OPAQUES)
+def test_google_s_client_calls_a_tool(types, stream, opaque):
+    """Question, thought, call, result, answer: the signature comes back on the part that it came on."""
+    asked = []
+    first = [
+        ReplyStarted("r1", "m"),
+        ReasoningPiece("hm", opaque, "m"),
+        InvocationStarted(0, "a", "f"),
+        InvocationEnded(0, "a", "f", {"x": 1}, '{"x":1}'),
+        Usage(9, 4, 5, 2),
+        ReplyEnded("invocations"),
+    ]
+    second = [ReplyStarted("r2", "m"), TextPiece("It is "), TextPiece("2."), Usage(1, 1), ReplyEnded("stop")]
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+    declaration = {"name": "f", "description": "does", "parameters_json_schema": schema}
+
+    async def use(client):
+        chat = client.chats.create(
+            model="m",
+            config={
+                "system_instruction": "s",
+                "tools": [{"function_declarations": [declaration]}],
+                "tool_config": {"function_calling_config": {"mode": "ANY"}},
+                "temperature": 0.5,
+                "automatic_function_calling": {"disable": True},
+            },
+        )
+
+        async def send(message):
+            if stream:
+                return [chunk async for chunk in await chat.send_message_stream(message)]
+            return [await chat.send_message(message)]
+
+        given_calls = [call for chunk in await send("u") for call in chunk.function_calls or []]
+        part = types.Part.from_function_response(name="f", response={"output": "2"})
+        part.function_response.id = given_calls[0].id
+        chunks = await send(part)
+        return given_calls, "".join(chunk.text or "" for chunk in chunks), chunks[-1]
+
+    calls, said, last = serve(iter([first, second]), asked, use)
+    assert [(call.id, call.name, call.args) for call in calls] == [("a", "f", {"x": 1})]
+    assert said == "It is 2."
+    assert last.candidates[0].finish_reason == types.FinishReason.STOP
+    assert last.usage_metadata.total_token_count == 2
+    assert last.response_id == "r1"  # the encoder's own
+    assert [request.stream for request in asked] == [stream, stream]
+    request = asked[1]
+    assert request.tools[0].schema == schema
+    assert (request.tool_choice, request.controls.temperature) == ("required", 0.5)
+    supervisor, user, thought, call, result = request.canisters
+    assert (supervisor.text, user) == ("s", UserCanister("u"))
+    assert thought.content == (ReasoningContent("hm", opaque, "m"),)
+    assert call == InvocationCanister("a", "f", {"x": 1}, '{"x":1}')
+    assert result == ResultCanister("2", invocation_id="a")
+
+
+@OFFICIAL
+def test_google_s_client_reads_failures():
+    from google.genai.errors import APIError
+
+    async def use(client):
+        told = []
+        for refused in (True, False):
+            try:
+                if refused:
+                    await client.models.generate_content(model="m", contents="u")
+                else:
+                    async for _ in await client.models.generate_content_stream(model="m", contents="u"):
+                        pass
+            except APIError as error:
+                told.append((error.code, error.status, error.message))
+        return told
+
+    refusal = ReplyFailed("caller", "context_length_exceeded", "too long")
+    told = serve(iter([refusal, [ReplyStarted("r1", "m"), TextPiece("a"), FAILURE]]), [], use)
+    assert told == [(400, "INVALID_ARGUMENT", "too long"), (503, "UNAVAILABLE", "too much")]
