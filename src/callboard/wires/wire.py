@@ -14,7 +14,7 @@ import msgspec
 from callboard.core import Event, ReplyFailed, Request, Stage
 from callboard.errors import CallerError
 from callboard.plugins import plugins
-from callboard.wires import chat, gemini, messages
+from callboard.wires import chat, gemini, messages, responses
 from callboard.wires.lowered import Lowered
 
 
@@ -76,6 +76,7 @@ def _anthropic(key: str) -> Mapping[str, str]:
 
 CHAT = _row("chat", lambda _: "/chat/completions", _bearer, chat)
 
+RESPONSES = _row("responses", lambda _: "/responses", _bearer, responses)
 MESSAGES = _row("messages", lambda _: "/v1/messages", _anthropic, messages)
 
 GEMINI = _row(
@@ -85,7 +86,7 @@ GEMINI = _row(
     gemini,
 )
 
-WIRES: Mapping[str, Wire] = MappingProxyType({wire.name: wire for wire in (CHAT, MESSAGES, GEMINI)})
+WIRES: Mapping[str, Wire] = MappingProxyType({wire.name: wire for wire in (CHAT, RESPONSES, MESSAGES, GEMINI)})
 
 
 def wire_named(name: str) -> Wire:

@@ -105,7 +105,7 @@ def _tool(tool: ToolDeclaration, naming: Naming) -> dict[str, Any]:
     function: dict[str, Any] = {"name": naming.on_wire(tool.name)}
     if description := described(tool):
         function["description"] = description
-    function["parameters"] = CUSTOM_SCHEMA if tool.kind == "custom" else tool.schema or _NO_SCHEMA
+    function["parameters"] = dict(CUSTOM_SCHEMA) if tool.kind == "custom" else tool.schema or _NO_SCHEMA
     if tool.strict is not None:
         function["strict"] = tool.strict
     return {"type": "function", "function": function}

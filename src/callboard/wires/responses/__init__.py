@@ -1,0 +1,27 @@
+"""The Responses wire, both halves: the client's, which talks to a backend, and the server's."""
+
+from callboard.wires.chat.failure import decode_error, encode_error
+from callboard.wires.responses.frames import StreamEncoder
+from callboard.wires.responses.request import (
+    Asked,
+    RequestEncoder,
+    decode_request,
+    encode_request,
+    read_request,
+)
+from callboard.wires.responses.response import decode_response, encode_response
+from callboard.wires.responses.stream import StreamDecoder
+
+__all__ = [
+    "Asked",
+    "RequestEncoder",
+    "StreamDecoder",
+    "StreamEncoder",
+    "decode_error",
+    "decode_request",
+    "decode_response",
+    "encode_error",
+    "encode_request",
+    "encode_response",
+    "read_request",
+]

@@ -1,0 +1,133 @@
+"""The response resource: what a reply says of itself besides its output.
+
+Owns the fields that the Open Responses specification requires, and what of the request is repeated in them.
+Knows nothing of events.
+Law: every required field is there, and no null where the specification has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from callboard.core import Request, Usage
+from callboard.wires.responses.request import encode_request
+
+_DEFAULTS: Mapping[str, Any] = {
+    "completed_at": None,
+    "previous_response_id": None,
+    "instructions": None,
+    "truncation": "disabled",
+    "parallel_tool_calls": True,
+    "top_p": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "top_logprobs": 0,
+    "temperature": 1.0,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "store": False,
+    "background": False,
+    "service_tier": "default",
+    "metadata": {},
+    "safety_identifier": None,
+    "prompt_cache_key": None,
+}
+_FUNCTION = ("name", "description", "parameters", "strict")
+
+
+class Resource:
+    """One reply's resource: what stays the same, said once."""
+
+    def __init__(
+        self,
+        *,
+        identifier: str,
+        model: str,
+        created: int,
+        request: Request | None,
+        echo: Mapping[str, Any] | None,
+    ) -> None:
+        said = _asked(request) | dict(echo or {})
+        self._fixed: dict[str, Any] = {
+            "id": identifier,
+            "object": "response",
+            "created_at": created,
+            "model": model,
+            **{name: default if said.get(name) is None else said[name] for name, default in _DEFAULTS.items()},
+            "tools": [_flat(tool) for tool in _list(said.get("tools"))],
+            "tool_choice": _choice(said.get("tool_choice")),
+            "text": _text(said.get("text")),
+            "reasoning": {"effort": None, "summary": None} | _mapping(said.get("reasoning")),
+        }
+
+    def body(
+        self,
+        status: str,
+        output: list[dict[str, Any]],
+        *,
+        usage: Usage | None = None,
+        error: Mapping[str, str] | None = None,
+        reason: str | None = None,
+    ) -> dict[str, Any]:
+        return {
+            **self._fixed,
+            "status": status,
+            "output": output,
+            "error": error,
+            "incomplete_details": None if reason is None else {"reason": reason},
+            "usage": None if usage is None else usage_body(usage),
+        }
+
+
+def usage_body(usage: Usage) -> dict[str, Any]:
+    """The usage as OpenAI writes it. A null among its details fails a turn of Codex, so there is none."""
+    return {
+        "input_tokens": usage.input,
+        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.input + usage.output,
+    }
+
+
+def _asked(request: Request | None) -> dict[str, Any]:
+    """The request's fields as a client of this wire would have sent them."""
+    if request is None:
+        return {}
+    body = encode_request(Request(**_without_canisters(request))).body
+    return {name: value for name, value in body.items() if name not in {"model", "input", "include", "stream"}}
+
+
+def _without_canisters(request: Request) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in request.__struct_fields__} | {"canisters": ()}
+
+
+def _flat(tool: Any) -> Any:
+    """A function in the flat shape with every field, as the specification wants it; other tools as they are."""
+    if not isinstance(tool, Mapping) or tool.get("type", "function") != "function":
+        return tool
+    inner = _mapping(tool.get("function")) or tool
+    return {"type": "function", **{name: inner.get(name) for name in _FUNCTION}}
+
+
+def _choice(choice: Any) -> Any:
+    if isinstance(choice, Mapping) and choice.get("type") == "function":
+        return {"type": "function", "name": _mapping(choice.get("function")).get("name", choice.get("name"))}
+    return choice if isinstance(choice, str | Mapping) and choice else "auto"
+
+
+def _text(text: Any) -> dict[str, Any]:
+    said = _mapping(text)
+    form = _mapping(said.get("format")) or {"type": "text"}
+    if form.get("type") == "json_schema":
+        form = {"description": None, **form, "strict": bool(form.get("strict"))}
+    return {**said, "format": form}
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {}

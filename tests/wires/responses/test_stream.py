@@ -1,0 +1,262 @@
+"""A backend's frames, with every backend's habits: each row of the vectors, whole, split and cut."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callboard.core import (
+    Event,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextPiece,
+)
+from callboard.text.sse import SSEDecoder, encode_frame
+from callboard.wires.responses import StreamDecoder, decode_response
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "responses" / "stream.jsonl"
+ROWS = [json.loads(line) for line in VECTORS.read_text("utf-8").splitlines()]
+CASES = [pytest.param(row, id=row["name"]) for row in ROWS]
+
+
+def minted(index, _name):
+    return f"minted_{index}"
+
+
+def decoder(case):
+    declared = case.get("declared")
+    return StreamDecoder(
+        names=case.get("names", {}),
+        identify=minted,
+        declared=None if declared is None else frozenset(declared),
+    )
+
+
+def payloads(case):
+    return [p if isinstance(p, str) else json.dumps(p, ensure_ascii=False) for p in case["payloads"]]
+
+
+def run(stage, items, why="stop"):
+    return [event for item in items for event in stage.feed(item)] + stage.finish(why)
+
+
+def plain(events):
+    """Failures without what only a person reads."""
+    return [
+        msgspec.structs.replace(event, excerpt="", message="..." if event.code == "malformed" else event.message)
+        if isinstance(event, ReplyFailed)
+        else event
+        for event in events
+    ]
+
+
+def expected(case):
+    return msgspec.convert(case["events"], list[Event])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_whole(case):
+    stage = decoder(case)
+    assert plain(run(stage, payloads(case), case.get("why", "stop"))) == expected(case)
+    assert stage.feed(payloads(case)[0] if payloads(case) else "[DONE]") == []
+    assert stage.finish() == []
+
+
+def run_bytes(stage, chunks, why="stop"):
+    framing = SSEDecoder()
+    frames = [frame for chunk in chunks for frame in framing.feed(chunk)] + framing.finish(why)
+    return run(stage, [frame.data for frame in frames], why)
+
+
+def stream(case):
+    return b"".join(encode_frame(payload.encode()) for payload in payloads(case))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_split_at_every_byte(case):
+    sent = stream(case)
+    why = case.get("why", "stop")
+    events = run_bytes(decoder(case), [sent[i : i + 1] for i in range(len(sent))], why)
+    assert plain(events) == expected(case)
+
+
+def terminals(events):
+    return [event for event in events if isinstance(event, ReplyEnded | ReplyFailed)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cut_at_every_frame(case):
+    """Never an exception, one end, and no call is whole before all of it has come."""
+    sent = payloads(case)
+    closed = [event for event in expected(case) if isinstance(event, InvocationEnded | InvocationIncomplete)]
+    whole = {event.raw for event in closed}
+    text = "".join(event.text for event in expected(case) if isinstance(event, TextPiece))
+    for end in range(len(sent)):
+        for why in ("stop", "cut", "length", "cancelled"):
+            for cut in ("", sent[end][: len(sent[end]) // 2]):
+                events = run_bytes(
+                    decoder(case), [b"".join(encode_frame(p.encode()) for p in sent[:end]), cut.encode()], why
+                )
+                assert terminals(events) == events[-1:]
+                assert [type(event) is ReplyStarted for event in events][1:].count(True) == 0
+                assert all(e.raw in whole for e in events if isinstance(e, InvocationEnded))
+                assert text.startswith("".join(event.text for event in events if isinstance(event, TextPiece)))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cut_at_every_byte(case):
+    """Bytes that are cut anywhere are whole frames and half a one."""
+    sent = stream(case)
+    ends = range(0, len(sent), 7)
+    for end in ends:
+        events = run_bytes(decoder(case), [sent[:end]], "cut")
+        assert terminals(events) == events[-1:]
+
+
+@given(st.sampled_from(ROWS), st.data())
+def test_any_split(case, data):
+    sent = stream(case)
+    edges = [0, *sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=12))), len(sent)]
+    chunks = [sent[a:b] for a, b in pairwise(edges)]
+    events = run_bytes(decoder(case), chunks, case.get("why", "stop"))
+    assert plain(events) == expected(case)
+
+
+@given(st.sampled_from(ROWS), st.data())
+def test_any_order(case, data):
+    """Frames that come in any order, twice or not at all."""
+    sent = data.draw(st.lists(st.sampled_from(payloads(case) or ["[DONE]"]), max_size=12))
+    check(run(decoder(case), sent))
+
+
+def check(events):
+    assert terminals(events) == events[-1:]
+    opened = [event.index for event in events if isinstance(event, InvocationStarted)]
+    closed = [event.index for event in events if isinstance(event, InvocationEnded | InvocationIncomplete)]
+    assert opened == sorted(opened)
+    assert sorted(closed) == list(range(len(closed)))
+    assert set(opened) <= set(closed)
+    assert len({event.identifier for event in events if isinstance(event, InvocationStarted)}) == len(opened)
+
+
+KEYS = """
+    type delta output_index item_id content_index summary_index text refusal arguments input name item response error
+    code message id status role content summary encrypted_content call_id namespace execution output usage model
+    incomplete_details reason input_tokens input_tokens_details cached_tokens
+"""
+WORDS = """
+    message reasoning function_call custom_tool_call tool_search_call web_search_call output_text refusal summary_text
+    completed incomplete failed in_progress client f c1
+"""
+TYPES = sorted({p["type"] for row in ROWS for p in row["payloads"] if isinstance(p, dict) and "type" in p})
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 2) | st.text(max_size=3) | st.sampled_from(WORDS.split()),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS.split()), inner, max_size=5),
+    max_leaves=12,
+)
+ITEMS = st.fixed_dictionaries(
+    {"type": st.sampled_from(WORDS.split()[:6])},
+    optional=dict.fromkeys(("id", "call_id", "name", "namespace", "arguments", "input", "content", "status", "summary"), JSON),
+)  # fmt: skip
+FRAMES = st.fixed_dictionaries(
+    {"type": st.sampled_from(TYPES)},
+    optional={"item": ITEMS, "response": st.fixed_dictionaries({}, optional={"output": st.lists(ITEMS, max_size=3), "status": JSON, "error": JSON, "usage": JSON, "id": JSON})}
+    | dict.fromkeys(("delta", "output_index", "item_id", "content_index", "arguments", "name", "error", "text"), JSON),
+)  # fmt: skip
+
+
+@given(st.lists(FRAMES | JSON, max_size=8), st.sampled_from(["stop", "cut", "length", "cancelled"]))
+def test_any_json_is_taken(frames, why):
+    check(run(StreamDecoder(identify=minted), [json.dumps(frame) for frame in frames], why))
+
+
+@given(st.lists(ITEMS, max_size=4), JSON, JSON)
+def test_any_whole_reply_is_taken(output, status, error):
+    check(decode_response({"output": output, "status": status, "error": error}, identify=minted))
+
+
+FULL = [p for row in ROWS for p in row["payloads"] if isinstance(p, dict)]
+
+
+def broken(value, wrong):
+    """The value with each of its fields, at any depth, replaced or left out."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield {**value, key: wrong}
+            yield {name: other for name, other in value.items() if name != key}
+            yield from ({**value, key: each} for each in broken(inner, wrong))
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield [*value[:place], wrong, *value[place + 1 :]]
+            yield from ([*value[:place], each, *value[place + 1 :]] for each in broken(inner, wrong))
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "x", [], {}, [None], {"type": 3}], ids=json.dumps)
+def test_every_field_wrong_or_absent(wrong):
+    unlike = {json.dumps(frame) for frame in FULL}
+    for frame in sorted(unlike):
+        for each in broken(json.loads(frame), wrong):
+            check(run(StreamDecoder(identify=minted), [json.dumps(each)]))
+
+
+@pytest.mark.parametrize("payload", ["\ud83d", '{"type":"response.output_text.delta","delta":"\ud83d"}'])
+def test_lone_surrogates_are_malformed(payload):
+    (event,) = StreamDecoder(identify=minted).feed(payload)
+    assert event.code == "malformed"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"<html>", b"\xff\xfe", "", "[]", "null", b"{}", {}, {"output": 3}, {"output": ["x"]}, {"status": "queued"}],
+    ids=repr,
+)
+def test_what_is_no_reply_has_failed(body):
+    (event,) = decode_response(body, identify=minted)
+    assert (event.party, event.code) == ("provider", "malformed")
+
+
+def test_a_whole_reply_that_is_an_error():
+    assert decode_response('{"error":{"message":"x","code":"y"}}', identify=minted) == [
+        ReplyFailed("provider", "y", "x", '{"error":{"message":"x","code":"y"}}')
+    ]
+
+
+def test_reasoning_is_marked_with_the_model_that_was_asked():
+    stage = StreamDecoder(identify=minted, origin="asked")
+    events = stage.feed('{"type":"response.reasoning_text.delta","delta":"hm"}')
+    assert events[1].origin == "asked"
+
+
+def test_a_megabyte_of_arguments_in_pieces():
+    """100,000 deltas of one call: this finishes because a piece costs the same wherever it stands."""
+    stage = StreamDecoder(identify=minted)
+    item = {"type": "function_call", "id": "a", "call_id": "c", "name": "f"}
+    stage.feed(json.dumps({"type": "response.output_item.added", "output_index": 0, "item": item}))
+    delta = {"type": "response.function_call_arguments.delta", "item_id": "a", "output_index": 0}
+    stage.feed(json.dumps({**delta, "delta": '{"x":"'}))
+    piece = json.dumps({**delta, "delta": "0123456789"})
+    for _ in range(100_000):
+        assert len(stage.feed(piece)) == 1
+    stage.feed(json.dumps({**delta, "delta": '"}'}))
+    (ended, last) = stage.feed('{"type":"response.completed","response":{"status":"completed"}}')
+    assert len(ended.arguments["x"]) == 1_000_000
+    assert last == ReplyEnded("invocations")
+
+
+def test_many_calls():
+    stage = StreamDecoder(identify=minted)
+    for index in range(20_000):
+        item = {"type": "function_call", "call_id": "a", "name": "f"}
+        stage.feed(json.dumps({"type": "response.output_item.added", "output_index": index, "item": item}))
+    events = stage.feed('{"type":"response.completed","response":{"status":"completed"}}')
+    assert len({event.identifier for event in events if isinstance(event, InvocationEnded)}) == 20_000

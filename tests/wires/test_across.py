@@ -1,0 +1,101 @@
+"""What every wire can say goes from the core over one wire to the core and over another back, unchanged."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import product
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from callboard.core import (
+    AssistantCanister,
+    Controls,
+    InvocationCanister,
+    NamedTool,
+    PictureContent,
+    Request,
+    ResultCanister,
+    SupervisorCanister,
+    TextualContent,
+    ToolDeclaration,
+    UserCanister,
+)
+
+NAMES = ["chat", "gemini", "messages", "responses"]
+WIRES = [name for name in NAMES if find_spec("callboard.wires." + name) is not None]
+
+# The common subset: instructions first and in one text; a user's text with pictures behind it; turns of one text
+# and calls, each with its result in one text; a bound on the reply, for Messages asks for one; no more controls
+# than all have. A turn without calls is followed by the user, and the user by a turn: neighbours are one.
+WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8).filter(str.strip)
+TEXTS = st.builds(TextualContent, WORDS)
+PICTURES = st.builds(PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"]))
+IDENTIFIERS = st.from_regex(r"[a-z][a-zA-Z0-9_-]{0,30}", fullmatch=True)
+VALUES = WORDS | st.integers(-9, 9) | st.booleans() | st.none()
+OBJECTS = st.dictionaries(WORDS, VALUES | st.lists(VALUES, max_size=2), max_size=3)
+SCHEMAS = st.dictionaries(
+    WORDS, st.sampled_from([{"type": "string"}, {"type": "integer"}]), min_size=1, max_size=2
+).map(lambda properties: {"type": "object", "properties": properties})
+TOOLS = st.lists(st.builds(ToolDeclaration, IDENTIFIERS, WORDS, SCHEMAS), unique_by=lambda t: t.name, max_size=3)
+CONTROLS = st.builds(
+    Controls, st.none() | st.floats(0, 1), st.none() | st.floats(0, 1), st.integers(1, 99).map(lambda n: n * 1000)
+)
+
+
+@st.composite
+def conversations(draw):
+    canisters = [SupervisorCanister((text,)) for text in draw(st.lists(TEXTS, max_size=1))]
+    count = 0
+    for _ in range(draw(st.integers(1, 3))):
+        canisters.append(UserCanister((draw(TEXTS), *draw(st.lists(PICTURES, max_size=2)))))
+        for _ in range(draw(st.integers(0, 2))):
+            results = []
+            canisters += [AssistantCanister((text,)) for text in draw(st.lists(TEXTS, max_size=1))]
+            for _ in range(draw(st.integers(1, 2))):
+                identifier, arguments = f"call_{count}", draw(OBJECTS)
+                count += 1
+                raw = msgspec.json.encode(arguments).decode()
+                canisters.append(InvocationCanister(identifier, draw(IDENTIFIERS), arguments, raw))
+                results.append(ResultCanister((draw(TEXTS),), invocation_id=identifier))
+            canisters += results
+        if isinstance(canisters[-1], UserCanister) or draw(st.booleans()):
+            canisters.append(AssistantCanister((draw(TEXTS),)))
+    return (*canisters, UserCanister((draw(TEXTS),)))
+
+
+@st.composite
+def requests(draw):
+    tools = tuple(draw(TOOLS))
+    choices = [NamedTool(tools[0].name), "none", "required"] if tools else []
+    return Request(
+        model="m",
+        canisters=draw(conversations()),
+        tools=tools,
+        tool_choice=draw(st.sampled_from(["auto", *choices])),
+        controls=draw(CONTROLS),
+        stream=draw(st.booleans()),
+    )
+
+
+def over(name, request):
+    """The request as the other side of the wire reads it; Gemini's URL says the model and whether it streams."""
+    wire = import_module("callboard.wires." + name)
+    lowered = wire.encode_request(request)
+    assert (lowered.names, lowered.dropped) == ({}, ())
+    body = msgspec.json.decode(msgspec.json.encode(lowered.body))
+    if name == "gemini":
+        return wire.decode_request(body, model=request.model, stream=request.stream)
+    return wire.decode_request(body)
+
+
+@pytest.mark.parametrize(("there", "back"), [pair for pair in product(WIRES, WIRES) if pair[0] != pair[1]])
+@settings(max_examples=40)  # of each pair
+@given(request=requests())
+def test_a_request_goes_over_two_wires_unchanged(there, back, request):
+    once = over(there, request)
+    assert once == request
+    assert over(back, once) == request
