@@ -136,6 +136,8 @@ class OpenCall:
         """The call is whole."""
         self.flush(out)
         raw = self._text()
+        self._blocks.clear()
+        self._pieces.clear()
         arguments = as_object(raw)
         if arguments is None and self._repair is not None:
             repaired = self._repair(raw)
