@@ -72,7 +72,7 @@ class InvocationsProcessor:
 
     def prepare_tools(self, ensembles: Sequence[Ensemble]) -> list[Any]:
         """The tools of the ensembles, as the provider takes them."""
-        lowered = self._wire.encoder().encode(Request("", (), Roster(ensembles).declarations))
+        lowered = self._wire.encode_request(Request("", (), Roster(ensembles).declarations))
         self._names = lowered.names
         return list(lowered.body.get("tools", ()))
 
@@ -93,7 +93,7 @@ class InvocationsProcessor:
     def nativize_results(self, results: Sequence[ResultCanister]) -> list[Any]:
         """What the provider is sent behind its message."""
         calls = [self._call(result.invocation_id) for result in results]
-        lowered = self._wire.encoder().encode(Request("", (*calls, *results)))
+        lowered = self._wire.encode_request(Request("", (*calls, *results)))
         body = msgspec.json.decode(msgspec.json.encode(lowered.body))
         return self._native.results(body)
 

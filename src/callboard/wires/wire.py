@@ -6,6 +6,7 @@ Owns what a client has to know of a wire, and the table of ours. Knows nothing o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -28,7 +29,7 @@ class Wire(msgspec.Struct, frozen=True):
     """A codec: its client half talks to a backend, its server half serves a client.
 
     `path` is what stands behind the endpoint's base URL for a request, `headers` are those that carry a key, or say of the wire what it wants said.
-    `encoder` makes an encoder of requests, `stream_decoder` a Stage from one frame's data to events,
+    `encode_request` writes one request, `encoder` makes an encoder of those of conversations, `stream_decoder` a Stage from one frame's data to events,
     `decode_response` reads a reply that came whole, `decode_error` an HTTP status and body. Decoders take
     `names`, `identify`, `declared` and `origin` (see `chat.StreamDecoder`). `decode_request` reads a client's
     body, `stream_encoder` makes a Stage from events to frames, `encode_response` a whole reply and
@@ -38,6 +39,7 @@ class Wire(msgspec.Struct, frozen=True):
 
     name: str
     path: Callable[[Request], str]
+    encode_request: Callable[[Request], Lowered]
     encoder: Callable[[], Encodes]
     stream_decoder: Callable[..., Stage[str, Event]]
     decode_response: Callable[..., list[Event]]
@@ -49,12 +51,20 @@ class Wire(msgspec.Struct, frozen=True):
     headers: Callable[[str], Mapping[str, str]]
 
 
-def _row(name: str, path: Callable[[Request], str], headers: Callable[[str], Mapping[str, str]], codec: Any) -> Wire:
+def _row(
+    name: str,
+    path: Callable[[Request], str],
+    headers: Callable[[str], Mapping[str, str]],
+    codec: Any,
+    *,
+    encoder: Callable[[], Encodes] | None = None,
+) -> Wire:
     """The row of a package that names the parts of its codec as Wire does."""
     return Wire(
         name,
         path,
-        encoder=codec.RequestEncoder,
+        encode_request=codec.encode_request,
+        encoder=encoder or codec.RequestEncoder,
         stream_decoder=codec.StreamDecoder,
         decode_response=codec.decode_response,
         decode_error=codec.decode_error,
@@ -77,7 +87,9 @@ def _anthropic(key: str) -> Mapping[str, str]:
 CHAT = _row("chat", lambda _: "/chat/completions", _bearer, chat)
 
 RESPONSES = _row("responses", lambda _: "/responses", _bearer, responses)
-MESSAGES = _row("messages", lambda _: "/v1/messages", _anthropic, messages)
+# The provider keeps the beginning of a conversation only where it is told to.
+_keeping = partial(messages.RequestEncoder, breakpoints=True)
+MESSAGES = _row("messages", lambda _: "/v1/messages", _anthropic, messages, encoder=_keeping)
 
 GEMINI = _row(
     "gemini",
