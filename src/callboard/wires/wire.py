@@ -5,8 +5,8 @@ Owns what a client has to know of a wire, and the table of ours. Knows nothing o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ import msgspec
 from callboard.core import Event, ReplyFailed, Request, Stage
 from callboard.errors import CallerError
 from callboard.plugins import plugins
-from callboard.wires import chat, gemini, messages, responses
+from callboard.wires import chat
 from callboard.wires.lowered import Lowered
 
 
@@ -86,19 +86,54 @@ def _anthropic(key: str) -> Mapping[str, str]:
 
 CHAT = _row("chat", lambda _: "/chat/completions", _bearer, chat)
 
-RESPONSES = _row("responses", lambda _: "/responses", _bearer, responses)
-# The provider keeps the beginning of a conversation only where it is told to.
-_keeping = partial(messages.RequestEncoder, breakpoints=True)
-MESSAGES = _row("messages", lambda _: "/v1/messages", _anthropic, messages, encoder=_keeping)
 
-GEMINI = _row(
-    "gemini",
-    lambda request: gemini.request_path(request.model, stream=request.stream),
-    lambda key: {"x-goog-api-key": key} if key else {},
-    gemini,
-)
+# The other codecs are imported when they are first asked for.
 
-WIRES: Mapping[str, Wire] = MappingProxyType({wire.name: wire for wire in (CHAT, RESPONSES, MESSAGES, GEMINI)})
+
+@cache
+def _responses() -> Wire:
+    from callboard.wires import responses  # noqa: PLC0415
+
+    return _row("responses", lambda _: "/responses", _bearer, responses)
+
+
+@cache
+def _messages() -> Wire:
+    from callboard.wires import messages  # noqa: PLC0415
+
+    # The provider keeps the beginning of a conversation only where it is told to.
+    keeping = partial(messages.RequestEncoder, breakpoints=True)
+    return _row("messages", lambda _: "/v1/messages", _anthropic, messages, encoder=keeping)
+
+
+@cache
+def _gemini() -> Wire:
+    from callboard.wires import gemini  # noqa: PLC0415
+
+    def path(request: Request) -> str:
+        return gemini.request_path(request.model, stream=request.stream)
+
+    return _row("gemini", path, lambda key: {"x-goog-api-key": key} if key else {}, gemini)
+
+
+class _Wires(Mapping[str, Wire]):
+    """Ours by their names, each made when it is asked for."""
+
+    _MADE: Mapping[str, Callable[[], Wire]] = MappingProxyType(
+        {"chat": lambda: CHAT, "responses": _responses, "messages": _messages, "gemini": _gemini}
+    )
+
+    def __getitem__(self, name: str) -> Wire:
+        return self._MADE[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._MADE)
+
+    def __len__(self) -> int:
+        return len(self._MADE)
+
+
+WIRES: Mapping[str, Wire] = _Wires()
 
 
 def wire_named(name: str) -> Wire:
