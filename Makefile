@@ -6,12 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
 PARSERS := .venv-parsers
+LITELLM := .venv-litellm
 FUZZER := .venv-fuzz
 FUZZ_RUNS ?= 1000000
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test check bench bench-dialects fuzz clean help lock
+.PHONY: run test check conformance bench bench-dialects bench-wires fuzz clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -38,6 +39,11 @@ check: $(INSTALLED)
 	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/mypy --no-error-summary
 	@broken=$$($(BIN)/lint-imports --no-cache) || { echo "$$broken"; exit 1; }
+
+# make conformance  pass the tests of what backends and models were seen to send, on every wire, in every dialect
+conformance: $(INSTALLED)
+	@echo "[conformance] every wire, every dialect"
+	@$(BIN)/python -m pytest -q tests/wires tests/dialects
 
 $(PEERS)/.installed: bench/peers.txt
 	@echo "[peers] $(PEERS): those we are measured beside (about 200 MB the first time)"
@@ -73,6 +79,17 @@ bench-dialects: $(INSTALLED)
 	@$(MAKE) --silent --no-print-directory $(PARSERS)/.installed || echo "[peers] they cannot be had: measured without them"
 	$(BIN)/python bench/dialects.py
 
+$(LITELLM)/.installed: bench/litellm.txt
+	@echo "[peers] $(LITELLM): litellm (about 300 MB the first time)"
+	@rm -rf $(LITELLM) && $(PYTHON) -m venv $(LITELLM)
+	@$(LITELLM)/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: --requirement bench/litellm.txt
+	@touch $@
+
+# make bench-wires  what the providers' formats cost, and the official clients and litellm beside it
+bench-wires: $(INSTALLED)
+	@$(MAKE) --silent --no-print-directory $(LITELLM)/.installed || echo "[peers] it cannot be had: measured without it"
+	$(BIN)/python bench/wires.py
+
 $(FUZZER)/.installed: pyproject.toml constraints.txt fuzz/atheris.txt
 	@echo "[fuzz] $(FUZZER): callboard, and atheris, which sees what an input reaches (about 200 MB the first time)"
 	@rm -rf $(FUZZER) && $(PYTHON) -m venv $(FUZZER)
@@ -93,4 +110,4 @@ lock:
 
 # make clean  remove the virtual environments and the caches
 clean:
-	rm -rf $(VENV) $(PEERS) $(PARSERS) $(FUZZER) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(FUZZER) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -134,10 +134,10 @@ class _Object:
         try:
             while True:
                 token, reader.at = members.step(reader.text, reader.at)
+                if self._said:
+                    reader.drop()
                 match token:
                     case Token.MORE:
-                        if self._said:
-                            reader.drop()
                         yield
                     case Token.KEY:
                         self._role = self._keys.get(members.key) if self._keys else Role.ONLY

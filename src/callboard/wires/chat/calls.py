@@ -69,7 +69,7 @@ class Calls:
     def feed(self, delta: CallDelta) -> list[Event]:
         function = delta.function or _NOTHING
         name = function.name if isinstance(function.name, str) else ""
-        json = _spelled(function.arguments)
+        json = spell_arguments(function.arguments)
         identifier = delta.id if isinstance(delta.id, str) else ""
         if not (name or json or identifier):
             return []
@@ -173,7 +173,8 @@ def _differs(call: _Call, key: int | str | None, identifier: str, name: str) -> 
     return begun and name != call.name and not (key is not None and identifier)
 
 
-def _spelled(arguments: Any) -> str:
+def spell_arguments(arguments: Any) -> str:
+    """The arguments as their JSON, which backends send as a text or as the value itself."""
     if isinstance(arguments, str):
         return arguments
     if arguments is None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from callboard.core import (
     ArgumentsPiece,
     Event,
@@ -19,7 +17,7 @@ from callboard.core import (
     InvocationIncomplete,
     InvocationStarted,
 )
-from callboard.wires.chat.calls import Trust, parse_arguments
+from callboard.wires.chat.calls import Trust, parse_arguments, spell_arguments
 from callboard.wires.messages.shapes import Block
 
 
@@ -66,7 +64,8 @@ class Calls:
     def feed(self, place: int, json: Any) -> list[Event]:
         """The next piece of the input of the call at that place; none where there is no call."""
         call = self._open.get(place)
-        if call is None or not isinstance(json, str) or not json:
+        json = spell_arguments(json)
+        if call is None or not json:
             return []
         call.pieces.append(json)
         return [ArgumentsPiece(call.index, json)] if call.name else []
@@ -77,8 +76,8 @@ class Calls:
         if call is None:
             return []
         events: list[Event] = []
-        if not call.pieces and call.input and isinstance(call.input, dict):
-            events = self.feed(place, msgspec.json.encode(call.input).decode())
+        if not call.pieces and call.input:
+            events = self.feed(place, call.input)
         del self._open[place]
         raw = "".join(call.pieces)
         arguments = parse_arguments(raw)

@@ -73,10 +73,11 @@ class Calls:
 
     def piece(self, frame: Frame, *, custom: bool) -> list[Event]:
         """The next piece of a call's value."""
-        if not (isinstance(frame.delta, str) and frame.delta):
+        piece = _value(frame.delta)
+        if not piece:
             return []
         call = self._of(frame, custom=custom)
-        return [] if call.closed else self._grow(call, frame.delta)
+        return [] if call.closed else self._grow(call, piece)
 
     def whole(self, frame: Frame, *, custom: bool) -> list[Event]:
         """A call's value is whole; the call itself may not be."""
