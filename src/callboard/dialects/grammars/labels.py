@@ -114,6 +114,7 @@ class Action(Body, frozen=True, eq=False):
                 yield from self._text(reply, call)
         except Over:
             if reply.call is not None and reply.why == "stop" and call.whole:
+                reader.at = len(reader.text)
                 reply.close()
             reply.abandon()
             raise
@@ -137,8 +138,9 @@ class Action(Body, frozen=True, eq=False):
         try:
             yield from _run(reader, lambda end: call.write(escaped(reader.take()), end))
         except Over:
-            if reply.why == "stop":
-                call.write('"}', reader.offset)
+            # What seemed to begin a label is the end of the text.
+            rest, reader.at = reader.text[reader.at :].rstrip(), len(reader.text)
+            call.write(escaped(rest) + ('"}' if reply.why == "stop" else ""), reader.offset)
             raise
         call.write('"}', reader.offset)
 
