@@ -156,12 +156,6 @@ class Reader:
             end = self.base + self.at
             self.out.append(self.speak(said, offsets=(end - len(said), end)))
 
-    def say_to(self, at: int) -> None:
-        """Says what stands before that position, which is not before what was read."""
-        here, self.at = self.at, at
-        self.say()
-        self.at = here
-
     def note(self, kind: NoteKind, text: str, begin: int) -> None:
         self.out.append(Note(kind, text, offsets=(begin, self.offset)))
 

@@ -94,8 +94,7 @@ class InvocationsProcessor:
         """What the provider is sent behind its message."""
         calls = [self._call(result.invocation_id) for result in results]
         lowered = self._wire.encode_request(Request("", (*calls, *results)))
-        body = msgspec.json.decode(msgspec.json.encode(lowered.body))
-        return self._native.results(body)
+        return self._native.results(lowered.body)
 
     async def execute_invocations(
         self, invocations: Sequence[InvocationCanister], ensembles: Sequence[Ensemble]

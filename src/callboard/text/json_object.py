@@ -85,11 +85,6 @@ class JsonObject:
         self._key: list[str] = []
         self._escaped = False
 
-    @property
-    def in_string(self) -> bool:
-        """Whether the value that is being read is a string."""
-        return self._state is _State.STRING
-
     def enter(self) -> None:
         self._levels += 1
         self._state = _State.OPENED
