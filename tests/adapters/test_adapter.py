@@ -336,12 +336,11 @@ def test_what_is_not_valid(adapter, payload, error):
     assert adapter.validate_tool_call(payload, TOOLS) == ToolCallValidation(is_valid=False, error_message=error)
 
 
-def test_nulls_are_left_out_only_where_strict_mode_puts_them():
+def test_the_nulls_of_strict_mode_are_left_out():
     payload = {"tool": "search", "arguments": {"query": "q", "limit": None, "site": None}}
     validation = OpenAIStructuredAdapter().validate_tool_call(payload, TOOLS)
     assert validation.arguments == {"query": "q", "limit": 10, "site": None}
-    refused = NativeToolAdapter().validate_tool_call(payload, TOOLS)
-    assert refused.error_message == "ArgValidationError: limit\n  Input should be a valid integer"
+    assert NativeToolAdapter().validate_tool_call(payload, TOOLS).arguments == validation.arguments
 
 
 @pytest.mark.parametrize(

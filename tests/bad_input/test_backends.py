@@ -49,7 +49,7 @@ LONG = b'data: {"choices":[{"index":0,"delta":{"content":"' + b"x" * 20_000_000 
         pytest.param([Status(301, b"")], [], "the provider answered 301", id="a redirect to nowhere"),
         pytest.param([Status(200, b"")], [], "the answer is empty", id="an empty answer"),
         pytest.param([Raw([])], [], "the stream ended before the model said anything", id="an empty stream"),
-        pytest.param([Raw(["Hello."])], [], "a chunk is not of this wire: JSON is malformed", id="no JSON"),
+        pytest.param([Raw(["Hello."])], [], "a frame is not of this wire: JSON is malformed", id="no JSON"),
         pytest.param(
             [Raw([bytes(range(256)) * 100])], [], "the stream ended before the model said anything", id="no text"
         ),

@@ -4,9 +4,11 @@ import pytest
 
 from callboard.core import (
     AssistantCanister,
+    DocumentCanister,
     InvocationCanister,
     PictureContent,
     ResultCanister,
+    SupervisorCanister,
     TextualContent,
     UserCanister,
     contents,
@@ -43,8 +45,12 @@ def test_a_canister_cannot_be_changed():
         InvocationCanister("1", "f", {}).name = "g"
 
 
-def test_text_is_the_textual_content_joined():
-    assert UserCanister([TextualContent("a"), PictureContent(b"x"), TextualContent("b")]).text == "ab"
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [(UserCanister, "a\nb"), (SupervisorCanister, "a\nb"), (DocumentCanister, "a\nb"), (AssistantCanister, "ab")],
+)
+def test_texts_stand_apart_but_for_a_model_s_own(kind, text):
+    assert kind([TextualContent("a"), PictureContent(b"x"), TextualContent("b")]).text == text
 
 
 def test_an_error_result_tells_the_model_what_went_wrong():

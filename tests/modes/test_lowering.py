@@ -67,6 +67,19 @@ def test_the_beginning_stays_the_same_while_the_conversation_grows():
     assert lower(ask(CALLED), plan).canisters[:2] == lower(ask(ASKED), plan).canisters
 
 
+@pytest.mark.parametrize("mode", ["structured", "validated", "parsed"])
+def test_what_a_client_sent_with_fields_of_its_own_stays_whole(mode):
+    """Anthropic's block, or where its cache ends."""
+    kept = TextualContent("kept", extra={"messages": {"type": "odd"}})
+    canisters = (SupervisorCanister((kept,)), UserCanister((kept,)), ResultCanister(invocation_id="c", content="2"))
+    (_, *instructed), (_, *asked) = [
+        ("", *each.content) for each in lower(ask(canisters), Plan(MODES[mode], JSON)).canisters
+    ]
+    assert (instructed[0], asked[0]) == (kept, kept)
+    assert instructed[1].text.startswith("You can call these tools")
+    assert "2" in asked[1].text
+
+
 def test_structured_constrains_the_reply():
     lowered = lower(ask(ASKED), Plan(MODES["structured"], ACTION))
     assert lowered.tools == ()

@@ -4,17 +4,29 @@ import asyncio
 
 import pytest
 
-from callboard.core import Controls, Request, SupervisorCanister, ToolDeclaration, UserCanister
+from callboard.core import (
+    AssistantCanister,
+    Controls,
+    PictureContent,
+    ReasoningContent,
+    Request,
+    SupervisorCanister,
+    TextualContent,
+    ToolDeclaration,
+    UserCanister,
+)
+from callboard.profiles import resolve
 from callboard.providers import access_model
 from callboard.testing import FakeBackend
 
-TOOL = ToolDeclaration("f", "", {"type": "object", "properties": {}}, strict=True)
+SCHEMA = {"type": "object", "properties": {"x": {"type": "string"}}}
+TOOL = ToolDeclaration("f", "", SCHEMA, strict=True)
 ASKED = (SupervisorCanister("One."), SupervisorCanister("Two."), UserCanister("Hi"))
 
 
-def body_for(**facts):
+def body_for(canisters=ASKED, **facts):
     request = Request(
-        "m", ASKED, tools=(TOOL,), parallel=False, controls=Controls(max_tokens=9, effort="xhigh"), stream=True
+        "m", canisters, tools=(TOOL,), parallel=False, controls=Controls(max_tokens=9, effort="xhigh"), stream=True
     )
 
     async def scenario():
@@ -52,7 +64,36 @@ def test_a_fact_changes_what_is_sent(facts, gone, there):
 
 
 def test_strict_is_left_out_of_every_tool():
-    assert "strict" not in body_for(takes_strict=False)["tools"][0]["function"]
+    (tool,) = body_for(takes_strict=False)["tools"]
+    assert tool["function"] == {"name": "f", "parameters": SCHEMA}
+
+
+THOUGHT = AssistantCanister([ReasoningContent("hm", origin="m"), TextualContent("t")])
+SEEN = UserCanister([TextualContent("a"), PictureContent(b"png"), TextualContent("b")])
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({}, {"content": "t", "reasoning_content": "hm"}),
+        ({"reasoning_field": "reasoning"}, {"content": "t", "reasoning": "hm"}),
+        ({"reasoning_field": ""}, {"content": "t"}),
+    ],
+)
+def test_reasoning_goes_back_under_the_endpoint_s_name(facts, said):
+    assert body_for((UserCanister("u"), THOUGHT, UserCanister("v")), **facts)["messages"][1] == {
+        "role": "assistant",
+        **said,
+    }
+
+
+def test_openrouter_s_name_for_reasoning_is_known():
+    assert resolve("openrouter:x").profile.reasoning_field == "reasoning"
+
+
+def test_content_is_one_text_where_no_parts_are_taken():
+    assert [part["type"] for part in body_for((SEEN,))["messages"][0]["content"]] == ["text", "image_url", "text"]
+    assert body_for((SEEN,), takes_parts=False)["messages"] == [{"role": "user", "content": "a\nb"}]
 
 
 def test_system_messages_are_one_where_a_template_wants_that():

@@ -97,7 +97,7 @@ FILLING = {
     ("given", "filled"),
     [
         ({}, {"limit": 10, "self": {}, "mode": "fast"}),
-        ({"limit": None, "self": 1, "mode": 2}, {"limit": None, "self": 1, "mode": 2}),
+        ({"limit": None, "self": 1, "mode": 2}, {"limit": 10, "self": 1, "mode": 2}),
         (
             {"limit": 1, "self": 1, "mode": 1, "options": {"deep": "true"}},
             {"limit": 1, "self": 1, "mode": 1, "options": {"deep": True, "tags": []}},
@@ -110,6 +110,42 @@ FILLING = {
 )
 def test_defaults_are_filled_where_their_object_is(given, filled):
     assert compile_coercion(FILLING)(given) == filled
+
+
+ABSENT = {
+    "type": "object",
+    "properties": {
+        "i": INTEGER,
+        "n": {"type": ["integer", "null"]},
+        "r": INTEGER,
+        "e": {"enum": ["a"]},
+        "any": {},
+        "list": {"type": "array", "items": {"$ref": "#"}},
+    },
+    "required": ["r"],
+}
+ONE = {"type": "object", "properties": {"a": INTEGER, "b": INTEGER, "c": INTEGER}, "required": ["c"]}
+OTHER = {"type": "object", "properties": {"b": {"type": ["integer", "null"]}, "c": INTEGER, "d": INTEGER}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "kept"),
+    [
+        (ABSENT, {"i": None, "n": None, "r": None, "e": None, "any": None, "x": None},
+         {"n": None, "r": None, "any": None, "x": None}),
+        (ABSENT, {"list": [{"i": None, "r": 1}, {"r": 2}]}, {"list": [{"r": 1}, {"r": 2}]}),
+        ({"allOf": [{"properties": {"i": INTEGER}}]}, {"i": None}, {}),
+        ({"type": "object", "additionalProperties": INTEGER}, {"i": None}, {"i": None}),
+        ({"anyOf": [ONE, OTHER]}, {"a": None, "b": None, "c": None, "d": None}, {"b": None, "c": None}),
+        ({"anyOf": [{"$ref": "#/$defs/one"}, OTHER, {"type": "null"}], "$defs": {"one": ONE}},
+         {"a": None, "c": None, "d": None}, {"c": None}),
+        ({"anyOf": [ONE, {"type": "object"}]}, {"a": None}, {"a": None}),
+    ],
+)  # fmt: skip
+def test_a_null_counts_as_absent_where_a_member_may_be_left_out_and_not_be_null(schema, given, kept):
+    before = copy.deepcopy(given)
+    assert compile_coercion(schema)(given) == kept
+    assert given == before
 
 
 def test_a_filled_default_is_a_copy():

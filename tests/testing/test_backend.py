@@ -273,6 +273,51 @@ def test_events_without_an_end_are_an_error_that_says_so():
     asyncio.run(scenario())
 
 
+def calling(name, arguments):
+    raw = json.dumps(arguments)
+    return (ReplyStarted(), InvocationStarted(0, "call_1", name), InvocationEnded(0, "call_1", name, arguments, raw))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "item"),
+    [
+        ("read", {}, {"type": "function_call", "name": "read", "arguments": "{}"}),
+        ("unknown", {}, {"type": "function_call", "name": "unknown", "arguments": "{}"}),
+        ("patch", {"input": "+1"}, {"type": "custom_tool_call", "name": "patch", "input": "+1"}),
+        ("js__run", {"input": "1"}, {"type": "custom_tool_call", "name": "run", "namespace": "js", "input": "1"}),
+    ],
+)
+def test_a_call_on_responses_is_of_its_tools_kind(name, arguments, item):
+    async def scenario():
+        events = (*calling(name, arguments), ReplyEnded("invocations"))
+        tools = [
+            {"type": "function", "name": "read", "parameters": {}},
+            {"type": "custom", "name": "patch"},
+            {"type": "namespace", "name": "js", "tools": [{"type": "custom", "name": "run"}]},
+        ]
+        asking = {"model": "m", "input": "Do it.", "tools": tools}
+        async with serving([events, events]) as (backend, http):
+            async with http.post("responses", json=asking) as response:
+                whole = await response.json()
+            async with http.post("responses", json=asking | {"stream": True}) as response:
+                frames = [json.loads(data) for data in data_of(await response.read()) if data != "[DONE]"]
+            backend.assert_complete()
+        done = next(frame["item"] for frame in frames if frame["type"] == "response.output_item.done")
+        for said in (whole["output"][0], done):
+            assert {key: said[key] for key in item} == item
+
+    asyncio.run(scenario())
+
+
+def test_a_request_that_cannot_be_read_is_answered_all_the_same():
+    async def scenario():
+        asking = {"model": "m", "input": 1}
+        async with serving(["Hello"]) as (_, http), http.post("responses", json=asking) as response:
+            assert (await response.json())["output"][0]["content"][0]["text"] == "Hello"
+
+    asyncio.run(scenario())
+
+
 def test_the_openai_sdk_reads_a_call_streamed():
     async def scenario():
         async with openai_of([CALL], chunk_size=5) as (_, client):

@@ -95,13 +95,15 @@ def test_a_descriptions_place():
 
 @pytest.mark.parametrize("arguments", [None, TEXT])
 def test_what_a_tool_says_of_itself_holds_unless_the_descriptor_does(arguments):
-    function = tool(timeout=5, idempotent=True, approval=True, cli={"-t": "text"})(plain)
+    function = tool(timeout=5, idempotent=True, approval=True, cli={"-t": "text"}, strict=True)(plain)
     kept = make_invoker(described(arguments), function)
     assert (kept.timeout, kept.idempotent, kept.approval, kept.cli) == (5, True, True, {"-t": "text"})
+    assert kept.declare().strict is True
     said = make_invoker(
-        described(arguments, timeout=7.0, idempotent=False, approval=False, cli={"-x": "text"}), function
+        described(arguments, timeout=7.0, idempotent=False, approval=False, cli={"-x": "text"}, strict=False), function
     )
     assert (said.timeout, said.idempotent, said.approval, said.cli) == (7, False, False, {"-x": "text"})
+    assert said.declare().strict is False
 
 
 def test_the_schema_is_the_only_judge_of_values():

@@ -99,6 +99,7 @@ def test_what_models_are_told():
     invoker = Invoker("get_weather", recording([]), SCHEMA, description="Get current weather for location")
     assert invoker.declare() == ToolDeclaration("get_weather", "Get current weather for location", SCHEMA)
     assert invoker.declare("io__get_weather").name == "io__get_weather"
+    assert invoker.replace(strict=True).declare().strict is True
 
 
 def test_its_ensemble_may_be_given_or_come_later():

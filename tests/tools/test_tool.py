@@ -61,16 +61,18 @@ def test_calling_a_tool_checks_nothing():
 
 def test_without_options():
     assert (search.timeout, search.idempotent, search.approval, search.cli) == (None, False, False, {})
+    assert search.strict is None
 
 
 def test_options():
-    @tool(name="find", timeout=2.5, idempotent=True, approval=True, cli={"-q": "query"})
+    @tool(name="find", timeout=2.5, idempotent=True, approval=True, cli={"-q": "query"}, strict=True)
     def look_for(query: str) -> str:
         """Look for it."""
         return query.upper()
 
     assert (look_for.name, look_for.timeout) == ("find", 2.5)
     assert (look_for.idempotent, look_for.approval, look_for.cli) == (True, True, {"-q": "query"})
+    assert look_for.strict is True
     assert look_for("x") == "X"
 
 

@@ -81,6 +81,9 @@ def requests(draw):
     )
 
 
+TOLD = ("f", "does", {"type": "object", "properties": {}})
+
+
 def over(name, request):
     """The request as the other side of the wire reads it; Gemini's URL says the model and whether it streams."""
     wire = import_module("callboard.wires." + name)
@@ -90,6 +93,18 @@ def over(name, request):
     if name == "gemini":
         return wire.decode_request(body, model=request.model, stream=request.stream)
     return wire.decode_request(body)
+
+
+UNNAMED = {"later": True, "x": [1]}
+
+
+@pytest.mark.parametrize(("there", "back"), [*product(WIRES, WIRES)])
+def test_what_only_one_wire_says_of_a_tool_is_sent_on_that_one(there, back):
+    tool = ToolDeclaration(*TOLD, extra={there: UNNAMED})
+    request = Request("m", (UserCanister("u"),), tools=(tool,), controls=Controls(max_tokens=1000))
+    assert over(there, request) == request
+    crossed = request if there == back else msgspec.structs.replace(request, tools=(ToolDeclaration(*TOLD),))
+    assert over(back, over(there, request)) == crossed
 
 
 @pytest.mark.parametrize(("there", "back"), [pair for pair in product(WIRES, WIRES) if pair[0] != pair[1]])

@@ -661,8 +661,8 @@ ROWS = [
     *(same(f"a tag cut at {at}", "invocations", HERMES[:at], HERMES[at:], says=[SAID_F], backend="stop") for at in (*range(1, 13), *range(len(HERMES) - 13, len(HERMES)))),
     same("an unknown tool", "invocations", F._replace(name="nope")),
     spoken("an unknown tool in text", HERMES.replace('"f"', '"nope"'), [("nope", {"x": 1})]),
-    # A wire gives the name as it came; what it could have meant is said to the model when the call is looked up.
-    same("functions.f:0 as a native name", "invocations", F._replace(name="functions.f:0")),
+    same("functions.f:0 as a native name", "invocations", F._replace(name="functions.f:0"), says=[SAID_F]),
+    same("functions.nope:0 as a native name", "invocations", F._replace(name="functions.nope:0")),
     spoken("functions.f:0 as a name in text", '<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"x": 1}<|tool_call_end|><|tool_calls_section_end|>', [SAID_F]),
     Row("usage absent", ["Hi"], "stop", every("Hi"), usage=[]),
     Row("usage null", ["Hi"], "stop", every("Hi", usage=NO_COUNTS), usage=[]),

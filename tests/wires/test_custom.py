@@ -1,4 +1,4 @@
-"""A custom tool takes one text; on every wire it is declared, called and answered."""
+"""Tools that are no functions, and namespaces: on every wire they are declared, called and answered."""
 
 import msgspec
 import pytest
@@ -27,3 +27,18 @@ def test_a_custom_tool_is_sent(wire):
     assert "*** Begin" in body
     assert "start: /.+/" in body
     assert "Done." in body
+
+
+SEARCH = ToolDeclaration("tool_search", "Finds tools.", {"type": "object", "properties": {}}, kind="search")
+SPACED = ToolDeclaration("ns__f", "Does.", {"type": "object", "properties": {}}, namespace="ns")
+
+
+@pytest.mark.parametrize("wire", set(WIRES) - {"responses"})
+def test_a_search_is_a_function_and_namespaces_are_not_described(wire):
+    request = Request("m", CALLED[:1], (SEARCH, SPACED), namespaces={"ns": "The namespace."})
+    lowered = WIRES[wire].encoder().encode(request)
+    assert lowered.dropped == ("description of the namespace ns",)
+    body = msgspec.json.encode(lowered.body).decode()
+    assert '"tool_search"' in body
+    assert '"ns__f"' in body
+    assert "The namespace." not in body

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.core import InvocationCanister, NamedTool, Request, ToolDeclaration
-from callboard.wires.naming import Naming
+from callboard.core import (
+    InvocationCanister,
+    InvocationEnded,
+    InvocationStarted,
+    NamedTool,
+    Note,
+    ReplyEnded,
+    ReplyStarted,
+    Request,
+    ToolDeclaration,
+    identify_in_turn,
+)
+from callboard.text.sse import SSEDecoder
+from callboard.wires import WIRES
+from callboard.wires.naming import Callees, Naming
 
 
 def naming(*tools, history=(), choice="auto"):
@@ -50,3 +64,49 @@ def test_every_name_has_a_safe_one_of_its_own(tools, history):
     for name, wire in wires.items():
         assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", wire)
         assert names.reverse.get(wire, wire) == name
+
+
+# As it is called, as it is on the wire of what is declared, and what it is taken for.
+LEAKED = {
+    "the namespace of gpt-oss": ("functions.f", "f", True),
+    "and the number of Kimi": ("functions.f:12", "f", True),
+    "a name that had to be made safe": ("functions.io_read:0", "io.read", True),
+    "what is declared like that": ("functions.g", "functions.g", True),
+    "what is not declared": ("functions.h:0", "functions.h:0", False),
+    "no number": ("functions.f:x", "functions.f:x", False),
+    "no namespace": ("f:0", "f:0", False),
+    "nothing in it": ("functions.", "functions.", False),
+}
+NAMES = {"io_read": "io.read"}
+DECLARED = frozenset({"f", "io.read", "functions.g"})
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["streamed", "whole"])
+@pytest.mark.parametrize(("called", "name", "known"), LEAKED.values(), ids=LEAKED)
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_leaked_namespace_is_taken_off(wire, called, name, known, whole):
+    events = [
+        ReplyStarted("r", "m"),
+        InvocationStarted(0, "c", called),
+        InvocationEnded(0, "c", called, {"x": 1}, '{"x":1}'),
+        ReplyEnded("invocations"),
+    ]
+    reading = {"names": NAMES, "identify": identify_in_turn(0), "declared": DECLARED}
+    telling = {"identifier": "r", "model": "m", "created": 0}
+    if whole:
+        told = WIRES[wire].decode_response(WIRES[wire].encode_response(events, **telling), **reading)
+    else:
+        encoder, decoder = WIRES[wire].stream_encoder(**telling), WIRES[wire].stream_decoder(**reading)
+        frames = SSEDecoder().feed(b"".join(frame for event in events for frame in encoder.feed(event)))
+        told = [event for frame in frames for event in decoder.feed(frame.data)] + decoder.finish()
+    begun = [event for event in told if isinstance(event, InvocationStarted)]
+    ended = [event for event in told if isinstance(event, InvocationEnded)]
+    assert [(event.name, event.known) for event in begun] == [(name, known)]
+    assert [(event.name, event.arguments) for event in ended] == [(name, {"x": 1})]
+    repaired = [Note("repaired", f"{name}, called as {called}")] if called != name else []
+    assert [event for event in told if isinstance(event, Note)] == repaired
+    assert isinstance(told[0], ReplyStarted)
+
+
+def test_nothing_is_repaired_where_every_name_is_known():
+    assert Callees({}, None).named("functions.f:0") == "functions.f:0"

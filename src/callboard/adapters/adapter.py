@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from callboard.adapters.contract import AnyTool, Message, Payload, ToolCallValidation
 from callboard.adapters.reading import events_of, payloads_of_text, payloads_of_wire, read
-from callboard.adapters.strict import NotStrict, strict, without_nulls
 from callboard.core import InvocationCanister, Request, ToolDeclaration
 from callboard.dialects import ACTION, render_call, render_tools
 from callboard.errors import CallerError
 from callboard.modes.constraint import action_constraint
 from callboard.schema import ArgumentsInvalid
+from callboard.schema.strict import NotStrict, strict, without_nulls
 from callboard.tools import refusal
 from callboard.wires.chat import encode_request, encode_response
 from callboard.wires.lowered import NO_NAMES
@@ -218,7 +218,7 @@ class ParsedAdapter(_PromptedAdapter):
 
 
 def _declared(tools: Sequence[AnyTool]) -> tuple[ToolDeclaration, ...]:
-    return tuple([ToolDeclaration(tool.name, tool.description, tool.schema) for tool in tools])
+    return tuple([ToolDeclaration(tool.name, tool.description, tool.schema, strict=tool.strict) for tool in tools])
 
 
 def _with_thought(variant: Mapping[str, Any], description: str) -> dict[str, Any]:

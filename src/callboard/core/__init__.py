@@ -18,6 +18,7 @@ from callboard.core.canisters import (
     UserCanister,
     contents,
     error_result,
+    joined,
 )
 from callboard.core.events import (
     ApprovalAnswered,
@@ -129,5 +130,6 @@ __all__ = [
     "encode_line",
     "error_result",
     "identify_in_turn",
+    "joined",
     "pipe",
 ]

@@ -90,8 +90,8 @@ class _Spoken(_Canister, frozen=True, eq=False):
 
     @property
     def text(self) -> str:
-        """The textual contents, joined."""
-        return "".join([part.text for part in self.content if type(part) is TextualContent])
+        """The textual contents, joined: texts that were given apart stand on lines of their own."""
+        return joined(self.content)
 
 
 class UserCanister(_Spoken, frozen=True, eq=False, tag="user"):
@@ -100,6 +100,11 @@ class UserCanister(_Spoken, frozen=True, eq=False, tag="user"):
 
 class AssistantCanister(_Spoken, frozen=True, eq=False, tag="assistant"):
     """What the model said besides its invocations."""
+
+    @property
+    def text(self) -> str:
+        """The textual contents, joined to the letter: a model says one text, whatever came between its pieces."""
+        return "".join([part.text for part in self.content if type(part) is TextualContent])
 
 
 class SupervisorCanister(_Spoken, frozen=True, eq=False, tag="supervisor"):
@@ -145,6 +150,11 @@ def contents(given: ContentLike) -> tuple[Content, ...]:
     if isinstance(given, _Part):
         return (given,)
     return tuple(given)
+
+
+def joined(content: Iterable[Content]) -> str:
+    """The texts among contents that were given apart, with a line break between them (seed 002)."""
+    return "\n".join([part.text for part in content if type(part) is TextualContent])
 
 
 def error_result(identifier: str, category: Category, message: str) -> ResultCanister:

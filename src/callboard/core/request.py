@@ -19,18 +19,21 @@ class ToolDeclaration(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `cli` maps flags such as `-t` to arguments, for models that write calls as commands. A tool of the kind
     `custom` takes one text, which `grammar` may describe (OpenAI's `format`); where a wire has no such tools
-    it is a function with CUSTOM_SCHEMA. With a `namespace`, the name is `namespace__local`. `strict` asks the
-    provider to hold the arguments to the schema; None leaves it to the wire.
+    it is a function with CUSTOM_SCHEMA. One of the kind `search` finds tools that are declared later (OpenAI's
+    client-side `tool_search`); elsewhere it is a function. With a `namespace`, the name is `namespace__local`.
+    `strict` asks the provider to hold the arguments to the schema; None leaves it to the wire. `extra` are the
+    fields of the wire it came from that have no name here.
     """
 
     name: str
     description: str = ""
     schema: Mapping[str, Any] = {}
     cli: Mapping[str, str] = {}
-    kind: Literal["function", "custom"] = "function"
+    kind: Literal["function", "custom", "search"] = "function"
     grammar: Mapping[str, Any] | None = None
     namespace: str = ""
     strict: bool | None = None
+    extra: Mapping[str, Any] = {}
 
     @property
     def local(self) -> str:
@@ -93,6 +96,7 @@ class Request(msgspec.Struct, frozen=True):
     """One reply that is asked of a model.
 
     `parallel` None leaves more than one call a reply to the provider. `extra` is added to the body as it is.
+    `namespaces` describes those of the tools, by their names.
     """
 
     model: str
@@ -105,3 +109,4 @@ class Request(msgspec.Struct, frozen=True):
     stream: bool = True
     extra: Mapping[str, Any] = {}
     hosted: tuple[HostedTool, ...] = ()
+    namespaces: Mapping[str, str] = {}

@@ -111,8 +111,7 @@ def _supervised(canisters: Sequence[Canister], instructions: str) -> tuple[Canis
     """The instructions behind the supervisor's own, where there are such."""
     if canisters and isinstance(canisters[0], SupervisorCanister):
         first = canisters[0]
-        more = TextualContent(f"\n\n{instructions}")
-        return (replace(first, content=(*first.content, more)), *canisters[1:])
+        return (replace(first, content=_behind(first.content, instructions)), *canisters[1:])
     return (SupervisorCanister(contents(instructions)), *canisters)
 
 
@@ -186,7 +185,15 @@ def _add(canisters: list[Canister], kind: type[AssistantCanister | UserCanister]
     if not isinstance(last, kind):
         canisters.append(kind(contents(said)))
         return
+    canisters[-1] = replace(last, content=_behind(last.content, said))
+
+
+def _behind(content: tuple[Content, ...], said: str | Content) -> tuple[Content, ...]:
+    """The contents with another behind them; neighbouring texts are one, for what stands apart is joined by wires."""
     if isinstance(said, TextualContent):
         said = said.text
-    added = TextualContent(f"\n\n{said}") if isinstance(said, str) else said
-    canisters[-1] = replace(last, content=(*last.content, added))
+    if not isinstance(said, str):
+        return (*content, said)
+    if content and isinstance(last := content[-1], TextualContent) and last.extra is None:
+        return (*content[:-1], replace(last, text=f"{last.text}\n\n{said}"))
+    return (*content, TextualContent(said))

@@ -26,9 +26,10 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     `answer_after` "results" asks for the last reply, without tools, as soon as calls have results: for
     models that would repeat their call for ever. `streams` False asks
     for replies that come whole. `merges_system` puts all that a supervisor says into one message at the
-    beginning; `max_tokens_field` is what the chat wire calls that limit; `efforts` are those the endpoint
-    knows, others become the nearest; `takes_parallel`, `takes_strict` and `tells_usage` say whether it takes
-    `parallel_tool_calls`, `strict` and `stream_options`. `context` is in tokens, 0 if unknown. `base_url` says
+    beginning; `max_tokens_field` is what the chat wire calls that limit, `reasoning_field` what it calls reasoning
+    that is sent back, "" to send none; `efforts` are those the endpoint knows, others become the nearest;
+    `takes_parallel`, `takes_strict` and `tells_usage` say whether it takes `parallel_tool_calls`, `strict` and
+    `stream_options`; `takes_parts` False sends every content on the chat wire as one text, without pictures and files. `context` is in tokens, 0 if unknown. `base_url` says
     where the endpoint is; `url_variable` and `key_variable` are environment variables, of another URL and
     of the key. `temperature` and `max_tokens` (of a reply) are for requests that set none. The prices are
     those of a million tokens, in whatever currency; `price_cached` is by default that of input.
@@ -48,9 +49,11 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     answer_after: Literal["model", "results"] = "model"
     merges_system: bool = False
     max_tokens_field: str = "max_tokens"
+    reasoning_field: str = "reasoning_content"
     efforts: tuple[str, ...] = ()
     takes_parallel: bool = True
     takes_strict: bool = True
+    takes_parts: bool = True
     tells_usage: bool = True
     context: int = 0
     base_url: str = ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from callboard.modes import Plan, plan
 from callboard.plugins import plugins
 from callboard.profiles import Resolution, providers, resolve
 from callboard.providers.fallback import Planned
-from callboard.providers.remote import RemoteModel
+from callboard.providers.remote import NO_HEADERS, Heard, Overheard, RemoteModel
 from callboard.providers.transport import Transport
 
 if TYPE_CHECKING:
@@ -102,15 +103,28 @@ class LocalModel:
 
     async def reply(self, request: Request, /) -> AsyncGenerator[Event]:
         """One reply, event by event; the last is a ReplyEnded or a ReplyFailed."""
+        async with aclosing(self.batches(request)) as batches:
+            async for events in batches:
+                for event in events:
+                    yield event
+
+    async def batches(
+        self,
+        request: Request,
+        /,
+        *,
+        headers: Mapping[str, str] = NO_HEADERS,
+        heard: Heard | None = None,
+        overheard: Overheard | None = None,
+    ) -> AsyncGenerator[list[Event]]:
+        """As those of a RemoteModel."""
         if self._model is None:
             await self._server.start()
             self._model = self._connect(base_url=self._server.base_url, api_key=self._server.api_key)
-        replying = self._model.reply(request)
-        try:
-            async for event in replying:
-                yield event
-        finally:
-            await replying.aclose()
+        asked = self._model.batches(request, headers=headers, heard=heard, overheard=overheard)
+        async with aclosing(asked) as batches:
+            async for events in batches:
+                yield events
 
     async def aclose(self) -> None:
         """Closes the connections; the model stays loaded."""

@@ -12,20 +12,32 @@ from msgspec.structs import replace
 
 from callboard.core import Request, SupervisorCanister, TextualContent
 from callboard.profiles import Profile
+from callboard.wires.chat.messages import Taken
+from callboard.wires.chat.request import RequestEncoder
+from callboard.wires.wire import CHAT, Encodes, Wire
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """From the least to the most."""
 
 
 def suited(request: Request, facts: Profile) -> Request:
-    """The request with no more than the endpoint takes: one system message, an effort that it knows."""
+    """The request with no more than the endpoint takes: one system message, an effort that it knows, no `strict`."""
     effort = request.controls.effort
     if effort is not None and facts.efforts and effort not in facts.efforts:
         nearest = _nearest(effort, facts.efforts)
         request = replace(request, controls=replace(request.controls, effort=nearest))
     if facts.merges_system:
         request = _merged(request)
+    if not facts.takes_strict and any(tool.strict is not None for tool in request.tools):
+        request = replace(request, tools=tuple([replace(tool, strict=None) for tool in request.tools]))
     return request
+
+
+def encoder(wire: Wire, facts: Profile) -> Encodes:
+    """A new encoder of the endpoint's requests."""
+    if wire is not CHAT:
+        return wire.encoder()
+    return RequestEncoder(taken=Taken(facts.reasoning_field, facts.takes_parts))
 
 
 def amended(body: dict[str, Any], facts: Profile) -> dict[str, Any]:
@@ -35,8 +47,6 @@ def amended(body: dict[str, Any], facts: Profile) -> dict[str, Any]:
     left_out = {field for field, taken in _OPTIONAL.items() if not getattr(facts, taken)}
     if left_out & body.keys():
         body = {key: value for key, value in body.items() if key not in left_out}
-    if not facts.takes_strict and any("strict" in tool.get("function", ()) for tool in body.get("tools", ())):
-        body = {**body, "tools": [_loose(tool) for tool in body["tools"]]}
     return body
 
 
@@ -45,11 +55,6 @@ _OPTIONAL: Mapping[str, str] = {
     "stream_options": "tells_usage",
 }
 """Fields that some endpoints refuse, and the facts that say whether they take them."""
-
-
-def _loose(tool: Mapping[str, Any]) -> dict[str, Any]:
-    function = {key: value for key, value in tool.get("function", {}).items() if key != "strict"}
-    return {**tool, "function": function}
 
 
 def _nearest(effort: str, known: tuple[str, ...]) -> str | None:

@@ -7,7 +7,9 @@ others' business that is only joined here.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any
+from contextlib import aclosing
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -17,32 +19,45 @@ from callboard.core import (
     Note,
     Pipe,
     ReasoningPiece,
+    ReplyEnded,
     ReplyFailed,
+    ReplyStarted,
     Request,
     Stage,
+    Usage,
     Why,
     identify_in_turn,
     pipe,
 )
 from callboard.errors import ProviderError
-from callboard.modes import Plan, Watcher, lower, watched
+from callboard.modes import Plan, Watcher, choice, lower, reminded, watched
 from callboard.profiles import Resolution
-from callboard.providers.quirks import amended, suited
+from callboard.providers.quirks import amended, encoder, suited
 from callboard.providers.transport import Answer, Transport
 from callboard.text.sse import SSEDecoder
 from callboard.wires import wire_named
+from callboard.wires.lowered import Lowered
 
 MAX_BODY = 64 * 1024 * 1024
 """Bytes of a reply that comes whole."""
 _MAX_ERROR = 64 * 1024
 _EXCERPT = 500
+UNSENT = " cannot be sent to this endpoint"
+"""The end of the Note of what a request loses."""
+_RETRY = ReplyEnded("retry")
+
+Heard: TypeAlias = Callable[[int, Mapping[str, str]], None]
+Overheard: TypeAlias = Callable[[str], None]
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class RemoteModel:
     """A Model over HTTP (the port `core.Model`).
 
     `base_url` ends before the wire's path, such as `/chat/completions`. What cannot be sent is told in Notes;
-    every failure of the provider is a ReplyFailed. Closing the iterator closes the connection, which cancels the reply upstream.
+    every failure of the provider is a ReplyFailed. `keeps` says that what was encoded once is kept for the
+    conversation's next request. With `forwards` a schema for the answer is sent beside tools, and to an endpoint that
+    is not known to take one: whoever asks decides. Closing the iterator closes the connection, which cancels the reply upstream.
     """
 
     def __init__(
@@ -56,6 +71,8 @@ class RemoteModel:
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
         tell: Callable[[str], None] | None = None,
+        keeps: bool = True,
+        forwards: bool = False,
     ) -> None:
         self.resolution = resolution
         self.plan = plan
@@ -64,7 +81,9 @@ class RemoteModel:
         self._base_url = base_url.rstrip("/")
         self._tell = tell
         self._extra = extra_body or {}
-        self._encoder = self._wire.encoder()
+        self._keeps = keeps
+        self._forwards = forwards
+        self._encoder = encoder(self._wire, resolution.profile)
         self._headers = {"content-type": "application/json", **(headers or {}), **self._wire.headers(api_key)}
 
     @property
@@ -73,42 +92,100 @@ class RemoteModel:
 
     async def reply(self, request: Request, /) -> AsyncGenerator[Event]:
         """One reply, event by event; the last is a ReplyEnded or a ReplyFailed."""
+        async with aclosing(self.batches(request)) as batches:
+            async for events in batches:
+                for event in events:
+                    yield event
+
+    async def batches(
+        self,
+        request: Request,
+        /,
+        *,
+        headers: Mapping[str, str] = NO_HEADERS,
+        heard: Heard | None = None,
+        overheard: Overheard | None = None,
+    ) -> AsyncGenerator[list[Event]]:
+        """The events of `reply`, those together that arrived together.
+
+        `headers` are added to this request's; `heard` is told the status and headers of each answer, `overheard`
+        the data of each frame of a stream.
+        A reply without the call that was asked for is asked once more (see `modes.choice`).
+        """
+        again: _Again | None = None
+        for last in (False, True):
+            check = choice(request, self.plan, last=last)
+            spent = Usage()
+            async with aclosing(self._once(request, headers, heard, overheard)) as batches:
+                async for events in batches:
+                    given = events if check is None else [out for event in events for out in check.feed(event)]
+                    spent = next((event for event in given if isinstance(event, Usage)), spent)
+                    if given and given[-1] == _RETRY:
+                        break
+                    if again is not None:
+                        given = [out for event in given for out in again.feed(event)]
+                    if given:
+                        yield given
+                else:
+                    return
+            before = [event for event in given if not isinstance(event, (Usage, ReplyEnded))]
+            yield [*before, Note("repaired", "no tool was called although one was asked for: asked once more")]
+            again = _Again(spent)
+            request = reminded(request, check.said if check is not None else "")
+
+    async def _once(
+        self, request: Request, headers: Mapping[str, str], heard: Heard | None, overheard: Overheard | None
+    ) -> AsyncGenerator[list[Event]]:
         facts = self.resolution.profile
-        asked = suited(lower(self._completed(request), self.plan), facts)
+        asked = suited(self._lowered(request), facts)
         # What a mode rewrites is new in each request, so there is nothing to keep.
-        rewritten = asked.canisters is not request.canisters
-        lowered = (self._wire.encoder() if rewritten else self._encoder).encode(asked)
-        for kind in lowered.dropped:
-            yield Note("dropped", f"{kind} cannot be sent to this endpoint")
+        kept = self._keeps and asked.canisters is request.canisters
+        lowered = (self._encoder if kept else encoder(self._wire, facts)).encode(asked)
+        lost = lowered.dropped
+        if self._forwards and request.constraint is not None and asked.constraint is None:
+            lost = (*lost, "response_format")
+        if lost:
+            yield [Note("dropped", kind + UNSENT) for kind in lost]
         posted = self._transport.post(
             self._base_url + self._wire.path(asked),
-            headers=self._headers,
+            headers={**self._headers, **headers} if headers else self._headers,
             body=msgspec.json.encode(amended(lowered.body, facts)),
             on_retry=self._retried,
         )
-        stages = self._stages(request, lowered.names)
+        stages: Pipe | None = None
         try:
             async with posted as answer:
+                if heard is not None:
+                    heard(answer.status, answer.headers)
                 if answer.status != 200:
-                    yield _pointed(self._wire.decode_error(answer.status, await answer.read(_MAX_ERROR)), answer)
+                    failed = self._wire.decode_error(answer.status, await answer.read(_MAX_ERROR))
+                    yield [_pointed(failed, answer)]
                     return
                 if answer.content_type == "text/event-stream":
+                    stages = self._stages(request, lowered, overheard)
                     async for chunk in answer.chunks():
-                        for event in stages.feed(chunk):
-                            yield event
-                    for event in stages.finish():
-                        yield event
+                        if events := stages.feed(chunk):
+                            yield events
+                    if events := stages.finish():
+                        yield events
                     return
-                for event in await self._whole(answer, request, lowered.names):
-                    yield event
+                yield await self._whole(answer, request, lowered)
         except ProviderError as error:
-            for event in stages.finish("cut"):
-                yield event if not isinstance(event, ReplyFailed) else _failed(error)
+            failed = _failed(error)
+            ends = [failed] if stages is None else stages.finish("cut")
+            yield [failed if isinstance(event, ReplyFailed) else event for event in ends]
 
     async def aclose(self) -> None:
         """Closes the connections and forgets what was encoded; a later reply makes new ones."""
-        self._encoder = self._wire.encoder()
+        self._encoder = encoder(self._wire, self.resolution.profile)
         await self._transport.aclose()
+
+    def _lowered(self, request: Request) -> Request:
+        completed = self._completed(request)
+        lowered = lower(completed, self.plan)
+        if self._forwards and self.plan.mode.declares == "wire":
+            return msgspec.structs.replace(lowered, constraint=completed.constraint)
+        return lowered
 
     def _completed(self, request: Request) -> Request:
         """The request with the name that the endpoint knows, and with the profile's controls where it has none."""
@@ -126,9 +203,10 @@ class RemoteModel:
             extra=extra,
         )
 
-    def _stages(self, request: Request, names: Mapping[str, str]) -> Pipe:
+    def _stages(self, request: Request, lowered: Lowered, overheard: Overheard | None) -> Pipe:
         """Bytes to events: as the design's picture has them, from left to right."""
-        return pipe(SSEDecoder(), _Payloads(), self._decoder(request, names), *self._watchers(request))
+        payloads = _Payloads() if overheard is None else _Told(overheard)
+        return pipe(SSEDecoder(), payloads, self._decoder(request, lowered.names), *self._behind(request, lowered))
 
     def _decoder(self, request: Request, names: Mapping[str, str]) -> Stage[str, Event]:
         return self._wire.stream_decoder(**self._reading(request, names))
@@ -141,6 +219,15 @@ class RemoteModel:
             "declared": frozenset(tool.name for tool in request.tools),
             "origin": self.resolution.model,
         }
+
+    def _behind(self, request: Request, lowered: Lowered) -> tuple[Stage[Event, Event], ...]:
+        """What events pass that a wire's decoder gives."""
+        watchers = self._watchers(request)
+        if not lowered.nullable:
+            return watchers
+        from callboard.providers.nulls import WithoutNulls  # noqa: PLC0415 - few schemas are made strict
+
+        return (*watchers, WithoutNulls(lowered.nullable))
 
     def _watchers(self, request: Request) -> tuple[Watcher, ...]:
         plan, tools = self.plan, request.tools
@@ -157,16 +244,16 @@ class RemoteModel:
     def _identify(request: Request, source: str = "") -> Identify:
         return identify_in_turn(len(request.canisters), source)
 
-    async def _whole(self, answer: Answer, request: Request, names: Mapping[str, str]) -> list[Event]:
+    async def _whole(self, answer: Answer, request: Request, lowered: Lowered) -> list[Event]:
         """The events of a reply that did not come as a stream."""
         data = await answer.read(MAX_BODY)
         if not data.lstrip().startswith(b"{"):
             kind = answer.content_type or "something without a type"
             what = f"the answer is no reply but {kind}" if data.strip() else "the answer is empty"
             return [ReplyFailed("provider", "malformed", what, data[:_EXCERPT].decode(errors="replace"))]
-        events = self._wire.decode_response(data, **self._reading(request, names))
-        for watcher in self._watchers(request):
-            events = [found for event in events for found in watcher.feed(event)]
+        events = self._wire.decode_response(data, **self._reading(request, lowered.names))
+        for stage in self._behind(request, lowered):
+            events = [found for event in events for found in stage.feed(event)]
         return events
 
     def _retried(self, attempt: int, why: str, delay: float) -> None:
@@ -184,6 +271,18 @@ class _Payloads:
         return []
 
 
+class _Told(_Payloads):
+    """As Payloads, and somebody else is told them."""
+
+    def __init__(self, overheard: Overheard) -> None:
+        self._overheard = overheard
+
+    def feed(self, frame: Any, /) -> list[str]:
+        if frame.data:
+            self._overheard(frame.data)
+        return super().feed(frame)
+
+
 def _pointed(failed: ReplyFailed, answer: Answer) -> ReplyFailed:
     """The failure with the address that a redirect points to, without a query, which may hold a secret."""
     location = answer.headers.get("Location", "").partition("?")[0][:_EXCERPT]
@@ -195,3 +294,21 @@ def _pointed(failed: ReplyFailed, answer: Answer) -> ReplyFailed:
 
 def _failed(error: ProviderError) -> ReplyFailed:
     return ReplyFailed(error.party, error.code, str(error), error.excerpt)
+
+
+class _Again:
+    """The events of a second attempt, behind those of a first that `spent` so much: one beginning, one usage."""
+
+    def __init__(self, spent: Usage) -> None:
+        self._spent = spent
+        self._told = spent == Usage()
+
+    def feed(self, event: Event, /) -> list[Event]:
+        if isinstance(event, ReplyStarted):
+            return []
+        if isinstance(event, Usage):
+            self._told = True
+            return [event + self._spent]
+        if isinstance(event, (ReplyEnded, ReplyFailed)) and not self._told:
+            return [self._spent, event]
+        return [event]

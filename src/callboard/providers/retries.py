@@ -6,7 +6,7 @@ Asks nothing itself: it is told what happened and what time it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import NamedTuple
@@ -23,13 +23,21 @@ def backoff(attempt: int, jitter: float) -> float:
     return _BACKOFFS[min(attempt, len(_BACKOFFS)) - 1] * (1 - jitter / 2)
 
 
-def wait(attempt: int, status: int, headers: Mapping[str, str], now: datetime, jitter: float) -> float | None:
+def wait(
+    attempt: int,
+    status: int,
+    headers: Mapping[str, str],
+    now: datetime,
+    jitter: float,
+    *,
+    statuses: Collection[int] = RETRIED,
+) -> float | None:
     """Seconds until an answered request is repeated; None if the answer is final.
 
     `x-should-retry` (OpenAI and Anthropic send it) decides over the status.
     """
     wanted = headers.get("x-should-retry")
-    if wanted == "false" or (status not in RETRIED and wanted != "true"):
+    if wanted == "false" or (status not in statuses and wanted != "true"):
         return None
     asked = retry_after(headers, now)
     if not asked:

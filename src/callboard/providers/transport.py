@@ -13,16 +13,17 @@ import asyncio
 import io
 import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 from callboard.core import Clock
 from callboard.errors import CallerError, ProviderError
-from callboard.providers.retries import Fault, backoff, fault_of, wait
+from callboard.providers.retries import RETRIED, Fault, backoff, fault_of, wait
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -31,6 +32,11 @@ OnRetry: TypeAlias = Callable[[int, str, float], None]
 """Told before each retry: the number of the attempt that failed, why it did, the seconds until the next."""
 
 _EXCERPT = 500
+_LEAST, _MOST = 2 * 1024, 16 * 1024
+"""Bytes that are given at once, first and later: what follows from them leaves, and others have their turn, before
+the next."""
+_WHOLE = 1024 * 1024
+"""Bytes of a body beyond which aiohttp warns."""
 
 
 class Answer:
@@ -50,8 +56,15 @@ class Answer:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body's bytes as they arrive, decompressed; their sizes mean nothing."""
+        size = _LEAST
         while chunk := await self._next():
-            yield chunk
+            place = 0
+            while place < len(chunk):
+                if place:
+                    await asyncio.sleep(0)
+                yield chunk[place : place + size]
+                place += size
+                size = min(2 * size, _MOST)
 
     async def read(self, limit: int) -> bytes:
         """The whole body. Raises ProviderError with the code `too_large` if it has more than `limit` bytes."""
@@ -70,10 +83,13 @@ class Answer:
     async def _next(self) -> bytes:
         import aiohttp  # noqa: PLC0415 - costs 100 ms, on first use
 
+        content = self._response.content
         try:
+            if (chunk := content.read_nowait()) or content.at_eof():
+                return chunk
             # aiohttp has such a timer too, but forgets it, and this reader, when a chunk's size is malformed
             async with asyncio.timeout(self._idle_timeout):
-                return await self._response.content.readany()
+                return await content.readany()
         except TimeoutError:
             raise ProviderError(
                 f"nothing came for {self._idle_timeout:g} s in the middle of the answer",
@@ -92,7 +108,8 @@ class Transport:
 
     `connect_timeout` is the seconds until a connection stands (name, TCP and TLS), `idle_timeout` the
     longest silence of a server, before and within its answer; the whole answer may take as long as it likes.
-    `retries` is how often a request is repeated. `sleep`, `jitter` (a number from 0 to 1) and `clock` are
+    `retries` is how often a request is repeated, `statuses` are those that another attempt may cure; with none of
+    them whatever was answered is the answer. `sleep`, `jitter` (a number from 0 to 1) and `clock` are
     there to be replaced in tests.
 
     The environment's HTTP_PROXY, HTTPS_PROXY and NO_PROXY are obeyed, except that a loopback address is
@@ -106,6 +123,7 @@ class Transport:
         connect_timeout: float = 10.0,
         idle_timeout: float = 300.0,
         retries: int = 3,
+        statuses: Collection[int] = RETRIED,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
         clock: Clock = lambda: datetime.now(UTC),
@@ -113,6 +131,7 @@ class Transport:
         self._connect_timeout = connect_timeout
         self._idle_timeout = idle_timeout
         self._retries = retries
+        self._statuses = statuses
         self._sleep = sleep
         self._jitter = jitter
         self._clock = clock
@@ -125,7 +144,7 @@ class Transport:
     ) -> AbstractAsyncContextManager[Answer]:
         """The answer to a POST, while the `async with` lasts.
 
-        Connection failures and the statuses RETRIED are retried with growing pauses or those that
+        Connection failures and `statuses` are retried with growing pauses or those that
         Retry-After or retry-after-ms ask for, unless x-should-retry says otherwise. Every other status,
         and the last of those, is an Answer.
 
@@ -156,8 +175,7 @@ class Transport:
         where = _shown(parts)
         proxy = self._proxy(parts)
         for attempt in count(1):
-            # a file, because aiohttp warns of more than 1 MB of bytes
-            data = None if body is None else io.BytesIO(body)
+            data = body if body is None or len(body) <= _WHOLE else io.BytesIO(body)
             try:
                 response = await self._client().request(
                     method, url, headers=headers, data=data, proxy=proxy, allow_redirects=False
@@ -173,7 +191,16 @@ class Transport:
             except ValueError:
                 raise _unsendable(where) from None
             else:
-                asked = wait(attempt, response.status, response.headers, self._clock(), self._jitter())
+                asked = None
+                if self._statuses:
+                    asked = wait(
+                        attempt,
+                        response.status,
+                        response.headers,
+                        self._clock(),
+                        self._jitter(),
+                        statuses=self._statuses,
+                    )
                 if asked is None or attempt > self._retries:
                     break
                 response.close()
@@ -216,6 +243,7 @@ class Transport:
         return ProviderError(message, code=fault.code, path=where, hint=fault.hint)
 
 
+@lru_cache(256)
 def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)

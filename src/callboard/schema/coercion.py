@@ -1,8 +1,9 @@
 """What a value is taken for before it is validated: the one policy for every source.
 
-Owns three rules. A default of the schema is filled in where its object is present. A string that spells
+Owns four rules. A default of the schema is filled in where its object is present. A string that spells
 exactly a number, boolean, null, object or array becomes one where the schema allows only that, never where
-it allows a string. A float without a fraction becomes an integer where only integers are allowed. Knows
+it allows a string. A float without a fraction becomes an integer where only integers are allowed. A null for an
+optional member that may not be null counts as absent: models that are held to a schema write it so. Knows
 nothing of validators and reports no mistakes: what it cannot read it leaves as it is.
 Law: the input is never changed, and what needs no change comes back as the very same object.
 """
@@ -42,8 +43,8 @@ def compile_coercion(schema: Schema, *, fill: bool = True) -> Coercion:
     """The policy for this schema as a function of a JSON value; `fill` False leaves absent members absent.
 
     The schema has to be one without references that loop. Under `anyOf` and `oneOf` the inside of an object or
-    array is coerced only where a single branch allows an object or array; `patternProperties` and what depends
-    on conditions is left as it is. Linear in the value's size, times the schemas that speak of one value.
+    array is coerced only where a single branch allows an object or array, but for nulls; `patternProperties` and
+    what depends on conditions is left as it is. Linear in the value's size, times the schemas that speak of one value.
     """
     return _Compiler(schema, fill=fill).compile()
 
@@ -55,8 +56,8 @@ class Coercion:
     """
 
     __slots__ = (
-        "additional", "arrays", "declared", "defaults", "items", "objects", "prefix", "properties", "readable", "types",
-        "whole",
+        "absent_as_null", "additional", "arrays", "declared", "defaults", "items", "objects", "prefix", "properties",
+        "readable", "types", "whole",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -68,6 +69,7 @@ class Coercion:
         self.properties: list[tuple[str, Coercion]] = []
         self.declared: frozenset[str] = frozenset()
         self.defaults: dict[str, Any] = {}
+        self.absent_as_null: frozenset[str] = frozenset()
         self.additional: Coercion | None = None
         self.prefix: list[Coercion] = []
         self.items: Coercion | None = None
@@ -87,9 +89,9 @@ class Coercion:
         return value
 
     def busy(self) -> bool:
-        return bool(self.readable or self.whole or self.properties or self.defaults or self.additional) or bool(
-            self.prefix or self.items or self.objects or self.arrays
-        )
+        return bool(
+            self.readable or self.whole or self.properties or self.defaults or self.absent_as_null or self.additional
+        ) or bool(self.prefix or self.items or self.objects or self.arrays)
 
     def prune(self) -> None:
         """Forget the places inside that have nothing to do."""
@@ -104,6 +106,9 @@ class Coercion:
             self.prefix = []
 
     def _members(self, value: dict[str, Any]) -> dict[str, Any]:
+        if self.absent_as_null and None in value.values():
+            left = {name: held for name, held in value.items() if held is not None or name not in self.absent_as_null}
+            value = left if len(left) < len(value) else value
         changed: dict[str, Any] = {}
         for name, place in self.properties:
             if name in value:
@@ -178,6 +183,9 @@ class _Compiler:
         if isinstance(schema, Mapping):
             place.objects = list(self._also(schema, "object"))
             place.arrays = list(self._also(schema, "array"))
+            place.absent_as_null = self._absent_as_null([schema]).union(
+                *map(self._absent_as_null, self._unions(schema))
+            )
             self._members(place, schema)
             self._elements(place, schema)
 
@@ -224,6 +232,28 @@ class _Compiler:
         place.declared = frozenset(name for name, _ in place.properties)
         if not place.objects and "patternProperties" not in schema and "additionalProperties" in schema:
             place.additional = self._place(schema["additionalProperties"])
+
+    def _absent_as_null(self, branches: Iterable[Schema]) -> frozenset[str]:
+        """The members that may be left out, and may not be null, in each of these that has them."""
+        absent: set[str] = set()
+        others: set[str] = set()
+        for branch in branches:
+            required = branch.get("required", ())
+            for name, part in branch.get("properties", {}).items():
+                (others if name in required or "null" in self._allowed(part) else absent).add(name)
+        return frozenset(absent - others)
+
+    def _unions(self, schema: Schema) -> Iterator[list[Schema]]:
+        """Objects of which a value is one, where more than one is possible and each says its members."""
+        for keyword in ("anyOf", "oneOf"):
+            branches = [self._target(part) for part in schema.get(keyword, ()) if "object" in self._allowed(part)]
+            if len(branches) > 1 and all(isinstance(branch, Mapping) and "properties" in branch for branch in branches):
+                yield branches
+
+    def _target(self, schema: Any) -> Any:
+        while isinstance(schema, Mapping) and "$ref" in schema:
+            schema = resolve(self._root, schema["$ref"])
+        return schema
 
     def _elements(self, place: Coercion, schema: Schema) -> None:
         prefix, items = schema.get("prefixItems", []), schema.get("items")

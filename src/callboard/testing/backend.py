@@ -1,4 +1,4 @@
-"""A Chat Completions backend that says what it was told to say.
+"""A backend that says what it was told to say, on each of our wires.
 
 Owns a server on the loopback interface, the replies that it gives, and what it was asked. Knows nothing of
 who asks. Law: the same replies and the same requests give the same bytes.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import msgspec
 
-from callboard.core import Event, ReplyEnded, ReplyStarted, TextPiece, Usage
+from callboard.core import Event, ReplyEnded, ReplyStarted, Request, TextPiece, Usage
 from callboard.errors import CallerError
 from callboard.text.sse import encode_frame
 from callboard.wires import WIRES, Wire
@@ -87,8 +87,8 @@ class FakeBackend:
 
     `replies` are given one a request, or each request's body is given to a function that returns its reply.
     A reply is a text (sent in pieces of 4 characters), a sequence of events with a ReplyEnded at its end, `Raw`
-    payloads, or a fault: `Status`, `Html`, `Cut`, `Silence`. The request's `stream` decides between frames and
-    one JSON body. When no reply is left the answer is 500, with `x-should-retry: false`.
+    payloads, or a fault: `Status`, `Html`, `Cut`, `Silence`. The request's path decides the wire, its `stream`
+    between frames and one JSON body. When no reply is left the answer is 500, with `x-should-retry: false`.
 
     `chunk_size` sends a stream's bytes in pieces of that size; by default each frame is one. `models` are what
     GET /v1/models lists.
@@ -218,6 +218,14 @@ class _Question(msgspec.Struct, frozen=True):
         named = self.path.rpartition("/")[2].partition(":")[0] if ":" in self.path else ""
         return str(self.body.get("model") or named)
 
+    @property
+    def request(self) -> Request | None:
+        """What was asked; None where it cannot be read, for a test may ask anything."""
+        try:
+            return self.wire.decode_request(self.body)
+        except CallerError:
+            return None
+
 
 def _wire_of(path: str) -> Wire | None:
     name = next((name for end, name in _ENDS.items() if path.endswith(end)), "")
@@ -261,6 +269,8 @@ def _lower(reply: Reply, question: _Question, number: int) -> _Answer:
 
 def _events(events: Sequence[Event], question: _Question, number: int, *, end: bool = True) -> _Answer:
     said: dict[str, Any] = {"identifier": f"fake-{number}", "model": question.model, "created": 0}
+    if question.wire.name == "responses":
+        said["request"] = question.request  # a call is of its tool's own kind, and in its namespace
     if not question.streams:
         return _json(200, question.wire.encode_response(events, **said))
     if question.wire.name == "chat":

@@ -19,7 +19,7 @@ from callboard.tools.descriptors import InvokerDescriptor
 from callboard.tools.invoker import Invocable, Invoker, Validates, by_keywords
 from callboard.tools.tool import Tool, context_parameter, is_async
 
-_OPTIONS = ("timeout", "idempotent", "approval", "cli")
+_OPTIONS = ("timeout", "idempotent", "approval", "cli", "strict")
 """What a Tool says of itself, and a descriptor may say instead."""
 
 

@@ -45,6 +45,7 @@ class InvokerDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     approval: bool | None = None
     arguments: dict[str, Any] | None = None
     cli: dict[str, str] | None = None
+    strict: bool | None = None
     path: str = ""
 
 

@@ -50,6 +50,7 @@ class Invoker:
         blocking: bool = False,
         deferred: bool = False,
         cli: Mapping[str, str] | None = None,
+        strict: bool | None = None,
     ) -> None:
         self.name = name
         self.invocable = invocable
@@ -62,6 +63,7 @@ class Invoker:
         self.blocking = blocking
         self.deferred = deferred
         self.cli = dict(cli or {})
+        self.strict = strict
         self._validator: Validates = validator or compile_schema(arguments_schema, path=name)
         self.dropped: tuple[str, ...] = getattr(self._validator, "dropped", ())
 
@@ -79,6 +81,7 @@ class Invoker:
             approval=tool.approval,
             blocking=not tool.is_async,
             cli=tool.cli,
+            strict=tool.strict,
         )
 
     async def __call__(self, context: Context, arguments: Mapping[str, Any]) -> Any:
@@ -99,7 +102,7 @@ class Invoker:
 
     def declare(self, name: str | None = None) -> ToolDeclaration:
         """What a model is told of it, under the name it has on the wire."""
-        return ToolDeclaration(name or self.name, self.description, self.arguments_schema, self.cli)
+        return ToolDeclaration(name or self.name, self.description, self.arguments_schema, self.cli, strict=self.strict)
 
 
 def by_keywords(function: Callable[..., Any], context_parameter: str | None) -> Invocable:

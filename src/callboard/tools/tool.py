@@ -25,7 +25,8 @@ class Tool(Generic[P, R]):
     `name` is the function's, `description` its docstring's, `schema` the JSON Schema of its arguments.
     `timeout` is in seconds, None leaves it to the ensemble. `idempotent` says that a call may be repeated
     after a failure of the network or a timeout; `approval` that a person is asked before each call; `cli`
-    maps flags such as `-t` to parameters, for models that write calls as commands.
+    maps flags such as `-t` to parameters, for models that write calls as commands; `strict` that the provider is
+    asked to hold calls to the schema, None leaves it to the provider.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Tool(Generic[P, R]):
         idempotent: bool = False,
         approval: bool = False,
         cli: Mapping[str, str] | None = None,
+        strict: bool | None = None,
     ) -> None:
         if not callable(function):
             raise ToolDefinitionError(f"{function!r} is no function", hint="decorate a function with @tool")
@@ -46,6 +48,7 @@ class Tool(Generic[P, R]):
         self.idempotent = idempotent
         self.approval = approval
         self.cli = dict(cli or {})
+        self.strict = strict
         self.context_parameter = context_parameter(function)
         self._skip = frozenset({self.context_parameter} if self.context_parameter else ())
         check_signature(function, skip=self._skip)
@@ -90,6 +93,7 @@ def tool(
     idempotent: bool = ...,
     approval: bool = ...,
     cli: Mapping[str, str] | None = ...,
+    strict: bool | None = ...,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 

@@ -1,6 +1,6 @@
 """Tool names that a wire accepts.
 
-Owns the way from declared names to safe ones and its reverse. Knows no wire.
+Owns the way from declared names to safe ones, and back from those that a reply calls. Knows no wire.
 Law: a tool's safe name follows from the declared tools alone, so that it stays the same in a conversation.
 """
 
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from callboard.core import Canister, InvocationCanister, NamedTool, Request
+from callboard.core import Canister, Event, InvocationCanister, InvocationStarted, NamedTool, Note, Request
 
 LONGEST = 64
 _SAFE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
+_LEAKED = re.compile(r"functions\.(.+?)(?::\d+)?")
+"""A name in the namespace that the templates of gpt-oss and Kimi put functions in, Kimi's with the call's number."""
 
 
 class Naming:
@@ -59,3 +61,38 @@ class Naming:
 
 def called_names(canisters: Iterable[Canister]) -> Iterable[str]:
     return (canister.name for canister in canisters if isinstance(canister, InvocationCanister))
+
+
+def undescribed(namespaces: Iterable[str]) -> list[str]:
+    """What is dropped with namespaces, whose tools go by their whole names."""
+    return [f"description of the namespace {name}" for name in namespaces]
+
+
+class Callees:
+    """The tools that a reply calls, by their names in it; `names` and `declared` as of `chat.StreamDecoder`.
+
+    A name that is not declared and leaks a model's template (`functions.f:0`) is that of the declared `f`.
+    """
+
+    def __init__(self, names: Mapping[str, str], declared: frozenset[str] | None) -> None:
+        self._names = names
+        self._declared = declared
+
+    def named(self, wire: str) -> str:
+        """The declared name; the name itself where there is none."""
+        name = self._names.get(wire, wire)
+        if not self._knows(name) and (leaked := _LEAKED.fullmatch(wire)):
+            inner = self._names.get(leaked[1], leaked[1])
+            return inner if self._knows(inner) else name
+        return name
+
+    def begin(self, index: int, identifier: str, wire: str) -> list[Event]:
+        """A call's beginning, behind a note where its name had to be repaired."""
+        name = self.named(wire)
+        begun = InvocationStarted(index, identifier, name, self._knows(name))
+        if name == self._names.get(wire, wire):
+            return [begun]
+        return [Note("repaired", f"{name}, called as {wire}"), begun]
+
+    def _knows(self, name: str) -> bool:
+        return self._declared is None or name in self._declared

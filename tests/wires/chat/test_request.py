@@ -56,7 +56,8 @@ CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f
     ("canisters", "messages", "dropped"),
     [
         ([SupervisorCanister("s"), UserCanister("u")], [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}], ()),
-        ([UserCanister([TextualContent("a"), TextualContent("b")])], [{"role": "user", "content": "ab"}], ()),
+        ([UserCanister([TextualContent("a"), TextualContent("b")])], [{"role": "user", "content": "a\nb"}], ()),
+        ([AssistantCanister([TextualContent("a"), TextualContent("b")])], [{"role": "assistant", "content": "ab"}], ()),
         ([UserCanister()], [{"role": "user", "content": ""}], ()),
         (
             [UserCanister([TextualContent("see"), PICTURE, FILE, PictureContent(url="https://x/y.png", extra={"detail": "low"})])],
@@ -74,7 +75,7 @@ CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f
         (
             [AssistantCanister([ReasoningContent("hm", origin="m"), ReasoningContent("x", origin="n"), ReasoningContent("", "opaque", "m"), TextualContent("t"), PICTURE])],
             [{"role": "assistant", "content": "t", "reasoning_content": "hm"}],
-            ("reasoning", "reasoning", "picture"),
+            ("reasoning", "picture"),
         ),
         (
             [AssistantCanister("t"), invocation("a", "f", {"x": 1}), invocation("b", "g", None, '{"y'), ResultCanister("2", invocation_id="b"), ResultCanister("1", invocation_id="a")],
@@ -102,6 +103,7 @@ CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f
     ids=[
         "system and user",
         "several texts are one string",
+        "what a model said stays to the letter",
         "nothing said",
         "parts",
         "what has neither bytes nor a place here is dropped",
@@ -230,8 +232,24 @@ def conversations(draw):
 
 
 SCHEMAS = OBJECTS.map(lambda properties: {"type": "object", "x": properties})
+STRICT = st.lists(WORDS, unique=True, max_size=2).map(
+    lambda names: {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in names},
+        "required": names,
+        "additionalProperties": False,
+    }
+)
+UNNAMED = st.sampled_from(
+    [{}, {"chat": {"cache_control": {"type": "ephemeral"}}}, {"chat": {"x": 1, "function": {"defer_loading": True}}}]
+)
 TOOLS = st.lists(
-    st.builds(ToolDeclaration, NAMES, st.just("") | WORDS, SCHEMAS), unique_by=lambda t: t.name, max_size=3
+    st.builds(
+        ToolDeclaration, NAMES, st.just("") | WORDS, SCHEMAS, strict=st.sampled_from([None, False]), extra=UNNAMED
+    )
+    | st.builds(ToolDeclaration, NAMES, st.just(""), STRICT, strict=st.just(True), extra=UNNAMED),
+    unique_by=lambda t: t.name,
+    max_size=3,
 )
 CONTROLS = st.builds(
     Controls,

@@ -33,7 +33,7 @@ from callboard.core import (
     error_result,
 )
 from callboard.errors import CallerError
-from callboard.wires.gemini import RequestEncoder, StreamDecoder, decode_request, encode_request, request_path
+from callboard.wires.gemini import StreamDecoder, decode_request, encode_request, request_path
 
 PICTURE = PictureContent(data=b"png")
 FILE = FileContent(data=b"pdf", mime_type="application/pdf")
@@ -90,7 +90,7 @@ NO_RESULT = response(output="No result: the call was not run.")
             (),
         ),
         ([UserCanister([FileContent(b"pdf", name="a.pdf", mime_type="application/pdf"), PictureContent()])], [user(FILE_PART)], ("name of a file", "picture")),
-        ([DocumentCanister("text", title="Title")], [user(text("Title\n\n"), text("text"))], ()),
+        ([DocumentCanister("text", title="Title")], [user(text("Title\n\ntext"))], ()),
         ([AssistantCanister("t"), AssistantCanister(RefusalContent("no"))], [model(text("t"), text("no"))], ()),
         ([AssistantCanister(), UserCanister("u")], [user(text("u"))], ()),
         (
@@ -198,7 +198,7 @@ def whole(**fields):
 
 
 def test_a_whole_body():
-    request = RequestEncoder().encode(whole())
+    request = encode_request(whole())
     none = {"type": "object", "properties": {}}
     custom = {
         "type": "object",
@@ -238,7 +238,7 @@ def test_a_whole_body():
 
 
 def test_a_whole_body_for_older_models():
-    body = RequestEncoder(json_schema=False, budgets=True).encode(whole()).body
+    body = encode_request(whole(), json_schema=False, budgets=True).body
     schema = {"type": "OBJECT", "properties": {"x": {"type": "INTEGER", "nullable": True}}}
     f, g, *_ = body["tools"][0]["functionDeclarations"]
     assert f == {"name": "f", "description": "does", "parameters": schema}
@@ -358,8 +358,11 @@ def conversations(draw):
 
 
 SCHEMAS = OBJECTS.map(lambda properties: {"type": "object", "x_y": properties})
+UNNAMED = st.sampled_from([{}, {"gemini": {"behavior": "NON_BLOCKING", "response": {"type": "STRING"}}}])
 TOOLS = st.lists(
-    st.builds(ToolDeclaration, NAMES, st.just("") | WORDS, SCHEMAS), unique_by=lambda t: t.name, max_size=3
+    st.builds(ToolDeclaration, NAMES, st.just("") | WORDS, SCHEMAS, extra=UNNAMED),
+    unique_by=lambda t: t.name,
+    max_size=3,
 )
 EFFORTS = st.sampled_from([None, "none", "minimal", "low", "medium", "high", "xhigh"])
 CONTROLS = st.builds(

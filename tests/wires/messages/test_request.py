@@ -135,13 +135,13 @@ PDF = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
         (
             [AssistantCanister([ReasoningContent("hm", "s", "m"), ReasoningContent("x", "s", "n"), ReasoningContent("", "redacted:x", "n"), ReasoningContent("unsigned", "", "m"), TextualContent("t")])],
             [assistant({"type": "thinking", "thinking": "hm", "signature": "s"}, text("t"))],
-            ("reasoning", "reasoning", "reasoning"),
+            ("reasoning",),
         ),
         ([AssistantCanister(RefusalContent("no"))], [assistant(text("no"))], ()),
         (
             [UserCanister([PictureContent(), PictureContent(data=b"x", mime_type="image/tiff"), FileContent(data=b"\xff", mime_type="text/plain"), FileContent(data=b"x", mime_type="application/zip"), FileContent(), TextualContent("u", extra={"detail": "low"})])],
             [user(text("u"))],
-            ("picture", "picture", "file", "file", "file"),
+            ("picture", "file"),
         ),
         ([UserCanister(FileContent(data=b"a,b", mime_type="text/csv", name="t.csv"))], [user({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a,b"}, "title": "t.csv"})], ()),
         ([DocumentCanister("", title="empty"), DocumentCanister([TextualContent("a"), PDF, PictureContent(url="https://x/y.png")])], [user({"type": "document", "source": {"type": "content", "content": [text("a"), {"type": "image", "source": {"type": "url", "url": "https://x/y.png"}}]}})], ("file",)),
@@ -230,32 +230,63 @@ CACHED = {"cache_control": {"type": "ephemeral"}}
 TALK = (SupervisorCanister("a"), SupervisorCanister("b"), UserCanister("c"), AssistantCanister("d"), UserCanister("e"))
 
 
+def broken(request):
+    """What is sent with breakpoints."""
+    return json.loads(msgspec.json.encode(RequestEncoder(breakpoints=True).encode(request).body))
+
+
 def test_breakpoints_where_they_are_asked_for():
     request = Request("m", TALK, (ToolDeclaration("f"), ToolDeclaration("g")))
-    plain, broken = encode_request(request).body, RequestEncoder(breakpoints=True).encode(request).body
+    plain, marked = encode_request(request).body, broken(request)
     assert "cache_control" not in str(plain)
-    assert str(broken).count("cache_control") == 3
-    assert broken["tools"][-1] == plain["tools"][-1] | CACHED
-    assert broken["system"] == [text("a"), text("b") | CACHED]
-    assert broken["messages"][-1] == user(text("e") | CACHED)
+    assert str(marked).count("cache_control") == 3
+    assert marked["tools"][-1] == plain["tools"][-1] | CACHED
+    assert marked["system"] == [text("a"), text("b") | CACHED]
+    assert marked["messages"][-1] == user(text("e") | CACHED)
 
 
 def test_breakpoints_stand_on_no_thinking_and_beside_no_others():
     thought = AssistantCanister([TextualContent("t"), ReasoningContent("hm", "s", "m")])
-    (message,) = encode_request(Request("m", (thought,)), breakpoints=True).body["messages"]
+    (message,) = broken(Request("m", (thought,)))["messages"]
     assert message["content"][0] == text("t") | CACHED
     assert "cache_control" not in message["content"][1]
     own = UserCanister(TextualContent("u", extra=CACHED))
     request = Request("m", (*TALK, own))
-    assert encode_request(request, breakpoints=True).body == encode_request(request).body
-    assert encode_request(Request("m", ()), breakpoints=True).body["messages"] == []
+    assert broken(request) == encode_request(request).body
+    assert broken(Request("m", ()))["messages"] == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": (ToolDeclaration("f", extra={"messages": CACHED}), ToolDeclaration("g"))},
+        {"hosted": (HostedTool("messages", "bash_20250124", {"name": "bash", **CACHED}),)},
+        {"extra": CACHED},
+        {"canisters": (*TALK, invocation(), ResultCanister([TextualContent("u", extra=CACHED)], invocation_id="a"))},
+        {"canisters": (*TALK, DocumentCanister([TextualContent("u", extra=CACHED)]))},
+    ],
+    ids=["on a tool", "on a hosted tool", "on the request", "inside a result", "inside a document"],
+)
+def test_a_client_s_own_breakpoint_is_the_only_one(fields):
+    request = Request(**{"model": "m", "canisters": TALK, **fields})
+    body = broken(request)
+    assert body == encode_request(request).body
+    assert str(body).count("cache_control") == 1
+
+
+def test_no_breakpoint_stands_on_a_tool_that_is_loaded_later():
+    tools = (ToolDeclaration("f"), ToolDeclaration("g", extra={"messages": {"defer_loading": True}}))
+    first, second = broken(Request("m", TALK, tools))["tools"]
+    assert "cache_control" in first
+    assert second["defer_loading"] is True
+    assert "cache_control" not in second
 
 
 def test_encoding_changes_nothing_that_was_given():
     block = {"type": "search_result", "source": "u", "title": "t", "content": []}
     body = {"model": "m", "max_tokens": 1, "messages": [user(block)], "tools": [{"type": "web_search_1", "name": "w"}]}
     before = copy.deepcopy(body)
-    encode_request(decode_request(body), breakpoints=True)
+    broken(decode_request(body))
     assert body == before
 
 
@@ -288,7 +319,7 @@ LATER = st.builds(SupervisorCanister, st.tuples(TEXTS), extra=st.just({"role": "
 @st.composite
 def results(draw, identifier):
     content = tuple(draw(st.lists(TEXTS | PICTURES, max_size=2)))
-    said = "".join(part.text for part in content if isinstance(part, TextualContent))
+    said = "\n".join(part.text for part in content if isinstance(part, TextualContent))
     error = draw(st.sampled_from([None, ToolError("execution", said)])) if content else None
     return ResultCanister(content, invocation_id=identifier, error=error, extra=draw(MARKS))
 
@@ -325,8 +356,26 @@ def conversations(draw):
 
 
 SCHEMAS = OBJECTS.map(lambda properties: {"type": "object", "x": properties})
+STRICT = st.lists(WORDS, unique=True, max_size=2).map(
+    lambda names: {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in names},
+        "required": names[:1],
+        "additionalProperties": False,
+    }
+)
+UNNAMED = st.sampled_from(
+    [
+        {},
+        {"messages": CACHED},
+        {"messages": {"defer_loading": True, "input_examples": [{"x": 1}], "allowed_callers": []}},
+    ]
+)
 TOOLS = st.lists(
-    st.builds(ToolDeclaration, NAMES, st.just("") | WORDS, SCHEMAS, strict=st.sampled_from([None, True, False])),
+    st.builds(
+        ToolDeclaration, NAMES, st.just("") | WORDS, SCHEMAS, strict=st.sampled_from([None, False]), extra=UNNAMED
+    )
+    | st.builds(ToolDeclaration, NAMES, st.just(""), STRICT, strict=st.just(True), extra=UNNAMED),
     unique_by=lambda t: t.name,
     max_size=3,
 )
@@ -379,9 +428,9 @@ def test_what_is_encoded_is_decoded(request):
     assert decode_request(json.loads(msgspec.json.encode(low.body))) == request
 
 
-@given(request=requests(), broken=st.booleans())
-def test_what_we_send_is_anthropic_s(anthropic_body, request, broken):
-    low = encode_request(request, breakpoints=broken)
+@given(request=requests(), breakpoints=st.booleans())
+def test_what_we_send_is_anthropic_s(anthropic_body, request, breakpoints):
+    low = RequestEncoder(breakpoints=breakpoints).encode(request)
     body = json.loads(msgspec.json.encode(low.body))
     if not any(
         part.extra and "messages" in part.extra for c in request.canisters for part in getattr(c, "content", ())
@@ -470,7 +519,7 @@ def test_anything_at_every_field(case):
                 request = decode_request(body)
             except CallerError:
                 continue
-            encode_request(request, breakpoints=True)
+            encode_request(request)
 
 
 def test_a_deep_input_is_refused():

@@ -39,7 +39,7 @@ TOOLS = (
     ToolDeclaration("ns__g", "", SCHEMA, namespace="ns"),
     ToolDeclaration("apply_patch", kind="custom"),
     ToolDeclaration("ns__exec", kind="custom", namespace="ns"),
-    ToolDeclaration("tool_search", "", SCHEMA),
+    ToolDeclaration("tool_search", "", SCHEMA, kind="search"),
 )
 REQUEST = Request("m", (UserCanister("u"),), TOOLS)
 START = ReplyStarted("upstream", "m")
@@ -250,6 +250,12 @@ def test_what_was_lowered_is_restored(judge, judge_response):
         "total_tokens": 12,
     }
     judge_response(datas[-1]["response"])
+
+
+def test_a_function_that_is_called_tool_search_is_one():
+    request = Request("m", (), (ToolDeclaration("tool_search", "", SCHEMA),))
+    (item,) = whole([START, *call(0, "tool_search"), ReplyEnded("invocations")], request=request)["output"]
+    assert (item["type"], item["name"]) == ("function_call", "tool_search")
 
 
 def whole(events, **fields):

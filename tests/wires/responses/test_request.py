@@ -31,14 +31,19 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.errors import CallerError
-from callboard.wires.responses import RequestEncoder, decode_request, encode_request, read_request
-from callboard.wires.responses.sealed import seal, unseal
+from callboard.wires.responses import decode_request, encode_request, read_request
+from callboard.wires.sealed import seal, unseal
 
 PICTURE = PictureContent(data=b"png")
 FILE = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
 PICTURE_PART = {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,cG5n"}
 FILE_PART = {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,cGRm"}
-SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}}
+SCHEMA = {
+    "type": "object",
+    "properties": {"x": {"type": "integer"}},
+    "required": ["x"],
+    "additionalProperties": False,
+}
 GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: /a/"}
 
 
@@ -96,7 +101,7 @@ CANISTERS = {
     ),
     "a document with its title": (
         [DocumentCanister("text", title="T")],
-        [message("user", [{"type": "input_text", "text": "T\n\n"}, {"type": "input_text", "text": "text"}])],
+        [message("user", "T\n\ntext")],
         (),
     ),
     "an assistant's text": ([AssistantCanister("t")], [message("assistant", "t")], ()),
@@ -198,7 +203,7 @@ def test_a_whole_body():
 
 
 def test_a_plain_body_has_nothing_that_was_not_asked_for():
-    request = RequestEncoder().encode(Request("m", (UserCanister("u"),), stream=False, parallel=True))
+    request = encode_request(Request("m", (UserCanister("u"),), stream=False, parallel=True))
     assert request.body == {
         "model": "m",
         "input": [message("user", "u")],
@@ -281,12 +286,13 @@ def declarations(draw):
 def tool(draw, space, name):
     full = f"{space}__{name}" if space else name
     text = draw(st.just("") | WORDS)
+    extra = draw(st.sampled_from([{}, {"responses": {"defer_loading": True, "allowed_callers": ["direct"]}}]))
     if draw(st.booleans()):
-        return ToolDeclaration(
-            full, text, dict(CUSTOM_SCHEMA), {}, "custom", draw(st.sampled_from([None, GRAMMAR])), space
-        )
+        grammar = draw(st.sampled_from([None, GRAMMAR]))
+        return ToolDeclaration(full, text, dict(CUSTOM_SCHEMA), {}, "custom", grammar, space, extra=extra)
     strict = draw(st.sampled_from([None, True, False]))
-    return ToolDeclaration(full, text, draw(SCHEMAS), namespace=space, strict=strict)
+    schema = SCHEMA if strict else draw(SCHEMAS)
+    return ToolDeclaration(full, text, schema, namespace=space, strict=strict, extra=extra)
 
 
 @st.composite
@@ -382,7 +388,8 @@ def test_what_is_encoded_is_decoded(request):
 def test_what_is_sealed_is_unsealed(opaque, origin, other):
     assert unseal(seal(opaque, origin), other) == (opaque, origin)
     assert unseal(opaque, other) == (opaque, other)
-    assert unseal(f"callboard.1.{opaque}", other)[0]
+    broken = "callboard.1." + opaque.replace(".", "")
+    assert unseal(broken, other) == (broken, other)
 
 
 def test_a_conversation_costs_what_it_holds():
@@ -501,6 +508,8 @@ SPACED = (
     ToolDeclaration("ns__exec", "", CUSTOM_SCHEMA, kind="custom", namespace="ns"),
 )
 SEARCH = {"type": "tool_search", "execution": "client", "description": "finds", "parameters": SCHEMA}
+FINDS = ToolDeclaration("tool_search", "finds", SCHEMA, kind="search")
+EMPTY = {"type": "object", "properties": {}}
 
 
 @pytest.mark.parametrize(
@@ -510,12 +519,23 @@ SEARCH = {"type": "tool_search", "execution": "client", "description": "finds", 
         ([FLAT], (msgspec.structs.replace(F, strict=False),), (), ()),
         ([NESTED, FLAT], (F,), (), ()),
         ([DECLARED[2]], (PATCH,), (), ()),
-        ([SPACE], SPACED, (), ("description of the namespace ns",)),
-        ([SEARCH], (ToolDeclaration("tool_search", "finds", SCHEMA),), (), ()),
+        ([SPACE], SPACED, (), ()),
+        ([SEARCH], (FINDS,), (), ()),
+        ([{"type": "function", "name": "tool_search"}], (ToolDeclaration("tool_search", schema=EMPTY),), (), ()),
         ([{"type": "tool_search"}], (), (HostedTool("responses", "tool_search"),), ()),
         ([{"type": "web_search", "filters": {}}], (), (HostedTool("responses", "web_search", {"filters": {}}),), ()),
     ],
-    ids=["nested", "flat", "once", "custom", "namespace", "search", "search at the provider", "hosted"],
+    ids=[
+        "nested",
+        "flat",
+        "once",
+        "custom",
+        "namespace",
+        "search",
+        "a function of that name",
+        "search at the provider",
+        "hosted",
+    ],
 )
 def test_tools(tools, declared, hosted, dropped):
     asked = read_request({"model": "m", "input": "u", "tools": tools})
@@ -529,6 +549,72 @@ def test_tools(tools, declared, hosted, dropped):
 def test_tools_that_were_found_can_be_called():
     found = {"type": "tool_search_output", "call_id": "a", "execution": "client", "tools": [NESTED]}
     assert decode_request({"model": "m", "input": [found]}).tools == (F,)
+
+
+def searched(identifier, tools):
+    end = {"call_id": identifier, "execution": "client", "status": "completed"}
+    call = {"type": "tool_search_call", **end, "arguments": {"query": identifier}}
+    return [call, {"type": "tool_search_output", **end, "tools": tools}]
+
+
+def test_a_search_and_what_it_found_go_back_as_they_came(judge_body):
+    space = {"type": "namespace", "name": "ns", "description": "of ns", "tools": DECLARED[1]["tools"]}
+    found = [DECLARED[0], space]
+    items = [
+        message("user", "u"),
+        *searched("a", found),
+        *searched("b", []),
+        *searched("c", [DECLARED[0]]),
+        function_call("d", "f", "{}"),
+        output("d", "done"),
+    ]
+    body = {"model": "m", "input": items, "tools": [SEARCH, DECLARED[2]]}
+    request = decode_request(body)
+    assert request.namespaces == {"ns": "of ns"}
+    assert [tool.name for tool in request.tools] == ["tool_search", "apply_patch", "f", "ns__g", "ns__exec"]
+    results = [canister.text for canister in request.canisters if isinstance(canister, ResultCanister)]
+    assert results == ["f\nns__g\nns__exec", "No tools found.", "f", "done"]
+    sent = encode_request(request)
+    assert (sent.body["input"], sent.body["tools"], sent.dropped) == (items, body["tools"], ())
+    judge_body(sent.body | {"stream": True})
+
+
+def test_a_search_under_another_name():
+    tools = (ToolDeclaration("find", "finds", SCHEMA, kind="search"), ToolDeclaration("f"))
+    sent = lowered(
+        invocation("a", "find", {"x": 1}),
+        invocation("b", "find", None, "[1"),
+        ResultCanister("f", invocation_id="a"),
+        ResultCanister("Error: late", invocation_id="b"),
+        tools=tools,
+        tool_choice=NamedTool("find"),
+    )
+    assert [tool["type"] for tool in sent.body["tools"]] == ["tool_search"]
+    assert sent.names == {"tool_search": "find"}
+    kinds = [item["type"] for item in sent.body["input"]]
+    assert kinds == ["tool_search_call", "tool_search_call", "tool_search_output", "tool_search_output"]
+    assert [len(item["tools"]) for item in sent.body["input"][2:]] == [1, 0]
+    assert sent.dropped == ("arguments that are no object", "text of a tool search's result")
+    again = decode_request(sent.body)
+    assert (again.tool_choice, [tool.kind for tool in again.tools]) == ("required", ["search"])
+
+
+def test_a_found_tool_that_is_called_but_not_in_a_result_stays():
+    body = lowered(invocation("a", "tool_search", {}), tools=(FINDS, F)).body
+    assert [tool["type"] for tool in body["tools"]] == ["tool_search", "function"]
+
+
+def test_descriptions_of_namespaces():
+    request = decode_request({"model": "m", "input": "u", "tools": [SPACE]})
+    assert request.namespaces == {"ns": "of ns"}
+    sent = encode_request(request)
+    assert [(tool["name"], tool["description"]) for tool in sent.body["tools"]] == [("ns", "of ns")]
+    assert sent.dropped == ()
+    odd = Request("m", (), (ToolDeclaration("a.b__c", namespace="a.b"),), namespaces={"a.b": "odd"})
+    assert encode_request(odd).dropped == ("description of the namespace a.b",)
+    chosen = {"type": "allowed_tools", "mode": "auto", "tools": [FLAT]}
+    request = decode_request({"model": "m", "input": "u", "tools": [SPACE, FLAT], "tool_choice": chosen})
+    assert request.namespaces == {}
 
 
 G = {"type": "function", "name": "g"}

@@ -2,8 +2,7 @@
 
 from callboard.wires.chat.chunks import StreamEncoder
 from callboard.wires.chat.failure import decode_error, encode_error
-from callboard.wires.chat.kept import RequestEncoder
-from callboard.wires.chat.request import decode_request, encode_request
+from callboard.wires.chat.request import RequestEncoder, decode_request, encode_request
 from callboard.wires.chat.response import decode_response, encode_response
 from callboard.wires.chat.stream import StreamDecoder
 

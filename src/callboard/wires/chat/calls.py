@@ -18,9 +18,10 @@ from callboard.core import (
     Identify,
     InvocationEnded,
     InvocationIncomplete,
-    InvocationStarted,
 )
+from callboard.text.pieces import Pieces
 from callboard.wires.chat.shapes import CallDelta, FunctionDelta
+from callboard.wires.naming import Callees
 
 Trust: TypeAlias = Literal["all", "whole", "none"]
 """Which calls a reply's end makes whole: all, those whose arguments are a JSON object, or none."""
@@ -46,7 +47,7 @@ class _Call:
         self.id = ""  # on the wire
         self.identifier = ""  # ours, from the start on
         self.name = ""
-        self.pieces: list[str] = []
+        self.pieces = Pieces()
         self.index: int | None = None
         self.closed = False
 
@@ -55,9 +56,8 @@ class Calls:
     """Call deltas in, events out. `count` is how many calls there were."""
 
     def __init__(self, names: Mapping[str, str], identify: Identify, declared: frozenset[str] | None) -> None:
-        self._names = names
+        self._callees = Callees(names, declared)
         self._identify = identify
-        self._declared = declared
         self._used: set[str] = set()
         self._by_key: dict[int | str, _Call] = {}
         self._by_id: dict[str, _Call] = {}
@@ -96,23 +96,24 @@ class Calls:
             if json:
                 events.append(ArgumentsPiece(call.index, json))
         elif call.name and call.pieces:
-            events.append(self._start(call))
-            events.append(ArgumentsPiece(self._next_index - 1, "".join(call.pieces)))
+            events += self._start(call)
+            events.append(ArgumentsPiece(self._next_index - 1, call.pieces.joined()))
         return events
 
     def release(self) -> list[Event]:
         """Announces the last call if it has a name: something else follows, so the name is whole."""
         if self._last is None or not self._last.name or self._last.index is not None:
             return []
-        return [self._start(self._last)]
+        return self._start(self._last)
 
     def close(self, trust: Trust, why: str) -> list[Event]:
         """Every open call ended or incomplete, in the order of their indices; `why` is for the incomplete."""
-        events: list[Event] = [self._start(call) for call in self._open if call.name and call.index is None]
+        unbegun = [call for call in self._open if call.name and call.index is None]
+        events: list[Event] = [event for call in unbegun for event in self._start(call)]
         named = sorted((call for call in self._open if call.index is not None), key=lambda call: call.index or 0)
         for call in named:
-            index, identifier, name = call.index or 0, call.identifier, self._names.get(call.name, call.name)
-            raw = "".join(call.pieces)
+            index, identifier, name = call.index or 0, call.identifier, self._callees.named(call.name)
+            raw = call.pieces.joined()
             arguments = parse_arguments(raw)
             if trust == "all" or (trust == "whole" and arguments is not None and raw and not raw.isspace()):
                 events.append(InvocationEnded(index, identifier, name, arguments, raw))
@@ -121,9 +122,9 @@ class Calls:
         for call in self._open:
             if not call.name:
                 index = self._number(call)
-                events.append(InvocationIncomplete(index, call.identifier, "", "".join(call.pieces), "no name"))
+                events.append(InvocationIncomplete(index, call.identifier, "", call.pieces.joined(), "no name"))
             call.closed = True
-            call.pieces = []
+            call.pieces = Pieces()
         self._open = []
         return events
 
@@ -146,17 +147,16 @@ class Calls:
         self.count += 1
         return call
 
-    def _start(self, call: _Call) -> InvocationStarted:
+    def _start(self, call: _Call) -> list[Event]:
         index = self._number(call)
-        name = self._names.get(call.name, call.name)
-        return InvocationStarted(index, call.identifier, name, self._declared is None or name in self._declared)
+        return self._callees.begin(index, call.identifier, call.name)
 
     def _number(self, call: _Call) -> int:
         call.index = index = self._next_index
         self._next_index += 1
         call.identifier = call.id
         if not call.id or call.id in self._used:
-            call.identifier = self._identify(index, self._names.get(call.name, call.name))
+            call.identifier = self._identify(index, self._callees.named(call.name))
         while call.identifier in self._used:  # the backend uses what we would mint
             call.identifier += "_"
         self._used.add(call.identifier)

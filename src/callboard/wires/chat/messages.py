@@ -20,25 +20,50 @@ from callboard.core import (
     PictureContent,
     ReasoningContent,
     RefusalContent,
+    Request,
     ResultCanister,
     SupervisorCanister,
     TextualContent,
     UserCanister,
+    joined,
 )
-from callboard.wires.chat.parts import encode_content, encode_part, kind
+from callboard.wires.chat.parts import encode_content, encode_part, kind, titled
+from callboard.wires.kept import Words
+from callboard.wires.naming import Naming
 from callboard.wires.turns import Turn, turns
 
 _encode = msgspec.json.Encoder().encode
 
 
+class Taken(msgspec.Struct, frozen=True):
+    """What a backend takes: the field of reasoning that is sent back, "" for none, and whether content may have parts."""
+
+    reasoning: str = "reasoning_content"
+    parts: bool = True
+
+
+TAKEN = Taken()
+
+
+def words(
+    canisters: Sequence[Canister], request: Request, naming: Naming, _: Any = None, *, taken: Taken = TAKEN
+) -> Words:
+    """The canisters in this wire's words."""
+    messages = Messages(canisters, model=request.model, on_wire=naming.on_wire, taken=taken)
+    return Words(messages.body, messages.dropped)
+
+
 class Messages:
     """The messages of a conversation; `dropped` names what they could not carry."""
 
-    def __init__(self, canisters: Sequence[Canister], *, model: str, on_wire: Callable[[str], str]) -> None:
+    def __init__(
+        self, canisters: Sequence[Canister], *, model: str, on_wire: Callable[[str], str], taken: Taken = TAKEN
+    ) -> None:
         self.body: list[dict[str, Any]] = []
         self.dropped: list[str] = []
-        self._model = model
+        self._replayed = model if taken.reasoning else None
         self._on_wire = on_wire
+        self._taken = taken
         for step in turns(canisters):
             match step:
                 case Turn():
@@ -46,10 +71,9 @@ class Messages:
                 case SupervisorCanister(content=content):
                     self._add("system", self._text(content))
                 case UserCanister(content=content) | ResultCanister(content=content):
-                    self._add("user", encode_content(content, self.dropped))
-                case DocumentCanister(content=content, title=title):
-                    head = (TextualContent(f"{title}\n\n"),) if title else ()
-                    self._add("user", encode_content(head + content, self.dropped))
+                    self._add("user", self._content(content))
+                case DocumentCanister():
+                    self._add("user", self._content(titled(step)))
 
     def _add(self, role: str, content: Any, **fields: Any) -> None:
         self.body.append({"role": role, "content": content, **fields})
@@ -65,13 +89,13 @@ class Messages:
                         text.append(said)
                     case RefusalContent(text=said):
                         refusal.append(said)
-                    case ReasoningContent(text=said, origin=origin) if said and origin == self._model:
+                    case ReasoningContent(text=said, origin=origin) if said and origin == self._replayed:
                         reasoning.append(said)
                     case _:
                         self.dropped.append(kind(content))
         fields: dict[str, Any] = {}
         if reasoning:
-            fields["reasoning_content"] = "".join(reasoning)
+            fields[self._taken.reasoning] = "".join(reasoning)
         if refusal:
             fields["refusal"] = "".join(refusal)
         if turn.invocations:
@@ -92,7 +116,7 @@ class Messages:
             texts: list[str] = []
             parts: list[dict[str, Any]] = []
             for content in result.content:
-                part = encode_part(content)
+                part = encode_part(content) if self._taken.parts else None
                 if isinstance(content, TextualContent):
                     texts.append(content.text)
                 elif part is not None and isinstance(content, PictureContent | FileContent):
@@ -102,18 +126,17 @@ class Messages:
                     self.dropped.append(kind(content))
             if parts:
                 carried += [{"type": "text", "text": f"From the result of {result.invocation_id}:"}, *parts]
-            text = ("\n" if parts else "").join(texts)
+            text = "\n".join(texts)
             if not result.content and result.error is not None:
                 text = result.error.message
             self._add("tool", text, tool_call_id=result.invocation_id)
         if carried:
             self._add("user", carried)
 
+    def _content(self, content: Iterable[Content]) -> str | list[dict[str, Any]]:
+        return encode_content(content, self.dropped) if self._taken.parts else self._text(content)
+
     def _text(self, content: Iterable[Content]) -> str:
-        texts: list[str] = []
-        for item in content:
-            if isinstance(item, TextualContent):
-                texts.append(item.text)
-            else:
-                self.dropped.append(kind(item))
-        return "".join(texts)
+        content = list(content)
+        self.dropped += [kind(item) for item in content if not isinstance(item, TextualContent)]
+        return joined(content)

@@ -5,13 +5,12 @@ Owns what text, pictures and files look like on this wire, both ways. Knows noth
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from callboard.core import (
     Content,
+    DocumentCanister,
     FileContent,
     PictureContent,
     RefusalContent,
@@ -19,6 +18,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.wires.chat.shapes import FilePart, FileShape, ImagePart, ImageUrl, RefusalPart, Said, TextPart
+from callboard.wires.data_url import SCHEME, decode_data_url, encode_data_url
 
 
 def kind(content: Content) -> str:
@@ -32,11 +32,11 @@ def encode_part(content: Content) -> dict[str, Any] | None:
         case TextualContent(text=text):
             return {"type": "text", "text": text}
         case PictureContent(data=data, mime_type=mime_type, url=url) if data or url:
-            where: dict[str, Any] = {"url": url if not data else _data_url(data, mime_type)}
+            where: dict[str, Any] = {"url": url if not data else encode_data_url(data, mime_type)}
             return {"type": "image_url", "image_url": where | _kept(content.extra, "detail")}
         case FileContent(data=data, mime_type=mime_type, name=name) if data:
             file = {"filename": name} if name else {}
-            return {"type": "file", "file": file | {"file_data": _data_url(data, mime_type)}}
+            return {"type": "file", "file": file | {"file_data": encode_data_url(data, mime_type)}}
         case FileContent(extra=extra) if _kept(extra, "file_id"):
             return {"type": "file", "file": _kept(extra, "file_id")}
         case _:
@@ -44,7 +44,7 @@ def encode_part(content: Content) -> dict[str, Any] | None:
 
 
 def encode_content(content: Iterable[Content], dropped: list[str]) -> str | list[dict[str, Any]]:
-    """A user's content: a string where it is only text, else parts."""
+    """A user's content: a string where it is only text, its texts joined as `core.joined` does, else parts."""
     parts: list[dict[str, Any]] = []
     for item in content:
         part = encode_part(item)
@@ -53,8 +53,19 @@ def encode_content(content: Iterable[Content], dropped: list[str]) -> str | list
         else:
             parts.append(part)
     if all(part["type"] == "text" for part in parts):
-        return "".join([part["text"] for part in parts])
+        return "\n".join([part["text"] for part in parts])
     return parts
+
+
+def titled(document: DocumentCanister) -> tuple[Content, ...]:
+    """The contents of a document, its title before them."""
+    match document:
+        case DocumentCanister(title=""):
+            return document.content
+        case DocumentCanister(title=title, content=(TextualContent(text=text), *rest)):
+            return (TextualContent(f"{title}\n\n{text}"), *rest)
+        case _:
+            return (TextualContent(document.title), *document.content)
 
 
 def decode_content(said: Said, path: str) -> tuple[Content, ...]:
@@ -80,36 +91,20 @@ def _decode_part(part: TextPart | RefusalPart | ImagePart | FilePart, path: str)
 
 def _picture(image: ImageUrl, path: str) -> PictureContent:
     extra = {"detail": image.detail} if image.detail else None
-    if not image.url.startswith("data:"):
+    if not image.url.startswith(SCHEME):
         return PictureContent(url=image.url, extra=extra)
-    data, mime_type = _parse_data_url(image.url, path)
+    data, mime_type = decode_data_url(image.url, path)
     return PictureContent(data=data, mime_type=mime_type or "image/png", extra=extra)
 
 
 def _file(file: FileShape, path: str) -> FileContent:
     name = file.filename or ""
     if file.file_data:
-        data, mime_type = _parse_data_url(file.file_data, f"{path}.file_data")
+        data, mime_type = decode_data_url(file.file_data, f"{path}.file_data")
         return FileContent(data=data, mime_type=mime_type or "application/octet-stream", name=name)
     if file.file_id:
         return FileContent(name=name, extra={"file_id": file.file_id})
     raise CallerError("a file without file_data or file_id", path=path)
-
-
-def _data_url(data: bytes, mime_type: str) -> str:
-    return f"data:{mime_type};base64,{base64.b64encode(data).decode()}"
-
-
-def _parse_data_url(url: str, path: str) -> tuple[bytes, str]:
-    """Bytes and type of a data URL (RFC 2397, base64 only), or of base64 without its head."""
-    head, _, payload = url.rpartition(",")
-    mime_type, *parameters = head.removeprefix("data:").split(";")
-    if head and "base64" not in parameters:
-        raise CallerError("a data URL that is not base64", path=path)
-    try:
-        return base64.b64decode(payload, validate=True), mime_type
-    except (binascii.Error, ValueError):
-        raise CallerError("not base64", path=path) from None
 
 
 def _kept(extra: Mapping[str, Any] | None, key: str) -> dict[str, Any]:

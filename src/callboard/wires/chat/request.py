@@ -7,7 +7,8 @@ Law: decode_request(encode_request(r).body) is r, as far as the wire carries it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,12 +24,16 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.errors import CallerError
-from callboard.wires.chat.messages import Messages
-from callboard.wires.chat.shapes import ChatRequest, FunctionTool, NamedChoice
+from callboard.wires.chat.messages import TAKEN, Taken, words
+from callboard.wires.chat.shapes import ChatRequest, Function, FunctionTool, NamedChoice
 from callboard.wires.chat.transcript import transcript
+from callboard.wires.definitions import kept, unnamed
+from callboard.wires.kept import KEPT, ConversationEncoder, Words
 from callboard.wires.lowered import Lowered
-from callboard.wires.naming import Naming
+from callboard.wires.naming import Naming, undescribed
+from callboard.wires.strictness import Strictness
 
+WIRE = "chat"
 _NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 _FIELDS = frozenset(ChatRequest.__struct_fields__)
 _CONTROLS = ("temperature", "top_p", "max_tokens", "seed")
@@ -37,23 +42,31 @@ _CONTROLS = ("temperature", "top_p", "max_tokens", "seed")
 def encode_request(request: Request) -> Lowered:
     """The request as a chat body. A value that is None or the wire's default is left out."""
     naming = Naming(request)
-    messages = Messages(request.canisters, model=request.model, on_wire=naming.on_wire)
-    return around(messages.body, messages.dropped, request, naming)
+    return _around(words(request.canisters, request, naming), request, naming)
 
 
-def around(messages: Any, dropped: Iterable[str], request: Request, naming: Naming) -> Lowered:
-    """The request whose messages are already in the wire's words; `dropped` is what they could not carry."""
-    body: dict[str, Any] = {"model": request.model, "messages": messages}
+class RequestEncoder(ConversationEncoder[Naming]):
+    """`encode_request` for conversations that grow; see `ConversationEncoder`. `taken` is what its backend takes."""
+
+    def __init__(self, most: int = KEPT, *, taken: Taken = TAKEN) -> None:
+        super().__init__(Naming, partial(words, taken=taken), _around, most)
+
+
+def _around(said: Words, request: Request, naming: Naming) -> Lowered:
+    body: dict[str, Any] = {"model": request.model, "messages": said.messages}
+    dropped = list(said.dropped)
+    strictness = Strictness("openai")
     if request.tools:
-        body["tools"] = [_tool(tool, naming) for tool in request.tools]
+        body["tools"] = [_tool(strictness.held(tool), naming) for tool in request.tools]
+        dropped += strictness.dropped
         if request.tool_choice != "auto":
             body["tool_choice"] = _choice(request.tool_choice, naming)
         if request.parallel is not None:
             body["parallel_tool_calls"] = request.parallel
     elif request.tool_choice not in {"auto", "none"}:
-        dropped = [*dropped, "tool_choice"]
-    if request.hosted:
-        dropped = [*dropped, *(f"tool {tool.kind}" for tool in request.hosted)]
+        dropped.append("tool_choice")
+    dropped += [f"tool {tool.kind}" for tool in request.hosted]
+    dropped += undescribed(request.namespaces)
     if request.controls.effort is not None:
         body["reasoning_effort"] = request.controls.effort
     if (constraint := request.constraint) is not None:
@@ -68,7 +81,7 @@ def around(messages: Any, dropped: Iterable[str], request: Request, naming: Nami
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
     body.update(request.extra)
-    return Lowered(body, naming.reverse, tuple(dropped))
+    return Lowered(body, naming.reverse, tuple(dropped), strictness.nullable)
 
 
 def decode_request(body: Mapping[str, Any]) -> Request:
@@ -91,7 +104,7 @@ def decode_request(body: Mapping[str, Any]) -> Request:
     return Request(
         model=asked.model,
         canisters=transcript(asked.messages, model=asked.model),
-        tools=_declarations(asked.tools or []),
+        tools=_declarations(asked.tools or [], body),
         tool_choice=NamedTool(choice.function.name) if isinstance(choice, NamedChoice) else choice,
         parallel=asked.parallel_tool_calls,
         constraint=constraint,
@@ -108,7 +121,9 @@ def _tool(tool: ToolDeclaration, naming: Naming) -> dict[str, Any]:
     function["parameters"] = dict(CUSTOM_SCHEMA) if tool.kind == "custom" else tool.schema or _NO_SCHEMA
     if tool.strict is not None:
         function["strict"] = tool.strict
-    return {"type": "function", "function": function}
+    if not (extra := tool.extra.get(WIRE)):
+        return {"type": "function", "function": function}
+    return {"type": "function", **extra, "function": function | extra.get("function", {})}
 
 
 def described(tool: ToolDeclaration) -> str:
@@ -128,7 +143,7 @@ def _choice(choice: ToolChoice, naming: Naming) -> Any:
     return choice
 
 
-def _declarations(tools: list[FunctionTool]) -> tuple[ToolDeclaration, ...]:
+def _declarations(tools: list[FunctionTool], body: Mapping[str, Any]) -> tuple[ToolDeclaration, ...]:
     declared: list[ToolDeclaration] = []
     for place, tool in enumerate(tools):
         if tool.type != "function":
@@ -138,10 +153,22 @@ def _declarations(tools: list[FunctionTool]) -> tuple[ToolDeclaration, ...]:
         function = tool.function
         declared.append(
             ToolDeclaration(
-                function.name, function.description or "", function.parameters or _NO_SCHEMA, strict=function.strict
+                function.name,
+                function.description or "",
+                function.parameters or _NO_SCHEMA,
+                strict=function.strict,
+                extra=kept(WIRE, _unnamed(body["tools"][place])),
             )
         )
     return tuple(declared)
+
+
+def _unnamed(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a tool that have no name here, those of its function under `function`."""
+    fields = unnamed(tool, FunctionTool.__struct_fields__)
+    if function := unnamed(tool["function"], Function.__struct_fields__):
+        fields["function"] = function
+    return fields
 
 
 def _constraint(form: Any) -> Constraint | None:

@@ -28,6 +28,7 @@ from callboard.core import (
 from callboard.wires.chat.calls import Calls, Trust
 from callboard.wires.chat.failure import EXCERPT, read_error
 from callboard.wires.chat.shapes import DONE, CallDelta, Chunk, Delta, UsageShape
+from callboard.wires.ending import CUT, EndsOnce, unreadable
 from callboard.wires.lowered import NO_NAMES
 
 _decode = msgspec.json.Decoder(Chunk).decode
@@ -40,13 +41,9 @@ _ENDINGS: Mapping[str, Ending] = {
     "content_filter": "filter",
 }
 _TRUST: Mapping[Ending, Trust] = {"length": "whole", "filter": "whole"}
-_CUT: Mapping[Why, tuple[str, str]] = {
-    "cut": ("provider", "the stream broke off in the middle of the reply"),
-    "cancelled": ("caller", "the reply was cancelled"),
-}
 
 
-class StreamDecoder:
+class StreamDecoder(EndsOnce):
     """A Stage: the payload of one frame in, events out.
 
     `names` maps a tool's name on the wire to the declared one; `declared` are the names that count as known,
@@ -64,12 +61,9 @@ class StreamDecoder:
     ) -> None:
         self._calls = Calls(names, identify, declared)
         self._origin = origin
-        self._started = False
-        self._over = False
         self._said = False
         self._refused = False
         self._reason: Ending | None = None
-        self._usage: Usage | None = None
 
     def feed(self, payload: str, /) -> list[Event]:
         if self._over or not payload:
@@ -79,8 +73,7 @@ class StreamDecoder:
         try:
             chunk = _decode(payload)
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-            said = payload[:EXCERPT].encode("utf-8", "replace").decode()
-            return self._fail(ReplyFailed("provider", "malformed", f"a chunk is not of this wire: {error}", said))
+            return self._fail(unreadable(payload, error))
         return self.take(chunk, payload)
 
     def take(self, chunk: Chunk, payload: str = "") -> list[Event]:
@@ -115,12 +108,11 @@ class StreamDecoder:
         """
         if self._over:
             return []
-        if self._reason is None and why in _CUT:
-            party, message = _CUT[why]
-            return self._fail(ReplyFailed(party, why, message))
+        if self._reason is None and why in CUT:
+            return self._fail(CUT[why])
         if self._reason is None and not self._said:
             return self._fail(ReplyFailed("provider", "cut", "the stream ended before the model said anything"))
-        events = self._calls.close("none" if why in _CUT else "whole", why)
+        events = self._calls.close("none" if why in CUT else "whole", why)
         return events + self._end(self._reason or ("length" if why == "length" else "stop"))
 
     def _say(self, delta: Delta, events: list[Event]) -> None:
@@ -151,13 +143,6 @@ class StreamDecoder:
 
     def _fail(self, failure: ReplyFailed) -> list[Event]:
         return self._last(self._calls.close("none", failure.code), failure)
-
-    def _last(self, events: list[Event], terminal: Event) -> list[Event]:
-        self._over = True
-        if self._usage is not None:
-            events.append(self._usage)
-        events.append(terminal)
-        return events
 
 
 def _numbered(message: Delta) -> Delta:

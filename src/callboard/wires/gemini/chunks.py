@@ -27,6 +27,7 @@ from callboard.text.sse import encode_frame
 from callboard.wires.gemini.endings import finish_reason, usage_body
 from callboard.wires.gemini.failure import encode_error
 from callboard.wires.gemini.signatures import split, to_client
+from callboard.wires.sealed import sealed
 
 _encode = msgspec.json.Encoder().encode
 _CUT = {"cancelled": ReplyFailed("caller", "cancelled", "the reply was cancelled")}
@@ -36,11 +37,12 @@ _BROKEN = ReplyFailed("provider", "cut", "the reply broke off")
 class Parts:
     """What was said, event by event as parts.
 
-    A signature waits for the part that it stands on. A call comes whole; one that this wire cannot say is left
+    A signature waits for the part that it stands on; one of another model than the client was told is sealed. A call comes whole; one that this wire cannot say is left
     out and told by `malformed`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, model: str) -> None:
+        self._model = model
         self.malformed = ""
         self.usage: Usage | None = None
         self._signature = ""
@@ -75,11 +77,14 @@ class Parts:
         parts: list[dict[str, Any]] = []
         if piece.text or own:
             thought: dict[str, Any] = {"text": piece.text, "thought": True}
-            parts.append(thought | {"thoughtSignature": to_client(own)} if own else thought)
+            parts.append(thought | {"thoughtSignature": self._sealed(own, piece)} if own else thought)
         if following:
             parts += self.rest()
-            self._signature = to_client(following)
+            self._signature = self._sealed(following, piece)
         return parts
+
+    def _sealed(self, signature: str, piece: ReasoningPiece) -> str:
+        return to_client(sealed(signature, piece.origin, self._model))
 
     def _signed(self, part: dict[str, Any]) -> dict[str, Any]:
         if self._signature:
@@ -109,7 +114,7 @@ class StreamEncoder:
         self._end = b'],"role":"model"},"index":0}],' + named + b"\n\n"
         self._text = self._begin + b'{"text":'
         self._text_end = b"}" + self._end
-        self._parts = Parts()
+        self._parts = Parts(model)
         self._waits = False
         self._over = False
 

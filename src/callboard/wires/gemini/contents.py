@@ -18,24 +18,42 @@ from callboard.core import (
     DocumentCanister,
     InvocationCanister,
     ReasoningContent,
+    Request,
     ResultCanister,
     SupervisorCanister,
     TextualContent,
     UserCanister,
 )
-from callboard.wires.chat.parts import kind
+from callboard.wires.chat.parts import kind, titled
 from callboard.wires.gemini.parts import encode_part, encode_result
 from callboard.wires.gemini.signatures import split
+from callboard.wires.kept import Words
+from callboard.wires.naming import Naming
 from callboard.wires.turns import Turn, turns
 
 
-class Contents:
-    """The contents of a conversation, and its `system` parts; `dropped` names what they could not carry."""
+def words(canisters: Sequence[Canister], request: Request, naming: Naming, after: Any = None) -> Words:
+    """The canisters in this wire's words. What has to be known of those before is the role of the last content."""
+    contents = Contents(canisters, model=request.model, on_wire=naming.on_wire, role=after or "")
+    return Words(contents.body, contents.dropped, contents.more, contents.system, contents.role)
 
-    def __init__(self, canisters: Sequence[Canister], *, model: str, on_wire: Callable[[str], str]) -> None:
+
+class Contents:
+    """The contents of canisters, and their `system` parts; `dropped` names what they could not carry.
+
+    `role` is that of the last content, by the time they are made of the last before them. What is said in the same
+    role is `more` of that one.
+    """
+
+    def __init__(
+        self, canisters: Sequence[Canister], *, model: str, on_wire: Callable[[str], str], role: str = ""
+    ) -> None:
         self.body: list[dict[str, Any]] = []
+        self.more: list[dict[str, Any]] = []
         self.system: list[dict[str, Any]] = []
         self.dropped: list[str] = []
+        self.role = role
+        self._parts = self.more
         self._model = model
         self._on_wire = on_wire
         # A turn tells texts from calls; in what order they came, which a signature needs, the canisters tell.
@@ -50,15 +68,15 @@ class Contents:
                     self._instruct(step)
                 case UserCanister(content=content) | ResultCanister(content=content):
                     self._add_all("user", content)
-                case DocumentCanister(content=content, title=title):
-                    head = (TextualContent(f"{title}\n\n"),) if title else ()
-                    self._add_all("user", head + content)
+                case DocumentCanister():
+                    self._add_all("user", titled(step))
 
     def _add(self, role: str, part: dict[str, Any]) -> None:
-        if self.body and self.body[-1]["role"] == role:
-            self.body[-1]["parts"].append(part)
+        if role == self.role:
+            self._parts.append(part)
         else:
-            self.body.append({"role": role, "parts": [part]})
+            self.role, self._parts = role, [part]
+            self.body.append({"role": role, "parts": self._parts})
 
     def _add_all(self, role: str, content: Iterable[Content]) -> None:
         for item in content:
@@ -67,7 +85,7 @@ class Contents:
 
     def _instruct(self, supervisor: SupervisorCanister) -> None:
         if supervisor.text:
-            if self.body:
+            if self.role:
                 self.dropped.append("place of instructions")
             self.system.append({"text": supervisor.text})
         for content in supervisor.content:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from callboard.core import Controls
+from callboard.wires.efforts import BUDGETS, effort_of
 from callboard.wires.gemini.shapes import GenerationConfig, ThinkingConfig
 
 _FIELDS: Mapping[str, str] = {
@@ -25,8 +26,6 @@ _LEVELS: Mapping[str, str] = {
     "xhigh": "XHIGH",
     "max": "XHIGH",
 }
-_BUDGETS: Mapping[str, int] = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
-"""Tokens; those of low, medium and high are Google's own for OpenAI's efforts."""
 _EFFORTS = {level: effort for effort, level in reversed(list(_LEVELS.items()))}
 
 
@@ -49,7 +48,7 @@ def _thinking(effort: str, *, budgets: bool) -> dict[str, Any] | None:
         return {"thinkingBudget": 0}
     if effort not in _LEVELS:
         return None
-    amount: dict[str, Any] = {"thinkingBudget": _BUDGETS[effort]} if budgets else {"thinkingLevel": _LEVELS[effort]}
+    amount: dict[str, Any] = {"thinkingBudget": BUDGETS[effort]} if budgets else {"thinkingLevel": _LEVELS[effort]}
     return {"includeThoughts": True, **amount}
 
 
@@ -59,9 +58,7 @@ def _effort(thinking: Mapping[str, Any]) -> str | None:
         return _EFFORTS.get(level.upper())
     if (budget := thinking.get("thinkingBudget")) is None or budget < 0:
         return None
-    if not budget:
-        return "none"
-    return next((effort for effort, least in _BUDGETS.items() if budget <= least), "high")
+    return effort_of(budget)
 
 
 def decode_controls(generation: GenerationConfig, rest: dict[str, Any]) -> Controls:

@@ -5,8 +5,6 @@ Owns what text, pictures, files and results look like on this wire, both ways. K
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +21,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.wires.chat.parts import kind
+from callboard.wires.data_url import decode_base64, encode_base64
 from callboard.wires.gemini.shapes import Blob, FileData, FunctionResponse, Part, ResultPart
 
 OUTPUT = "output"
@@ -30,7 +29,6 @@ ERROR = "error"
 _HEAD = "Error: "
 """What `core.error_result` puts before the message."""
 _MEDIA = ("mediaResolution", "videoMetadata")
-_STANDARD = str.maketrans("-_", "+/")
 _PICTURES: Mapping[str, str] = {
     "jpg": "image/jpeg",
     "jpeg": "image/jpeg",
@@ -60,7 +58,7 @@ def encode_part(content: Content, dropped: list[str]) -> dict[str, Any] | None:
 
 def _media(content: PictureContent | FileContent) -> dict[str, Any]:
     if content.data:
-        return {"inlineData": {"mimeType": content.mime_type, "data": base64.b64encode(content.data).decode()}}
+        return {"inlineData": {"mimeType": content.mime_type, "data": encode_base64(content.data)}}
     mime_type = content.mime_type
     if mime_type == "image/png":  # also what a picture of unknown type has
         mime_type = _PICTURES.get(content.url.rpartition(".")[2].lower(), mime_type)
@@ -77,18 +75,15 @@ def encode_result(result: ResultCanister, dropped: list[str]) -> tuple[dict[str,
     A JSON object in the one spelling that decoding gives back is the response itself; other texts stay to the
     letter, for a model may have to quote them.
     """
-    texts: list[str] = []
     parts: list[dict[str, Any]] = []
     for content in result.content:
-        if isinstance(content, TextualContent):
-            texts.append(content.text)
-        elif isinstance(content, PictureContent | FileContent):
+        if isinstance(content, PictureContent | FileContent):
             part = encode_part(content, dropped)
             if part is not None:
                 parts.append(part)
-        else:
+        elif not isinstance(content, TextualContent):
             dropped.append(kind(content))
-    text = "".join(texts)
+    text = result.text
     if result.error is not None:
         return {ERROR: text or result.error.message}, parts
     if text.startswith("{") and text.endswith("}") and (found := _object(text)) is not None:
@@ -141,11 +136,7 @@ def decode_media(part: Part | ResultPart, path: str) -> list[Content]:
 def _inline(blob: Blob, extra: Mapping[str, Any] | None, path: str) -> Content:
     if not blob.data:
         raise CallerError("inlineData without its data", path=f"{path}.data")
-    standard = blob.data.translate(_STANDARD).rstrip("=")
-    try:
-        data = base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        raise CallerError("not base64", path=f"{path}.data") from None
+    data = decode_base64(blob.data, f"{path}.data")
     mime_type = blob.mime_type or "application/octet-stream"
     if mime_type.startswith("image/"):
         return PictureContent(data=data, mime_type=mime_type, extra=extra)

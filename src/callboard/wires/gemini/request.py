@@ -8,13 +8,15 @@ Law: decode_request(encode_request(r).body, model=r.model, stream=r.stream) is r
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from callboard.core import CUSTOM_SCHEMA, Constraint, HostedTool, NamedTool, Request, ToolChoice, ToolDeclaration
 from callboard.errors import CallerError
-from callboard.wires.gemini.contents import Contents
+from callboard.wires.definitions import kept, unnamed
+from callboard.wires.gemini.contents import words
 from callboard.wires.gemini.controls import decode_controls, encode_controls
 from callboard.wires.gemini.schema import lower_schema, raise_schema
 from callboard.wires.gemini.shapes import (
@@ -27,12 +29,14 @@ from callboard.wires.gemini.shapes import (
 )
 from callboard.wires.gemini.spelling import camel
 from callboard.wires.gemini.transcript import Transcript, instructions
+from callboard.wires.kept import KEPT, ConversationEncoder, Words
 from callboard.wires.lowered import Lowered
-from callboard.wires.naming import Naming
+from callboard.wires.naming import Naming, undescribed
 
 WIRE = "gemini"
 JSON = "application/json"
 _FIELDS = frozenset(msgspec.json.decode(msgspec.json.encode(GenerateRequest([]))))
+_DECLARED = frozenset(field.encode_name for field in msgspec.structs.fields(Declaration))
 _MERGED = ("generationConfig", "toolConfig")
 """Objects whose fields are ours and `extra`'s."""
 _MODES: Mapping[str, ToolChoice] = {"AUTO": "auto", "MODE_UNSPECIFIED": "auto", "NONE": "none", "ANY": "required"}
@@ -51,11 +55,22 @@ def encode_request(request: Request, *, json_schema: bool = True, budgets: bool 
     is a thinkingLevel, or with `budgets` the thinkingBudget that models before Gemini 3 take.
     """
     naming = Naming(request)
-    contents = Contents(request.canisters, model=request.model, on_wire=naming.on_wire)
-    dropped = contents.dropped
-    body: dict[str, Any] = {"contents": contents.body}
-    if contents.system:
-        body["systemInstruction"] = {"parts": contents.system}
+    said = words(request.canisters, request, naming)
+    return _around(said, request, naming, json_schema=json_schema, budgets=budgets)
+
+
+class RequestEncoder(ConversationEncoder[Naming]):
+    """`encode_request` for conversations that grow; see `ConversationEncoder`."""
+
+    def __init__(self, most: int = KEPT, *, json_schema: bool = True, budgets: bool = False) -> None:
+        super().__init__(Naming, words, partial(_around, json_schema=json_schema, budgets=budgets), most)
+
+
+def _around(said: Words, request: Request, naming: Naming, *, json_schema: bool, budgets: bool) -> Lowered:
+    dropped = list(said.dropped)
+    body: dict[str, Any] = {"contents": said.messages}
+    if said.system:
+        body["systemInstruction"] = {"parts": said.system}
     if tools := _tools(request, naming, dropped, json_schema=json_schema):
         body["tools"] = tools
     if request.tools:
@@ -65,6 +80,7 @@ def encode_request(request: Request, *, json_schema: bool = True, budgets: bool 
             dropped.append("parallel")
     elif request.tool_choice not in {"auto", "none"}:
         dropped.append("tool_choice")
+    dropped += undescribed(request.namespaces)
     generation = encode_controls(request.controls, dropped, budgets=budgets)
     if (constraint := request.constraint) is not None:
         generation["responseMimeType"] = JSON
@@ -78,17 +94,6 @@ def encode_request(request: Request, *, json_schema: bool = True, budgets: bool 
         merged = name in _MERGED and isinstance(value, Mapping)
         body[name] = {**body.get(name, {}), **value} if merged else value
     return Lowered(body, naming.reverse, tuple(dropped))
-
-
-class RequestEncoder:
-    """`encode_request` with its parameters; it keeps nothing."""
-
-    def __init__(self, *, json_schema: bool = True, budgets: bool = False) -> None:
-        self._json_schema = json_schema
-        self._budgets = budgets
-
-    def encode(self, request: Request) -> Lowered:
-        return encode_request(request, json_schema=self._json_schema, budgets=self._budgets)
 
 
 def decode_request(body: Mapping[str, Any], *, model: str = "", stream: bool = False) -> Request:
@@ -168,7 +173,7 @@ def _declaration(tool: ToolDeclaration, naming: Naming, dropped: list[str], *, j
         declaration["parametersJsonSchema"] = dict(schema or NO_SCHEMA)
     elif schema.get("properties"):  # an object without properties is refused
         declaration["parameters"] = lower_schema(schema, dropped)
-    return declaration
+    return {**declaration, **tool.extra.get(WIRE, {})}
 
 
 def _choice(choice: ToolChoice, naming: Naming) -> dict[str, Any]:
@@ -183,18 +188,19 @@ def _declared(
     declared: list[ToolDeclaration] = []
     hosted: list[HostedTool] = []
     for tool, raw in zip(asked.tools or [], body.get("tools") or [], strict=True):
-        declared += [_tool(declaration) for declaration in tool.function_declarations or []]
+        declared += map(_tool, tool.function_declarations or [], raw.get("functionDeclarations") or [])
         for kind, definition in raw.items():
             if kind != "functionDeclarations" and isinstance(definition, Mapping):
                 hosted.append(HostedTool(WIRE, kind, definition))
     return tuple(declared), tuple(hosted)
 
 
-def _tool(declaration: Declaration) -> ToolDeclaration:
+def _tool(declaration: Declaration, raw: Mapping[str, Any]) -> ToolDeclaration:
     schema = declaration.parameters_json_schema
     if schema is None and declaration.parameters:
         schema = raise_schema(declaration.parameters)
-    return ToolDeclaration(declaration.name, declaration.description or "", schema or NO_SCHEMA)
+    extra = kept(WIRE, unnamed(raw, _DECLARED))
+    return ToolDeclaration(declaration.name, declaration.description or "", schema or NO_SCHEMA, extra=extra)
 
 
 def _chosen(

@@ -59,12 +59,12 @@ def encode_response(
 
     What came before a ReplyEnded("retry") is left out: another reply stands in its place.
     """
-    parts, said = Parts(), _Joined()
+    parts, said = Parts(model), _Joined()
     terminal: ReplyEnded | ReplyFailed = ReplyFailed("provider", "cut", "the reply has no end")
     for event in events:
         match event:
             case ReplyEnded(reason="retry"):
-                parts, said = Parts(), _Joined()
+                parts, said = Parts(model), _Joined()
             case ReplyEnded() | ReplyFailed():
                 terminal = event
                 break

@@ -10,15 +10,15 @@ Source: `Schema` of Google's Generative Language API, v1beta.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 LARGEST = 4096
 DEEPEST = 48
 
-_KEPT = (
+_KEPT = frozenset({
     "title", "description", "default", "pattern", "minLength", "maxLength", "minItems", "maxItems",
     "minProperties", "maxProperties", "minimum", "maximum",
-)  # fmt: skip
+})  # fmt: skip
 _FORMATS = {"STRING": ("date-time", "enum"), "NUMBER": ("float", "double"), "INTEGER": ("int32", "int64")}
 _READ = frozenset(
     {
@@ -35,6 +35,9 @@ _MEANINGLESS = frozenset(
     }
 )  # fmt: skip
 """Keywords whose loss lets nothing through that a model would write; a schema in additionalProperties is told."""
+_KNOWN = _READ | _MEANINGLESS
+_COMPOSED = frozenset({"$ref", "allOf", "anyOf", "oneOf", "enum", "const", "nullable"})
+"""Keywords without which a schema of one type is what its other keywords say."""
 _TYPES: Mapping[type, str] = {
     str: "STRING",
     bool: "BOOLEAN",
@@ -43,6 +46,8 @@ _TYPES: Mapping[type, str] = {
     dict: "OBJECT",
     list: "ARRAY",
 }
+_FLAT = _KEPT | {"type"}
+_SIMPLE = {name.lower(): name for name in _TYPES.values()}
 _ANYTHING: Mapping[str, Any] = {"type": "STRING"}
 
 
@@ -63,15 +68,22 @@ class _Lowering:
     def lower(self, schema: Any, within: tuple[str, ...], depth: int = 0) -> dict[str, Any]:
         """`within` are the references that are being written out."""
         self._places += 1
-        if not isinstance(schema, Mapping):
+        if not _is_object(schema):
             return self._anything()
         if self._places > LARGEST or depth > DEEPEST:
             self.lost.add("too large")
             return {"type": "OBJECT"}
+        lowered: dict[str, Any] = {}
+        if type(only := schema.get("type")) is str and only in _SIMPLE:  # the usual schemas, quickly
+            if only != "array" and _FLAT.issuperset(schema) and None not in schema.values():
+                return {**schema, "type": _SIMPLE[only]}
+            if _COMPOSED.isdisjoint(schema):
+                lowered["type"] = _SIMPLE[only]
+                self._keywords(schema, lowered, within, depth)
+                return lowered
         schema, within = self._written_out(schema, within)
         if schema is None:
             return {"type": "OBJECT"}
-        lowered: dict[str, Any] = {}
         types, nullable = self._types(schema)
         values = [value for value in self._values(schema) if value is not None]
         branches = [*_list(schema.get("anyOf")), *_list(schema.get("oneOf"))]
@@ -158,14 +170,21 @@ class _Lowering:
     def _keywords(
         self, schema: Mapping[str, Any], lowered: dict[str, Any], within: tuple[str, ...], depth: int
     ) -> None:
-        lowered |= {key: schema[key] for key in _KEPT if schema.get(key) is not None}
+        for key, value in schema.items():
+            if key in _KEPT:
+                if value is not None:
+                    lowered[key] = value
+            elif key not in _KNOWN:
+                self.lost.add(key)
+        if (more := schema.get("additionalProperties")) and _is_object(more):
+            self.lost.add("additionalProperties")
         type_ = lowered.get("type", "")
-        if isinstance(properties := schema.get("properties"), Mapping) and type_ == "OBJECT":
+        if type_ == "OBJECT" and _is_object(properties := schema.get("properties")):
             lowered["properties"] = {name: self.lower(each, within, depth + 1) for name, each in properties.items()}
             required = [name for name in _list(schema.get("required")) if isinstance(name, str) and name in properties]
             if required:
                 lowered["required"] = required
-        if type_ == "ARRAY":
+        elif type_ == "ARRAY":
             lowered["items"] = self._items(schema, within, depth)
         if (format_ := schema.get("format")) is not None:
             if format_ in _FORMATS.get(type_, ()):
@@ -173,16 +192,10 @@ class _Lowering:
             else:
                 self.lost.add("format")
         for key, bound, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
-            if isinstance(limit := schema.get(key), int | float) and not isinstance(limit, bool):
+            if key in schema and isinstance(limit := schema[key], int | float) and not isinstance(limit, bool):
                 lowered[bound] = limit + step if type_ == "INTEGER" else limit
                 if type_ != "INTEGER":
                     self.lost.add(key)
-        for key, value in schema.items():
-            if key in _MEANINGLESS:
-                if key == "additionalProperties" and isinstance(value, Mapping) and value:
-                    self.lost.add(key)
-            elif key not in _READ and key not in _KEPT:
-                self.lost.add(key)
 
     def _items(self, schema: Mapping[str, Any], within: tuple[str, ...], depth: int) -> dict[str, Any]:
         places = schema.get("prefixItems") or schema.get("items")
@@ -245,6 +258,10 @@ def _raised(schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else list(value) if isinstance(value, tuple) else []
+
+
+def _is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    return type(value) is dict or isinstance(value, Mapping)  # the first is three times as fast
 
 
 def _is_null(option: Any) -> bool:

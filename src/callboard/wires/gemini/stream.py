@@ -18,23 +18,23 @@ from callboard.core import (
     Identify,
     InvocationEnded,
     InvocationIncomplete,
-    InvocationStarted,
     Note,
     ReasoningPiece,
     ReplyEnded,
     ReplyFailed,
     ReplyStarted,
     TextPiece,
-    Usage,
     Why,
 )
 from callboard.wires.chat.calls import parse_arguments
 from callboard.wires.chat.failure import EXCERPT
+from callboard.wires.ending import CUT, EndsOnce, unreadable
 from callboard.wires.gemini.endings import ENDINGS, FAILURES, read_usage
 from callboard.wires.gemini.failure import read_error
 from callboard.wires.gemini.shapes import CallShape, Candidate, Chunk, ReplyPart, Said
 from callboard.wires.gemini.signatures import FOLLOWING
 from callboard.wires.lowered import NO_NAMES
+from callboard.wires.naming import Callees
 
 _decode = msgspec.json.Decoder(Said).decode
 _encode = msgspec.json.Encoder().encode
@@ -42,13 +42,10 @@ _encode = msgspec.json.Encoder().encode
 _DONE = "[DONE]"
 """What some proxies end a stream with; Google does not."""
 _NO_REASON = "FINISH_REASON_UNSPECIFIED"
-_CUT: Mapping[Why, tuple[str, str]] = {
-    "cut": ("provider", "the stream broke off in the middle of the reply"),
-    "cancelled": ("caller", "the reply was cancelled"),
-}
+_UNSAID = ReplyFailed("provider", "cut", "the stream ended without a finishReason")
 
 
-class StreamDecoder:
+class StreamDecoder(EndsOnce):
     """A Stage: the payload of one frame in, events out.
 
     `names` maps a tool's name on the wire to the declared one; `declared` are the names that count as known,
@@ -65,18 +62,14 @@ class StreamDecoder:
         declared: frozenset[str] | None = None,
         origin: str = "",
     ) -> None:
-        self._names = names
+        self._callees = Callees(names, declared)
         self._identify = identify
-        self._declared = declared
         self._origin = origin
-        self._started = False
-        self._over = False
         self._said = False
         self._count = 0
         self._used: set[str] = set()
         self._reason: Ending | None = None
         self._failure: ReplyFailed | None = None
-        self._usage: Usage | None = None
 
     def feed(self, payload: str, /) -> list[Event]:
         if self._over or not payload:
@@ -86,8 +79,7 @@ class StreamDecoder:
         try:
             said = _decode(payload)
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-            excerpt = payload[:EXCERPT].encode("utf-8", "replace").decode()
-            return self._fail(ReplyFailed("provider", "malformed", f"a chunk is not of this wire: {error}", excerpt))
+            return self._fail(unreadable(payload, error))
         return self.take(said, payload)
 
     def take(self, said: Said, payload: str = "") -> list[Event]:
@@ -128,8 +120,7 @@ class StreamDecoder:
             return self._end(self._reason)
         if why == "length" and self._said:
             return self._end("length")
-        party, message = _CUT.get(why, ("provider", "the stream ended without a finishReason"))
-        return self._fail(ReplyFailed(party, why if why in _CUT else "cut", message))
+        return self._fail(CUT.get(why, _UNSAID))
 
     def finish_whole(self) -> list[Event]:
         """The end of a reply whose body came whole: one that said something ends with it."""
@@ -173,7 +164,7 @@ class StreamDecoder:
         in_pieces = bool(call.partial_args or call.will_continue)
         if not on_wire and (in_pieces or not (call.args or call.id)):
             return  # a further piece of a call that is incomplete already
-        name = self._names.get(on_wire, on_wire)
+        name = self._callees.named(on_wire)
         index = self._count
         self._count += 1
         self._said = True
@@ -188,7 +179,7 @@ class StreamDecoder:
         if not on_wire:
             events.append(InvocationIncomplete(index, identifier, "", raw, "no name"))
             return
-        events.append(InvocationStarted(index, identifier, name, self._declared is None or name in self._declared))
+        events += self._callees.begin(index, identifier, on_wire)
         if in_pieces:
             events.append(InvocationIncomplete(index, identifier, name, "", "arguments in pieces"))
             return
@@ -214,13 +205,6 @@ class StreamDecoder:
 
     def _fail(self, failure: ReplyFailed) -> list[Event]:
         return self._last([], failure)
-
-    def _last(self, events: list[Event], terminal: Event) -> list[Event]:
-        self._over = True
-        if self._usage is not None:
-            events.append(self._usage)
-        events.append(terminal)
-        return events
 
 
 def _spelled(arguments: Any) -> str:

@@ -28,6 +28,7 @@ from callboard.core import (
 from callboard.wires.gemini.parts import decode_media, decode_result
 from callboard.wires.gemini.shapes import ContentShape, FunctionCall, FunctionResponse, Instruction, Part
 from callboard.wires.gemini.signatures import FOLLOWING, from_client
+from callboard.wires.sealed import unseal
 
 _encode = msgspec.json.Encoder().encode
 
@@ -38,7 +39,7 @@ def instructions(instruction: Instruction | None) -> list[Canister]:
 
 
 class Transcript:
-    """The `canisters` of a conversation; reasoning is taken to be the model's own.
+    """The `canisters` of a conversation; reasoning that is not sealed is taken to be the model's own.
 
     Raises CallerError with the place.
     """
@@ -69,12 +70,12 @@ class Transcript:
 
     def _model_turn(self, parts: Iterable[Part], path: str) -> None:
         for place, part in enumerate(parts):
-            signature = from_client(part.thought_signature) if part.thought_signature else ""
+            signature, origin = unseal(from_client(part.thought_signature or ""), self._model)
             if part.thought:
-                self._fold.feed(ReasoningPiece(part.text or "", signature, self._model))
+                self._fold.feed(ReasoningPiece(part.text or "", signature, origin))
                 continue
             if signature:
-                self._fold.feed(ReasoningPiece("", FOLLOWING + signature, self._model))
+                self._fold.feed(ReasoningPiece("", FOLLOWING + signature, origin))
             if part.function_call is not None:
                 self._call(part.function_call)
             elif part.text:

@@ -6,8 +6,6 @@ Law: a block that has no name here is kept whole, as a text with the block in it
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -23,6 +21,7 @@ from callboard.core import (
     TextualContent,
 )
 from callboard.errors import CallerError
+from callboard.wires.data_url import decode_base64, encode_base64
 from callboard.wires.messages.shapes import (
     NAME,
     REDACTED,
@@ -37,6 +36,7 @@ from callboard.wires.messages.shapes import (
     ThinkingBlock,
     UrlSource,
 )
+from callboard.wires.sealed import unseal
 
 Shape = TypeVar("Shape")
 
@@ -143,7 +143,7 @@ def decode_contents(said: str | list[dict[str, Any]] | None, path: str, model: s
 
 
 def decode_block(block: dict[str, Any], path: str, model: str) -> Content:
-    """The content of a block; thinking is taken to be `model`'s own. Raises CallerError below `path`."""
+    """The content of a block; thinking that is not sealed is taken to be `model`'s own. Raises CallerError below `path`."""
     name = block.get("type")
     if not isinstance(name, str):
         raise CallerError("a block without its type", path=f"{path}.type")
@@ -155,9 +155,10 @@ def decode_block(block: dict[str, Any], path: str, model: str) -> Content:
             return TextualContent(read(block, TextBlock, path).text, extra=kept(block))
         case "thinking":
             shape = read(block, ThinkingBlock, path)
-            return ReasoningContent(shape.thinking, shape.signature or "", model)
+            return ReasoningContent(shape.thinking, *unseal(shape.signature or "", model))
         case "redacted_thinking":
-            return ReasoningContent("", REDACTED + read(block, RedactedBlock, path).data, model)
+            data, origin = unseal(read(block, RedactedBlock, path).data, model)
+            return ReasoningContent("", REDACTED + data, origin)
         case "image":
             return _image(block, path)
         case "document":
@@ -192,7 +193,9 @@ def read(value: Any, shape: type[Shape], path: str) -> Shape:
 def _image(block: dict[str, Any], path: str) -> Content:
     match read(block, ImageBlock, path).source:
         case Base64Source(media_type=mime_type, data=data):
-            return PictureContent(data=_bytes(data, path), mime_type=mime_type, extra=kept(block))
+            return PictureContent(
+                data=decode_base64(data, f"{path}.source.data"), mime_type=mime_type, extra=kept(block)
+            )
         case UrlSource(url=url):
             return PictureContent(url=url, extra=kept(block))
         case FileSource(file_id=file_id):
@@ -204,7 +207,9 @@ def _document(block: dict[str, Any], path: str) -> Content:
     name = shape.title or ""
     match shape.source:
         case Base64Source(media_type=mime_type, data=data):
-            return FileContent(data=_bytes(data, path), mime_type=mime_type, name=name, extra=kept(block))
+            return FileContent(
+                data=decode_base64(data, f"{path}.source.data"), mime_type=mime_type, name=name, extra=kept(block)
+            )
         case UrlSource(url=url):
             return FileContent(url=url, mime_type=_PDF, name=name, extra=kept(block))
         case FileSource(file_id=file_id):
@@ -221,7 +226,7 @@ def _picture_source(picture: PictureContent) -> dict[str, Any] | None:
     if picture.data:
         if picture.mime_type not in _PICTURES:
             return None
-        return {"type": "base64", "media_type": picture.mime_type, "data": base64.b64encode(picture.data).decode()}
+        return {"type": "base64", "media_type": picture.mime_type, "data": encode_base64(picture.data)}
     return _elsewhere(picture)
 
 
@@ -229,7 +234,7 @@ def _file_source(file: FileContent) -> dict[str, Any] | None:
     if not file.data:
         return _elsewhere(file)
     if file.mime_type == _PDF:
-        return {"type": "base64", "media_type": _PDF, "data": base64.b64encode(file.data).decode()}
+        return {"type": "base64", "media_type": _PDF, "data": encode_base64(file.data)}
     if file.mime_type.startswith("text/"):
         try:
             return {"type": "text", "media_type": "text/plain", "data": file.data.decode()}
@@ -246,15 +251,10 @@ def _elsewhere(content: PictureContent | FileContent) -> dict[str, Any] | None:
     return None
 
 
-def _bytes(data: str, path: str) -> bytes:
-    try:
-        return base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
-        raise CallerError("not base64", path=f"{path}.source.data") from None
-
-
 def _readable(block: Mapping[str, Any]) -> str:
-    """What of a block without a name here another wire can say: its texts."""
+    """What of a block without a name here another wire can say: its texts, or the tool that it refers to."""
+    if block.get("type") == "tool_reference":
+        return f"tool {block.get('tool_name')}"
     source = block.get("source")
     inner = source.get("content") if isinstance(source, Mapping) else block.get("content")
     if not isinstance(inner, list):

@@ -15,31 +15,31 @@ from callboard.core import (
     Identify,
     InvocationEnded,
     InvocationIncomplete,
-    InvocationStarted,
 )
+from callboard.text.pieces import Pieces
 from callboard.wires.chat.calls import Trust, parse_arguments, spell_arguments
 from callboard.wires.messages.shapes import Block
+from callboard.wires.naming import Callees
 
 
 class _Call:
     __slots__ = ("identifier", "index", "input", "name", "pieces", "wire_name")
 
-    def __init__(self, index: int, block: Block, names: Mapping[str, str]) -> None:
+    def __init__(self, index: int, block: Block, callees: Callees) -> None:
         self.index = index
         self.identifier = block.id if isinstance(block.id, str) else ""
         self.wire_name = block.name if isinstance(block.name, str) else ""
-        self.name = names.get(self.wire_name, self.wire_name)
+        self.name = callees.named(self.wire_name)
         self.input: Any = block.input
-        self.pieces: list[str] = []
+        self.pieces = Pieces()
 
 
 class Calls:
     """Blocks of calls in, events out. `count` is how many calls there were."""
 
     def __init__(self, names: Mapping[str, str], identify: Identify, declared: frozenset[str] | None) -> None:
-        self._names = names
+        self._callees = Callees(names, declared)
         self._identify = identify
-        self._declared = declared
         self._used: set[str] = set()
         self._open: dict[int, _Call] = {}
         self._doubtful: list[_Call] = []
@@ -48,7 +48,7 @@ class Calls:
 
     def begin(self, place: int, block: Block) -> list[Event]:
         """A call's block opens at that place."""
-        call = _Call(self.count, block, self._names)
+        call = _Call(self.count, block, self._callees)
         self.count += 1
         if not call.identifier or call.identifier in self._used:
             call.identifier = self._identify(call.index, call.name)
@@ -58,8 +58,7 @@ class Calls:
         self._open[place] = call
         if not call.name:
             return []
-        known = self._declared is None or call.name in self._declared
-        return [InvocationStarted(call.index, call.identifier, call.name, known)]
+        return self._callees.begin(call.index, call.identifier, call.wire_name)
 
     def feed(self, place: int, json: Any) -> list[Event]:
         """The next piece of the input of the call at that place; none where there is no call."""
@@ -79,9 +78,8 @@ class Calls:
         if not call.pieces and call.input:
             events = self.feed(place, call.input)
         del self._open[place]
-        raw = "".join(call.pieces)
+        raw = call.pieces.joined()
         arguments = parse_arguments(raw)
-        call.pieces = [raw]
         if call.name and arguments is not None and raw and not raw.isspace():
             events.append(InvocationEnded(call.index, call.identifier, call.name, arguments, raw))
         else:
@@ -97,7 +95,7 @@ class Calls:
 
 
 def _closed(call: _Call, trust: Trust, why: str) -> Event:
-    raw = "".join(call.pieces)
+    raw = call.pieces.joined()
     if not call.name:
         return InvocationIncomplete(call.index, call.identifier, "", raw, "no name")
     arguments = parse_arguments(raw)

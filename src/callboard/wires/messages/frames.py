@@ -46,7 +46,7 @@ class StreamEncoder:
     def __init__(self, *, identifier: str, model: str, created: int, request: Request | None = None) -> None:
         self._identifier = identifier
         self._model = model
-        self._layout = Layout()
+        self._layout = Layout(model)
         self._place = 0
         self._text = b""
         """The head of a text's deltas while the open block is a text and nothing waits behind it."""
@@ -98,7 +98,8 @@ class StreamEncoder:
                 block.begun = True
                 opening = {"index": self._place, "content_block": block.opening()}
                 frames.append(_frame("content_block_start", opening))
-            frames += [head + _encode(piece) + _TAIL for piece in block.take()]
+            if said := block.take():
+                frames.append(head + _encode(said) + _TAIL)
             if not (block.ended or (len(blocks) > 1 and block.whole())):
                 if block.kind == "text":
                     self._text = head

@@ -21,9 +21,11 @@ from callboard.core import (
     RefusalPiece,
     TextPiece,
 )
+from callboard.text.pieces import Pieces
 from callboard.wires.chat.calls import parse_arguments
 from callboard.wires.messages.messages import object_input
 from callboard.wires.messages.shapes import REDACTED
+from callboard.wires.sealed import sealed
 
 
 class Part:
@@ -36,20 +38,20 @@ class Part:
         self.identifier = identifier
         self.name = name
         self.opaque = ""
-        self.pieces: list[str] = []
+        self.pieces = Pieces()
         self.told = 0
         self.begun = False
         self.ended = False
         self.looked = False
 
-    def take(self) -> list[str]:
-        """The pieces that were not taken before. Those of a call are kept besides."""
+    def take(self) -> str:
+        """What was not taken before. A call's is kept besides."""
         if self.kind != "tool_use":
-            pieces, self.pieces = self.pieces, []
-            return pieces
-        pieces = self.pieces[self.told :]
+            pieces, self.pieces = self.pieces, Pieces()
+            return pieces.joined()
+        said = self.pieces.joined(self.told)
         self.told = len(self.pieces)
-        return pieces
+        return said
 
     def whole(self) -> bool:
         """Whether nothing can follow in this block when another has begun; a call's input is looked at once."""
@@ -58,7 +60,7 @@ class Part:
         if self.looked:
             return False
         self.looked = True
-        raw = "".join(self.pieces)
+        raw = self.pieces.joined()
         return bool(raw) and not raw.isspace() and parse_arguments(raw) is not None
 
     def opening(self) -> dict[str, Any]:
@@ -75,7 +77,7 @@ class Part:
 
     def body(self) -> dict[str, Any]:
         """The block as it is in the end."""
-        said = "".join(self.pieces)
+        said = self.pieces.joined()
         match self.kind:
             case "tool_use":
                 return self.opening() | {"input": object_input(parse_arguments(said), said)}
@@ -88,10 +90,16 @@ class Part:
 
 
 class Layout:
-    """The blocks of a reply so far; who has sent one may take it from the left."""
+    """The blocks of a reply so far; who has sent one may take it from the left.
 
-    def __init__(self) -> None:
+    The client was told that it is `model` that replies: what another one thought is sealed.
+    """
+
+    def __init__(self, model: str) -> None:
         self.blocks: deque[Part] = deque()
+        self._model = model
+        self._origin = ""
+        """Of the last thinking."""
         self._calls: dict[int, Part] = {}
 
     def put(self, event: Event) -> bool:
@@ -101,18 +109,19 @@ class Layout:
                 if not text:
                     return False
                 self._last("text").pieces.append(text)
-            case ReasoningPiece(text="", opaque=opaque) if opaque.startswith(REDACTED):
+            case ReasoningPiece(text="", opaque=opaque, origin=origin) if opaque.startswith(REDACTED):
                 block = self._new(Part("redacted_thinking"))
-                block.opaque = opaque[len(REDACTED) :]
+                block.opaque = sealed(opaque[len(REDACTED) :], origin, self._model)
                 block.ended = True
-            case ReasoningPiece(text=text, opaque=opaque):
+            case ReasoningPiece(text=text, opaque=opaque, origin=origin):
                 if not text and not opaque:
                     return False
-                block = self._last("thinking")
+                block = self._thinking(origin)
                 if text:
                     block.pieces.append(text)
-                block.opaque = opaque
-                block.ended = bool(opaque)
+                if opaque:
+                    block.opaque = sealed(opaque, origin, self._model)
+                    block.ended = True
             case InvocationStarted(index=index, identifier=identifier, name=name):
                 self._calls[index] = self._new(Part("tool_use", identifier, name))
             case ArgumentsPiece(index=index, json=json):
@@ -135,6 +144,17 @@ class Layout:
         if self.blocks and self.blocks[-1].kind == kind and not self.blocks[-1].ended:
             return self.blocks[-1]
         return self._new(Part(kind))
+
+    def _thinking(self, origin: str) -> Part:
+        """The open block of what that model thought."""
+        origin = origin or self._model
+        if origin != self._origin and self.blocks and self.blocks[-1].kind == "thinking":
+            self.blocks[-1].ended = True
+        block = self._last("thinking")
+        if origin != self._origin or not block.pieces:
+            self._origin = origin
+            block.opaque = sealed("", origin, self._model)
+        return block
 
     def _new(self, block: Part) -> Part:
         self.blocks.append(block)

@@ -9,42 +9,84 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from callboard.core import (
     AssistantCanister,
     Canister,
     DocumentCanister,
     InvocationCanister,
+    Request,
     ResultCanister,
     SupervisorCanister,
     TextualContent,
     UserCanister,
+    joined,
 )
-from callboard.wires.messages.blocks import carried, encode_blocks, encode_document, kind
+from callboard.wires.kept import Words
+from callboard.wires.messages.blocks import blank, carried, encode_blocks, encode_document, kind
+from callboard.wires.naming import Naming
 from callboard.wires.turns import Turn, turns
 
 AS_SYSTEM: Mapping[str, Any] = {"role": "system"}
 """The `extra` of instructions that stood among the messages as a message of their own."""
 
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
+_UNCACHED = frozenset({"thinking", "redacted_thinking"})
+_encode = msgspec.json.Encoder().encode
+
+
+class Past(msgspec.Struct, frozen=True):
+    """What messages have to know of those before them.
+
+    `role` is that of the last one, empty where there is none yet but system, and `identifiers` those of the calls.
+    `marked` tells whether a block has a breakpoint of its own, `behind` how many bytes of JSON the last message has
+    behind its last block that can be one; None where it has no such block.
+    """
+
+    role: str = ""
+    opened: bool = False
+    """Whether there was more than leading instructions."""
+    identifiers: Mapping[str, int] = MappingProxyType({})
+    marked: bool = False
+    behind: int | None = None
+
+
+NOTHING = Past()
+
+
+def words(canisters: Sequence[Canister], request: Request, naming: Naming, after: Past | None = None) -> Words:
+    """The canisters in this wire's words, behind those that gave this `after`."""
+    messages = Messages(canisters, model=request.model, on_wire=naming.on_wire, before=after or NOTHING)
+    return Words(messages.body, messages.dropped, messages.more, messages.system, messages.past)
 
 
 class Messages:
-    """The messages of a conversation and its `system` blocks; `dropped` names what they could not carry.
+    """The messages of canisters and their `system` blocks; `dropped` names what they could not carry.
 
     Instructions before all else are `system`. Later ones are a message with the role system if they came as one,
-    which not every model accepts, else a text of the user's between tags.
+    which not every model accepts, else a text of the user's between tags. Blocks of the same role as the message
+    before all of these are `more` of that one.
     """
 
-    def __init__(self, canisters: Sequence[Canister], *, model: str, on_wire: Callable[[str], str]) -> None:
+    def __init__(
+        self, canisters: Sequence[Canister], *, model: str, on_wire: Callable[[str], str], before: Past = NOTHING
+    ) -> None:
         self.system: list[dict[str, Any]] = []
+        self.more: list[dict[str, Any]] = []
         self.body: list[dict[str, Any]] = []
         self.dropped: list[str] = []
         self._model = model
         self._on_wire = on_wire
-        self._used: dict[str, int] = {}
-        first = next((i for i, c in enumerate(canisters) if not isinstance(c, SupervisorCanister)), len(canisters))
+        self._before = before
+        self._role = before.role
+        self._blocks = self.more
+        self._used = dict(before.identifiers)
+        first = 0 if before.opened else _leading(canisters)
+        self._opened = before.opened or first < len(canisters)
         for canister in canisters[:first]:
             self.system += self._instructions(canister)
         rest = canisters[first:]
@@ -64,17 +106,30 @@ class Messages:
                     if extra and extra.get("role") == "system":
                         self._add("system", blocks)
                     elif blocks:
-                        text = "".join([block["text"] for block in blocks])
+                        text = joined([part for part in step.content if not blank(part)])
                         self._add("user", [{"type": "text", "text": f"<system>\n{text}\n</system>"}])
+
+    @property
+    def past(self) -> Past:
+        """What those behind have to know."""
+        blocks = [*self.system, *self.more, *[block for message in self.body for block in message["content"]]]
+        return Past(
+            self._role,
+            self._opened,
+            self._used,
+            self._before.marked or any(map(is_marked, blocks)),
+            _behind(self._blocks, None if self.body else self._before.behind),
+        )
 
     def _add(self, role: str, blocks: list[dict[str, Any]]) -> None:
         """The blocks as a message, or at the end of the last one if its role is the same."""
         if not blocks:
             return
-        if self.body and self.body[-1]["role"] == role != "system":
-            self.body[-1]["content"] += blocks
+        if role == self._role != "system":
+            self._blocks += blocks
         else:
             self.body.append({"role": role, "content": blocks})
+            self._role, self._blocks = role, blocks
 
     def _turn(self, spoken: Sequence[Canister], results: Sequence[ResultCanister]) -> None:
         """The turn in the order in which it was said: thinking belongs to what follows it."""
@@ -123,6 +178,30 @@ class Messages:
         content = canister.content if isinstance(canister, SupervisorCanister) else ()
         self.dropped += [kind(part) for part in content if not isinstance(part, TextualContent)]
         return encode_blocks([part for part in content if isinstance(part, TextualContent)], self.dropped)
+
+
+def is_marked(block: Mapping[str, Any]) -> bool:
+    """Whether there is a breakpoint on the block, or on one inside it."""
+    if "cache_control" in block:
+        return True
+    source = block.get("source")
+    inner = source.get("content") if isinstance(source, Mapping) else block.get("content")
+    return isinstance(inner, list) and any(isinstance(each, Mapping) and "cache_control" in each for each in inner)
+
+
+def _leading(canisters: Sequence[Canister]) -> int:
+    """How many supervisors are before all else."""
+    return next((i for i, c in enumerate(canisters) if not isinstance(c, SupervisorCanister)), len(canisters))
+
+
+def _behind(blocks: Sequence[Mapping[str, Any]], behind: int | None) -> int | None:
+    """Bytes behind the last block that can be a breakpoint, with these at the end of a message that had `behind`."""
+    for block in blocks:
+        if block.get("type") not in _UNCACHED:
+            behind = 0
+        elif behind is not None:
+            behind += len(b",") + len(_encode(block))
+    return behind
 
 
 def object_input(arguments: Mapping[str, Any] | None, raw: str) -> dict[str, Any]:

@@ -7,7 +7,10 @@ Law: decode_request(encode_request(r).body) is r, as far as the wire carries it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
+
+import msgspec
 
 from callboard.core import (
     CUSTOM_SCHEMA,
@@ -20,42 +23,59 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.errors import CallerError
+from callboard.wires.definitions import kept, unnamed
+from callboard.wires.kept import KEPT, ConversationEncoder, Words
 from callboard.wires.lowered import Lowered
 from callboard.wires.messages import shapes
 from callboard.wires.messages.blocks import read
-from callboard.wires.messages.messages import Messages
+from callboard.wires.messages.messages import NOTHING, Messages, Past, is_marked, words
 from callboard.wires.messages.shapes import NAME, MessagesRequest, OutputFormat
 from callboard.wires.messages.transcript import transcript
-from callboard.wires.naming import Naming
+from callboard.wires.naming import Naming, undescribed
+from callboard.wires.strictness import Strictness
 
 MAX_TOKENS = 4096
 """The bound of a reply whose request has none, for the API requires one."""
 BREAKPOINT: Mapping[str, Any] = {"type": "ephemeral"}
+_BREAKPOINT = msgspec.json.encode({"cache_control": BREAKPOINT})[1:-1]
 
 _NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 _FIELDS = frozenset(MessagesRequest.__struct_fields__)
+_TOOL = frozenset({"type", *shapes.Tool.__struct_fields__})
 _EFFORTS: Mapping[str, str] = {"minimal": "low"}
 """Efforts that the API does not know, and the nearest that it does."""
 _CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
-_UNCACHED = frozenset({"thinking", "redacted_thinking"})
 
 
-def encode_request(request: Request, *, breakpoints: bool = False) -> Lowered:
-    """The request as a body of this wire.
-
-    With `breakpoints` the prompt is cached up to its last tool, its last system block and its last message,
-    unless the request brings breakpoints of its own.
-    """
+def encode_request(request: Request) -> Lowered:
+    """The request as a body of this wire."""
     naming = Naming(request)
     messages = Messages(request.canisters, model=request.model, on_wire=naming.on_wire)
-    dropped = messages.dropped
+    return _around(Words(messages.body, messages.dropped, system=messages.system), request, naming)
+
+
+class RequestEncoder(ConversationEncoder[Naming]):
+    """`encode_request` for conversations that grow; see `ConversationEncoder`.
+
+    With `breakpoints` the prompt is cached up to its last tool, its last system block and its last message,
+    unless the request brings breakpoints of its own, of which the API takes four.
+    """
+
+    def __init__(self, most: int = KEPT, *, breakpoints: bool = False) -> None:
+        super().__init__(Naming, words, partial(_around, breakpoints=breakpoints), most)
+
+
+def _around(said: Words, request: Request, naming: Naming, *, breakpoints: bool = False) -> Lowered:
+    dropped = list(said.dropped)
     controls = request.controls
     body: dict[str, Any] = {"model": request.model}
     body["max_tokens"] = MAX_TOKENS if controls.max_tokens is None else controls.max_tokens
-    if messages.system:
-        body["system"] = messages.system
-    body["messages"] = messages.body
-    tools = [_tool(tool, naming) for tool in request.tools]
+    if said.system:
+        body["system"] = said.system
+    body["messages"] = said.messages
+    strictness = Strictness("anthropic")
+    tools = [_tool(strictness.held(tool), naming) for tool in request.tools]
+    dropped += strictness.dropped
     for hosted in request.hosted:
         if hosted.wire == NAME:
             tools.append({"type": hosted.kind, **hosted.definition})
@@ -67,29 +87,21 @@ def encode_request(request: Request, *, breakpoints: bool = False) -> Lowered:
             body["tool_choice"] = _choice(request, naming)
     elif request.tool_choice not in {"auto", "none"}:
         dropped.append("tool_choice")
+    dropped += undescribed(request.namespaces)
     _control(body, controls, dropped)
     if request.constraint is not None:
         form = {"type": "json_schema", "schema": request.constraint.schema}
         body["output_config"] = body.get("output_config", {}) | {"format": form}
     if request.stream:
         body["stream"] = True
-    if breakpoints:
-        _break(body)
+    past: Past = said.after or NOTHING
+    if breakpoints and not (past.marked or "cache_control" in request.extra or any(map(is_marked, tools))):
+        _break(body, past)
     given = request.extra
     if "output_config" in body and isinstance(given.get("output_config"), Mapping):
         given = {**given, "output_config": {**body["output_config"], **given["output_config"]}}
     body.update(given)
-    return Lowered(body, naming.reverse, tuple(dropped))
-
-
-class RequestEncoder:
-    """`encode_request` as an object, as the table of wires asks; it keeps nothing."""
-
-    def __init__(self, *, breakpoints: bool = False) -> None:
-        self._breakpoints = breakpoints
-
-    def encode(self, request: Request) -> Lowered:
-        return encode_request(request, breakpoints=self._breakpoints)
+    return Lowered(body, naming.reverse, tuple(dropped), strictness.nullable)
 
 
 def decode_request(body: Mapping[str, Any]) -> Request:
@@ -166,7 +178,7 @@ def _tool(tool: ToolDeclaration, naming: Naming) -> dict[str, Any]:
     lowered["input_schema"] = dict(schema) if "type" in schema else {"type": "object", **schema}
     if tool.strict is not None:
         lowered["strict"] = tool.strict
-    return lowered
+    return {**lowered, **tool.extra.get(NAME, {})}
 
 
 def _choice(request: Request, naming: Naming) -> dict[str, Any]:
@@ -180,15 +192,22 @@ def _choice(request: Request, naming: Naming) -> dict[str, Any]:
     return choice
 
 
-def _break(body: dict[str, Any]) -> None:
-    system, messages, tools = body.get("system", []), body["messages"], body.get("tools", [])
-    said = [*system, *[block for message in messages for block in message["content"]]]
-    if any("cache_control" in block for block in (*said, *tools)):
-        return
-    last = messages[-1]["content"] if messages else []
-    for blocks in (tools, system, [block for block in last if block.get("type") not in _UNCACHED]):
-        if blocks:
-            blocks[-1]["cache_control"] = dict(BREAKPOINT)
+def _break(body: dict[str, Any], past: Past) -> None:
+    """Breakpoints in a body whose messages and system are JSON already."""
+    if loaded := [tool for tool in body.get("tools", ()) if not tool.get("defer_loading")]:
+        loaded[-1]["cache_control"] = dict(BREAKPOINT)  # the others are not in the prompt
+    if "system" in body:
+        body["system"] = _broken(body["system"], len("]"))
+    if past.behind is not None:
+        body["messages"] = _broken(body["messages"], past.behind + len("]}]"))
+
+
+def _broken(blocks: msgspec.Raw, behind: int) -> msgspec.Raw:
+    """With a breakpoint as the last field of the block that ends so many bytes before the end."""
+    json = memoryview(blocks)
+    end = len(json) - behind - len("}")
+    comma = b"" if json[end - 1] == ord("{") else b","
+    return msgspec.Raw(b"".join([json[:end], comma, _BREAKPOINT, json[end:]]))
 
 
 def _declarations(tools: list[dict[str, Any]]) -> tuple[tuple[ToolDeclaration, ...], tuple[HostedTool, ...]]:
@@ -199,7 +218,10 @@ def _declarations(tools: list[dict[str, Any]]) -> tuple[tuple[ToolDeclaration, .
             case None | "custom":
                 shape = read(tool, shapes.Tool, f"tools[{place}]")
                 description = shape.description or ""
-                declared.append(ToolDeclaration(shape.name, description, shape.input_schema, strict=shape.strict))
+                extra = kept(NAME, unnamed(tool, _TOOL))
+                declared.append(
+                    ToolDeclaration(shape.name, description, shape.input_schema, strict=shape.strict, extra=extra)
+                )
             case str(kind):
                 hosted.append(HostedTool(NAME, kind, tool))
             case _:

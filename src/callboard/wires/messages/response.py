@@ -73,7 +73,7 @@ def encode_response(
 
     What came before a ReplyEnded("retry") is left out: another reply stands in its place.
     """
-    layout = Layout()
+    layout = Layout(model)
     usage = Usage()
     terminal: ReplyEnded | ReplyFailed = ReplyFailed("provider", "cut", "the reply has no end")
     for event in events:
@@ -81,7 +81,7 @@ def encode_response(
             case Usage():
                 usage = event
             case ReplyEnded(reason="retry"):
-                layout = Layout()
+                layout = Layout(model)
             case ReplyEnded() | ReplyFailed():
                 terminal = event
                 break

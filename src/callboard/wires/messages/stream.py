@@ -28,6 +28,7 @@ from callboard.core import (
 )
 from callboard.wires.chat.calls import Trust
 from callboard.wires.chat.failure import EXCERPT
+from callboard.wires.ending import CUT, EndsOnce, unreadable
 from callboard.wires.lowered import NO_NAMES
 from callboard.wires.messages.calls import Calls
 from callboard.wires.messages.failure import read_error
@@ -46,11 +47,7 @@ _ENDINGS: Mapping[str, Ending] = {
     "refusal": "refusal",
 }
 _TRUST: Mapping[Ending, Trust] = {"length": "whole", "refusal": "whole"}
-_CUT: Mapping[Why, tuple[str, str]] = {
-    "stop": ("provider", "the stream ended before the reply did"),
-    "cut": ("provider", "the stream broke off in the middle of the reply"),
-    "cancelled": ("caller", "the reply was cancelled"),
-}
+_CUT = {**CUT, "stop": ReplyFailed("provider", "cut", "the stream ended before the reply did")}
 _KNOWN = frozenset(
     {
         "message_start",
@@ -65,7 +62,7 @@ _KNOWN = frozenset(
 _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
-class StreamDecoder:
+class StreamDecoder(EndsOnce):
     """A Stage: the data of one frame in, events out.
 
     `names` maps a tool's name on the wire to the declared one; `declared` are the names that count as known,
@@ -83,12 +80,10 @@ class StreamDecoder:
     ) -> None:
         self._calls = Calls(names, identify, declared)
         self._origin = origin
-        self._started = False
-        self._over = False
         self._signatures: dict[int, str] = {}
         self._reason: Ending | None = None
         self._explanation = ""
-        self._counts: dict[str, int] | None = None
+        self._counts: dict[str, int] = {}
 
     def feed(self, payload: str, /) -> list[Event]:
         if self._over or not payload:
@@ -134,8 +129,7 @@ class StreamDecoder:
         if self._reason is not None:
             return self._end(self._reason)
         if why in _CUT:
-            party, message = _CUT[why]
-            return self._fail(ReplyFailed(party, why if why == "cancelled" else "cut", message))
+            return self._fail(_CUT[why])
         return self._end("length")
 
     def _start(self, message: Message) -> list[Event]:
@@ -216,16 +210,9 @@ class StreamDecoder:
         self._signatures = {}
         return signed + self._calls.close(trust, why)
 
-    def _last(self, events: list[Event], terminal: Event) -> list[Event]:
-        self._over = True
-        if self._counts is not None:
-            events.append(_usage(self._counts))
-        events.append(terminal)
-        return events
-
     def _count(self, usage: UsageShape) -> None:
         """Counts are totals: a later one stands in place of an earlier one."""
-        counts = self._counts = self._counts or {}
+        counts = self._counts
         for name in _COUNTS:
             value = getattr(usage, name)
             if type(value) is int and value >= 0:
@@ -234,6 +221,7 @@ class StreamDecoder:
             thinking = usage.output_tokens_details.get("thinking_tokens")
             if type(thinking) is int and thinking >= 0:
                 counts["thinking_tokens"] = thinking
+        self._usage = _usage(counts)
 
     def _unreadable(self, payload: str, error: Exception) -> list[Event]:
         """A frame of another shape: one of a type that has no name here is passed over."""
@@ -245,8 +233,7 @@ class StreamDecoder:
             kind = None
         if isinstance(kind, str) and kind not in _KNOWN:
             return []
-        said = payload[:EXCERPT].encode("utf-8", "replace").decode()
-        return self._fail(ReplyFailed("provider", "malformed", f"a frame is not of this wire: {error}", said))
+        return self._fail(unreadable(payload, error))
 
 
 def _usage(counts: Mapping[str, int]) -> Usage:

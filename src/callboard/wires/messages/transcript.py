@@ -17,9 +17,9 @@ from callboard.core import (
     InvocationCanister,
     ResultCanister,
     SupervisorCanister,
-    TextualContent,
     ToolError,
     UserCanister,
+    joined,
 )
 from callboard.errors import CallerError
 from callboard.wires.messages.blocks import decode_block, decode_contents, decode_document, kept, read
@@ -32,7 +32,7 @@ _encode = msgspec.json.Encoder().encode
 def transcript(
     system: str | list[dict[str, Any]] | None, messages: Iterable[Said], *, model: str
 ) -> tuple[Canister, ...]:
-    """The conversation; thinking is taken to be the model's own. Raises CallerError with the place.
+    """The conversation; thinking that is not sealed is taken to be the model's own. Raises CallerError with the place.
 
     Each block of `system` is a canister. A document that is text is one too; other documents are files.
     """
@@ -103,6 +103,5 @@ def _result(block: dict[str, Any], path: str) -> ResultCanister:
     content = decode_contents(shape.content, f"{path}.content")
     error = None
     if shape.is_error:
-        said = "".join([part.text for part in content if isinstance(part, TextualContent)])
-        error = ToolError("execution", said)
+        error = ToolError("execution", joined(content))
     return ResultCanister(content, invocation_id=shape.tool_use_id, error=error, extra=kept(block))

@@ -19,9 +19,10 @@ from callboard.core import (
     Identify,
     InvocationEnded,
     InvocationIncomplete,
-    InvocationStarted,
 )
+from callboard.text.pieces import Pieces
 from callboard.wires.chat.calls import Trust, parse_arguments
+from callboard.wires.naming import Callees
 from callboard.wires.responses.shapes import SEARCH, Frame, Item
 
 Kind: TypeAlias = Literal["function_call", "custom_tool_call", "tool_search_call"]
@@ -44,7 +45,7 @@ class _Call:
         self.name = ""
         self.identifier = ""
         self.index: int | None = None
-        self.pieces: list[str] = []
+        self.pieces = Pieces()
         """Of the arguments, or of a custom tool's text."""
         self.broken = False
         self.closed = False
@@ -56,9 +57,8 @@ class Calls:
     """Frames about calls in, events out. `count` is how many calls there were."""
 
     def __init__(self, names: Mapping[str, str], identify: Identify, declared: frozenset[str] | None) -> None:
-        self._names = names
+        self._callees = Callees(names, declared)
         self._identify = identify
-        self._declared = declared
         self._used: set[str] = set()
         self._by_id: dict[str, _Call] = {}
         self._by_call_id: dict[str, _Call] = {}
@@ -112,7 +112,7 @@ class Calls:
             elif whole and not call.broken:
                 events += self._end(call, call.index, "")
             else:
-                name = self._names.get(call.name, call.name)
+                name = self._callees.named(call.name)
                 events.append(InvocationIncomplete(call.index, call.identifier, name, raw, why))
             call.closed = True
         self._open = {}
@@ -174,12 +174,10 @@ class Calls:
         if call.index is not None or not name:
             return []
         call.name = name
-        declared = self._names.get(name, name)
         index = self._number(call)
-        known = self._declared is None or declared in self._declared
-        events: list[Event] = [InvocationStarted(index, call.identifier, declared, known)]
+        events = self._callees.begin(index, call.identifier, name)
         if call.pieces:
-            waited, call.pieces = "".join(call.pieces), []
+            waited, call.pieces = call.pieces.joined(), Pieces()
             events += self._grow(call, waited)
         return events
 
@@ -196,7 +194,7 @@ class Calls:
         """What the pieces have not told of a value that is whole."""
         if not value:
             return []
-        told = "".join(call.pieces)
+        told = call.pieces.joined()
         rest = value[len(told) :] if value.startswith(told) else ""
         return self._grow(call, rest) if rest else []
 
@@ -213,16 +211,16 @@ class Calls:
         elif value and value != raw:
             raw, arguments = value, parse_arguments(value)
         call.closed = True
-        call.pieces = []
+        call.pieces = Pieces()
         self._open.pop(id(call), None)
-        return [*events, InvocationEnded(index, call.identifier, self._names.get(call.name, call.name), arguments, raw)]
+        return [*events, InvocationEnded(index, call.identifier, self._callees.named(call.name), arguments, raw)]
 
     def _number(self, call: _Call) -> int:
         call.index = index = self._next_index
         self._next_index += 1
         call.identifier = call.call_id
         if not call.call_id or call.call_id in self._used:
-            call.identifier = self._identify(index, self._names.get(call.name, call.name))
+            call.identifier = self._identify(index, self._callees.named(call.name))
         while call.identifier in self._used:  # the backend uses what we would mint
             call.identifier += "_"
         self._used.add(call.identifier)
@@ -231,7 +229,7 @@ class Calls:
 
 def _spelled(call: _Call) -> tuple[str, dict[str, Any] | None]:
     """The arguments as far as they came."""
-    raw = "".join(call.pieces)
+    raw = call.pieces.joined()
     if call.custom:
         return (_OPENS + _escaped(raw) if raw else ""), {CUSTOM_KEY: raw}
     return raw, parse_arguments(raw)

@@ -75,7 +75,11 @@ class StreamEncoder:
         self._output: list[dict[str, Any] | None] = []
         self._message: Message | None = None
         self._reasoning: Reasoning | None = None
-        self._calls: dict[int, tuple[Call, bytes]] = {}
+        self._calls: dict[int, Call] = {}
+        self._spelling: Call | None = None
+        """The call that a piece came of last."""
+        self._spelled_head = b""
+        """Of its deltas; kept for one, since open calls are many and pieces of two seldom alternate."""
         self._head = b""
         """Of the deltas of the message's open part."""
         self._thought = b""
@@ -208,27 +212,29 @@ class StreamEncoder:
     def _call(self, started: InvocationStarted) -> list[bytes]:
         frames = self._begin() + self._break_off([started.index]) + self._settle("completed")
         item = call_item(self._base, self._next(), started, self._tools.get(started.name))
-        delta = item.delta()
-        self._calls[started.index] = item, head(delta) if delta else b""
+        self._calls[started.index] = item
         return [*frames, self._frame(item.added()), *self._seeded(seed.begin(item))]
 
     def _spell(self, index: int, json: str) -> list[bytes]:
         if index not in self._calls:
             return []
-        item, beginning = self._calls[index]
-        return self._spelled(item, beginning, item.take(json))
+        item = self._calls[index]
+        return self._spelled(item, item.take(json))
 
-    def _spelled(self, item: Call, beginning: bytes, text: str) -> list[bytes]:
+    def _spelled(self, item: Call, text: str) -> list[bytes]:
         if not text:
             return []
-        return [*self._seeded(seed.delta(item, text)), self._delta(beginning, text)]
+        if item is not self._spelling:
+            self._spelling = item
+            self._spelled_head = head(item.delta())
+        return [*self._seeded(seed.delta(item, text)), self._delta(self._spelled_head, text)]
 
     def _called(self, ended: InvocationEnded) -> list[bytes]:
         frames: list[bytes] = []
         if ended.index not in self._calls:
             frames += self._call(InvocationStarted(ended.index, ended.identifier, ended.name))
-        item, beginning = self._calls.pop(ended.index)
-        frames += self._spelled(item, beginning, item.end(ended))
+        item = self._calls.pop(ended.index)
+        frames += self._spelled(item, item.end(ended))
         frames += self._seeded(seed.end(item)) + self._frames(item.close())
         self._output[item.index] = item.body("completed")
         return frames
@@ -236,7 +242,7 @@ class StreamEncoder:
     def _break_off(self, indices: Iterable[int]) -> list[bytes]:
         for index in indices:
             if index in self._calls:
-                item, _ = self._calls.pop(index)
+                item = self._calls.pop(index)
                 item.break_off()
                 self._output[item.index] = item.body("incomplete")
         return []

@@ -6,7 +6,7 @@ Law: items stand in the order of their canisters; every call's output follows it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -19,48 +19,61 @@ from callboard.core import (
     InvocationCanister,
     ReasoningContent,
     RefusalContent,
+    Request,
     ResultCanister,
     SupervisorCanister,
     TextualContent,
     UserCanister,
 )
-from callboard.wires.chat.parts import kind
+from callboard.wires.chat.parts import kind, titled
+from callboard.wires.kept import Words
 from callboard.wires.responses.parts import encode_content, encode_spoken
 from callboard.wires.responses.tools import Spelling
 from callboard.wires.turns import Turn, turns
 
 ITEM = "item"
 """The key of a content's `extra` that holds an item as it came: what the provider's own tools did, or a compaction."""
+_OUTPUTS = {"function": "function_call_output", "custom": "custom_tool_call_output"}
 _encode = msgspec.json.Encoder().encode
 
 
-class Items:
-    """The input of a conversation; `instructions` is what the first supervisor said, where that is one text.
+def words(canisters: Sequence[Canister], request: Request, spelling: Spelling, after: Any = None) -> Words:
+    """The canisters in this wire's words. What has to be known of those before is only that there are some."""
+    apart = after is None and bool(instructions(canisters))
+    items = Items(canisters[1:] if apart else canisters, model=request.model, spelling=spelling)
+    return Words(items.body, items.dropped, after=True)
 
-    `dropped` names what the items could not carry.
-    """
+
+def instructions(canisters: Sequence[Canister]) -> str:
+    """What the first supervisor said, which stands apart from the items where it is one text."""
+    match canisters[:1]:
+        case [SupervisorCanister(content=(TextualContent(text=text),))]:
+            return text
+        case _:
+            return ""
+
+
+class Items:
+    """The items of canisters; `dropped` names what they could not carry."""
 
     def __init__(self, canisters: Sequence[Canister], *, model: str, spelling: Spelling) -> None:
         self.body: list[dict[str, Any]] = []
         self.dropped: list[str] = []
-        self.instructions = _instructions(canisters)
         self._model = model
         self._spelling = spelling
         said = iter(
             [canister for canister in canisters if isinstance(canister, AssistantCanister | InvocationCanister)]
         )
-        for place, step in enumerate(turns(canisters)):
+        for step in turns(canisters):
             match step:
                 case Turn():
                     self._turn(step, said)
                 case SupervisorCanister(content=content):
-                    if place or not self.instructions:
-                        self._message("system", encode_content(content, self.dropped))
+                    self._message("system", encode_content(content, self.dropped))
                 case UserCanister(content=content) | ResultCanister(content=content):
                     self._message("user", encode_content(content, self.dropped))
-                case DocumentCanister(content=content, title=title):
-                    head = (TextualContent(f"{title}\n\n"),) if title else ()
-                    self._message("user", encode_content(head + content, self.dropped))
+                case DocumentCanister():
+                    self._message("user", encode_content(titled(step), self.dropped))
 
     def _message(self, role: str, content: Any, **fields: Any) -> None:
         self.body.append({"type": "message", "role": role, "content": content, **fields})
@@ -108,33 +121,36 @@ class Items:
 
     def _call(self, call: InvocationCanister) -> dict[str, Any]:
         head = {"call_id": call.identifier, **self._spelling.called(call.name)}
-        if self._spelling.is_custom(call.name):
-            return {"type": "custom_tool_call", **head, "input": custom_input(call)}
-        arguments = call.raw or "{}" if call.arguments is None else _encode(dict(call.arguments)).decode()
-        return {"type": "function_call", **head, "arguments": arguments}
+        match self._spelling.kind(call.name):
+            case "custom":
+                return {"type": "custom_tool_call", **head, "input": custom_input(call)}
+            case "search":
+                if call.arguments is None:
+                    self.dropped.append("arguments that are no object")
+                return {"type": "tool_search_call", **_searched(call), "arguments": dict(call.arguments or {})}
+            case "function":
+                arguments = call.raw or "{}" if call.arguments is None else _encode(dict(call.arguments)).decode()
+                return {"type": "function_call", **head, "arguments": arguments}
 
     def _result(self, call: InvocationCanister, result: ResultCanister) -> None:
+        called = self._spelling.kind(call.name)
+        if called == "search":
+            tools, whole = self._spelling.found(result)
+            if not whole:
+                self.dropped.append("text of a tool search's result")
+            self.body.append({"type": "tool_search_output", **_searched(call), "tools": tools})
+            return
         output: Any = encode_content(result.content, self.dropped)
         if not result.content and result.error is not None:
             output = result.error.message
-        what = "custom_tool_call_output" if self._spelling.is_custom(call.name) else "function_call_output"
-        self.body.append({"type": what, "call_id": call.identifier, "output": output})
+        self.body.append({"type": _OUTPUTS[called], "call_id": call.identifier, "output": output})
+
+
+def _searched(call: InvocationCanister) -> dict[str, Any]:
+    return {"call_id": call.identifier, "execution": "client", "status": "completed"}
 
 
 def custom_input(call: InvocationCanister) -> str:
     """The text that a custom tool was called with; what the model wrote, where that is none."""
     text = (call.arguments or {}).get(CUSTOM_KEY)
     return text if isinstance(text, str) else call.raw
-
-
-def _instructions(canisters: Sequence[Canister]) -> str:
-    match canisters[:1]:
-        case [SupervisorCanister(content=(TextualContent(text=text),))]:
-            return text
-        case _:
-            return ""
-
-
-def once(dropped: Iterable[str]) -> tuple[str, ...]:
-    """Each of them once, in order."""
-    return tuple(dict.fromkeys(dropped))

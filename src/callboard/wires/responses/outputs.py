@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from callboard.core import InvocationEnded, InvocationStarted, ToolDeclaration
+from callboard.text.pieces import Pieces
 from callboard.wires.chat.chunks import spell_arguments
 from callboard.wires.responses.raw_input import RawInput
-from callboard.wires.responses.sealed import seal
-from callboard.wires.responses.shapes import SEARCH
+from callboard.wires.sealed import seal
 
 Step: TypeAlias = tuple[str, dict[str, Any]]
 Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
@@ -26,12 +26,20 @@ _KEYS: Mapping[PartKind, str] = {"output_text": "text", "refusal": "refusal"}
 
 
 class _Item:
+    __slots__ = ("_base", "index")
     prefix = ""
 
     def __init__(self, base: str, index: int) -> None:
-        self.id = f"{self.prefix}_{base}_{index}"
+        self._base = base
         self.index = index
-        self.at: dict[str, Any] = {"item_id": self.id, "output_index": index}
+
+    @property
+    def id(self) -> str:
+        return f"{self.prefix}_{self._base}_{self.index}"
+
+    @property
+    def at(self) -> dict[str, Any]:
+        return {"item_id": self.id, "output_index": self.index}
 
     def body(self, status: Status) -> dict[str, Any]:
         raise NotImplementedError
@@ -50,7 +58,7 @@ class Message(_Item):
         super().__init__(base, index)
         self.kind: PartKind | None = None
         """Of the part that is open."""
-        self.pieces: list[str] = []
+        self.pieces = Pieces()
         self._content: list[dict[str, Any]] = []
 
     def body(self, status: Status) -> dict[str, Any]:
@@ -76,14 +84,14 @@ class Message(_Item):
     def _end(self) -> list[Step]:
         if self.kind is None:
             return []
-        kind, text = self.kind, "".join(self.pieces)
+        kind, text = self.kind, self.pieces.joined()
         fields = {**self.at, "content_index": len(self._content)}
         part = _part(kind, text)
         said: dict[str, Any] = {_KEYS[kind]: text}
         if kind == "output_text":
             said["logprobs"] = []
         self.kind = None
-        self.pieces = []
+        self.pieces = Pieces()
         self._content.append(part)
         return [
             (f"response.{kind}.done", {**fields, **said}),
@@ -98,12 +106,12 @@ class Reasoning(_Item):
         super().__init__(base, index)
         self.origin = origin
         self.begun = False
-        self.pieces: list[str] = []
+        self.pieces = Pieces()
         self.opaque = ""
         self.sealed = False
 
     def body(self, status: Status) -> dict[str, Any]:
-        summary = [_summary("".join(self.pieces))] if self.begun and status != "in_progress" else []
+        summary = [_summary(self.pieces.joined())] if self.begun and status != "in_progress" else []
         body = {"type": "reasoning", "id": self.id, "summary": summary}
         if status == "in_progress" or not (self.opaque or self.sealed):
             return body
@@ -120,7 +128,7 @@ class Reasoning(_Item):
     def close(self, status: Status) -> list[Step]:
         if not self.begun:
             return [self.done(status)]
-        text = "".join(self.pieces)
+        text = self.pieces.joined()
         fields = {**self.at, "summary_index": 0}
         return [
             ("response.reasoning_summary_text.done", {**fields, "text": text}),
@@ -132,6 +140,7 @@ class Reasoning(_Item):
 class Call(_Item):
     """A function's call."""
 
+    __slots__ = ("_pieces", "call_id", "name", "namespace", "said")
     prefix = "fc"
     kind = "function_call"
     value = "arguments"
@@ -141,19 +150,19 @@ class Call(_Item):
         super().__init__(base, index)
         self.call_id = started.identifier
         self.name = started.name if tool is None else tool.local
-        self.named: dict[str, Any] = {"name": self.name}
-        if tool is not None and tool.namespace:
-            self.named["namespace"] = tool.namespace
-        self._pieces: list[str] = []
+        self.namespace = "" if tool is None else tool.namespace
+        self._pieces = Pieces()
         self.said = ""
         """The whole value, once it is known."""
 
     def body(self, status: Status) -> dict[str, Any]:
-        head = {"type": self.kind, "id": self.id, "call_id": self.call_id, **self.named}
+        head = {"type": self.kind, "id": self.id, "call_id": self.call_id, "name": self.name}
+        if self.namespace:
+            head["namespace"] = self.namespace
         return {**head, self.value: self.said, "status": status}
 
-    def delta(self) -> Step | None:
-        """What is the same in every delta; None where there are none."""
+    def delta(self) -> Step:
+        """What is the same in every delta."""
         return f"{self.event}.delta", self.at
 
     def take(self, json: str) -> str:
@@ -165,12 +174,12 @@ class Call(_Item):
     def end(self, ended: InvocationEnded) -> str:
         """The rest of the value, which is then whole."""
         rest = "" if self._pieces else spell_arguments(ended)
-        self.said = "".join(self._pieces) or rest
+        self.said = self._pieces.joined() or rest
         return rest
 
     def break_off(self) -> None:
         """The value stays as far as it came."""
-        self.said = "".join(self._pieces)
+        self.said = self._pieces.joined()
 
     def close(self) -> list[Step]:
         named = {"name": self.name} if self.value == "arguments" else {}
@@ -213,9 +222,6 @@ class SearchCall(Call):
         head = {"type": "tool_search_call", "id": self.id, "call_id": self.call_id, "execution": "client"}
         return {**head, "arguments": self._arguments, "status": status}
 
-    def delta(self) -> None:
-        return None
-
     def take(self, json: str) -> str:
         return ""
 
@@ -231,7 +237,7 @@ def call_item(base: str, index: int, started: InvocationStarted, tool: ToolDecla
     """The item for a call of that tool; None is a tool that was not declared."""
     if tool is not None and tool.kind == "custom":
         return CustomCall(base, index, started, tool)
-    if tool is not None and tool.name == SEARCH:
+    if tool is not None and tool.kind == "search":
         return SearchCall(base, index, started, tool)
     return Call(base, index, started, tool)
 

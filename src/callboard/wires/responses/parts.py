@@ -5,8 +5,6 @@ Owns what text, pictures, files and refusals look like on this wire, both ways. 
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -19,6 +17,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.wires.chat.parts import kind
+from callboard.wires.data_url import SCHEME, decode_data_url, encode_data_url
 from callboard.wires.responses.reading import read
 from callboard.wires.responses.shapes import (
     FilePart,
@@ -50,12 +49,12 @@ def encode_part(content: Content) -> dict[str, Any] | None:
         case PictureContent(data=data, mime_type=mime_type, url=url, extra=extra):
             part = {"type": "input_image", "detail": (extra or {}).get("detail") or "auto"}
             if data or url:
-                return part | {"image_url": _data_url(data, mime_type) if data else url}
+                return part | {"image_url": encode_data_url(data, mime_type) if data else url}
             return part | kept if (kept := _kept(extra, "file_id")) else None
         case FileContent(data=data, mime_type=mime_type, name=name, url=url, extra=extra):
             file: dict[str, Any] = {"type": "input_file"} | ({"filename": name} if name else {})
             if data:
-                return file | {"file_data": _data_url(data, mime_type)}
+                return file | {"file_data": encode_data_url(data, mime_type)}
             if url:
                 return file | {"file_url": url}
             return file | kept if (kept := _kept(extra, "file_id")) else None
@@ -124,8 +123,8 @@ def _picture(part: ImagePart, path: str) -> PictureContent:
     image = part.image_url
     url, detail = (image.url, image.detail) if isinstance(image, ImageUrl) else (image or "", part.detail)
     extra: dict[str, Any] = {"detail": detail} if detail and detail != "auto" else {}
-    if url.startswith("data:"):
-        data, mime_type = _parse_data_url(url, f"{path}.image_url")
+    if url.startswith(SCHEME):
+        data, mime_type = decode_data_url(url, f"{path}.image_url")
         return PictureContent(data=data, mime_type=mime_type or "image/png", extra=extra or None)
     if url:
         return PictureContent(url=url, extra=extra or None)
@@ -137,29 +136,13 @@ def _picture(part: ImagePart, path: str) -> PictureContent:
 def _file(part: FilePart, path: str) -> FileContent:
     name = part.filename or ""
     if part.file_data:
-        data, mime_type = _parse_data_url(part.file_data, f"{path}.file_data")
+        data, mime_type = decode_data_url(part.file_data, f"{path}.file_data")
         return FileContent(data=data, mime_type=mime_type or "application/octet-stream", name=name)
     if part.file_url:
         return FileContent(name=name, url=part.file_url)
     if part.file_id:
         return FileContent(name=name, extra={"file_id": part.file_id})
     raise CallerError("a file without file_data, file_url or file_id", path=path)
-
-
-def _data_url(data: bytes, mime_type: str) -> str:
-    return f"data:{mime_type};base64,{base64.b64encode(data).decode()}"
-
-
-def _parse_data_url(url: str, path: str) -> tuple[bytes, str]:
-    """Bytes and type of a data URL (RFC 2397, base64 only), or of base64 without its head."""
-    head, _, payload = url.rpartition(",")
-    mime_type, *parameters = head.removeprefix("data:").split(";")
-    if head and "base64" not in parameters:
-        raise CallerError("a data URL that is not base64", path=path)
-    try:
-        return base64.b64decode(payload, validate=True), mime_type
-    except (binascii.Error, ValueError):
-        raise CallerError("not base64", path=path) from None
 
 
 def _kept(extra: Mapping[str, Any] | None, key: str) -> dict[str, Any]:

@@ -14,8 +14,9 @@ import msgspec
 
 from callboard.core import Canister, Constraint, Controls, Request, SupervisorCanister, UserCanister, contents
 from callboard.errors import CallerError
-from callboard.wires.lowered import Lowered
-from callboard.wires.responses.items import Items, once
+from callboard.wires.kept import KEPT, ConversationEncoder, Words
+from callboard.wires.lowered import Lowered, once
+from callboard.wires.responses.items import instructions, words
 from callboard.wires.responses.reading import read
 from callboard.wires.responses.shapes import ENCRYPTED, Format, ResponsesRequest
 from callboard.wires.responses.tools import WIRE, Declared, Spelling
@@ -32,26 +33,28 @@ class Asked(msgspec.Struct, frozen=True):
     dropped: tuple[str, ...] = ()
 
 
-class RequestEncoder:
-    """`encode_request`, for those who keep an encoder a conversation."""
-
-    @staticmethod
-    def encode(request: Request) -> Lowered:
-        return encode_request(request)
-
-
 def encode_request(request: Request) -> Lowered:
     """The request as a Responses body that leaves nothing at the provider and asks for reasoning to send back.
 
     Reasoning, `store` and `include` are overridden by `extra`; its `reasoning` and `text` are added to ours.
     """
     spelling = Spelling(request)
-    items = Items(request.canisters, model=request.model, spelling=spelling)
-    dropped = items.dropped
+    return _around(words(request.canisters, request, spelling), request, spelling)
+
+
+class RequestEncoder(ConversationEncoder[Spelling]):
+    """`encode_request` for conversations that grow; see `ConversationEncoder`."""
+
+    def __init__(self, most: int = KEPT) -> None:
+        super().__init__(Spelling, words, _around, most)
+
+
+def _around(said: Words, request: Request, spelling: Spelling) -> Lowered:
     body: dict[str, Any] = {"model": request.model}
-    if items.instructions:
-        body["instructions"] = items.instructions
-    body["input"] = items.body
+    if head := instructions(request.canisters):
+        body["instructions"] = head
+    body["input"] = said.messages
+    dropped = [*spelling.dropped, *said.dropped]
     hosted = [{"type": tool.kind, **tool.definition} for tool in request.hosted if tool.wire == WIRE]
     dropped += [f"tool {tool.kind}" for tool in request.hosted if tool.wire != WIRE]
     if tools := spelling.tools() + hosted:
@@ -76,7 +79,7 @@ def encode_request(request: Request) -> Lowered:
     body["store"] = False
     body["include"] = [ENCRYPTED]
     body.update(extra)
-    return Lowered(body, spelling.names, once(dropped))
+    return Lowered(body, spelling.names, tuple(dropped), spelling.nullable)
 
 
 def decode_request(body: Mapping[str, Any]) -> Request:
@@ -125,6 +128,7 @@ def read_request(body: Mapping[str, Any]) -> Asked:
         stream=bool(asked.stream),
         extra=extra,
         hosted=declared.hosted,
+        namespaces=declared.namespaces,
     )
     return Asked(request, once([*declared.dropped, *dropped]))
 

@@ -48,7 +48,7 @@ class Resource:
         request: Request | None,
         echo: Mapping[str, Any] | None,
     ) -> None:
-        said = _asked(request) | dict(echo or {})
+        said = _asked(request) if echo is None else echo
         self._fixed: dict[str, Any] = {
             "id": identifier,
             "object": "response",

@@ -15,6 +15,7 @@ from callboard.core import Event, Identify, ReplyEnded, ReplyFailed, Request
 from callboard.wires.chat.failure import EXCERPT, read_error
 from callboard.wires.lowered import NO_NAMES
 from callboard.wires.responses.frames import StreamEncoder
+from callboard.wires.responses.outputs import Step
 from callboard.wires.responses.shapes import ResponseShape
 from callboard.wires.responses.stream import StreamDecoder
 
@@ -61,8 +62,8 @@ def encode_response(
     What came before a ReplyEnded("retry") is left out: another reply stands in its place.
     """
 
-    def begin() -> StreamEncoder:
-        return StreamEncoder(identifier=identifier, model=model, created=created, request=request, echo=echo)
+    def begin() -> _Silent:
+        return _Silent(identifier=identifier, model=model, created=created, request=request, echo=echo)
 
     encoder = begin()
     for event in events:
@@ -72,6 +73,16 @@ def encode_response(
             encoder.feed(event)
     encoder.finish()
     return encoder.response or {}
+
+
+class _Silent(StreamEncoder):
+    """Puts the response together, and no frames."""
+
+    def _frame(self, step: Step) -> bytes:
+        return b""
+
+    def _delta(self, beginning: bytes, text: str) -> bytes:
+        return b""
 
 
 def _excerpt(body: bytes | str | Mapping[str, Any]) -> str:

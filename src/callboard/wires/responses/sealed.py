@@ -1,29 +1,33 @@
-"""Reasoning on its way through a client.
+"""Summaries on their way through a client.
 
-Owns how a reply's opaque reasoning names the model it came from, so that it is not sent to another one when it
-comes back. Knows nothing of items.
-Law: unseal(seal(opaque, origin)) is (opaque, origin).
+Owns how a conversation's summary is one opaque string. Knows nothing of items.
+Law: summary_of(sealed_summary(text, origin)) holds the text.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+from typing import Any
 
-_MARK = "callboard.1."
+from callboard.wires.sealed import seal, unseal
 
-
-def seal(opaque: str, origin: str) -> str:
-    """One string for `encrypted_content`: `callboard.1.`, the origin in base64, a dot, and what is opaque."""
-    return f"{_MARK}{base64.urlsafe_b64encode(origin.encode()).decode()}.{opaque}"
+_SAID_BEFORE = "What was said and done before, summed up:\n\n"
 
 
-def unseal(sealed: str, origin: str) -> tuple[str, str]:
-    """What is opaque and the model it came from; `origin` where it is not of ours."""
-    if not sealed.startswith(_MARK):
-        return sealed, origin
-    named, _, opaque = sealed.removeprefix(_MARK).partition(".")
+def sealed_summary(text: str, origin: str) -> str:
+    """The `encrypted_content` of a summary, with the model that wrote it."""
+    return seal(base64.b64encode(text.encode("utf-8", "replace")).decode(), origin)
+
+
+def summary_of(sealed: Any) -> str | None:
+    """The summary as it is put to a model; None for one that is not of ours."""
+    if not isinstance(sealed, str):
+        return None
+    opaque, origin = unseal(sealed, "")
+    if not origin:
+        return None
     try:
-        return opaque, base64.b64decode(named, altchars=b"-_", validate=True).decode()
+        return _SAID_BEFORE + base64.b64decode(opaque, validate=True).decode()
     except (binascii.Error, ValueError):
-        return sealed, origin
+        return None

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from callboard.core import Event, ReasoningPiece, RefusalPiece, TextPiece
-from callboard.wires.responses.sealed import unseal
 from callboard.wires.responses.shapes import Frame, Item
+from callboard.wires.sealed import unseal
 
 Kind: TypeAlias = type[TextPiece | RefusalPiece]
 

@@ -28,6 +28,7 @@ from callboard.core import (
 )
 from callboard.wires.chat.calls import Trust
 from callboard.wires.chat.failure import EXCERPT, read_error
+from callboard.wires.ending import CUT, EndsOnce, unreadable
 from callboard.wires.lowered import NO_NAMES
 from callboard.wires.responses.calls import KINDS, Calls
 from callboard.wires.responses.shapes import DONE, Frame, Item, ResponseShape
@@ -38,10 +39,6 @@ _Read = Callable[["StreamDecoder", Frame], list[Event]]
 
 _TRUST: Mapping[Ending, Trust] = {"length": "whole", "filter": "whole"}
 _REASONS: Mapping[Any, Ending] = {"max_output_tokens": "length", "content_filter": "filter"}
-_CUT: Mapping[Why, tuple[str, str]] = {
-    "cut": ("provider", "the stream broke off in the middle of the reply"),
-    "cancelled": ("caller", "the reply was cancelled"),
-}
 _TERMINALS: Mapping[str, str] = {
     "response.completed": "completed",
     "response.incomplete": "incomplete",
@@ -52,7 +49,7 @@ _TERMINALS: Mapping[str, str] = {
 _ENDED = frozenset(_TERMINALS.values())
 
 
-class StreamDecoder:
+class StreamDecoder(EndsOnce):
     """A Stage: the payload of one frame in, events out.
 
     `names` maps a tool's name on the wire to the declared one; `declared` are the names that count as known,
@@ -71,9 +68,6 @@ class StreamDecoder:
         self._calls = Calls(names, identify, declared)
         self._speech = Speech(origin)
         self._noted: set[str] = set()
-        self._started = False
-        self._over = False
-        self._usage: Usage | None = None
 
     def feed(self, payload: str, /) -> list[Event]:
         if self._over or not payload:
@@ -83,8 +77,7 @@ class StreamDecoder:
         try:
             frame = _decode(payload)
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-            said = payload[:EXCERPT].encode("utf-8", "replace").decode()
-            return self._fail(ReplyFailed("provider", "malformed", f"a frame is not of this wire: {error}", said))
+            return self._fail(unreadable(payload, error))
         reads = self._reads.get(frame.type) if isinstance(frame.type, str) else None
         if reads is not None:
             return reads(self, frame)
@@ -100,9 +93,8 @@ class StreamDecoder:
         """
         if self._over:
             return []
-        if why in _CUT:
-            party, message = _CUT[why]
-            return self._fail(ReplyFailed(party, why, message))
+        if why in CUT:
+            return self._fail(CUT[why])
         if not self._speech.said and not self._calls.count:
             return self._fail(ReplyFailed("provider", "cut", "the stream ended before the model said anything"))
         return self._end("length" if why == "length" else "stop", "whole")
@@ -216,13 +208,6 @@ class StreamDecoder:
 
     def _fail(self, failure: ReplyFailed) -> list[Event]:
         return self._last(self._calls.close("none", failure.code), failure)
-
-    def _last(self, events: list[Event], terminal: Event) -> list[Event]:
-        self._over = True
-        if self._usage is not None:
-            events.append(self._usage)
-        events.append(terminal)
-        return events
 
     _reads: ClassVar[Mapping[str, _Read]] = {
         "response.created": _lifecycle,

@@ -29,7 +29,7 @@ from callboard.wires.chat.calls import parse_arguments
 from callboard.wires.responses.items import ITEM
 from callboard.wires.responses.parts import decode_content
 from callboard.wires.responses.reading import read
-from callboard.wires.responses.sealed import unseal
+from callboard.wires.responses.sealed import summary_of
 from callboard.wires.responses.shapes import (
     SEARCH,
     AgentMessage,
@@ -39,7 +39,8 @@ from callboard.wires.responses.shapes import (
     Reasoning,
     Tools,
 )
-from callboard.wires.responses.tools import Declared
+from callboard.wires.responses.tools import NOTHING_FOUND, Declared
+from callboard.wires.sealed import unseal
 
 _encode = msgspec.json.Encoder().encode
 
@@ -110,6 +111,8 @@ class Transcript:
                 self._call(read(item, Call, path, "a call"), name, item.get(field), path)
             case str(kind) if kind.removesuffix("_output") in _RUN_BY_CLIENT:
                 self._output(read(item, Output, path, "a call's output"), path)
+            case "compaction" if (summary := summary_of(item.get("encrypted_content"))) is not None:
+                self._add(UserCanister((TextualContent(summary),)))
             case str(kind) if kind in _KEPT or kind.endswith("_call"):
                 self._said.append(ReasoningContent("", extra={ITEM: dict(item)}))
             case kind:
@@ -173,7 +176,7 @@ class Transcript:
         found.take(output.tools, f"{path}.tools")
         self._declared.take(output.tools, f"{path}.tools")
         if output.call_id:
-            names = "\n".join([tool.name for tool in found.tools]) or "No tools found."
+            names = "\n".join([tool.name for tool in found.tools]) or NOTHING_FOUND
             self._add(ResultCanister((TextualContent(names),), invocation_id=output.call_id))
 
 

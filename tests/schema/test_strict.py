@@ -8,7 +8,7 @@ import jsonschema_rs
 import pytest
 from pydantic import BaseModel, Field
 
-from callboard.adapters.strict import NotStrict, strict, without_nulls
+from callboard.schema.strict import ANTHROPIC, OPENAI, NotStrict, strict, strict_arguments, without_nulls
 from callboard.tools import tool
 
 
@@ -100,11 +100,97 @@ def test_what_is_optional_may_be_null(optional, expected):
         ({"type": "array", "prefixItems": [{"type": "string"}]}, "it has prefixItems"),
         ({"type": "object", "properties": {"x": {"$ref": "#"}}}, "x refers to #"),
         ({"allOf": [{"type": "string"}, {"minLength": 1}]}, "it has allOf"),
+        ({"type": "object", "properties": [], "additionalProperties": False}, "it is no schema"),
+        ({"anyOf": 3}, "it is no schema"),
+        ({"$ref": 3}, "it is no schema"),
+        ({"allOf": {"a": 1}}, "it is no schema"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_strict_says_why(schema, why):
     with pytest.raises(NotStrict, match=f"^{why}$"):
         strict(schema)
+
+
+def closed(required, **properties):
+    return {"type": "object", "properties": properties, "required": [*required], "additionalProperties": False}
+
+
+STRING = {"type": "string"}
+NULLABLE = {"type": ["string", "null"]}
+
+
+@pytest.mark.parametrize("subset", [OPENAI, ANTHROPIC])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        closed(""),
+        {"type": "object", "additionalProperties": False},
+        {**closed("x", x={**STRING, "format": "date", "title": "X"}), "title": "T", "description": "d"},
+        closed("xy", y=NULLABLE, x={"type": "array", "items": {"anyOf": [STRING, closed("a", a=STRING)]}}),
+        {**closed("x", x={"$ref": "#/$defs/A"}), "$defs": {"A": {"type": "integer", "enum": [1, 2]}}},
+    ],
+)
+def test_what_is_in_the_subset_is_left_as_it_is(schema, subset):
+    assert strict_arguments(schema, subset) is schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "openai", "anthropic"),
+    [
+        (closed("", x=STRING), closed("x", x=NULLABLE), ...),
+        (closed("x", x={**STRING, "default": "d"}), closed("x", x=STRING), ...),
+        (closed("x", x={"enum": ["a"]}), closed("x", x={"enum": ["a"], "type": "string"}), ...),
+        (closed("x", x={"type": "integer", "minimum": 1}), ..., closed("x", x={"type": "integer"})),
+        (closed("x", x={**STRING, "format": "uri"}), closed("x", x=STRING), ...),
+        (closed("x", x={**STRING, "format": "path", "minLength": 1}), *[closed("x", x=STRING)] * 2),
+        ({"type": "object", "properties": {"x": STRING, "y": STRING}, "required": ["y"]},
+         closed("xy", x=NULLABLE, y=STRING), closed("y", x=STRING, y=STRING)),
+        (closed("xz", x={"$ref": "#/$defs/A", "description": "d"}), closed("x", x={"anyOf": [{"$ref": "#/$defs/A"}], "description": "d"}),
+         closed("x", x={"anyOf": [{"$ref": "#/$defs/A"}], "description": "d"})),
+    ],
+)  # fmt: skip
+def test_the_two_subsets(schema, openai, anthropic):
+    assert strict_arguments(schema, OPENAI) == (schema if openai is ... else openai)
+    assert strict_arguments(schema, ANTHROPIC) == (schema if anthropic is ... else anthropic)
+
+
+@pytest.mark.parametrize("subset", [OPENAI, ANTHROPIC])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        STRING,
+        {"type": ["object", "null"], "properties": {}, "additionalProperties": False},
+        {"type": "object", "properties": {}, "additionalProperties": False, "anyOf": [closed("x", x=STRING)]},
+        {"type": "object", "properties": [], "additionalProperties": False},
+        {"type": "object", "required": 3, "additionalProperties": False, "properties": {"x": STRING}},
+        closed("x", x=True),
+        closed("x", x={"type": "array"}),
+    ],
+)
+def test_what_is_no_plain_object_is_not_strict(schema, subset):
+    with pytest.raises(NotStrict):
+        strict_arguments(schema, subset)
+
+
+def test_what_is_too_deep_is_not_strict():
+    deep = STRING
+    for _ in range(10_000):
+        deep = {"type": "array", "items": deep}
+    with pytest.raises(NotStrict):
+        strict_arguments(closed("x", x=deep), OPENAI)
+
+
+@pytest.mark.parametrize("subset", [OPENAI, ANTHROPIC])
+def test_what_was_made_strict_is_strict(subset):
+    made = strict_arguments(everything.schema, subset)
+    assert strict_arguments(made, subset) is made
+    assert (made["required"] == ["query"]) is subset.optional
+
+
+def test_nulls_of_strict_mode_are_no_mistake():
+    written = {"query": "q", "colour": None, "count": None, "edits": [{"line": 1, "text": None}], "ratio": None}
+    assert everything.validate(written)["edits"] == [Edit(1)]
+    assert everything.validate(written) == everything.validate({"query": "q", "edits": [{"line": 1}]})
 
 
 def every(schema):

@@ -1,0 +1,137 @@
+"""Which calls a reply may hold, where nothing but asking holds the model to it.
+
+Owns the check of `tool_choice` and `parallel`, and what a model that disobeyed is told. Knows nothing of wires.
+Laws: nothing that was given is taken back: what is said before the call that was asked for is held until that
+call begins; a reply without it ends as `retry`, with nothing but thoughts of it given, unless it is the last attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from callboard.core import (
+    ArgumentsPiece,
+    AssistantCanister,
+    Event,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    NamedTool,
+    Note,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyFailed,
+    Request,
+    TextPiece,
+    UserCanister,
+    Why,
+    contents,
+)
+from callboard.modes.mode import Plan
+
+_CALLS = (InvocationStarted, ArgumentsPiece, InvocationEnded, InvocationIncomplete)
+_RETRIED = frozenset({"stop", "invocations"})
+
+
+def choice(request: Request, plan: Plan, *, last: bool) -> Choice | None:
+    """The check of a reply to the request; None where there is nothing to check, or the reply is constrained.
+
+    `last` says that no other attempt will follow.
+    """
+    if not request.tools or plan.mode.declares == "constraint":
+        return None
+    wanted = request.tool_choice
+    asked = plan.mode.declares == "prompt" and (wanted == "required" or isinstance(wanted, NamedTool))
+    if not asked and request.parallel is not False:
+        return None
+    return Choice(
+        name=wanted.name if asked and isinstance(wanted, NamedTool) else "",
+        required=asked,
+        single=request.parallel is False,
+        last=last,
+    )
+
+
+class Choice:
+    """A Stage: the events of a reply in, those that obey out.
+
+    Only calls of `name` pass, "" takes any; with `single` only the first. With `required` text waits for a call.
+    """
+
+    def __init__(self, *, name: str, required: bool, single: bool, last: bool) -> None:
+        self._name = name
+        self._single = single
+        self._last = last
+        self._waits = required
+        self._held: list[TextPiece] = []
+        self._passed: dict[int, int | None] = {}
+        """The indices that came, and what they became; None for a call that is left out."""
+        self._count = 0
+        self._retried = False
+
+    @property
+    def said(self) -> str:
+        """What the model said instead of calling."""
+        return "".join([piece.text for piece in self._held])
+
+    def feed(self, event: Event, /) -> list[Event]:
+        match event:
+            case TextPiece() if self._waits:
+                self._held.append(event)
+                return []
+            case InvocationStarted() | ArgumentsPiece() | InvocationEnded() | InvocationIncomplete():
+                return self._called(event)
+            case ReplyEnded(reason=reason) if reason in _RETRIED:
+                return self._ended(event)
+            case RefusalPiece() | ReplyEnded() | ReplyFailed():
+                return [*self._release(), event]
+            case _:
+                return [event]
+
+    def finish(self, why: Why = "stop", /) -> list[Event]:
+        return [] if self._retried else self._release()
+
+    def _called(
+        self, event: InvocationStarted | ArgumentsPiece | InvocationEnded | InvocationIncomplete
+    ) -> list[Event]:
+        given: list[Event] = []
+        if event.index not in self._passed:
+            name = getattr(event, "name", "")
+            wrong = bool(self._name) and name != self._name
+            if wrong or (self._single and self._count):
+                self._passed[event.index] = None
+                why = f"{self._name} was asked for" if wrong else "one call was asked for"
+                given.append(Note("dropped", f"a call of {name}: {why}"))
+            else:
+                self._passed[event.index] = self._count
+                self._count += 1
+                given += self._release()
+        index = self._passed[event.index]
+        if index is None:
+            return given
+        return [*given, event if index == event.index else replace(event, index=index)]
+
+    def _ended(self, event: ReplyEnded) -> list[Event]:
+        if self._waits and not self._last:
+            self._retried = True
+            return [ReplyEnded("retry")]
+        reason = "stop" if event.reason == "invocations" and not self._count else event.reason
+        return [*self._release(), replace(event, reason=reason)]
+
+    def _release(self) -> list[Event]:
+        self._waits = False
+        held, self._held = self._held, []
+        return list(held)
+
+
+def reminded(request: Request, said: str) -> Request:
+    """The request once more, behind what the model said and the word that a call was asked for."""
+    wanted = request.tool_choice
+    tool = f"the tool {wanted.name}" if isinstance(wanted, NamedTool) else "one of the tools"
+    added: Sequence[AssistantCanister | UserCanister] = (
+        *((AssistantCanister(contents(said)),) if said.strip() else ()),
+        UserCanister(contents(f"That was no call. Call {tool} now, and say nothing else.")),
+    )
+    return replace(request, canisters=(*request.canisters, *added))

@@ -1,0 +1,229 @@
+"""A schema as a provider's strict mode takes it.
+
+Owns those subsets of JSON Schema: closed objects, few keywords, with OpenAI every property required. Knows nothing
+of calls. What a schema asks beyond its subset is left out here and checked when the arguments come.
+Law: what is in the subset already stays the very same object.
+Source: OpenAI's and Anthropic's guides to structured outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from callboard.schema.places import Schema, inside, resolve
+
+_KEPT: Final = ("type", "enum", "$ref", "description")
+_NOT_SAID: Final = ("patternProperties", "prefixItems", "allOf")
+"""Keywords without which the schema would be another shape."""
+_TYPES: Final = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+_REWRITTEN: Final = frozenset({"allOf", "const", "oneOf"})
+_NULL: Final = {"type": "null"}
+_DEFINED: Final = "#/$defs/"
+_ADDITIONAL: Final = ("additionalProperties",)
+_HOLDING: Final = frozenset({"$defs", "allOf", "anyOf", "definitions", "items", "properties"})
+"""Keywords that hold schemas."""
+_MALFORMED: Final = (AttributeError, LookupError, TypeError, RecursionError)
+"""What a schema that is none, or too deep, raises where it is walked through."""
+
+
+class Subset(NamedTuple):
+    """A provider's subset: the keywords it takes, and of them those of which every schema has one; the values of
+    `format`; whether a property may be left out.
+    """
+
+    keywords: frozenset[str]
+    leading: frozenset[str]
+    formats: frozenset[str]
+    optional: bool
+
+
+_LEADING: Final = frozenset({"$ref", "anyOf", "type"})
+_COMMON: Final = frozenset(
+    {
+        "$defs", "$ref", "additionalProperties", "anyOf", "const", "definitions", "description", "enum", "format", "items",
+        "pattern", "properties", "required", "title", "type",
+    }
+)  # fmt: skip
+_FORMATS: Final = frozenset({"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"})
+OPENAI: Final = Subset(
+    _COMMON | {"exclusiveMaximum", "exclusiveMinimum", "maxItems", "maximum", "minItems", "minimum", "multipleOf"},
+    leading=_LEADING,
+    formats=_FORMATS,
+    optional=False,
+)
+ANTHROPIC: Final = Subset(
+    _COMMON | {"allOf", "default"},
+    leading=_LEADING | {"allOf", "const", "enum"},
+    formats=_FORMATS | {"uri"},
+    optional=True,
+)
+
+
+class NotStrict(ValueError):
+    """The schema takes what strict mode cannot say."""
+
+
+def strict_arguments(schema: Schema, subset: Subset) -> Schema:
+    """The schema of an arguments object in the subset; the same object where it is in it already.
+
+    Raises NotStrict as `strict`, and for what is no plain object.
+    """
+    if _fits(schema, subset):
+        return schema
+    made = strict(schema, optional=subset.optional)
+    if made.get("type") != "object" or "anyOf" in made:
+        raise NotStrict("it is more than an object")
+    return made
+
+
+def strict(schema: Schema, *, optional: bool = False) -> dict[str, Any]:
+    """The schema in the subset: every property required, what was optional may be null; `optional` leaves it so.
+
+    Raises NotStrict, naming the place, for an open object, a value that may be anything, and other shapes.
+    """
+    try:
+        return _strict(schema, "", optional=optional)
+    except _MALFORMED:
+        raise NotStrict("it is no schema") from None
+
+
+def _strict(schema: Schema, path: str, *, optional: bool) -> dict[str, Any]:
+    if type(schema) is not dict and not isinstance(schema, Mapping):
+        raise NotStrict(f"{path or 'it'} may be anything")
+    schema = _plain(schema)
+    for keyword in _NOT_SAID:
+        if schema.get(keyword):
+            raise NotStrict(f"{path or 'it'} has {keyword}")
+    made = {keyword: schema[keyword] for keyword in _KEPT if keyword in schema}
+    kinds = made.get("type", ())
+    if "object" in kinds:
+        made |= _closed(schema, path, optional=optional)
+    if "array" in kinds:
+        made["items"] = _strict(schema.get("items", True), f"{path}[]", optional=optional)
+    if "anyOf" in schema:
+        made["anyOf"] = [_strict(part, path, optional=optional) for part in schema["anyOf"]]
+    if "$defs" in schema:
+        made["$defs"] = {name: _strict(part, name, optional=optional) for name, part in schema["$defs"].items()}
+    if "$ref" in made:
+        if not made["$ref"].startswith(_DEFINED):
+            raise NotStrict(f"{path or 'it'} refers to {made['$ref']}")
+        if len(made) > 1:  # nothing may stand beside a reference
+            made = {"anyOf": [{"$ref": made.pop("$ref")}], **made}
+    if not made.keys() & {"type", "anyOf", "$ref"}:
+        raise NotStrict(f"{path or 'it'} may be anything")
+    return made
+
+
+def without_nulls(arguments: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
+    """The arguments without the nulls that strict mode puts where an optional member is left out."""
+    try:
+        trimmed: dict[str, Any] = _trimmed(dict(arguments), [schema], schema)
+    except RecursionError:  # the tool says so too
+        return dict(arguments)
+    return trimmed
+
+
+def _fits(schema: Schema, subset: Subset) -> bool:
+    try:
+        return schema.get("type") == "object" and "anyOf" not in schema and _is_within(schema, subset)
+    except _MALFORMED:
+        return False
+
+
+def _is_within(schema: Any, subset: Subset) -> bool:
+    if type(schema) is not dict and not isinstance(schema, Mapping):
+        return False
+    keywords = schema.keys()
+    if not keywords <= subset.keywords or keywords.isdisjoint(subset.leading):
+        return False
+    if "$ref" in schema and len(schema) > 1:
+        return False
+    if "format" in schema and schema["format"] not in subset.formats:
+        return False
+    kinds = schema.get("type", ())
+    if "object" in kinds and not _is_closed(schema, subset):
+        return False
+    if "array" in kinds and "items" not in schema:
+        return False
+    if keywords.isdisjoint(_HOLDING):
+        return True
+    return all(_is_within(part, subset) for steps, part in inside(schema) if steps != _ADDITIONAL)
+
+
+def _is_closed(schema: Schema, subset: Subset) -> bool:
+    named, required = schema.get("properties", {}).keys(), set(schema.get("required", ()))
+    complete = required <= named if subset.optional else required == named
+    return complete and schema.get("additionalProperties") is False
+
+
+def _plain(schema: Schema) -> Schema:
+    """The same in fewer words: `allOf` of one, `oneOf`, `const`, and a type that goes without saying."""
+    if "type" in schema and _REWRITTEN.isdisjoint(schema):
+        return schema
+    if len(schema.get("allOf", ())) == 1 and isinstance(schema["allOf"][0], Mapping):
+        schema = {**schema["allOf"][0], **{key: held for key, held in schema.items() if key != "allOf"}}
+    schema = dict(schema)
+    if "oneOf" in schema and "anyOf" not in schema:
+        schema["anyOf"] = schema["oneOf"]
+    if "const" in schema:
+        schema["enum"] = [schema["const"]]
+    if "type" not in schema:
+        kinds = {_TYPES.get(type(value), "") for value in schema.get("enum", ())}
+        if kinds and "" not in kinds:
+            schema["type"] = kinds.pop() if len(kinds) == 1 else sorted(kinds)
+        elif "properties" in schema:
+            schema["type"] = "object"
+    return schema
+
+
+def _closed(schema: Schema, path: str, *, optional: bool) -> dict[str, Any]:
+    others = schema.get("additionalProperties", "properties" not in schema)
+    if others is not False:
+        raise NotStrict(f"{path or 'it'} is an open object")
+    required = schema.get("required", ())
+    properties: dict[str, Any] = {}
+    for name, part in schema.get("properties", {}).items():
+        said = _strict(part, f"{path}.{name}" if path else name, optional=optional)
+        properties[name] = said if optional or name in required else _nullable(said)
+    named = [name for name in properties if name in required] if optional else [*properties]
+    return {"properties": properties, "required": named, "additionalProperties": False}
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    if "anyOf" in schema and "type" not in schema:
+        return schema if _NULL in schema["anyOf"] else {**schema, "anyOf": [*schema["anyOf"], _NULL]}
+    if "$ref" in schema or "anyOf" in schema:
+        return {"anyOf": [schema, _NULL]}
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    if "null" in kinds:
+        return schema
+    choices = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    return {**schema, "type": [*kinds, "null"], **choices}
+
+
+def _trimmed(value: Any, schemas: list[Schema], root: Schema) -> Any:
+    if not isinstance(value, dict | list):
+        return value
+    here = [each for schema in schemas for each in _in_place(schema, root)]
+    if isinstance(value, list):
+        items = [each["items"] for each in here if "items" in each]
+        return [_trimmed(item, items, root) for item in value]
+    kept: dict[str, Any] = {}
+    for name, held in value.items():
+        parts = [each["properties"][name] for each in here if name in each.get("properties", ())]
+        if held is None and parts and not any(name in each.get("required", ()) for each in here):
+            continue
+        kept[name] = _trimmed(held, parts, root)
+    return kept
+
+
+def _in_place(schema: Any, root: Schema) -> Iterator[Schema]:
+    """The schemas that speak of the same value; those of a tool have no circle among them."""
+    if isinstance(schema, Mapping):
+        yield schema
+        if "$ref" in schema:
+            yield from _in_place(resolve(root, schema["$ref"]), root)
+        for keyword in ("anyOf", "oneOf", "allOf"):
+            for part in schema.get(keyword, ()):
+                yield from _in_place(part, root)

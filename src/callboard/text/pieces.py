@@ -1,0 +1,27 @@
+"""A text that grows.
+
+Owns its memory: the bytes of the text, not an object for each piece. Knows nothing of what it says.
+Law: a piece costs its own length, joining the whole one's.
+"""
+
+from __future__ import annotations
+
+
+class Pieces:
+    """Appended to, and joined when it is whole; true once there is something. Half a surrogate pair is kept too."""
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def append(self, text: str) -> None:
+        self._bytes += text.encode("utf-8", "surrogatepass")
+
+    def joined(self, begin: int = 0) -> str:
+        """What there is from `begin` on, a length that was read before."""
+        return (self._bytes[begin:] if begin else self._bytes).decode("utf-8", "surrogatepass")
+
+    def __len__(self) -> int:
+        """In bytes."""
+        return len(self._bytes)

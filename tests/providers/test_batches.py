@@ -1,0 +1,240 @@
+"""What is asked once more, and what arrives together."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+from msgspec.structs import replace
+
+from callboard.core import (
+    ArgumentsPiece,
+    InvocationEnded,
+    InvocationStarted,
+    NamedTool,
+    Note,
+    ReasoningPiece,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    Request,
+    TextPiece,
+    ToolDeclaration,
+    Usage,
+    UserCanister,
+)
+from callboard.modes import plan
+from callboard.profiles import resolve
+from callboard.providers import RemoteModel, Transport
+from callboard.providers.access import LocalModel
+from callboard.testing import Cut, FakeBackend, Status
+
+WIRES = ["chat", "responses", "messages", "gemini"]
+TOOLS = (
+    ToolDeclaration("search", "Search.", {"type": "object", "properties": {"query": {"type": "string"}}}),
+    ToolDeclaration("clock", "The time.", {"type": "object"}),
+)
+ASKING = Request("fake-model", (UserCanister("Hi"),), TOOLS)
+NO = [ReplyStarted(), ReasoningPiece("hm"), TextPiece("I would "), TextPiece("rather not."), Usage(10, 4, 2, 1), ReplyEnded("stop")]  # fmt: skip
+YES = [
+    ReplyStarted(),
+    TextPiece('Sure.\n```json\n{"name": "search", "arguments": {"query": "x"}}\n```'),
+    Usage(20, 8, 4, 2),
+    ReplyEnded("stop"),
+]
+WRONG = [ReplyStarted(), TextPiece('```json\n{"name": "clock", "arguments": {}}\n```'), Usage(1, 1), ReplyEnded("stop")]
+TWO = [
+    ReplyStarted(),
+    *[
+        event
+        for at, name in enumerate(["search", "clock"])
+        for event in (
+            InvocationStarted(at, f"c{at}", name),
+            ArgumentsPiece(at, "{}"),
+            InvocationEnded(at, f"c{at}", name, {}, "{}"),
+        )
+    ],
+    Usage(5, 5),
+    ReplyEnded("invocations"),
+]
+WRITTEN = [
+    ReplyStarted(),
+    TextPiece('```json\n{"name": "search", "arguments": {}}\n```\n```json\n{"name": "clock", "arguments": {}}\n```'),
+    ReplyEnded("stop"),
+]
+
+
+@asynccontextmanager
+async def model_at(url, wire, mode):
+    resolution = resolve("fake-model", {"wire": wire})
+    root = url.removesuffix("/v1") if wire == "messages" else url
+    model = RemoteModel(resolution, plan(resolution, mode), Transport(retries=0), base_url=root, keeps=False)
+    try:
+        async with asyncio.timeout(30):  # against a test that hangs, not part of what it asserts
+            yield model
+    finally:
+        await model.aclose()
+
+
+def ask(replies, wire="chat", mode="validated", **changes):
+    """The batches of one reply, and what the backend was asked."""
+
+    async def scenario():
+        async with FakeBackend(replies) as backend, model_at(backend.url, wire, mode) as model:
+            batches = [batch async for batch in model.batches(replace(ASKING, **changes))]
+        backend.assert_complete()
+        return batches, backend.requests
+
+    return asyncio.run(scenario())
+
+
+def flat(batches):
+    return [event for batch in batches for event in batch]
+
+
+def called(events):
+    return [(event.index, event.name) for event in events if isinstance(event, InvocationEnded)]
+
+
+def said(events):
+    return "".join([event.text for event in events if isinstance(event, TextPiece)])
+
+
+def used(events):
+    """The usage that a client is told last, which is the one that counts."""
+    return [event for event in events if isinstance(event, Usage)][-1:]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("wanted", ["required", NamedTool("search")], ids=["required", "named"])
+def test_a_model_that_did_not_call_is_asked_once_more(wire, stream, wanted):
+    batches, requests = ask([NO, YES], wire, tool_choice=wanted, stream=stream)
+    events = flat(batches)
+    assert all(batches)
+    assert called(events) == [(0, "search")]
+    assert said(events).strip() == "Sure."
+    assert events[-1] == ReplyEnded("invocations")
+    assert [type(event) for event in events].count(ReplyStarted) == 1
+    assert [note.text for note in events if isinstance(note, Note) and note.kind == "repaired"] == [
+        "no tool was called although one was asked for: asked once more"
+    ]
+    assert (used(events)[0].input, used(events)[0].output) == (30, 12)
+    assert "I would rather not." in str(requests[1].body)
+    assert ("the tool search" if wanted != "required" else "one of the tools") in str(requests[1].body)
+    assert str(requests[1].body).count("Hi") == str(requests[0].body).count("Hi")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_call_of_another_tool_is_asked_for_once_more(wire):
+    events = flat(ask([WRONG, YES], wire, tool_choice=NamedTool("search"))[0])
+    assert called(events) == [(0, "search")]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_model_that_never_calls(stream):
+    events = flat(ask([NO, NO], tool_choice="required", stream=stream)[0])
+    assert said(events) == "I would rather not."
+    assert events[-1] == ReplyEnded("stop")
+    assert used(events) == [Usage(20, 8, 4, 2)]
+
+
+@pytest.mark.parametrize(
+    "second", [[*YES[:2], YES[3]], Status(500), Cut(after=YES[:1])], ids=["no usage", "500", "cut"]
+)
+def test_what_was_spent_is_told_whatever_comes_of_the_second(second):
+    events = flat(ask([NO, second], tool_choice="required")[0])
+    assert used(events) == [Usage(10, 4, 2, 1)]
+    assert isinstance(events[-1], (ReplyEnded, ReplyFailed))
+
+
+@pytest.mark.parametrize("reply", [Status(500), Cut(after=NO[:3]), [*NO[:3], ReplyEnded("length")]])
+def test_what_failed_or_is_too_long_is_not_asked_for_again(reply):
+    batches, requests = ask([reply], tool_choice="required")
+    assert len(requests) == 1
+    assert flat(batches)[-1] != ReplyEnded("retry")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("mode", "reply"), [("native", TWO), ("validated", WRITTEN)], ids=["native", "written"])
+def test_one_call_at_most(wire, stream, mode, reply):
+    events = flat(ask([reply], wire, mode, parallel=False, stream=stream)[0])
+    assert called(events) == [(0, "search")]
+    assert events[-1] == ReplyEnded("invocations")
+    assert called(flat(ask([reply], wire, mode, stream=stream)[0])) == [(0, "search"), (1, "clock")]
+
+
+def test_text_that_needs_no_call_is_given_as_it_comes():
+    batches, _ = ask([NO], tool_choice="auto")
+    pieces = [[event.text for event in batch if isinstance(event, TextPiece)] for batch in batches]
+    assert [text for piece in pieces for text in piece if text] != ["I would rather not."]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_headers_go_along_and_those_of_the_answer_are_heard(stream):
+    async def scenario():
+        replies = [Status(429, headers={"retry-after": "7"}), "Hello"]
+        async with FakeBackend(replies) as backend, model_at(backend.url, "chat", "native") as model:
+            for _ in replies:
+                batches = model.batches(
+                    replace(ASKING, stream=stream),
+                    headers={"authorization": "Bearer hers"},
+                    heard=lambda status, headers: heard.append((status, headers.get("Retry-After"))),
+                )
+                given.append([batch async for batch in batches])
+        return backend.requests
+
+    heard, given = [], []
+    requests = asyncio.run(scenario())
+    assert heard == [(429, "7"), (200, None)]
+    assert [each.headers["authorization"] for each in requests] == ["Bearer hers"] * 2
+    assert [type(batches[-1][-1]) for batches in given] == [ReplyFailed, ReplyEnded]
+
+
+def test_each_attempt_is_heard():
+    async def scenario():
+        async with FakeBackend([NO, YES]) as backend, model_at(backend.url, "chat", "validated") as model:
+            request = replace(ASKING, tool_choice="required")
+            async for _ in model.batches(request, heard=lambda status, _: heard.append(status)):
+                pass
+
+    heard = []
+    asyncio.run(scenario())
+    assert heard == [200, 200]
+
+
+class Loaded:
+    """A server of a local model that stands already; the port of `EmbeddedServer`."""
+
+    api_key = "local-key"
+
+    def __init__(self):
+        self.base_url = ""
+        self.started = 0
+
+    async def start(self):
+        self.started += 1
+
+
+def test_a_local_model_is_started_once_and_asked_as_any_other():
+    async def scenario():
+        async with FakeBackend([NO, YES, "Hello"]) as backend:
+            server.base_url = backend.url
+            resolution = resolve("local:some")
+            decided = plan(resolution, "validated")
+            connect = partial(RemoteModel, resolution, decided, Transport())
+            model = LocalModel(resolution, decided, server, connect)
+            first = [batch async for batch in model.batches(replace(ASKING, tool_choice="required"))]
+            second = [event async for event in model.reply(ASKING)]
+            await model.aclose()
+            return first, second, backend.requests
+
+    server = Loaded()
+    first, second, requests = asyncio.run(scenario())
+    assert server.started == 1
+    assert called(flat(first)) == [(0, "search")]
+    assert said(second) == "Hello"
+    assert {each.headers["authorization"] for each in requests} == {"Bearer local-key"}

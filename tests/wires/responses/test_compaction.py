@@ -1,0 +1,86 @@
+"""A conversation's summary as an item, and back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callboard.core import (
+    InvocationStarted,
+    Note,
+    ReasoningPiece,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextPiece,
+    Usage,
+    UserCanister,
+)
+from callboard.wires.responses import decode_request
+from callboard.wires.responses.compaction import CompactionEncoder, encode_compaction
+from callboard.wires.responses.listed import input_items, listed
+from callboard.wires.responses.sealed import seal, sealed_summary, summary_of
+
+SAID = {"identifier": "resp_1", "model": "m", "created": 0}
+
+
+@given(st.text(), st.text(min_size=1))
+def test_a_summary_comes_back(text, origin):
+    assert summary_of(sealed_summary(text, origin)).endswith(text.encode("utf-8", "replace").decode())
+
+
+@pytest.mark.parametrize("sealed", [None, 5, "", "theirs", "callboard.1.", "callboard.1.bQ==.%%", seal("x", "m")])
+def test_what_is_not_ours_is_left_alone(sealed):
+    assert summary_of(sealed) is None
+
+
+def test_a_model_reads_it_as_said_by_the_user():
+    item = {"type": "compaction", "encrypted_content": sealed_summary("A dog was seen.", "other")}
+    request = decode_request({"model": "m", "input": [item, {"role": "user", "content": "So?"}]})
+    first, second = request.canisters
+    assert isinstance(first, UserCanister)
+    assert first.text.endswith("A dog was seen.")
+    assert second == UserCanister("So?")
+
+
+@pytest.mark.parametrize(
+    ("events", "status", "items"),
+    [
+        ([ReplyStarted(), TextPiece("a"), TextPiece("b"), Usage(1, 2), ReplyEnded("stop")], "completed", 1),
+        ([ReasoningPiece("x"), InvocationStarted(0, "c", "f"), TextPiece("ab"), ReplyEnded("invocations")],
+         "completed", 1),
+        ([TextPiece("x"), ReplyEnded("retry"), Note("alert", "x"), TextPiece("ab"), ReplyEnded("stop")],
+         "completed", 1),
+        ([TextPiece("ab"), ReplyEnded("length")], "incomplete", 1),
+        ([TextPiece("ab"), ReplyFailed("provider", "x", "x")], "failed", 0),
+        ([TextPiece("ab")], "failed", 0),
+        ([], "failed", 0),
+    ],
+)  # fmt: skip
+def test_a_reply_is_one_item(events, status, items, judge_response):
+    response = encode_compaction(events, **SAID)
+    judge_response({**response, "error": response["error"] and {**response["error"], "code": "server_error"}})
+    assert response["status"] == status
+    assert [item["type"] for item in response["output"]] == ["compaction"] * items
+    assert all(summary_of(item["encrypted_content"]).endswith("ab") for item in response["output"])
+
+
+def test_nothing_follows_the_end():
+    encoder = CompactionEncoder(**SAID)
+    for event in (TextPiece("x"), ReplyEnded("stop")):
+        encoder.feed(event)
+    assert encoder.feed(ReplyEnded("stop")) == encoder.feed(Usage()) == encoder.finish() == []
+    assert len(encoder.response["output"]) == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [None, "hi", [], [{"role": "user", "content": "hi"}], [{"type": "reasoning"}], [{"type": []}, {"type": ["x"]}, {}]],
+)
+def test_what_is_listed_means_the_same(said):
+    items = listed(input_items(said), "1")
+    assert listed(items, "2") == items
+    assert len({item["id"] for item in items}) == len(items)
+    one, other = (decode_request({"model": "m", "input": given}).canisters for given in (said, items))
+    assert one == other

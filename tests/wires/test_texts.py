@@ -1,0 +1,118 @@
+"""Texts that a client sent apart stay apart, and what a model said stays to the letter."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from callboard.core import (
+    AssistantCanister,
+    DocumentCanister,
+    Fold,
+    InvocationCanister,
+    PictureContent,
+    ReasoningContent,
+    ReasoningPiece,
+    ReplyEnded,
+    Request,
+    ResultCanister,
+    SupervisorCanister,
+    TextPiece,
+    TextualContent,
+    UserCanister,
+)
+from callboard.wires import WIRES
+
+APART = (TextualContent("text 1."), TextualContent("Make it."))
+JOINED = "text 1.\nMake it."
+CALL = InvocationCanister("a", "f", {}, "{}")
+SAID = {
+    "user": UserCanister(APART),
+    "supervisor": SupervisorCanister(APART),
+    "document": DocumentCanister(APART, title="T"),
+    "result": ResultCanister(APART, invocation_id="a"),
+}
+HELD = {"chat": "messages", "responses": "input", "messages": "messages", "gemini": "contents"}
+
+
+def strings(value):
+    """All texts in a body."""
+    match value:
+        case dict():
+            return [text for each in value.values() for text in strings(each)]
+        case list():
+            return [text for each in value for text in strings(each)]
+        case str():
+            return [value]
+    return []
+
+
+def body(wire, *canisters, model="m"):
+    lowered = WIRES[wire].encode_request(Request(model, canisters))
+    return msgspec.json.decode(msgspec.json.encode(lowered.body)), lowered.dropped
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("said", SAID)
+def test_texts_that_were_sent_apart_stand_apart(wire, said):
+    before = [CALL] if said == "result" else []
+    found = strings(body(wire, *before, SAID[said])[0])
+    assert [text for text in found if "1.Make" in text] == []
+    joined = any(JOINED in text for text in found)
+    assert joined or {"text 1.", "Make it."} <= {text.removeprefix("T\n\n") for text in found}
+    assert joined or wire != "chat"
+
+
+def test_gemini_is_instructed_in_one_part_a_supervisor():
+    said, _ = body("gemini", SupervisorCanister(APART), SupervisorCanister("more"))
+    assert said["systemInstruction"] == {"parts": [{"text": JOINED}, {"text": "more"}]}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_texts_with_a_picture_are_parts(wire):
+    said, _ = body(wire, UserCanister((*APART, PictureContent(b"png"))))
+    assert {"text 1.", "Make it."} <= set(strings(said))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_what_a_model_said_in_pieces_is_not_changed(wire):
+    events = [TextPiece("One "), ReasoningPiece("hm", "s", "m"), TextPiece("wo"), TextPiece("rd."), ReplyEnded("stop")]
+    fold = Fold()
+    canisters = [canister for event in events for canister in fold.feed(event)]
+    found = strings(body(wire, UserCanister("u"), *canisters)[0])
+    assert "".join([text for text in found if text in {"One ", "word.", "One word."}]) == "One word."
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_several_texts_come_back_as_one_where_they_are_one(wire):
+    request = Request("m", (UserCanister(APART),))
+    said = msgspec.json.decode(msgspec.json.encode(WIRES[wire].encode_request(request).body))
+    again = WIRES[wire].decode_request({"model": "m", **said})
+    assert again.canisters == (UserCanister(JOINED) if wire == "chat" else UserCanister(APART),)
+    assert WIRES[wire].encode_request(again).body[HELD[wire]] == said[HELD[wire]]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_conversation_begins_as_it_began(wire):
+    """With an encoder that keeps and with one that does not."""
+    encoder = WIRES[wire].encoder()
+    canisters = [SupervisorCanister(APART)]
+    before = b""
+    for turn in range(3):
+        canisters += [UserCanister(APART), AssistantCanister(APART), UserCanister(f"{turn}")]
+        request = Request("m", tuple(canisters), stream=False)
+        kept = msgspec.json.encode(encoder.encode(request).body[HELD[wire]]).replace(
+            b',"cache_control":{"type":"ephemeral"}', b""
+        )
+        assert kept == msgspec.json.encode(WIRES[wire].encode_request(request).body[HELD[wire]])
+        assert kept.startswith(before)
+        before = kept.rstrip(b"]}")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_what_is_lost_often_is_told_once(wire):
+    lost = (ReasoningContent("x", "s", "another"), TextualContent("t"), PictureContent())
+    canisters = [each for _ in range(3) for each in (UserCanister(lost), AssistantCanister(lost))]
+    for encode in (WIRES[wire].encode_request, WIRES[wire].encoder().encode):
+        dropped = encode(Request("m", tuple(canisters))).dropped
+        assert sorted(dropped) == ["picture", "reasoning"]
