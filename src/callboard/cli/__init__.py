@@ -12,7 +12,7 @@ from io import TextIOWrapper
 
 import typer
 
-from callboard.cli import dialects, explain, models, parse, run, tools
+from callboard.cli import clients, dialects, doctor, explain, mcp, models, parse, run, serve, tools
 from callboard.errors import CallboardError
 
 app = typer.Typer(
@@ -22,11 +22,17 @@ app = typer.Typer(
     help="Validated, executed tool calls from whatever a language model writes.",
 )
 app.command("run")(run.run)
+app.command("serve")(serve.serve)
+app.command("doctor")(doctor.doctor)
+app.command("codex")(clients.codex)
+app.command("claude")(clients.claude)
+app.command("qwen")(clients.qwen)
 app.command("explain")(explain.explain)
 app.command("parse")(parse.parse_text)
 app.command("dialects")(dialects.dialects)
 app.add_typer(tools.app, name="tools")
 app.add_typer(models.app, name="models")
+app.add_typer(mcp.app, name="mcp")
 
 
 def _version(wanted: bool) -> None:

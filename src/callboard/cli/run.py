@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from callboard.cli import interrupt
+from callboard.cli import interrupt, servers
 from callboard.cli.show import Display
 from callboard.core import InvocationCanister, RunState, Verdict, encode_line
 
@@ -41,6 +41,10 @@ def run(
     ensembles: Annotated[
         list[str] | None,
         typer.Option(help="A directory of ensembles, or a built-in one: io; repeatable.", show_default=False),
+    ] = None,
+    mcp: Annotated[
+        list[str] | None,
+        typer.Option(help="An mcp.json file, as other clients have it; repeatable.", show_default=False),
     ] = None,
     mode: Annotated[
         str, typer.Option(help="native, structured, validated or parsed; else the profile's.", show_default=False)
@@ -70,7 +74,7 @@ def run(
     from callboard.agent import Agent, Run  # noqa: PLC0415  # not for --help
     from callboard.cli.conversations import chosen  # noqa: PLC0415
     from callboard.cli.models import pull_with_progress  # noqa: PLC0415
-    from callboard.cli.toolbox import Toolbox, settings_here  # noqa: PLC0415
+    from callboard.cli.toolbox import Toolbox, servers_of, settings_here  # noqa: PLC0415
     from callboard.loop import Limits  # noqa: PLC0415
     from callboard.providers import FallbackModel, access_model  # noqa: PLC0415
 
@@ -80,7 +84,6 @@ def run(
         model=model, base_url=base_url, tools=tools, ensembles=ensembles, mode=mode, max_rounds=max_rounds
     )
     conversation = chosen(latest=latest, resume=resume, fork=fork)
-    toolbox = Toolbox(settings.tools, settings.ensembles, display.tell)
     names = _names(settings.model)
     local = [name.removeprefix("local:") for name in names if name.startswith("local:")]
     for name in local:
@@ -98,6 +101,13 @@ def run(
         for name in names
     ]
     accessed = models[0] if len(models) == 1 else FallbackModel(models)
+    toolbox = Toolbox(
+        settings.tools,
+        settings.ensembles,
+        display.tell,
+        servers_of(settings, mcp).values(),
+        **servers.options(display, conversation.path.parent, accessed, verbose=verbose),
+    )
 
     async def approve(invocation: InvocationCanister, why: str) -> Verdict:
         # All of it, and escaped: nobody approves what was not shown.

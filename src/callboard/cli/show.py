@@ -56,17 +56,17 @@ class Display:
                 self._out.flush()
                 self._in_line = not text.endswith("\n") if text else self._in_line
             case InvocationEnded(name=name, arguments=arguments, raw=raw):
-                self.tell(f"-> {_line(name)}({_arguments(arguments, raw)})", "36")
+                self.tell(f"-> {one_line(name)}({_arguments(arguments, raw)})", "36")
             case InvocationIncomplete(name=name, why=why):
-                self.tell(f"-> {_line(name) or 'a call'} (incomplete: {why})", "33")
+                self.tell(f"-> {one_line(name) or 'a call'} (incomplete: {why})", "33")
             case ResultReady(canister=canister):
-                self.tell(f"<- {_line(described(canister)) or '(nothing)'}", "31" if canister.error else "32")
+                self.tell(f"<- {one_line(described(canister)) or '(nothing)'}", "31" if canister.error else "32")
             case ReplyFailed(message=message, excerpt=excerpt):
-                self.tell(f"the provider failed: {_line(message, _MESSAGE)}", "31")
+                self.tell(f"the provider failed: {one_line(message, _MESSAGE)}", "31")
                 if excerpt and self._verbose:
-                    self.tell(f"   {_line(excerpt)}", "31")
+                    self.tell(f"   {one_line(excerpt)}", "31")
             case Note(kind=kind, text=text) if self._verbose or kind == "alert":
-                self.tell(f"note ({kind}): {_line(text)}", "33")
+                self.tell(f"note ({kind}): {one_line(text)}", "33")
             case RoundStarted(number=number) if self._verbose:
                 self.tell(f"round {number}", "2")
             case ReasoningPiece(text=text) if self._verbose:
@@ -117,12 +117,12 @@ def _content(part: Content) -> str:
 
 def _arguments(arguments: Mapping[str, Any] | None, raw: str) -> str:
     if arguments is None:
-        return _line(raw)
-    return _line(", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items()))
+        return one_line(raw)
+    return one_line(", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items()))
 
 
-def _line(text: str, width: int = _WIDTH) -> str:
-    """One line, without what a terminal would obey."""
+def one_line(text: str, width: int = _WIDTH) -> str:
+    """The text in one line, without what a terminal would obey."""
     plain = "".join([char if char.isprintable() else " " for char in text[: 4 * width]])
     line = " ".join(plain.split())
     return line if len(line) <= width and len(text) <= 4 * width else f"{line[:width]} ... ({len(text)} characters)"

@@ -16,15 +16,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from callboard.cli.show import one_line
 from callboard.configuration import (
+    DescribedServer,
     Settings,
     disconnect_ensembles,
     load_configuration,
+    load_mcp_json,
     load_settings,
     prepare_ensembles,
 )
 from callboard.errors import CallboardError, CallerError
 from callboard.tools import Ensemble, EnsembleDescriptor, Tool
+
+_LONGEST = 1000
+"""Characters of a line that is told."""
 
 
 def settings_here(**flags: Any) -> Settings:
@@ -32,17 +38,33 @@ def settings_here(**flags: Any) -> Settings:
     return load_settings(flags, Path.cwd(), os.environ)
 
 
+def servers_of(settings: Settings, files: Iterable[str] | None = None) -> dict[str, DescribedServer]:
+    """The MCP servers of the settings by their names, and those of `mcp.json` files, which go before them."""
+    servers = dict(settings.mcp)
+    for file in files or ():
+        servers |= {each.name: each for each in load_mcp_json(file)}
+    return servers
+
+
 class Toolbox:
     """The ensembles of a command, connected while it is entered.
 
-    `tools` as for `load_ensembles`, `ensembles` as for `load_configuration`; both are read at once and raise
-    CallerError. What goes wrong when they are disconnected is told, and nothing is made of it; what they print
-    is no part of an answer.
+    `tools` as for `load_ensembles`, `ensembles` and `servers` as for `load_configuration`; all are read at once and
+    raise CallerError. `options` are those of McpEnsemble. A server that cannot be connected, and what goes wrong when
+    ensembles are disconnected, is told, and nothing is made of it; what they print is no part of an answer.
     """
 
-    def __init__(self, tools: Iterable[str], ensembles: Iterable[str], tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        tools: Iterable[str],
+        ensembles: Iterable[str],
+        tell: Callable[[str], None],
+        servers: Iterable[DescribedServer] = (),
+        **options: Any,
+    ) -> None:
         self._local = load_ensembles(tools)
-        self._configuration = load_configuration(ensembles)
+        self._configuration = load_configuration(ensembles, servers=servers)
+        self._options = options
         self._tell = tell
         self._prepared: list[Ensemble] = []
 
@@ -51,7 +73,7 @@ class Toolbox:
             # The last place: no file that lies here stands for a module that is installed.
             sys.path.append(str(Path.cwd()))
         with redirect_stdout(sys.stderr):
-            self._prepared = await prepare_ensembles(self._configuration)
+            self._prepared = await prepare_ensembles(self._configuration, tell=self._tell_line, **self._options)
         return [*self._local, *self._prepared]
 
     async def __aexit__(self, *_: object) -> None:
@@ -61,6 +83,10 @@ class Toolbox:
         except CallboardError as error:
             for line in (str(error), *getattr(error, "__notes__", ())):
                 self._tell(line)
+
+    def _tell_line(self, line: str) -> None:
+        # What a server says of itself is in it.
+        self._tell(one_line(line, _LONGEST))
 
 
 def _names_a_module(described: EnsembleDescriptor) -> bool:

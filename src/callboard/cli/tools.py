@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -74,7 +75,7 @@ def call_tool(
             roster = Roster(prepared)
             if name not in roster:
                 raise NoSuchTool(f"no tool {name!r}", hint=near(name, roster))
-            return await execute_invoker(roster[name], _given(arguments), on_error="feedback")
+            return await execute_invoker(roster[name], given(arguments), on_error="feedback")
 
     result = interrupt.run(called())
     if result.error is not None:
@@ -86,19 +87,21 @@ def _toolbox(tools: list[str] | None, ensembles: list[str] | None) -> Toolbox:
     """What is named here, else what the settings name."""
     from callboard.cli.toolbox import Toolbox, settings_here  # noqa: PLC0415  # not for --help
 
+    servers: Iterable[Any] = ()
     if tools is None and ensembles is None:
         settings = settings_here()
-        if not (settings.tools or settings.ensembles):
+        if not (settings.tools or settings.ensembles or settings.mcp):
             raise typer.BadParameter("name some with --tools or --ensembles")
-        tools, ensembles = [*settings.tools], [*settings.ensembles]
-    return Toolbox(tools or (), ensembles or (), lambda line: typer.echo(line, err=True))
+        tools, ensembles, servers = [*settings.tools], [*settings.ensembles], settings.mcp.values()
+    return Toolbox(tools or (), ensembles or (), lambda line: typer.echo(line, err=True), servers)
 
 
-def _given(arguments: str) -> dict[str, Any]:
+def given(arguments: str) -> dict[str, Any]:
+    """The arguments that a person wrote as JSON. Raises CallerError."""
     try:
-        given = json.loads(arguments)
+        read = json.loads(arguments)
     except (ValueError, RecursionError) as error:
         raise CallerError(f"not JSON: {error}", path="arguments") from None
-    if not isinstance(given, dict):
+    if not isinstance(read, dict):
         raise CallerError("not a JSON object", path="arguments", hint='write {"name": value}')
-    return given
+    return read

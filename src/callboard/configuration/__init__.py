@@ -8,13 +8,18 @@ from callboard.configuration.ensembles import (
     load_directory,
     prepare_ensembles,
 )
-from callboard.configuration.settings import Settings, load_settings
+from callboard.configuration.mcp import DescribedServer, load_mcp_json, read_servers
+from callboard.configuration.settings import Settings, load_settings, user_file
 
 __all__ = [
+    "DescribedServer",
     "Settings",
     "disconnect_ensembles",
     "load_configuration",
     "load_directory",
+    "load_mcp_json",
     "load_settings",
     "prepare_ensembles",
+    "read_servers",
+    "user_file",
 ]

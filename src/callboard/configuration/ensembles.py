@@ -7,16 +7,25 @@ Law: whatever fails, each ensemble that was connected is disconnected.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from callboard.configuration.callables import BUILT_IN, find_callable, make_connection
-from callboard.configuration.toml import read_document
+from callboard.configuration.mcp import DescribedServer, read_servers
+from callboard.configuration.toml import Document, read_document
 from callboard.errors import DescriptorError, ToolExecutionFailure
+from callboard.mcp.settings import ServerSettings
 from callboard.tools import Ensemble, EnsembleDescriptor, InvokerDescriptor, make_invoker, read_ensemble, read_invoker
-from callboard.tools.descriptors import Keys, Source, Where, dotted
+from callboard.tools.descriptors import Keys, Source, Where, below, dotted, refuse_unknown
+
+if TYPE_CHECKING:
+    from callboard.mcp.ensemble import McpEnsemble
+
+_log = logging.getLogger("callboard.configuration")
 
 SHIPPED = Path(__file__).with_name("data") / "ensembles"
 """Where the descriptors of the built-in ensembles are."""
@@ -24,12 +33,17 @@ SHIPPED = Path(__file__).with_name("data") / "ensembles"
 _ENVIRONMENT = "env:"
 
 
-async def prepare_ensembles(configuration: Mapping[str, Any]) -> list[Ensemble]:
+async def prepare_ensembles(
+    configuration: Mapping[str, Any], *, tell: Callable[[str], None] = _log.warning, **options: Any
+) -> list[Ensemble]:
     """Creates and connects the ensembles of `configuration["ensembles"]` that are enabled, in their order.
 
     Each is a descriptor: as in its file, or with the keys of `[ensemble]` at the top, or as `load_directory`
-    gives it. Raises DescriptorError before anything is connected, and ToolExecutionFailure that names the
-    ensemble that could not be connected; those before it are disconnected then.
+    gives it. Behind them come the servers of `configuration["mcp"]`: tables by name as in a file, or as
+    `load_directory` gives them; all are connected at once, `options` are those of McpEnsemble, and one more ensemble
+    reads on in what was cut of their results. A server that cannot be connected is told and has no tools, unless it
+    is `required`. Raises DescriptorError before anything is connected, and ToolExecutionFailure that names the
+    ensemble that could not be connected; the others are disconnected then.
     """
     described = [
         each
@@ -37,37 +51,53 @@ async def prepare_ensembles(configuration: Mapping[str, Any]) -> list[Ensemble]:
         else _read(each, lambda keys, at=at: dotted(("ensembles", at, *keys)))  # type: ignore[misc]  # a default binds it
         for at, each in enumerate(_entries(configuration))
     ]
+    servers = [each for each in _servers(configuration) if each.settings.enabled]
     enabled = [each for each in described if each.enabled]
-    _refuse_twice(enabled)
+    _refuse_twice([*enabled, *servers])
     created = [_create(each) for each in enabled]
     connected: list[Ensemble] = []
     try:
         for ensemble in created:
             await _connect(ensemble)
             connected.append(ensemble)
+        if servers:
+            from callboard.mcp.ensemble import McpEnsemble  # noqa: PLC0415  # where there are servers
+            from callboard.mcp.kept import KeptResults  # noqa: PLC0415
+
+            kept = options.pop("kept", None) or KeptResults()
+            starting = [McpEnsemble(each.settings, kept=kept, tell=tell, **options) for each in servers]
+            connected += starting
+            await _connect_servers(starting, tell)
+            connected.append(kept.ensemble())
     except BaseException as error:
         try:
             await disconnect_ensembles(connected)
         except ToolExecutionFailure as further:
             error.add_note(str(further))
         raise
-    return created
+    return connected
 
 
 async def disconnect_ensembles(ensembles: Iterable[Ensemble]) -> None:
-    """Disconnects all of them, the last first, whichever fails.
+    """Disconnects all of them, the last first and servers before all others at once, whichever fails.
 
     Raises ToolExecutionFailure for the first that failed, with the others in its notes.
     """
     failures: list[ToolExecutionFailure] = []
     stopped: BaseException | None = None
-    for ensemble in reversed([*ensembles]):
+    last_first = [*reversed([*ensembles])]
+    servers = [each for each in last_first if _is_server(each)]
+    for group in (servers, *([each] for each in last_first if not _is_server(each))):
         try:
-            await ensemble.disconnect()
-        except Exception as error:  # noqa: BLE001  # raised when the others are disconnected
-            failures.append(_failure("disconnect", ensemble, error))
-        except BaseException as error:  # noqa: BLE001  # likewise: cancelled while disconnecting
+            outcomes = await asyncio.gather(*map(_disconnected, group))
+        except BaseException as error:  # noqa: BLE001  # raised when the others are disconnected: cancelled meanwhile
             stopped = error
+            continue
+        for ensemble, outcome in zip(group, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                failures.append(_failure("disconnect", ensemble, outcome))
+            elif outcome is not None:
+                stopped = outcome
     if failures:
         first, *others = failures
         for each in others:
@@ -80,9 +110,9 @@ async def disconnect_ensembles(ensembles: Iterable[Ensemble]) -> None:
 
 
 def load_directory(path: str | Path, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The configuration of the ensembles in `path/*.toml`, for `prepare_ensembles`.
+    """The configuration of the ensembles and servers in `path/*.toml`, for `prepare_ensembles`.
 
-    A `source` is relative to the directory and stays beneath it. A string `env:NAME` in `[ensemble]` or
+    A file has an ensemble, or servers in `[mcp.NAME]`. A `source` is relative to the directory and stays beneath it. A string `env:NAME` in `[ensemble]` or
     `[defaults]` is what the environment variable NAME holds. Raises DescriptorError with file, line and key.
     """
     directory = Path(path)
@@ -93,27 +123,37 @@ def load_directory(path: str | Path, environ: Mapping[str, str] | None = None) -
     files = sorted(each for each in directory.glob("*.toml") if not each.name.startswith("."))
     if not files:
         raise DescriptorError("no ensemble in it", path=str(path), hint="describe one in a file NAME.toml")
-    return {"ensembles": [_load(each, environ) for each in files]}
+    ensembles: list[EnsembleDescriptor] = []
+    servers: list[DescribedServer] = []
+    for each in files:
+        document = read_document(each, DescriptorError)
+        if "mcp" in document.values and "ensemble" not in document.values:
+            refuse_unknown(document.values, ("mcp",), document.where)
+            servers += read_servers(document.values["mcp"], below(document.where, "mcp"), base=directory)
+        else:
+            ensembles.append(_load(document, each.parent, environ))
+    return {"ensembles": ensembles, **({"mcp": servers} if servers else {})}
 
 
 def load_configuration(
-    where: Iterable[str | Path], environ: Mapping[str, str] | None = None
-) -> dict[str, list[EnsembleDescriptor]]:
-    """The configuration of all of these: directories, and names of built-in ensembles. Raises DescriptorError."""
+    where: Iterable[str | Path], environ: Mapping[str, str] | None = None, servers: Iterable[DescribedServer] = ()
+) -> dict[str, Any]:
+    """The configuration of all of these: directories, names of built-in ensembles, and servers. Raises DescriptorError."""
     found: list[EnsembleDescriptor] = []
+    every = [*servers]
     for each in where:
         if str(each) in BUILT_IN:
-            found.append(_load(SHIPPED / f"{each}.toml", environ))
+            found.append(_load(read_document(SHIPPED / f"{each}.toml", DescriptorError), SHIPPED, environ))
         else:
-            found += load_directory(each, environ)["ensembles"]
-    return {"ensembles": found}
+            loaded = load_directory(each, environ)
+            found += loaded["ensembles"]
+            every += loaded.get("mcp", ())
+    return {"ensembles": found, **({"mcp": every} if every else {})}
 
 
-def _load(path: Path, environ: Mapping[str, str] | None) -> EnsembleDescriptor:
-    document = read_document(path, DescriptorError)
-
+def _load(document: Document, directory: Path, environ: Mapping[str, str] | None) -> EnsembleDescriptor:
     def source(named: str, place: str) -> InvokerDescriptor:
-        found = read_document(_confined(path.parent, named, place), DescriptorError)
+        found = read_document(_confined(directory, named, place), DescriptorError)
         return read_invoker(found.values, found.where)
 
     return _read(document.values, document.where, source, environ)
@@ -160,7 +200,7 @@ def _confined(directory: Path, source: str, place: str) -> Path:
 
 
 def _entries(configuration: Mapping[str, Any]) -> Iterable[Any]:
-    entries = configuration.get("ensembles")
+    entries = configuration.get("ensembles", () if "mcp" in configuration else None)
     if not isinstance(entries, (list, tuple)):
         raise DescriptorError("not a list of ensembles", path="ensembles")
     return entries
@@ -170,6 +210,41 @@ def _create(described: EnsembleDescriptor) -> Ensemble:
     connection = make_connection(described)
     invokers = [make_invoker(each, find_callable(each, described)) for each in described.invokers if each.enabled]
     return Ensemble(described.name, invokers, described.configuration, connection)
+
+
+def _servers(configuration: Mapping[str, Any]) -> list[DescribedServer]:
+    given = configuration.get("mcp", ())
+    if isinstance(given, Mapping):
+        return read_servers(given, lambda keys: dotted(("mcp", *keys)))
+    return [*given]
+
+
+def _is_server(ensemble: Ensemble) -> bool:
+    """Whether it depends on no other, so that all such are connected and disconnected at once."""
+    return isinstance(getattr(ensemble, "settings", None), ServerSettings)
+
+
+async def _connect_servers(servers: Iterable[McpEnsemble], tell: Callable[[str], None]) -> None:
+    """Connects them all at once. One that fails is told; ToolExecutionFailure where it is required."""
+    connecting = [*servers]
+    outcomes = await asyncio.gather(*(each.connect() for each in connecting), return_exceptions=True)
+    for server, outcome in zip(connecting, outcomes, strict=True):
+        if isinstance(outcome, Exception):
+            if server.settings.required:
+                raise _failure("connect", server, outcome) from outcome
+            tell(f"{server.name} has no tools: {outcome}")
+            server.connect_later()
+        elif isinstance(outcome, BaseException):
+            raise outcome
+
+
+async def _disconnected(ensemble: Ensemble) -> BaseException | None:
+    """What went wrong."""
+    try:
+        await ensemble.disconnect()
+    except BaseException as error:  # noqa: BLE001  # raised when the others are disconnected
+        return error
+    return None
 
 
 async def _connect(ensemble: Ensemble) -> None:
@@ -187,8 +262,8 @@ def _failure(what: str, ensemble: Ensemble, error: Exception) -> ToolExecutionFa
     return failure
 
 
-def _refuse_twice(described: Iterable[EnsembleDescriptor]) -> None:
-    seen: dict[str, EnsembleDescriptor] = {}
+def _refuse_twice(described: Iterable[EnsembleDescriptor | DescribedServer]) -> None:
+    seen: dict[str, EnsembleDescriptor | DescribedServer] = {}
     for each in described:
         if (other := seen.setdefault(each.name, each)) is not each:
             raise DescriptorError(

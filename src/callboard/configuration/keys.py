@@ -59,6 +59,7 @@ KEYS = (
     ),
     Key("tools", Strings, (), "Python tools: `module:attribute` or `file.py`", "", "--tools", guarded=True),
     Key("ensembles", Strings, (), "directories of ensembles, or built-in ones", "", "--ensembles", guarded=True),
+    Key("mcp", dict[str, dict[str, Any]], {}, "MCP servers, by name", guarded=True),
     Key("instructions", str, "", "what the model is told before the prompt", "CALLBOARD_INSTRUCTIONS"),
     Key("profiles", dict[str, dict[str, Any]], {}, "facts of models, by pattern"),
     Key("permissions", Permissions, Permissions(), "which calls may run: `allow`, `deny`, `ask`"),

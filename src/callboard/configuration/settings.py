@@ -14,6 +14,7 @@ import msgspec
 
 from callboard.configuration.callables import BUILT_IN
 from callboard.configuration.keys import BY_NAME, GUARDED_FACTS, KEYS, Permissions
+from callboard.configuration.mcp import DescribedServer, read_servers
 from callboard.configuration.toml import Document, read_document
 from callboard.errors import CallerError
 from callboard.profiles import Profile, matches, normalise, providers, split_provider
@@ -32,6 +33,7 @@ class Settings(msgspec.Struct, frozen=True):
     max_rounds: int
     tools: tuple[str, ...]
     ensembles: tuple[str, ...]
+    mcp: Mapping[str, DescribedServer]
     instructions: str
     profiles: Mapping[str, Mapping[str, Any]]
     permissions: Permissions
@@ -67,7 +69,7 @@ def load_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str
     """
     values: dict[str, Any] = {key.name: key.default for key in KEYS}
     sources = dict.fromkeys(values, "default")
-    own = _user_file(environ)
+    own = user_file(environ)
     for path in (own, _project_file(cwd, own)):
         if path is None or not path.is_file():
             continue
@@ -94,7 +96,7 @@ def _named(variable: str) -> Where:
     return lambda _: variable
 
 
-def _user_file(environ: Mapping[str, str]) -> Path:
+def user_file(environ: Mapping[str, str]) -> Path:
     """Where the user's file is. A relative XDG_CONFIG_HOME is ignored, as its specification says."""
     home = Path(environ.get("XDG_CONFIG_HOME", ""))
     if not home.is_absolute():
@@ -117,9 +119,13 @@ def _checked(document: Document) -> dict[str, Any]:
     """The values of a file by key, each of its kind."""
     where = document.where
     refuse_unknown(document.values, BY_NAME, where, CallerError)
-    given = {}
+    given: dict[str, Any] = {}
     for name, value in document.values.items():
         kind, place = BY_NAME[name].kind, below(where, name)
+        if name == "mcp":
+            servers = read_servers(value, place, base=Path(document.path).parent, mistake=CallerError)
+            given[name] = {each.settings.name: each for each in servers}
+            continue
         if kind is Permissions and isinstance(value, Mapping):
             refuse_unknown(value, Permissions.__struct_fields__, place, CallerError)
         given[name] = converted(kind, value, place, CallerError)
@@ -170,6 +176,7 @@ def _join_permissions(lower: Permissions, higher: Permissions) -> Permissions:
 
 
 _JOINED: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "mcp": lambda lower, higher: {**lower, **higher},
     "profiles": _join_profiles,
     "permissions": _join_permissions,
 }

@@ -108,8 +108,8 @@ class Transport:
 
     `connect_timeout` is the seconds until a connection stands (name, TCP and TLS), `idle_timeout` the
     longest silence of a server, before and within its answer; the whole answer may take as long as it likes.
-    `retries` is how often a request is repeated, `statuses` are those that another attempt may cure; with none of
-    them whatever was answered is the answer. `sleep`, `jitter` (a number from 0 to 1) and `clock` are
+    `retries` is how often a request is repeated, `statuses` are those that another attempt may cure, by default
+    RETRIED; with an empty set whatever was answered is the answer. `sleep`, `jitter` (a number from 0 to 1) and `clock` are
     there to be replaced in tests.
 
     The environment's HTTP_PROXY, HTTPS_PROXY and NO_PROXY are obeyed, except that a loopback address is
@@ -123,7 +123,7 @@ class Transport:
         connect_timeout: float = 10.0,
         idle_timeout: float = 300.0,
         retries: int = 3,
-        statuses: Collection[int] = RETRIED,
+        statuses: Collection[int] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
         clock: Clock = lambda: datetime.now(UTC),
@@ -131,7 +131,7 @@ class Transport:
         self._connect_timeout = connect_timeout
         self._idle_timeout = idle_timeout
         self._retries = retries
-        self._statuses = statuses
+        self._statuses = RETRIED if statuses is None else statuses
         self._sleep = sleep
         self._jitter = jitter
         self._clock = clock

@@ -1,0 +1,163 @@
+"""What a client has to be told to work with a gateway.
+
+Owns the keys of each client's settings, and the catalogue of models that Codex wants. Knows nothing of what is in a
+user's files already.
+Sources: Codex 0.169 (`codex debug models` shows a catalogue), Claude Code 2.1 and its list of environment variables,
+Qwen Code 0.15; each set of keys is run with the client by `make test-clients`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal
+
+import msgspec
+
+NO_KEY = "callboard"
+"""What a client sends that wants a key, where the gateway wants none."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What the settings are made from: the gateway's URL with `/v1`, the `models`, the first of which is asked, and
+    the `key` that the gateway wants. `context` is what a model reads, in tokens, 0 if unknown. `home` is the client's
+    directory. With `offline` the client asks nobody else.
+    """
+
+    gateway: str
+    models: tuple[str, ...]
+    home: str
+    key: str = ""
+    context: int = 0
+    offline: bool = False
+
+
+class File(msgspec.Struct, frozen=True):
+    """Settings in a file of the client. Of one that is `ours` nothing else is kept."""
+
+    path: str
+    form: Literal["toml", "json"]
+    values: Mapping[str, Any]
+    ours: bool = False
+
+
+class Client(msgspec.Struct, frozen=True):
+    """`home` is its directory in the user's, `home_variable` the environment variable that names another."""
+
+    command: str
+    home: str
+    home_variable: str
+    files: Callable[[Wanted], tuple[File, ...]]
+
+
+_INSTRUCTIONS = """\
+You are a coding agent in a terminal, on the user's own machine. Work until what was asked for is done, then say in a \
+few sentences what you did.
+
+- Act with your tools. To find out what is there, to run programs and tests, call the shell tool; never ask the user \
+to run a command for you, and never only describe a change that you could make.
+- Read a file before you change it. Change no more than the task needs, in the style of what is around it.
+- To change files call apply_patch, with a patch in this form and nothing else:
+
+*** Begin Patch
+*** Update File: path/of/file.py
+@@ def the_function_around_it():
+ a line that stays
+-a line that goes
++a line that comes
+*** Add File: path/of/new_file.py
++each of its lines
+*** Delete File: path/of/old_file.py
+*** End Patch
+
+  Paths are relative to the working directory. Three lines that stay, before and after, say where a change is.
+- Check what you did: run the tests or the program, and read what they say.
+- Follow the instructions of AGENTS.md files for what is below them. Do not commit unless you are asked to.
+"""
+
+
+def _codex(wanted: Wanted) -> tuple[File, ...]:
+    catalogue = f"{wanted.home}/callboard-models.json"
+    provider = {"name": "Callboard", "base_url": wanted.gateway, "wire_api": "responses"}
+    if wanted.key:
+        provider["experimental_bearer_token"] = wanted.key
+    values: dict[str, Any] = {
+        "model": wanted.models[0],
+        "model_provider": "callboard",
+        "model_catalog_json": catalogue,
+        "web_search": "disabled",  # it is OpenAI that runs it
+        **({"check_for_update_on_startup": False} if wanted.offline else {}),
+        "model_providers": {"callboard": provider},
+    }
+    if wanted.offline:
+        values |= {
+            "features": {"plugins": False},  # they are fetched
+            "analytics": {"enabled": False},
+            "otel": {"metrics_exporter": "none"},
+        }
+    models = [_listed(name, place, wanted.context) for place, name in enumerate(wanted.models, 1)]
+    return (
+        File(f"{wanted.home}/config.toml", "toml", values),
+        File(catalogue, "json", {"models": models}, ours=True),
+    )
+
+
+def _listed(name: str, place: int, context: int) -> dict[str, Any]:
+    """What Codex wants to know of a model. Without `apply_patch_tool_type` it is not given the tool."""
+    return {
+        "slug": name,
+        "display_name": name,
+        "supported_reasoning_levels": [],
+        "shell_type": "unified_exec",
+        "visibility": "list",
+        "supported_in_api": True,
+        "priority": place,
+        "base_instructions": _INSTRUCTIONS,
+        "apply_patch_tool_type": "freeform",
+        "support_verbosity": False,
+        "truncation_policy": {"mode": "tokens", "limit": 10_000},
+        "input_modalities": ["text", "image"],
+        "experimental_supported_tools": [],
+        **({"context_window": context} if context else {}),
+    }
+
+
+def _claude(wanted: Wanted) -> tuple[File, ...]:
+    model = wanted.models[0]
+    variables = {
+        "ANTHROPIC_BASE_URL": wanted.gateway.removesuffix("/v1"),
+        "ANTHROPIC_AUTH_TOKEN": wanted.key or NO_KEY,
+        "ANTHROPIC_API_KEY": "",  # else the user's own would be sent to the backend
+        "ANTHROPIC_MODEL": model,
+        "ANTHROPIC_DEFAULT_OPUS_MODEL": model,
+        "ANTHROPIC_DEFAULT_SONNET_MODEL": model,
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL": model,
+        "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",  # it changes from request to request, in front of what a backend keeps
+    }
+    if wanted.offline:
+        variables |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+    return (File(f"{wanted.home}/settings.json", "json", {"env": variables}),)
+
+
+def _qwen(wanted: Wanted) -> tuple[File, ...]:
+    said = {"generationConfig": {"contextWindowSize": wanted.context}} if wanted.context else {}
+    entry = {"baseUrl": wanted.gateway, "envKey": "CALLBOARD_API_KEY", **said}
+    values: dict[str, Any] = {
+        "modelProviders": {"callboard": [{"id": name, "name": name, **entry} for name in wanted.models]},
+        "providerProtocol": {"callboard": "openai"},
+        "env": {"CALLBOARD_API_KEY": wanted.key or NO_KEY},
+        "security": {"auth": {"selectedType": "openai"}},
+        "model": {"name": wanted.models[0]},
+    }
+    if wanted.offline:
+        values |= {"general": {"enableAutoUpdate": False}, "privacy": {"usageStatisticsEnabled": False}}
+    return (File(f"{wanted.home}/settings.json", "json", values),)
+
+
+CLIENTS: Mapping[str, Client] = MappingProxyType(
+    {
+        "codex": Client("codex", ".codex", "CODEX_HOME", _codex),
+        "claude": Client("claude", ".claude", "CLAUDE_CONFIG_DIR", _claude),
+        "qwen": Client("qwen", ".qwen", "QWEN_HOME", _qwen),
+    }
+)

@@ -1,0 +1,127 @@
+"""`callboard doctor`: what clients would find behind a gateway.
+
+Owns the command's options and what a person sees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+
+if TYPE_CHECKING:
+    from callboard.servers.gateway.doctor import Report, Row
+
+
+def doctor(
+    backend: Annotated[
+        str, typer.Option(help="The backend's URL, such as http://127.0.0.1:8080/v1.", show_default=False)
+    ] = "",
+    backend_wire: Annotated[str, typer.Option(help="What it speaks: chat, responses, messages or gemini.")] = "chat",
+    backend_key: Annotated[str, typer.Option(help="The environment variable with its key.", show_default=False)] = "",
+    local: Annotated[
+        str, typer.Option(help="Examine this model of this machine, such as qwen2.5-coder-1.5b.", show_default=False)
+    ] = "",
+    model: Annotated[
+        str, typer.Option(help="The model; else the first that the backend lists.", show_default=False)
+    ] = "",
+    mode: Annotated[str, typer.Option(help="As for `callboard serve`.", show_default=False)] = "",
+    dialect: Annotated[str, typer.Option(help="As for `callboard serve`.", show_default=False)] = "",
+    profile: Annotated[
+        list[str] | None, typer.Option(help="As for `callboard serve`; repeatable.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Ask a backend what Codex, Claude Code and Qwen Code would ask, and say what works, what is lost, and what helps.
+
+    The requests go through a gateway in this process; about thirty, short ones. The exit code is 0 if every client can work.
+    """
+    from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # not for --help
+    from callboard.cli.serve import facts_of  # noqa: PLC0415
+    from callboard.errors import CallerError  # noqa: PLC0415
+
+    try:
+        from callboard.servers.gateway.configuration import load  # noqa: PLC0415
+        from callboard.servers.gateway.doctor import examine  # noqa: PLC0415
+    except ImportError as error:
+        hint = "pip install 'callboard[gateway]'"
+        raise CallerError(f"the gateway needs {error.name}", hint=hint) from None
+    from callboard.servers.gateway import BackendSettings  # noqa: PLC0415
+
+    given = BackendSettings(
+        url=backend,
+        local=local,
+        wire=backend_wire,
+        key_variable=backend_key,
+        mode=mode,
+        dialect=dialect,
+        profile=facts_of(profile or ()),
+    )
+    settings = load("", {}, given if backend or local else None).backends[0]
+    if local and not local.endswith(".gguf"):
+        pull_with_progress(local)
+    with _Progress(quiet=as_json) as progress:
+        report = asyncio.run(examine(settings, model, progress.started, progress.ended))
+    if as_json:
+        import msgspec  # noqa: PLC0415  # for this option only
+
+        told = {**msgspec.to_builtins(report), "works": report.works}
+        typer.echo(msgspec.json.format(msgspec.json.encode(told)))
+    else:
+        where = f"--backend {backend}" if backend else f"--local {local}"
+        typer.echo(_advice(report, where))
+    raise typer.Exit(0 if report.works else 1)
+
+
+class _Progress:
+    """The rows as they come; on a terminal what is being asked below them, else a line of it."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._status: Any = None
+
+    def __enter__(self) -> Self:
+        if typer.get_text_stream("stderr").isatty():
+            from rich.console import Console  # noqa: PLC0415  # rich costs 50 ms
+
+            self._status = Console(stderr=True).status("")
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def started(self, what: str) -> None:
+        if self._status is not None:
+            self._status.update(what)
+        else:
+            typer.echo(what, err=True)
+
+    def ended(self, row: Row) -> None:
+        if not self._quiet:
+            typer.echo("\n".join(_lines(row)))
+
+
+def _lines(row: Row) -> list[str]:
+    begin = f"{row.name:<{_NAME}}"
+    lines = [f"{begin} {row.state:<{_STATE}} {row.said}".rstrip()]
+    if row.dropped:
+        lines.append(f"{'':<{_NAME + _STATE + 1}} lost: {', '.join(row.dropped)}")
+    if row.fix:
+        lines.append(f"{'':<{_NAME + _STATE + 1}} helps: {row.fix}")
+    return lines
+
+
+_NAME, _STATE = 24, 7
+
+
+def _advice(report: Report, where: str) -> str:
+    if report.works:
+        return f"\nevery client can work with {report.model}"
+    if not report.clients:
+        return "\nno client can work: the backend does not answer"
+    if report.flags:
+        return f"\nevery client that can work does so with\ncallboard serve {where} {' '.join(report.flags)}"
+    return "\nnot every client can work, and nothing that was tried helps"

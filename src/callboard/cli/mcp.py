@@ -1,0 +1,230 @@
+"""`callboard mcp`: servers, their tools, and what of them is trusted."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from callboard.cli import interrupt, mcp_pins, mcp_serve, servers
+from callboard.cli.show import described, one_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from callboard.core import ResultCanister
+    from callboard.mcp import McpEnsemble
+
+T = TypeVar("T")
+
+app = typer.Typer(no_args_is_help=True, help="MCP servers: those of callboard.toml, and of mcp.json files.")
+app.add_typer(mcp_pins.app, name="pins")
+app.command("serve")(mcp_serve.serve)
+
+_WIDTH = 500
+
+
+@app.command("list")
+def list_servers(mcp: servers.Files = None, as_json: servers.Json = False) -> None:
+    """Connect all servers and show how that went."""
+    from callboard.configuration import disconnect_ensembles  # noqa: PLC0415  # not for --help
+
+    found = servers.found(mcp)
+    enabled = [each.settings for each in found.values() if each.settings.enabled]
+
+    async def looked() -> list[dict[str, Any]]:
+        import asyncio  # noqa: PLC0415  # not for --help
+
+        from callboard.mcp import McpEnsemble  # noqa: PLC0415
+
+        # Silent, and without a first use: who only looks trusts nobody.
+        ensembles = [McpEnsemble(_unpinned(each), tell=lambda _: None) for each in enabled]
+        try:
+            outcomes = await asyncio.gather(*(each.connect() for each in ensembles), return_exceptions=True)
+            return [await _row(each, outcome) for each, outcome in zip(ensembles, outcomes, strict=True)]
+        finally:
+            await disconnect_ensembles(ensembles)
+
+    rows = {row["name"]: row for row in interrupt.run(looked())}
+    every = [rows.get(name) or _described(each, "disabled") for name, each in found.items()]
+    if as_json:
+        servers.print_json(every)
+        return
+    for row in every:
+        facts = [row["name"], row["transport"], row["state"], *([_count(row["tools"])] if row["tools"] else [])]
+        about = row["server"] or row["why"]
+        typer.echo("  ".join([*facts, *([one_line(about, _WIDTH)] if about else [])]))
+
+
+@app.command("tools")
+def list_tools(name: servers.Name, mcp: servers.Files = None, as_json: servers.Json = False) -> None:
+    """Show a server's tools, and which of them are not offered before you accept them."""
+    from callboard.mcp.hygiene import cleaned  # noqa: PLC0415  # not for --help
+
+    async def listed(server: McpEnsemble) -> list[dict[str, Any]]:
+        states = await servers.states_of(server)
+        return [
+            {
+                "name": tool.name,
+                "description": cleaned(tool.description or "", server.settings.description_bytes),
+                "parameters": tool.input_schema,
+                "state": states[tool.name],
+            }
+            for tool in await server.link.tools()
+        ]
+
+    rows = servers.with_server(name, mcp, listed)
+    if as_json:
+        servers.print_json(rows)
+        return
+    for row in rows:
+        required = row["parameters"].get("required", ())
+        names = [each if each in required else f"[{each}]" for each in row["parameters"].get("properties", {})]
+        state = "" if row["state"] == "offered" else f"  ({row['state']}: not offered)"
+        typer.echo(f"{one_line(row['name'])}({one_line(', '.join(names))}){state}")
+        for line in row["description"].splitlines()[: None if state else 1]:
+            typer.echo(f"    {line}")
+
+
+@app.command("call")
+def call_tool(
+    name: servers.Name,
+    tool: Annotated[str, typer.Argument(help="The tool's name.", show_default=False)],
+    arguments: Annotated[str, typer.Argument(help='A JSON object such as {"a": 1}.')] = "{}",
+    argument: Annotated[
+        list[str] | None,
+        typer.Option("--argument", "-a", help="KEY=VALUE, the value JSON or a string; repeatable.", show_default=False),
+    ] = None,
+    mcp: servers.Files = None,
+    as_json: servers.Json = False,
+) -> None:
+    """Call a server's tool as a model would. Prints the result; exit code 1 if it is an error."""
+    from callboard.cli.tools import given  # noqa: PLC0415  # not for --help
+    from callboard.core import encode_line  # noqa: PLC0415
+    from callboard.execution import execute_invoker  # noqa: PLC0415
+
+    wanted = {**given(arguments), **dict(_pair(each) for each in argument or ())}
+
+    async def called(server: McpEnsemble) -> ResultCanister:
+        return await execute_invoker(server.access_invoker(tool), wanted, on_error="feedback")
+
+    result = servers.with_server(name, mcp, called)
+    if as_json:
+        typer.echo(encode_line(result))
+    elif result.error is None:
+        typer.echo(described(result))
+    if result.error is not None:
+        sys.exit(1 if as_json else result.text)
+
+
+@app.command("add")
+def add_server(
+    name: servers.Name,
+    command: Annotated[
+        list[str] | None, typer.Argument(help="The program and its arguments, behind `--`.", show_default=False)
+    ] = None,
+    url: Annotated[str, typer.Option(help="A server at a URL.", show_default=False)] = "",
+    environment: Annotated[
+        list[str] | None,
+        typer.Option("--env", help="KEY=VALUE; env:NAME takes one of your variables; repeatable.", show_default=False),
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE, the value likewise; repeatable.", show_default=False)
+    ] = None,
+    as_json: servers.Json = False,
+) -> None:
+    """Write a server into your own callboard.toml."""
+    from callboard.configuration import user_file  # noqa: PLC0415  # not for --help
+    from callboard.configuration.additions import add_server as added  # noqa: PLC0415
+
+    if bool(command) == bool(url):
+        raise typer.BadParameter("give a command behind `--`, or --url")
+    table: dict[str, Any] = {"transport": "http", "url": url} if url else {"transport": "stdio", "command": command}
+    for key, pairs in (("environment", environment), ("headers", header)):
+        if pairs:
+            table[key] = dict(_text_pair(each) for each in pairs)
+    path = user_file(os.environ)
+    added(path, name, table)
+    if as_json:
+        servers.print_json({"name": name, "file": str(path), **table})
+    else:
+        typer.echo(f"{name} is in {_short(path)}", err=True)
+
+
+@app.command("login")
+def log_in_at(
+    name: servers.Name,
+    mcp: servers.Files = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    as_json: servers.Json = False,
+) -> None:
+    """Log in at a server that asks for it. The tokens are kept in a file that only you can read."""
+    from callboard.mcp.login import log_in  # noqa: PLC0415  # not for --help
+
+    settings = servers.named(name, mcp).settings
+
+    def show(url: str) -> None:
+        typer.echo(f"open this page to log in at {name}:\n{url}", err=True)
+        if browser:
+            import webbrowser  # noqa: PLC0415  # where one is opened
+
+            webbrowser.open(url)
+
+    asked = interrupt.run(log_in(settings, show, dict(os.environ)))
+    if as_json:
+        servers.print_json({"name": name, "login": asked})
+    else:
+        typer.echo(f"logged in at {name}" if asked else f"{name} asks for no login", err=True)
+
+
+def _unpinned(settings: Any) -> Any:
+    import msgspec  # noqa: PLC0415  # not for --help
+
+    return msgspec.structs.replace(settings, pinned=False)
+
+
+async def _row(ensemble: McpEnsemble, outcome: BaseException | None) -> dict[str, Any]:
+    link = ensemble.link
+    row = _described(ensemble, str(link.state))
+    if outcome is not None:
+        return {**row, "state": "failed", "why": str(outcome) or type(outcome).__name__}
+    server = link.server
+    about = f"{server.name} {server.version} ({link.protocol_version})" if server else str(link.protocol_version)
+    return {**row, "tools": len(await ensemble.list_tools()), "server": about}
+
+
+def _described(each: Any, state: str) -> dict[str, Any]:
+    settings = each.settings
+    address = settings.url or " ".join(settings.command)
+    row = {"name": settings.name, "transport": settings.transport, "address": address, "state": state}
+    return {**row, "tools": 0, "server": "", "why": ""}
+
+
+def _count(tools: int) -> str:
+    return f"{tools} tool{'s' if tools != 1 else ''}"
+
+
+def _short(path: Path) -> str:
+    """As people write it."""
+    from pathlib import Path  # noqa: PLC0415  # not for --help
+
+    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    import json  # noqa: PLC0415  # not for --help
+
+    key, value = _text_pair(text)
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+def _text_pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise typer.BadParameter(f"{text!r} is not KEY=VALUE")
+    return key, value

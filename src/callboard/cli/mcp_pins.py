@@ -1,0 +1,71 @@
+"""`callboard mcp pins`: what of servers is trusted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from callboard.cli import servers
+from callboard.cli.show import one_line
+from callboard.errors import NoSuchTool
+
+if TYPE_CHECKING:
+    from callboard.mcp import McpEnsemble
+
+app = typer.Typer(no_args_is_help=True, help="The tools that are trusted, as they were at their first use.")
+
+
+@app.command("list")
+def list_pins(as_json: servers.Json = False) -> None:
+    """Show the tools that are trusted, by server."""
+    from callboard.mcp import Pins  # noqa: PLC0415  # not for --help
+
+    every = Pins().every()
+    if as_json:
+        servers.print_json(
+            [{"server": each.server, "instructions": each.instructions, "tools": each.tools} for each in every]
+        )
+        return
+    for each in every:
+        typer.echo(each.server)
+        for name, pin in each.tools.items():
+            typer.echo(f"    {one_line(name)}  {pin[:12]}")
+
+
+@app.command("accept")
+def accept_pins(
+    name: servers.Name,
+    tool: Annotated[str, typer.Argument(help="One tool; else all, and the server's instructions.")] = "",
+    mcp: servers.Files = None,
+    as_json: servers.Json = False,
+) -> None:
+    """Trust a server's tools as they are now."""
+    from callboard.mcp import Pins  # noqa: PLC0415  # not for --help
+
+    async def accepted(server: McpEnsemble) -> list[str]:
+        tools = [each for each in await server.link.tools() if tool in ("", each.name)]
+        if tool and not tools:
+            raise NoSuchTool(f"no tool {tool!r}", path=name)
+        states = await servers.states_of(server)
+        said = server.link.server.instructions if server.link.server else ""
+        Pins().accept(name, tools, None if tool else said)
+        return [each.name for each in tools if states[each.name] != "offered"]
+
+    names = servers.with_server(name, mcp, accepted)
+    if as_json:
+        servers.print_json({"server": name, "accepted": names})
+    else:
+        typer.echo(f"accepted: {', '.join(map(one_line, names)) or 'nothing that was not'}", err=True)
+
+
+@app.command("forget")
+def forget_pins(name: servers.Name, as_json: servers.Json = False) -> None:
+    """Trust nothing of a server any more: its next use is its first."""
+    from callboard.mcp import Pins  # noqa: PLC0415  # not for --help
+
+    forgotten = Pins().forget(name)
+    if as_json:
+        servers.print_json({"server": name, "forgotten": forgotten})
+    else:
+        typer.echo(f"{name} is {'forgotten' if forgotten else 'not known'}", err=True)

@@ -1,0 +1,134 @@
+"""`callboard mcp serve`: our tools for any MCP client.
+
+Owns the command's options and the life of its ensembles. Over stdio its standard output is the protocol's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from contextlib import nullcontext, redirect_stdout
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from callboard.cli import interrupt
+
+if TYPE_CHECKING:
+    from callboard.mcp.events import ToolsChanged
+    from callboard.servers.mcp.server import ToolServer
+    from callboard.tools import Ensemble
+
+SHORTEST = 8
+"""Characters of a key."""
+
+
+def serve(
+    ensembles: Annotated[
+        list[str] | None,
+        typer.Option(help="A directory of ensembles, or a built-in one: io; repeatable.", show_default=False),
+    ] = None,
+    tools: Annotated[
+        list[str] | None, typer.Option(help="module:attribute or file.py[:attribute]; repeatable.", show_default=False)
+    ] = None,
+    mcp: Annotated[
+        list[str] | None,
+        typer.Option(help="An mcp.json file, whose servers' tools are served too; repeatable.", show_default=False),
+    ] = None,
+    agent: Annotated[
+        str,
+        typer.Option(help="module:attribute or file.py:attribute of an Agent, served as a tool.", show_default=False),
+    ] = "",
+    transport: Annotated[Literal["stdio", "http"], typer.Option(help="What clients reach it by.")] = "stdio",
+    host: Annotated[str, typer.Option(help="Where to listen; wider than this machine only with --key.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8283,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What clients have to send as Authorization: Bearer KEY; repeatable.",
+            envvar="CALLBOARD_MCP_KEYS",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Serve your tools, or an agent, to any MCP client: over stdio, or at http://HOST:PORT/mcp.
+
+    A tool that wants approval asks the client's user; where the client cannot ask, it does not run.
+    What is not given here is taken from the environment and from callboard.toml.
+    """
+    from callboard.cli.toolbox import Toolbox, settings_here  # noqa: PLC0415  # not for --help
+    from callboard.configuration import load_mcp_json  # noqa: PLC0415
+    from callboard.errors import CallerError  # noqa: PLC0415
+    from callboard.mcp.events import ToolsChanged  # noqa: PLC0415
+
+    try:
+        from callboard.servers.mcp.http import serve_http  # noqa: PLC0415
+        from callboard.servers.mcp.server import ToolServer  # noqa: PLC0415
+        from callboard.servers.mcp.stdio import claimed_wire, serve_stdio  # noqa: PLC0415
+    except ImportError as error:
+        raise CallerError(f"this needs {error.name}", hint="pip install 'callboard[mcp]'") from None
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    for each in key or ():
+        if len(each) < SHORTEST:
+            raise CallerError("too short for a key", path="--key", hint=f"at least {SHORTEST} characters")
+
+    changes: asyncio.Queue[ToolsChanged] = asyncio.Queue()
+
+    def tell(text: str) -> None:
+        typer.echo(text, err=True)
+
+    def ready(url: str) -> None:
+        tell(f"callboard serves tools at {url} (Ctrl-C stops it)")
+
+    with claimed_wire() if transport == "stdio" else nullcontext() as wire:
+        settings = settings_here(tools=tools, ensembles=ensembles)
+        # An agent alone is served alone, with tools of its own. Servers of the settings are not: one may be this one.
+        own = not agent or tools or ensembles
+        servers = [each for file in mcp or () for each in load_mcp_json(file)]
+        toolbox = Toolbox(
+            settings.tools if own else (),
+            settings.ensembles if own else (),
+            tell,
+            servers,
+            on_event=lambda event: changes.put_nowait(event) if isinstance(event, ToolsChanged) else None,
+        )
+        asked = [_agent(agent)] if agent else []
+
+        async def follow() -> None:
+            async with toolbox as prepared:
+                served = [*prepared, *asked]
+                if not served:
+                    raise CallerError("nothing to serve", hint="give --ensembles, --tools or --agent")
+                server = ToolServer(served, policy=settings.policy)
+                following = asyncio.create_task(_follow(changes, server))
+                try:
+                    if wire is None:
+                        await serve_http(server, host=host, port=port, keys=key or (), ready=ready)
+                    else:
+                        await serve_stdio(server, wire)
+                finally:
+                    following.cancel()
+
+        with redirect_stdout(sys.stderr):  # where it goes anyway, but at once
+            interrupt.run(follow())
+
+
+async def _follow(changes: asyncio.Queue[ToolsChanged], server: ToolServer) -> None:
+    while True:
+        await changes.get()
+        await server.changed()
+
+
+def _agent(specification: str) -> Ensemble:
+    """The ensemble of an agent that a specification names. Raises CallerError."""
+    from callboard.agent import Agent  # noqa: PLC0415  # not for --help
+    from callboard.cli.toolbox import _load  # noqa: PLC0415
+    from callboard.errors import CallerError  # noqa: PLC0415
+    from callboard.servers.mcp.agent import agent_ensemble  # noqa: PLC0415
+
+    found: Any = _load(specification)[0]
+    if not isinstance(found, Agent):
+        raise CallerError("no Agent", path=specification, hint="name one: file.py:attribute")
+    return agent_ensemble(found)

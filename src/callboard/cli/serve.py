@@ -1,0 +1,167 @@
+"""`callboard serve`: the gateway.
+
+Owns the command's options and what a person sees while it runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+
+def serve(
+    backend: Annotated[
+        str, typer.Option(help="The backend's URL, such as http://127.0.0.1:8080/v1.", show_default=False)
+    ] = "",
+    backend_wire: Annotated[str, typer.Option(help="What it speaks: chat, responses, messages or gemini.")] = "chat",
+    backend_key: Annotated[
+        str,
+        typer.Option(help="The environment variable with its key; else it gets the client's.", show_default=False),
+    ] = "",
+    local: Annotated[
+        str, typer.Option(help="Serve this model of this machine, such as qwen2.5-coder-1.5b.", show_default=False)
+    ] = "",
+    model_map: Annotated[
+        list[str] | None,
+        typer.Option(help="FROM=TO: what clients call the backend's model; repeatable.", show_default=False),
+    ] = None,
+    config: Annotated[
+        str, typer.Option(help="A TOML file of settings, for several backends.", show_default=False)
+    ] = "",
+    host: Annotated[str, typer.Option(help="Where to listen; wider than this machine only with --key.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8282,
+    mode: Annotated[
+        str, typer.Option(help="native, structured, validated or parsed; else the profile's.", show_default=False)
+    ] = "",
+    dialect: Annotated[
+        str, typer.Option(help="How the models spell calls in text (callboard dialects).", show_default=False)
+    ] = "",
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(help="FACT=VALUE of the models (callboard explain); repeatable.", show_default=False),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A key that clients have to send: KEY, NAME=KEY or sha256:DIGEST; repeatable.",
+            envvar="CALLBOARD_GATEWAY_KEYS",
+            show_default=False,
+        ),
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="Requests a minute of one key.", show_default=False)] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Requests of one key at once.", show_default=False)] = None,
+    store: Annotated[
+        str, typer.Option(help="Keep replies: sqlite:///FILE or postgresql://...", show_default=False)
+    ] = "",
+    ensembles: Annotated[
+        list[str] | None,
+        typer.Option(help="A directory of ensembles whose tools run here; repeatable.", show_default=False),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse requests that would lose something.")] = False,
+    seed_events: Annotated[
+        bool, typer.Option("--seed-events", help="Send seed 002's events besides the official ones.")
+    ] = False,
+    origin: Annotated[
+        list[str] | None, typer.Option(help="A web page that may ask; repeatable.", show_default=False)
+    ] = None,
+    idle_timeout: Annotated[
+        float | None, typer.Option(help="Seconds that a backend may be silent.", show_default="600")
+    ] = None,
+    heartbeat: Annotated[
+        float | None, typer.Option(help="Seconds until a silent stream says that it goes on.", show_default="10")
+    ] = None,
+    certificate: Annotated[str, typer.Option(help="A PEM file, for https.", show_default=False)] = "",
+    private_key: Annotated[str, typer.Option(help="The PEM file of its key.", show_default=False)] = "",
+    workers: Annotated[int, typer.Option(min=1, help="Processes that answer.")] = 1,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Serve any client on any model: Responses, Chat Completions and Messages in front, any backend behind.
+
+    Tool calls that models write into text become calls on the way. A backend that takes no tools gets them in its
+    prompt. Clients' keys are passed on unless the gateway has keys of its own.
+    """
+    from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # not for --help
+
+    try:
+        from callboard.servers.gateway.configuration import keys_of, load  # noqa: PLC0415
+        from callboard.servers.gateway.server import Address  # noqa: PLC0415
+        from callboard.servers.gateway.server import serve as serve_gateway  # noqa: PLC0415
+    except ImportError as error:
+        from callboard.errors import CallerError  # noqa: PLC0415
+
+        hint = "pip install 'callboard[gateway]'"
+        raise CallerError(f"the gateway needs {error.name}", hint=hint) from None
+    from callboard.servers.gateway import BackendSettings  # noqa: PLC0415
+
+    one = None
+    if backend or local:
+        one = BackendSettings(
+            url=backend,
+            local=local,
+            wire=backend_wire,
+            map=dict([_pair(each, "--model-map") for each in model_map or ()]),
+            key_variable=backend_key,
+            mode=mode,
+            dialect=dialect,
+            profile=facts_of(profile or ()),
+        )
+    settings = load(
+        config,
+        {
+            "keys": keys_of(key or ()),
+            "rate": rate,
+            "concurrency": concurrency,
+            "store": store,
+            "ensembles": tuple(ensembles or ()),
+            "strict": strict or None,
+            "seed_events": seed_events or None,
+            "origins": tuple(origin or ()),
+            "idle_timeout": idle_timeout,
+            "heartbeat": heartbeat,
+        },
+        one,
+    )
+    for each in settings.backends:
+        if each.local and not each.local.endswith(".gguf"):
+            pull_with_progress(each.local)
+    level = logging.getLevelNamesMapping().get(log_level.upper())
+    if level is None:
+        raise typer.BadParameter("debug, info, warning or error", param_hint="--log-level")
+
+    def ready(url: str) -> None:
+        behind = ", ".join([each.name or each.url or f"local:{each.local}" for each in settings.backends])
+        typer.echo(f"callboard serves {behind} at {url}/v1 (Ctrl-C stops it)", err=True)
+
+    address = Address(host=host, port=port, certificate=certificate, private_key=private_key, workers=workers)
+    serve_gateway(settings, address, ready, log_level=level)
+    if os.environ.get("PROMETHEUS_MULTIPROC_DIR", "").rpartition("/")[2].startswith("callboard-metrics-"):
+        import shutil  # noqa: PLC0415
+
+        shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
+
+
+def facts_of(given: Sequence[str]) -> dict[str, object]:
+    """What `--profile` says of the models."""
+    return {name: _value(value) for name, value in [_pair(each, "--profile") for each in given]}
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, found, value = text.partition("=")
+    if not found or not name:
+        raise typer.BadParameter(f"{text!r} has no =", param_hint=option)
+    return name, value
+
+
+def _value(text: str) -> object:
+    """JSON where it is some, else the text."""
+    import msgspec  # noqa: PLC0415  # not for --help
+
+    try:
+        value: object = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    return value

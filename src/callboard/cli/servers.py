@@ -1,0 +1,184 @@
+"""MCP servers while a command runs.
+
+Owns which there are, and what a person sees and is asked of them. Knows nothing of how they are reached.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from callboard.cli import interrupt
+from callboard.cli.show import Display, one_line
+from callboard.errors import CallerError
+
+if TYPE_CHECKING:
+    from callboard.configuration import DescribedServer
+    from callboard.core import Model
+    from callboard.mcp import McpEnsemble
+    from callboard.mcp.events import LinkEvent
+    from callboard.mcp.questions import Action, Elicit
+
+T = TypeVar("T")
+
+Name = Annotated[str, typer.Argument(help="The server's name.", show_default=False)]
+Files = Annotated[
+    list[str] | None,
+    typer.Option("--mcp", help="An mcp.json file, as other clients have it; repeatable.", show_default=False),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_LOUD = frozenset({"warning", "error", "critical", "alert", "emergency"})
+_WIDTH = 1000
+
+
+def options(display: Display, folder: Path, model: Model, *, verbose: bool) -> dict[str, Any]:
+    """The options of the servers of a run; what is cut of their results is kept in the folder."""
+    from callboard.mcp.kept import KeptResults  # noqa: PLC0415  # not for --help
+    from callboard.mcp.sampling import sampled_by  # noqa: PLC0415
+
+    quiet()
+    return {
+        "kept": KeptResults(folder / "results"),
+        "on_event": shown(display.tell, verbose=verbose),
+        "elicit": asked(display.tell, _typed) if sys.stdin.isatty() else None,
+        "sample": sampled_by(model),
+    }
+
+
+def quiet() -> None:
+    """What the SDK logs is no message to a person: what matters of it comes as an error."""
+    logging.getLogger("mcp").addHandler(logging.NullHandler())
+
+
+def shown(tell: Callable[[str, str], None], *, verbose: bool) -> Callable[[LinkEvent], None]:
+    """Tells what a server does, a line each; `verbose` adds its progress and all of its log."""
+    from callboard.mcp.events import Logged, Progress, StateChanged, ToolsChanged  # noqa: PLC0415  # not for --help
+
+    def show(event: LinkEvent) -> None:
+        match event:
+            case Logged(server=server, level=level, text=text) if verbose or level in _LOUD:
+                tell(f"{server} ({level}): {one_line(text)}", "2")
+            case StateChanged(server=server, state=state, why=why) if verbose or (why and state == "backoff"):
+                tell(f"{server} is {state}{f': {one_line(why)}' if why else ''}", "33" if why else "2")
+            case Progress(server=server, tool=tool, progress=progress, total=total, message=message) if verbose:
+                far = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+                tell(f"{server}: {one_line(tool)}: {far} {one_line(message)}".rstrip(), "2")
+            case ToolsChanged(server=server) if verbose:
+                tell(f"{server} changed its tools", "2")
+            case _:
+                pass
+
+    return show
+
+
+def asked(tell: Callable[[str, str], None], read: Callable[[], Awaitable[str]]) -> Elicit:
+    """Asks a person at a terminal, field by field. Nothing is sent before they say so."""
+
+    async def ask(text: str, schema: Mapping[str, Any]) -> tuple[Action, Mapping[str, Any] | None]:
+        tell(f"{one_line(text, _WIDTH)}", "33")
+        fields = schema.get("properties", {})
+        required = schema.get("required", ())
+        filled: dict[str, Any] = {}
+        for name, field in fields.items() if isinstance(fields, Mapping) else ():
+            about = field if isinstance(field, Mapping) else {}
+            tell(f"  {one_line(name)}{_described(about)}:", "")
+            given = (await read()).strip()
+            if given:
+                filled[name] = _read(given, about)
+            elif name in required and "default" not in about:
+                return "decline", None
+        tell("send this? [y/N]" if filled or fields else "agree? [y/N]", "")
+        if (await read()).strip().lower() not in ("y", "yes"):
+            return "decline", None
+        return "accept", filled
+
+    return ask
+
+
+def _described(field: Mapping[str, Any]) -> str:
+    known = [field.get("title"), field.get("description"), field.get("enum") or field.get("type")]
+    facts = [one_line(str(each)) for each in known if each]
+    default = f" [{one_line(str(field['default']))}]" if "default" in field else ""
+    return (f" ({'; '.join(facts)})" if facts else "") + default
+
+
+def _read(given: str, field: Mapping[str, Any]) -> Any:
+    """What was typed as the field's type; the server judges the rest."""
+    if field.get("type") in (None, "string"):
+        return given
+    try:
+        return json.loads(given.lower() if field.get("type") == "boolean" else given)
+    except ValueError:
+        return given
+
+
+async def _typed() -> str:
+    from callboard.execution.threads import Threads  # noqa: PLC0415  # only where somebody is asked
+
+    line: str = await Threads(1).run(sys.stdin.readline)
+    return line
+
+
+def found(files: list[str] | None) -> dict[str, DescribedServer]:
+    """Those of the settings, of the directories of ensembles that these name, and of the files."""
+    from callboard.cli.toolbox import servers_of, settings_here  # noqa: PLC0415  # not for --help
+    from callboard.configuration import load_configuration  # noqa: PLC0415
+
+    quiet()
+    settings = settings_here()
+    beside = load_configuration(settings.ensembles).get("mcp", ())
+    return {each.name: each for each in beside} | servers_of(settings, files)
+
+
+def named(name: str, files: list[str] | None) -> DescribedServer:
+    from callboard.tools import near  # noqa: PLC0415  # not for --help
+
+    every = found(files)
+    if name not in every:
+        hint = near(name, every) if every else f"callboard mcp add {name} -- COMMAND"
+        raise CallerError("no such server", path=name, hint=hint)
+    return every[name]
+
+
+def with_server(name: str, files: list[str] | None, use: Callable[[McpEnsemble], Awaitable[T]]) -> T:
+    """What is made of a connected server."""
+    from callboard.mcp import McpEnsemble  # noqa: PLC0415  # not for --help
+
+    settings = named(name, files).settings
+
+    def tell(line: str) -> None:
+        typer.echo(one_line(line, _WIDTH), err=True)
+
+    async def used() -> T:
+        ensemble = McpEnsemble(settings, tell=tell)
+        try:
+            await ensemble.connect()
+            return await use(ensemble)
+        finally:
+            await ensemble.disconnect()
+
+    return interrupt.run(used())
+
+
+async def states_of(server: McpEnsemble) -> dict[str, str]:
+    """Of each tool whether it is offered, left out, changed or new."""
+    from callboard.mcp import Pins  # noqa: PLC0415  # not for --help
+
+    tools = await server.link.tools()
+    states = {tool.name: "offered" if tool.name in server.invokers else "left out" for tool in tools}
+    if server.settings.pinned:
+        compared = Pins().compare(server.name, tools)
+        states |= dict.fromkeys(compared.changed, "changed") | dict.fromkeys(compared.new, "new")
+    return states
+
+
+def print_json(value: Any) -> None:
+    """A value, for programs."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

@@ -1,0 +1,189 @@
+"""MCP servers from configuration: `[mcp.NAME]` tables, and the `mcp.json` files of other clients.
+
+Owns the one reader of both, which gives ServerSettings. What these mean is `mcp.settings`' business.
+Law: nothing of our environment gets into a server's settings but what its table names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from callboard.configuration.toml import MAX_BYTES
+from callboard.errors import CallerError, DescriptorError
+from callboard.mcp.settings import ServerSettings
+from callboard.tools import near
+from callboard.tools.descriptors import Keys, Where, below, converted, dotted, refuse_unknown
+
+KEYS: Final = tuple(name for name in ServerSettings.__struct_fields__ if name != "name")
+_POSITIVE: Final = ("connect_timeout", "idle_timeout", "timeout", "result_bytes", "description_bytes")
+_NEEDED: Final[Mapping[str, str]] = {"stdio": "command", "http": "url"}
+
+_JSON_KEYS: Final = ("mcpServers", "servers")
+_TYPES: Final[Mapping[str, str]] = {
+    "stdio": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamableHttp": "http",
+}
+_VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+class DescribedServer(NamedTuple):
+    """A server and the place where it is described."""
+
+    settings: ServerSettings
+    path: str
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+
+def read_servers(
+    given: Any, where: Where = dotted, *, base: Path | None = None, mistake: type[CallerError] = DescriptorError
+) -> list[DescribedServer]:
+    """The servers of the tables in `[mcp]`, by their names; `where` says where a key of `[mcp]` stands.
+
+    A `directory` that is relative is taken from `base`. Raises `mistake`.
+    """
+    if not isinstance(given, Mapping):
+        raise mistake("not a table", path=where(()), hint="write [mcp.NAME]")
+    return [_server(str(name), table, below(where, name), base, mistake) for name, table in given.items()]
+
+
+def load_mcp_json(path: str | Path, environ: Mapping[str, str] | None = None) -> list[DescribedServer]:
+    """The servers of an `mcp.json` file, as other clients write it: `{"mcpServers": {NAME: {...}}}`.
+
+    Of each are read `command`, `args`, `env`, `cwd`, or `url`, `headers`; `type` and `disabled`. In all of them
+    `${NAME}` is what the environment has, `${NAME:-text}` the text where it has nothing. Raises DescriptorError.
+    """
+    file = Path(path)
+    text = _read(file)
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DescriptorError(f"not JSON: {error.msg}", path=f"{file}:{error.lineno}") from None
+    except RecursionError:
+        raise DescriptorError("not JSON: nested too deeply", path=str(file)) from None
+
+    def where(keys: Keys) -> str:
+        line = _line_of(text, keys)
+        return f"{file}:{line}: {dotted(keys)}" if keys else str(file)
+
+    key = next((each for each in _JSON_KEYS if isinstance(document, dict) and each in document), None)
+    if key is None or not isinstance(document[key], dict):
+        raise DescriptorError("no servers in it", path=str(file), hint='write {"mcpServers": {"name": {...}}}')
+    variables = os.environ if environ is None else environ
+    return [
+        _server(name, _translated(entry, below(where, key, name), variables), below(where, key, name), file.parent)
+        for name, entry in document[key].items()
+    ]
+
+
+def _server(
+    name: str, given: Any, where: Where, base: Path | None, mistake: type[CallerError] = DescriptorError
+) -> DescribedServer:
+    if not isinstance(given, Mapping):
+        raise mistake("not a table", path=where(()), hint=f"write [mcp.{name}]")
+    if not name.isprintable() or not 0 < len(name) <= 64:
+        raise mistake("a server's name has 1 to 64 characters that are seen", path=where(()))
+    refuse_unknown(given, KEYS, where, mistake)
+    guessed = "http" if "url" in given and "command" not in given else "stdio"
+    settings: ServerSettings = converted(ServerSettings, {"transport": guessed, **given, "name": name}, where, mistake)
+    needed = _NEEDED[settings.transport]
+    if settings.enabled and not getattr(settings, needed):
+        raise mistake(f"no {needed}", path=where(()), hint=f"a server of the transport {settings.transport} needs one")
+    if settings.url and not settings.url.startswith(("http://", "https://")):
+        raise mistake("not a URL of http or https", path=where(("url",)))
+    for key in _POSITIVE:
+        if getattr(settings, key) <= 0:
+            raise mistake("not more than 0", path=where((key,)))
+    if settings.directory and base is not None:
+        placed = str(base / Path(settings.directory).expanduser())
+        settings = msgspec.structs.replace(settings, directory=placed)
+    return DescribedServer(settings, where(()))
+
+
+def _translated(entry: Any, where: Where, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Our keys of a server in `mcp.json`; those that we do not know are other clients' own."""
+    if not isinstance(entry, dict):
+        raise DescriptorError("not an object", path=where(()))
+    enabled = not entry.get("disabled", False)
+    if not enabled:
+        return {"enabled": False}
+    guessed = "http" if "url" in entry else "stdio"
+    kind = entry.get("type", guessed)
+    if kind not in _TYPES:
+        hint = "ask for a URL of streamable HTTP" if kind == "sse" else near(str(kind), _TYPES)
+        raise DescriptorError(f"no transport {kind!r}", path=where(("type",)), hint=hint)
+    text = {
+        key: _expanded(entry[key], (key,), where, environ)
+        for key in ("command", "args", "env", "cwd", "url", "headers")
+        if entry.get(key) is not None
+    }
+    if not isinstance(text.get("command", ""), str):
+        raise DescriptorError("not a string", path=where(("command",)))
+    if not isinstance(text.get("args", []), list):
+        raise DescriptorError("not a list", path=where(("args",)))
+    given: dict[str, Any] = {"transport": _TYPES[kind]}
+    if given["transport"] == "http":
+        return {**given, "url": text.get("url", ""), "headers": text.get("headers", {})}
+    command = [text["command"]] if text.get("command") else []
+    return {
+        **given,
+        "command": [*command, *text.get("args", [])] if command else [],
+        "environment": text.get("env", {}),
+        "directory": text.get("cwd", ""),
+    }
+
+
+def _expanded(value: Any, keys: Keys, where: Where, environ: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _expanded(each, (*keys, key), where, environ) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_expanded(each, (*keys, at), where, environ) for at, each in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def replaced(found: re.Match[str]) -> str:
+        name, default = found[1], found[2]
+        text = environ.get(name) or default
+        if text is None:
+            raise DescriptorError(f"the environment has no {name!r}", path=where(keys), hint=f"set {name}")
+        return text
+
+    return _VARIABLE.sub(replaced, value)
+
+
+def _read(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise DescriptorError(error.strerror or "cannot be read", path=str(file)) from None
+    if len(data) > MAX_BYTES:
+        raise DescriptorError(f"larger than {MAX_BYTES // 1024} KB", path=str(file))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DescriptorError("not UTF-8", path=str(file)) from None
+
+
+def _line_of(text: str, keys: Keys) -> int:
+    """The line where the keys stand, one behind the other: near enough for a person."""
+    at = 0
+    for key in keys:
+        found = (
+            re.compile(rf"{re.escape(json.dumps(key, ensure_ascii=False))}\s*:").search(text, at)
+            if isinstance(key, str)
+            else None
+        )
+        at = found.end() if found else at
+    return text.count("\n", 0, at) + 1

@@ -1,0 +1,46 @@
+"""MCP servers as ensembles. The SDK (extra `mcp`) costs 0.8 s and is imported when a server is first connected."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from callboard.mcp.address import connect, server_at
+    from callboard.mcp.ensemble import McpEnsemble, create_invoker_from_mcp_tool
+    from callboard.mcp.kept import KeptResults
+    from callboard.mcp.link import Link
+    from callboard.mcp.pins import Pins
+    from callboard.mcp.settings import ServerSettings
+
+_HOMES = {
+    "KeptResults": "kept",
+    "Link": "link",
+    "McpEnsemble": "ensemble",
+    "Pins": "pins",
+    "ServerSettings": "settings",
+    "connect": "address",
+    "create_invoker_from_mcp_tool": "ensemble",
+    "server_at": "address",
+}
+
+__all__ = [
+    "KeptResults",
+    "Link",
+    "McpEnsemble",
+    "Pins",
+    "ServerSettings",
+    "connect",
+    "create_invoker_from_mcp_tool",
+    "server_at",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'callboard.mcp' has no attribute {name!r}")
+    value = getattr(import_module(f"callboard.mcp.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

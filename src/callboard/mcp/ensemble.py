@@ -1,0 +1,239 @@
+"""A server as an ensemble.
+
+Owns the way from a server's tools to invokers, and when they are made. Knows nothing of how a server is reached.
+Law: only tools that are as pinned become invokers; when a server changes its tools new invokers are made, and a run
+keeps those that it began with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
+
+from callboard.errors import CallerError, DescriptorError
+from callboard.mcp.events import LinkEvent
+from callboard.mcp.exposed import prompt_invokers, resource_invokers
+from callboard.mcp.failure import ServerFailure
+from callboard.mcp.hygiene import MAX_NAME, MAX_TOOLS, clean_schema, cleaned
+from callboard.mcp.kept import READ_RESULT, KeptResults
+from callboard.mcp.link import Link
+from callboard.mcp.pins import Pins
+from callboard.mcp.questions import Action, Elicit, Sample
+from callboard.mcp.results import content_of
+from callboard.mcp.settings import ServerSettings
+from callboard.mcp.standing import DELAYS
+from callboard.mcp.tokens import stored_auth
+from callboard.schema import compile_schema
+from callboard.tools import Context, Ensemble, Invoker
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, Tool
+
+Tell: TypeAlias = Callable[[str], None]
+
+GRACE: Final = 5.0
+"""Seconds that a call has beyond the server's own limit, which says more of what happened."""
+MAX_TOLD: Final = 1000
+"""Lines that one server has told."""
+
+_log = logging.getLogger("callboard.mcp")
+
+
+class CallsTools(Protocol):
+    """What an invoker needs of a connection; the SDK's client has it too."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], /) -> CallToolResult: ...
+
+
+class McpEnsemble(Ensemble):
+    """The tools of one server (seeds 000 and 004); it has them from `connect` on.
+
+    `kept` is where results go that are too long, and then its `ensemble()` is offered elsewhere; without it this
+    ensemble has a tool of its own to read them. `pins` are by default those of the user. `tell` is told, once each,
+    what is left out and why; `on_event` what the connection does. `elicit` and `sample` as of Link.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        kept: KeptResults | None = None,
+        pins: Pins | None = None,
+        tell: Tell = _log.warning,
+        on_event: Callable[[LinkEvent], None] = lambda _: None,
+        elicit: Elicit | None = None,
+        sample: Sample | None = None,
+    ) -> None:
+        super().__init__(settings.name)
+        self.settings = settings
+        self._on_event, self._elicit, self._sample = on_event, elicit, sample
+        self._closed = False
+        self._trying: asyncio.Task[None] | None = None
+        self.link = self._new_link()
+        self._kept = kept or KeptResults()
+        self._reads_kept = kept is None
+        self._pins = pins or Pins()
+        self._tell = tell
+        self._told: set[str] = set()
+        self._offered: tuple[Tool, ...] = ()
+        self.instructions = ""
+        """What the server says about its use, cleaned; nothing where it is not as pinned."""
+
+    async def connect(self) -> None:
+        """Connects and lists the tools, if that is not so yet. Raises CallboardError that names the server."""
+        if self._closed:
+            self._closed, self.link = False, self._new_link()
+        if self.link.state != "ready":
+            await self.link.start()
+        self._take(await self.link.tools())
+
+    async def disconnect(self) -> None:
+        self._closed = True
+        if self._trying is not None:
+            self._trying.cancel()
+        await self.link.aclose()
+
+    def connect_later(self) -> None:
+        """Goes on trying, until it has the tools, there is no hope, or it is disconnected."""
+        self._trying = asyncio.create_task(self._try())
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.disconnect()
+
+    async def list_tools(self) -> tuple[Tool, ...]:
+        """The tools that are offered, as the server describes them (seed 004)."""
+        return self._offered
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], /) -> CallToolResult:
+        """The server's answer to one call (seed 004)."""
+        return await self.link.call(name, dict(arguments), idempotent=_is_idempotent(name, self.settings))
+
+    async def _try(self) -> None:
+        for failures in count(1):
+            if self.link.state == "failed":
+                return
+            await asyncio.sleep(DELAYS[min(failures, len(DELAYS) - 1)])
+            with suppress(ServerFailure):
+                self._take(await self.link.tools())
+                return
+
+    def _new_link(self) -> Link:
+        link = Link(
+            self.settings,
+            on_event=self._on_event,
+            elicit=self._asked if self._elicit else None,
+            sample=self._sample,
+            auth=stored_auth(self.settings),
+        )
+        link.on_tools_changed = self._take
+        return link
+
+    async def _asked(self, text: str, schema: Mapping[str, Any]) -> tuple[Action, Mapping[str, Any] | None]:
+        if self._elicit is None:
+            return "decline", None
+        # Who is asked is to know by whom.
+        return await self._elicit(f"{self.name} asks: {cleaned(text, self.settings.description_bytes)}", schema)
+
+    def _take(self, tools: Iterable[Tool]) -> None:
+        """Makes the invokers of these tools; those that runs have go on."""
+        made: dict[str, Invoker] = {}
+        offered: list[Tool] = []
+        for tool in self._as_pinned([*tools]) if "tools" in self.settings.expose else ():
+            try:
+                if len(made) == MAX_TOOLS:
+                    raise DescriptorError(f"there are {MAX_TOOLS} already")
+                if tool.name in made:
+                    raise DescriptorError("there is another of its name")
+                made[tool.name] = create_invoker_from_mcp_tool(tool, self, settings=self.settings, kept=self._kept)
+            except CallerError as refused:
+                self._once(f"{self.name}: the tool {_shown(tool.name)} is left out: {refused}")
+            else:
+                offered.append(tool)
+        for invoker in self._own():
+            name = invoker.name
+            while name in made:
+                name += "_"
+            made[name] = invoker.replace(name=name)
+        for invoker in made.values():
+            invoker.ensemble = self
+        self._invokers = made
+        self._offered = tuple(offered)
+
+    def _as_pinned(self, tools: list[Tool]) -> list[Tool]:
+        said = self.link.server.instructions if self.link.server else ""
+        if not self.settings.pinned:
+            self.instructions = cleaned(said, self.settings.description_bytes)
+            return tools
+        compared = self._pins.compare(self.name, tools, said)
+        self.instructions = cleaned(said, self.settings.description_bytes) if compared.instructions else ""
+        accept = f"see `callboard mcp tools {self.name}`, then `callboard mcp pins accept {self.name}`"
+        if not compared.instructions:
+            self._once(f"{self.name}: its instructions changed and are not used; {accept}")
+        for what, names in (("changed", compared.changed), ("is new", compared.new)):
+            for name in names:
+                self._once(
+                    f"{self.name}: the tool {_shown(name)} {what} since its first use and is not offered; {accept}"
+                )
+        return [tool for tool in tools if tool.name in compared.same]
+
+    def _own(self) -> list[Invoker]:
+        """The invokers that are ours, not the server's."""
+        own: list[Invoker] = []
+        for what, make in (("resources", resource_invokers), ("prompts", prompt_invokers)):
+            if what in self.settings.expose:
+                if getattr(self.link.capabilities, what, None) is None:
+                    self._once(f"{self.name}: it has no {what}")
+                else:
+                    own += make(lambda: self.link, self._kept, self.settings.result_bytes)
+        return [*own, self._kept.invoker(READ_RESULT)] if self._reads_kept else own
+
+    def _once(self, line: str) -> None:
+        if line not in self._told and len(self._told) < MAX_TOLD:
+            self._told.add(line)
+            self._tell(line)
+
+
+def create_invoker_from_mcp_tool(
+    tool: Tool, client: CallsTools, *, settings: ServerSettings | None = None, kept: KeptResults | None = None
+) -> Invoker:
+    """The invoker of a server's tool (seed 004), for an ensemble to add.
+
+    Its schema is the server's own, with the texts in it cleaned. Raises SchemaError and DescriptorError for a tool
+    that no model should be shown.
+    """
+    limits = settings or ServerSettings(name="mcp")
+    results = kept or KeptResults()
+    if not 0 < len(tool.name) <= MAX_NAME or not tool.name.isprintable():
+        raise DescriptorError(f"a name has 1 to {MAX_NAME} characters that are seen")
+    validator = compile_schema(tool.input_schema)
+    name = tool.name
+
+    async def invocable(_: Context, arguments: Mapping[str, Any]) -> Any:
+        return content_of(await client.call_tool(name, dict(arguments)), results, limits.result_bytes)
+
+    return Invoker(
+        name,
+        invocable,
+        clean_schema(tool.input_schema, limits.description_bytes),
+        description=cleaned(tool.description or "", limits.description_bytes),
+        validator=validator,
+        timeout=limits.timeout + GRACE,
+        idempotent=_is_idempotent(name, limits),
+    )
+
+
+def _is_idempotent(name: str, settings: ServerSettings) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in settings.idempotent)
+
+
+def _shown(name: str) -> str:
+    return repr(name[:64])

@@ -1,0 +1,129 @@
+"""What a server offered when it was first used.
+
+Owns the pins: a hash of each tool and of the server's instructions, trusted at the first use, in one file a server.
+Knows nothing of connections.
+Law: what changed, or came later, is not offered before its user accepted it; whatever is wrong with a file of pins
+is no first use. What a tool says of its own harmlessness is hashed and decides nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from callboard.errors import CallerError
+from callboard.mcp.state import file_name, state_directory, write_private
+
+if TYPE_CHECKING:
+    from mcp_types import Tool
+
+_HASHED = ("name", "description", "inputSchema", "outputSchema", "annotations")
+
+
+class Pinned(msgspec.Struct, frozen=True):
+    """The hashes of one server: of its instructions, and of its tools by their names."""
+
+    server: str
+    instructions: str = ""
+    tools: Mapping[str, str] = {}
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """What a server offers now, beside its pins: the names of tools that are as pinned, that changed, that are new.
+
+    `instructions` says whether those are as pinned.
+    """
+
+    same: tuple[str, ...]
+    changed: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    instructions: bool = True
+
+
+class Pins:
+    """The pins of servers, kept in a directory, by default beneath `state_directory()`."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory or state_directory() / "pins"
+
+    def compare(self, server: str, tools: Iterable[Tool], instructions: str = "") -> Compared:
+        """What is as pinned; at the first use all is, and is pinned. Raises CallerError for a file that is none."""
+        offered: dict[str, str] = {}
+        for tool in tools:
+            # Of two with one name the first is meant, here and where invokers are made.
+            if tool.name not in offered:
+                offered[tool.name] = tool_hash(tool)
+        text = text_hash(instructions)
+        pinned = self.of(server)
+        if pinned is None:
+            self._write(Pinned(server, text, offered))
+            return Compared(tuple(offered))
+        return Compared(
+            tuple(name for name, found in offered.items() if pinned.tools.get(name) == found),
+            tuple(name for name, found in offered.items() if pinned.tools.get(name, found) != found),
+            tuple(name for name in offered if name not in pinned.tools),
+            pinned.instructions == text,
+        )
+
+    def accept(self, server: str, tools: Iterable[Tool], instructions: str | None = None) -> None:
+        """Pins these tools as they are now, and the instructions unless they are None; other pins stay."""
+        pinned = self.of(server) or Pinned(server)
+        self._write(
+            Pinned(
+                server,
+                pinned.instructions if instructions is None else text_hash(instructions),
+                {**pinned.tools, **{tool.name: tool_hash(tool) for tool in tools}},
+            )
+        )
+
+    def of(self, server: str) -> Pinned | None:
+        """The pins of a server; None before its first use. Raises CallerError for a file that is none."""
+        path = self._path(server)
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Pinned)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise CallerError(
+                f"not a file of pins: {error}", path=str(path), hint=f"look at it; `callboard mcp pins forget {server}`"
+            ) from None
+
+    def forget(self, server: str) -> bool:
+        """Its next use is its first. Whether there was something to forget."""
+        path = self._path(server)
+        there = path.exists()
+        path.unlink(missing_ok=True)
+        return there
+
+    def every(self) -> list[Pinned]:
+        """The pins of all servers, by their names."""
+        read = [msgspec.json.decode(path.read_bytes(), type=Pinned) for path in sorted(self._directory.glob("*.json"))]
+        return sorted(read, key=lambda each: each.server)
+
+    def _path(self, server: str) -> Path:
+        return self._directory / f"{file_name(server)}.json"
+
+    def _write(self, pinned: Pinned) -> None:
+        write_private(self._path(pinned.server), msgspec.json.format(msgspec.json.encode(pinned)))
+
+
+def tool_hash(tool: Tool) -> str:
+    """SHA-256 over the canonical JSON of what a tool says of itself."""
+    said: dict[str, Any] = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return _sha256({key: said[key] for key in _HASHED if key in said})
+
+
+def text_hash(text: str) -> str:
+    """SHA-256 of a text; of none, nothing."""
+    return _sha256(text) if text else ""
+
+
+def _sha256(value: Any) -> str:
+    # Keys sorted, no spaces, all but ASCII escaped: half a character has a form too.
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()

@@ -1,0 +1,145 @@
+"""What a server answered, as the content of a result.
+
+Owns the way from the protocol's blocks to ours, and the cut. Knows nothing of connections.
+Law: what a text says already is not said again; what is cut is kept whole, and the text says where.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from callboard.core import Content, FileContent, PictureContent, TextualContent
+from callboard.errors import ToolExecutionFailure
+from callboard.execution.results import MAX_BYTES, MAX_TEXT
+from callboard.mcp.hygiene import cleaned
+from callboard.mcp.kept import READ_RESULT, KeptResults
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult
+
+_NOTICE: Final = 256
+"""Bytes that the notice of a cut may take."""
+_LABEL: Final = 512
+
+
+class MCPExecutionFailure(ToolExecutionFailure):
+    """A server says that a call failed."""
+
+
+def content_of(result: CallToolResult, kept: KeptResults, limit: int) -> tuple[Content, ...]:
+    """The content of an answer, its texts together at most `limit` bytes; MCPExecutionFailure if it is an error."""
+    parts = [part for block in result.content for part in _contents(block)]
+    texts = [part.text for part in parts if isinstance(part, TextualContent)]
+    structured = result.structured_content
+    if structured is not None and not _says(texts, structured):
+        parts.append(TextualContent(json.dumps(structured, ensure_ascii=False), mime_type="application/json"))
+    if result.is_error:
+        told = shortened([part for part in parts if isinstance(part, TextualContent)], kept, limit)
+        raise MCPExecutionFailure(
+            "\n".join([each.text for each in told if isinstance(each, TextualContent)]) or "failed"
+        )
+    return shortened(parts, kept, limit)
+
+
+def content_of_resource(result: ReadResourceResult, kept: KeptResults, limit: int) -> tuple[Content, ...]:
+    """The contents of a resource that was read."""
+    return shortened([_resource(each) for each in result.contents], kept, limit)
+
+
+def content_of_prompt(result: GetPromptResult, kept: KeptResults, limit: int) -> tuple[Content, ...]:
+    """The messages of a prompt, each behind a line that says whose it is."""
+    parts: list[Content] = []
+    for message in result.messages:
+        parts += [TextualContent(f"[{message.role}]"), *_contents(message.content)]
+    return shortened(parts, kept, limit)
+
+
+def shortened(parts: Iterable[Content], kept: KeptResults, limit: int) -> tuple[Content, ...]:
+    """The parts, with one text for all of theirs if these are more than `limit` bytes: its begin and its end."""
+    given = tuple(parts)
+    texts = [part.text for part in given if isinstance(part, TextualContent)]
+    most = min(limit, MAX_TEXT)
+    if (
+        sum(len(text) for text in texts) <= most // 4
+        or sum(len(text.encode("utf-8", "replace")) for text in texts) <= most
+    ):
+        return given or (TextualContent(""),)
+    others = tuple(part for part in given if not isinstance(part, TextualContent))
+    return (TextualContent(_cut("\n".join(texts), kept, most)), *others)
+
+
+def _cut(text: str, kept: KeptResults, limit: int) -> str:
+    data = text.encode("utf-8", "replace")
+    half = max(0, limit - _NOTICE) // 2
+    begin, end = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
+    identifier = kept.keep(text)
+    notice = (
+        f"[cut: here are the first and the last {half} of {len(data)} bytes; "
+        f'{READ_RESULT} with identifier="{identifier}" and offset={half} reads on]'
+    )
+    return f"{begin}\n{notice}\n{end}"
+
+
+def _contents(block: Any) -> Iterator[Content]:
+    """A block's content; of one that we do not know, its JSON."""
+    match block.type:
+        case "text":
+            yield TextualContent(block.text)
+        case "image":
+            yield _binary(block.data, block.mime_type or "image/png")
+        case "audio":
+            yield _binary(block.data, block.mime_type or "audio/wav")
+        case "resource_link":
+            yield TextualContent(_link(block))
+        case "resource":
+            yield _resource(block.resource)
+        case _:
+            yield TextualContent(block.model_dump_json(by_alias=True, exclude_none=True))
+
+
+def _resource(resource: Any) -> Content:
+    text = getattr(resource, "text", None)
+    if text is not None:
+        return TextualContent(f"[{_label(resource.uri)}]\n{text}")
+    name = _label(str(resource.uri).rstrip("/").rpartition("/")[2])
+    return _binary(resource.blob, resource.mime_type or "application/octet-stream", name)
+
+
+def _link(block: Any) -> str:
+    facts = [block.mime_type, None if block.size is None else f"{block.size} bytes", block.description]
+    about = "; ".join([_label(fact) for fact in facts if fact])
+    return f"[resource {_label(block.title or block.name)}: {_label(block.uri)}{f' ({about})' if about else ''}]"
+
+
+def _binary(encoded: str, mime_type: str, name: str = "") -> Content:
+    """Bytes with their type; those that are too many, or no base64, as a text that says so."""
+    kind = _label(mime_type)
+    if len(encoded) * 3 // 4 > MAX_BYTES:
+        return TextualContent(f"[{kind}, left out: more than {MAX_BYTES} bytes]")
+    try:
+        data = base64.b64decode("".join(encoded.split()), validate=True)
+    except (binascii.Error, ValueError):
+        return TextualContent(f"[{kind}, left out: it is no base64]")
+    return PictureContent(data, kind) if kind.startswith("image/") else FileContent(data, kind, name=name)
+
+
+def _label(text: object) -> str:
+    return " ".join(cleaned(str(text), _LABEL).split())
+
+
+def _says(texts: list[str], structured: Any) -> bool:
+    """Whether the texts are this value: as JSON, as they are, or each as an item; or as the value of its one key."""
+    read = [_read(text) for text in texts]
+    forms = [structured, *(structured.values() if isinstance(structured, dict) and len(structured) == 1 else ())]
+    return bool(texts) and any(form in read or form in texts or form in (read, texts) for form in forms)
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,92 @@
+"""A server asks the run's model.
+
+Owns the way from the protocol's messages to a request and from the reply back. Knows nothing of who allows it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    Content,
+    Controls,
+    FileContent,
+    Model,
+    PictureContent,
+    ReplyEnded,
+    ReplyFailed,
+    Request,
+    SupervisorCanister,
+    TextPiece,
+    TextualContent,
+    UserCanister,
+    contents,
+)
+from callboard.errors import ProviderError
+
+if TYPE_CHECKING:
+    from mcp_types import CreateMessageRequestParams, CreateMessageResult
+
+    from callboard.mcp.questions import Sample
+
+_STOPS: Final = {"stop": "endTurn", "length": "maxTokens"}
+
+
+def sampled_by(model: Model) -> Sample:
+    """Answers a server with this model's text. No tools are given to it: only the run itself has those.
+
+    It raises ProviderError if the provider fails, and ValueError for a message that is neither text, picture nor sound.
+    """
+
+    async def sample(asked: CreateMessageRequestParams) -> CreateMessageResult:
+        from mcp_types import CreateMessageResult, TextContent  # noqa: PLC0415  # the SDK's
+
+        told: list[Canister] = [SupervisorCanister(contents(asked.system_prompt))] if asked.system_prompt else []
+        told += [_canister(message) for message in asked.messages]
+        controls = Controls(
+            temperature=asked.temperature, max_tokens=asked.max_tokens, stop=tuple(asked.stop_sequences or ())
+        )
+        text, reason = "", "stop"
+        async for event in model.reply(Request(model.name, told, controls=controls)):
+            match event:
+                case TextPiece(text=piece):
+                    text += piece
+                case ReplyEnded(reason="retry"):
+                    text = ""
+                case ReplyEnded(reason=ended):
+                    reason = ended
+                case ReplyFailed(message=message, code=code):
+                    raise ProviderError(message, code=code)
+                case _:
+                    pass
+        return CreateMessageResult(
+            role="assistant",
+            content=TextContent(text=text),
+            model=model.name,
+            stop_reason=_STOPS.get(reason, reason),
+        )
+
+    return sample
+
+
+def _canister(message: Any) -> Canister:
+    blocks = message.content if isinstance(message.content, list) else [message.content]
+    kind = AssistantCanister if message.role == "assistant" else UserCanister
+    return kind(tuple(_contents(blocks)))
+
+
+def _contents(blocks: Iterable[Any]) -> Iterable[Content]:
+    for block in blocks:
+        match block.type:
+            case "text":
+                yield TextualContent(block.text)
+            case "image":
+                yield PictureContent(base64.b64decode(block.data), block.mime_type)
+            case "audio":
+                yield FileContent(base64.b64decode(block.data), block.mime_type)
+            case other:
+                raise ValueError(f"a message of the kind {other!r} is not passed on")

@@ -1,0 +1,49 @@
+"""One MCP server, as it is configured.
+
+Owns the keys and their defaults. Knows nothing of files, nor of the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+Exposed = Literal["tools", "resources", "prompts"]
+
+
+class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a server is reached and what of it is used.
+
+    A `stdio` server is the program `command`, started in `directory`; of our environment it gets nothing but what
+    a program needs to run, the variables that `environment` sets (`env:NAME` takes one of ours), and those that
+    `inherit` names. An `http` server is asked at `url` with `headers` (`env:NAME` likewise).
+
+    All times are in seconds: `connect_timeout` until it answers, `idle_timeout` of a call without a sign of life
+    (progress is one), `timeout` of a call altogether. Calls of the tools that match `idempotent` (patterns as in
+    file names) may be repeated after a lost connection. `expose` says what becomes a tool. `sampling` lets the
+    server ask the run's model. Where several servers are connected together, one that fails leaves the others alone
+    unless it is `required`. `pinned` False takes its tools as they come.
+    """
+
+    name: str
+    transport: Literal["stdio", "http"] = "stdio"
+    command: tuple[str, ...] = ()
+    environment: Mapping[str, str] = {}
+    inherit: tuple[str, ...] = ()
+    directory: str = ""
+    url: str = ""
+    headers: Mapping[str, str] = {}
+    enabled: bool = True
+    required: bool = False
+    pinned: bool = True
+    connect_timeout: float = 30.0
+    idle_timeout: float = 60.0
+    timeout: float = 600.0
+    idempotent: tuple[str, ...] = ()
+    expose: tuple[Exposed, ...] = ("tools",)
+    sampling: bool = False
+    protocol: str = "auto"
+    result_bytes: int = 256 * 1024
+    description_bytes: int = 4096

@@ -1,0 +1,192 @@
+"""When a server is connected.
+
+Owns the task in which connections are made, lost and made again, and who waits for one. Knows nothing of what is
+asked of the server.
+Law: all that wait share one try; without anybody who waits nothing is tried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from callboard.errors import CallerError
+from callboard.mcp.connection import Connection, opened
+from callboard.mcp.events import LinkEvent, StateChanged
+from callboard.mcp.failure import ServerFailure, ServerTimeout, ServerUnreachable, failure_of, is_lost
+from callboard.mcp.settings import ServerSettings
+from callboard.mcp.standing import Happening, Standing, State
+
+if TYPE_CHECKING:
+    import httpx2
+
+_LAST_WORDS: Final = 1000
+_ANY: Final = frozenset({"auto", "legacy"})
+
+
+class Upkeep:
+    """One server's connections, one after another.
+
+    `callbacks` gives what the SDK calls for a connection, `began` is called with one that is ready, `noise` with
+    each line that was no message.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        callbacks: Callable[[Connection], dict[str, Any]],
+        began: Callable[[Connection], None],
+        noise: Callable[[bytes], None],
+        tell: Callable[[LinkEvent], None],
+        auth: httpx2.Auth | None,
+    ) -> None:
+        self.path = f"mcp.{settings.name}"
+        self.current: Connection | None = None
+        self.failure: ServerFailure | None = None
+        """Why the last try failed; None after one that did not."""
+        self._settings = settings
+        self._callbacks = callbacks
+        self._began = began
+        self._noise = noise
+        self._tell = tell
+        self._auth = auth
+        self._standing = Standing()
+        self._mode = "legacy" if _is_legacy(settings.protocol) else "auto"
+        self._owner: asyncio.Task[None] | None = None
+        self._waiting = 0
+        self._failures = 0
+        self._closed = False
+        self._turned = asyncio.Event()
+        self._asked = asyncio.Event()
+
+    @property
+    def state(self) -> State:
+        return self._standing.state
+
+    async def start(self) -> None:
+        """Connects now, whatever failed before. Raises ServerFailure if the one try fails."""
+        failures = self._failures
+        if not self._closed:
+            self._feed("started")
+        await self.connected(lambda: self._failures > failures)
+
+    async def connected(self, tried: Callable[[], bool] = lambda: False) -> Connection:
+        """The connection, as soon as there is one. Raises ServerFailure when there will be none, or it was `tried`."""
+        self._waiting += 1
+        try:
+            while (connection := self.current) is None or self._closed:
+                if self._closed:
+                    raise ServerUnreachable("it is closed", path=self.path)
+                if self.failure is not None and (self.state == "failed" or tried()):
+                    raise self.failure.again()
+                if self._owner is None or self._owner.done():
+                    self._owner = asyncio.create_task(self._own(), name=self.path)
+                self._asked.set()
+                await self._turned.wait()
+            return connection
+        finally:
+            self._waiting -= 1
+
+    def answered(self, connection: Connection) -> None:
+        """A call was answered on it."""
+        if not connection.answered and connection is self.current:
+            connection.answered = True
+            self._feed("answered")
+
+    async def aclose(self) -> None:
+        """Ends the connection for good."""
+        self._closed = True
+        if self.current is not None:
+            self.current.end("")
+        elif self._owner is not None:
+            self._owner.cancel()
+        if self._owner is not None:
+            await asyncio.wait((self._owner,))
+        self._feed("closed")
+
+    async def _own(self) -> None:
+        """Enters and leaves every connection: the SDK wants both in one task."""
+        while not self._closed:
+            await self._due()
+            self._feed("trying")
+            connection = Connection(self.path, self._ended, self._noise)
+            try:
+                async with opened(connection, self._settings, self._mode, self._callbacks(connection), self._auth):
+                    self._begin(connection)
+                    await connection.over.wait()
+            except Exception as error:  # noqa: BLE001  # whatever the SDK raises, the connection is over
+                if self.state == "connecting":
+                    self._refuse(connection, error)
+                connection.end(failure_of(error, self.path).message)
+
+    async def _due(self) -> None:
+        """Until somebody asks and the next try may be made."""
+        await asyncio.sleep(0)  # who only wanted the last try is gone then
+        while True:
+            self._asked.clear()
+            wanted = self._waiting > 0 and self.state != "failed"
+            wait = self._standing.wait(_now())
+            if wanted and not wait:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait if wanted else None):
+                    await self._asked.wait()
+
+    def _begin(self, connection: Connection) -> None:
+        if connection.over.is_set():
+            raise ServerUnreachable(connection.why, path=self.path)
+        protocol = self._settings.protocol
+        if protocol not in _ANY and connection.modern == _is_legacy(protocol):
+            said = f"it speaks {connection.client.protocol_version}, not {protocol}"
+            raise CallerError(said, path=f"{self.path}.protocol", hint='protocol = "auto"')
+        self._mode = "auto" if connection.modern else "legacy"
+        self.current = connection
+        self.failure = None
+        self._feed("opened")
+        self._began(connection)
+
+    def _refuse(self, connection: Connection, error: Exception) -> None:
+        if isinstance(error, TimeoutError) and not isinstance(error, ServerFailure):
+            if not connection.heard:  # some servers of before 2026 are silent when asked in the newer way
+                self._mode = "legacy" if self._mode == "auto" else "auto"
+            text = explained(connection, f"it did not answer within {self._settings.connect_timeout:g} s")
+            self.failure = ServerTimeout(text, path=self.path, hint="its connect_timeout can be raised")
+        else:
+            failure = failure_of(error, self.path)
+            lost = is_lost(error, over=connection.over.is_set())
+            text = explained(connection, (lost and connection.why) or failure.message)
+            self.failure = type(failure)(text, path=failure.path, hint=failure.hint, hopeless=failure.hopeless)
+        self._failures += 1
+        self._feed("hopeless" if self.failure.hopeless else "refused", self.failure.message)
+
+    def _ended(self, connection: Connection) -> None:
+        if connection is self.current:
+            self.current = None
+            if not self._closed:
+                self._feed("lost", connection.why)
+
+    def _feed(self, happening: Happening, why: str = "") -> None:
+        before = self.state
+        if self._standing.feed(happening, _now()) != before:
+            self._tell(StateChanged(self._settings.name, self.state, why))
+        turned, self._turned = self._turned, asyncio.Event()
+        turned.set()
+        self._asked.set()
+
+
+def explained(connection: Connection, why: str) -> str:
+    """The reason, with the last that the program wrote to its standard error."""
+    errors = connection.errors[-_LAST_WORDS:].strip()
+    return f"{why}; its last words: {errors}" if errors else why
+
+
+def _is_legacy(protocol: str) -> bool:
+    """The versions are dates; from 2026 on there is no session."""
+    return protocol == "legacy" or protocol < "2026"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,242 @@
+"""The gateway as an ASGI application.
+
+Owns paths, methods and the way of a request through the gateway. Knows nothing of uvicorn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from callboard import __version__
+from callboard.core import ReplyFailed, Usage
+from callboard.servers.gateway import resources, websocket
+from callboard.servers.gateway.answer import respond, send_json
+from callboard.servers.gateway.body import read_body
+from callboard.servers.gateway.callers import masked, token_of
+from callboard.servers.gateway.exchange import Exchange
+from callboard.servers.gateway.fronts import Front, fronts
+from callboard.servers.gateway.gateway import Gateway
+from callboard.servers.gateway.metrics import Metrics
+from callboard.servers.gateway.monitoring import count_tokens, health, models
+from callboard.servers.gateway.refusal import Refusal
+from callboard.servers.gateway.settings import GatewaySettings
+
+log = logging.getLogger("callboard.gateway")
+
+Ask = Callable[..., Awaitable[Exchange]]
+"""From a front, a body, and by name the key's `owner`, the body's `size`, the `token` upstream, `seed`."""
+
+_PATHS = {"responses": "/v1/responses", "chat": "/v1/chat/completions", "messages": "/v1/messages"}
+_KEPT = "/v1/responses/{identifier}"
+
+
+def application(settings: GatewaySettings) -> ASGIApp:
+    """The application of a gateway with these settings."""
+    gateway = Gateway(settings)
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        await gateway.start()
+        try:
+            yield
+        finally:
+            await gateway.aclose()
+
+    def guarded(front: str, handle: Any) -> Any:
+        return _Guarded(gateway, fronts()[front], handle)
+
+    async def told(scope: Scope, receive: Receive, send: Send, token: str) -> None:
+        for backend in gateway.backends:
+            metrics.breaker(backend.name, is_open=backend.breaker.state(monotonic()) == "open")
+        await Response(metrics.text(), media_type="text/plain; version=0.0.4")(scope, receive, send)
+
+    async def plainly(front: Front, body: Mapping[str, Any], *, owner: str, **said: Any) -> Exchange:
+        return gateway.exchange(front, body, **said)
+
+    def asking(front: str, ask: Ask) -> _Asking:
+        return _Asking(gateway, metrics, front, ask)
+
+    async def root(_: Request) -> Response:
+        return Response(f'{{"name":"callboard","version":"{__version__}"}}', media_type="application/json")
+
+    routes = [
+        Route(_PATHS["responses"], asking("responses", gateway.turns.exchange), methods=["POST"]),
+        Route(_PATHS["chat"], asking("chat", plainly), methods=["POST"]),
+        Route(_PATHS["messages"], asking("messages", plainly), methods=["POST"]),
+        WebSocketRoute(
+            _PATHS["responses"],
+            websocket.Sockets(gateway, asking("responses", partial(websocket.asked, gateway.turns))),
+        ),
+        Route("/v1/responses/compact", asking("responses", gateway.turns.compaction), methods=["POST"]),
+        Route(_KEPT, guarded("responses", resources.retrieve), methods=["GET"]),
+        Route(_KEPT, guarded("responses", resources.delete), methods=["DELETE"]),
+        Route(f"{_KEPT}/cancel", guarded("responses", resources.cancel), methods=["POST"]),
+        Route(f"{_KEPT}/input_items", guarded("responses", resources.input_items), methods=["GET"]),
+        Route("/v1/messages/count_tokens", guarded("messages", count_tokens), methods=["POST"]),
+        Route("/v1/models", guarded("chat", models), methods=["GET"]),
+        Route("/metrics", guarded("chat", told), methods=["GET"]),
+        Route("/health", health(gateway), methods=["GET"]),
+        Route("/ready", root, methods=["GET"]),
+        Route("/", root, methods=["GET", "HEAD"]),
+    ]
+    cross = Middleware(
+        CORSMiddleware, allow_origins=settings.origins, allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"]
+    )
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        middleware=[cross] if settings.origins else [],
+        exception_handlers={HTTPException: _no_route},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+class _Guarded:
+    """An endpoint that answers whole; `handle(scope, receive, send, token)` may raise a Refusal."""
+
+    def __init__(self, gateway: Gateway, front: Front, handle: Any) -> None:
+        self._gateway = gateway
+        self._front = front
+        self._handle = handle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gateway = self._gateway
+        headers = Headers(scope=scope)
+        scope["gateway"] = gateway
+        try:
+            token = token_of(headers)
+            scope["owner"] = gateway.callers.admitted(headers, token).name
+            await self._handle(scope, receive, send, "" if gateway.settings.keys else token)
+        except Refusal as refusal:
+            await refuse(self._front, refusal, send)
+
+
+class _Asking:
+    """The endpoint of one front; `ask` makes an exchange of a body."""
+
+    def __init__(self, gateway: Gateway, metrics: Metrics, front: str, ask: Ask) -> None:
+        self._gateway = gateway
+        self._metrics = metrics
+        self._front = fronts()[front]
+        self._ask = ask
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        await self.answer(headers, partial(self._read, headers, receive), receive, send)
+
+    async def answer(
+        self,
+        headers: Headers,
+        read: Callable[[], Awaitable[tuple[dict[str, Any], int]]],
+        receive: Receive,
+        send: Send,
+        **said: Any,
+    ) -> None:
+        """Answers the body that `read` gives, with its size in bytes; `said` goes to `ask`."""
+        gateway, front = self._gateway, self._front
+        began = monotonic()
+        exchange: Exchange | None = None
+        status = 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        self._metrics.began()
+        token = token_of(headers)
+        try:
+            with (caller := gateway.callers.admitted(headers, token)):
+                body, size = await read()
+                exchange = await self._ask(
+                    front,
+                    body,
+                    owner=caller.name,
+                    size=size,
+                    token="" if gateway.settings.keys else token,
+                    seed=headers.get("x-callboard-seed-events") == "1",
+                    **said,
+                )
+                await respond(exchange, receive, sending, gateway.settings.heartbeat)
+        except Refusal as refusal:
+            await refuse(front, refusal, sending)
+        except Exception:
+            log.exception("a request could not be answered")
+            if status:
+                raise
+            await refuse(front, Refusal("internal_error", "the gateway failed; its log says why"), sending)
+        finally:
+            # The answer leaves first, for it is written at the end of the loop's turn.
+            asyncio.get_running_loop().call_soon(self._tell, exchange, token, status, monotonic() - began)
+
+    async def refuse(self, refusal: Refusal, send: Send) -> None:
+        await refuse(self._front, refusal, send)
+
+    async def _read(self, headers: Headers, receive: Receive) -> tuple[dict[str, Any], int]:
+        data = await read_body(headers, receive, self._gateway.settings.limits)
+        return self._gateway.read(data), len(data)
+
+    def _tell(self, exchange: Exchange | None, token: str, status: int, seconds: float) -> None:
+        front = self._front.name
+        if exchange is None:
+            self._metrics.ended(front, "", str(status), seconds, Usage())
+            log.info("%s %d in %.3f s, key %s", front, status, seconds, masked(token))
+            return
+        record = exchange.record
+        end = (
+            "left" if record.last is None else "failed" if isinstance(record.last, ReplyFailed) else record.last.reason
+        )
+        self._metrics.ended(front, record.answered, end, seconds, record.usage)
+        if log.isEnabledFor(logging.INFO):
+            usage, model = record.usage, exchange.request.model[:100]
+            log.info(
+                "%s %s by %s: %d %s in %.3f s, %d tokens in, %d out, key %s",
+                front, model, record.answered, status, end, seconds, usage.input, usage.output, masked(token),
+            )  # fmt: skip
+
+
+async def refuse(front: Front, refusal: Refusal, send: Send) -> None:
+    """The refusal in the front's own format."""
+    body = front.error(refusal.failure, refusal.status)
+    if "param" in body["error"]:
+        body["error"]["param"] = refusal.path or None
+    await send_json(send, refusal.status, body, refusal.headers)
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    """What starlette refuses, as JSON."""
+    found = isinstance(error, HTTPException) and error.status_code == 405
+    code = "method_not_allowed" if found else "not_found"
+    path = request.url.path
+    front = next((name for name, begin in _PATHS.items() if path.startswith(begin)), "chat")
+    refusal = Refusal(code, f"there is no {request.method} {path[:200]} here")
+    return _Refused(fronts()[front], refusal)
+
+
+class _Refused(Response):
+    def __init__(self, front: Front, refusal: Refusal) -> None:
+        super().__init__(status_code=refusal.status)
+        self._front = front
+        self._refusal = refusal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await refuse(self._front, self._refusal, send)

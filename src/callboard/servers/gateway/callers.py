@@ -1,0 +1,117 @@
+"""Who may ask, and how often.
+
+Owns keys, origins, hosts and the limits of one key. Knows nothing of requests but their headers.
+Laws: keys are known by their digests only; no key is in an error or a log line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from hmac import compare_digest
+
+from callboard.servers.gateway.refusal import Refusal
+from callboard.servers.gateway.settings import GatewaySettings
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
+
+
+def digest(key: str) -> str:
+    """What is kept of a key."""
+    return sha256(key.encode(errors="surrogatepass")).hexdigest()
+
+
+def masked(key: str) -> str:
+    """A key as it may be shown: `abcdef...wxyz`, and nothing of a short one."""
+    return f"{key[:6]}...{key[-4:]}" if len(key) > 12 else "***" if key else "none"
+
+
+class Bucket:
+    """A token bucket: `rate` a minute, as many at once; `clock` is in seconds."""
+
+    def __init__(self, rate: float, clock: Callable[[], float]) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._tokens = max(rate, 1.0)
+        self._at = clock()
+
+    def wait(self) -> float:
+        """Takes one; else the seconds until there is one."""
+        now = self._clock()
+        self._tokens = min(max(self._rate, 1.0), self._tokens + (now - self._at) * self._rate / 60)
+        self._at = now
+        if self._tokens >= 1:
+            self._tokens -= 1
+            return 0.0
+        return (1 - self._tokens) * 60 / self._rate
+
+
+class Caller:
+    """One key's standing: `with` it a request is counted."""
+
+    def __init__(self, name: str, bucket: Bucket | None, most: int) -> None:
+        self.name = name
+        self._bucket = bucket
+        self._most = most
+        self.open = 0
+
+    def __enter__(self) -> None:
+        """Raises a Refusal where there is no room."""
+        if self._most and self.open >= self._most:
+            message = f"{self.open} requests of this key are open; at most {self._most} may be"
+            raise Refusal("rate_limit_exceeded", message, headers={"retry-after": "1"})
+        if self._bucket is not None and (wait := self._bucket.wait()):
+            headers = {"retry-after": str(max(1, round(wait + 0.5)))}
+            raise Refusal("rate_limit_exceeded", f"too many requests; try again in {wait:.1f}s", headers=headers)
+        self.open += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.open -= 1
+
+
+class Callers:
+    """Those who may ask."""
+
+    def __init__(self, settings: GatewaySettings, clock: Callable[[], float]) -> None:
+        self._digests = {name: held.encode() for name, held in settings.keys.items()}
+        self._origins = frozenset(settings.origins)
+        self._hosts = frozenset([host.lower() for host in settings.hosts])
+
+        def caller(name: str) -> Caller:
+            return Caller(name, Bucket(settings.rate, clock) if settings.rate else None, settings.concurrency)
+
+        self._anyone = caller("")
+        self._callers = {name: caller(name) for name in settings.keys}
+
+    def admitted(self, headers: Mapping[str, str], token: str) -> Caller:
+        """The caller of a request. Raises a Refusal."""
+        origin = headers.get("origin")
+        if origin is not None and origin not in self._origins:
+            raise Refusal("origin_not_allowed", "web pages may not ask here; --origin allows one")
+        if self._hosts and (host := _host(headers.get("host", ""))) not in self._hosts:
+            raise Refusal("host_not_allowed", f"this gateway is not {host!r}")
+        if not self._digests:
+            return self._anyone
+        if not token:
+            raise Refusal("missing_api_key", "a key is wanted: Authorization: Bearer KEY, or x-api-key: KEY")
+        given = digest(token).encode()
+        found = [name for name, held in self._digests.items() if compare_digest(given, held)]
+        if not found:
+            raise Refusal("invalid_api_key", "this key is not known here")
+        return self._callers[found[0]]
+
+
+def token_of(headers: Mapping[str, str]) -> str:
+    """The client's key: Authorization with or without Bearer, else x-api-key."""
+    said = headers.get("authorization", "").strip()
+    if said:
+        scheme, _, rest = said.partition(" ")
+        return rest.strip() if scheme.lower() == "bearer" else said
+    return headers.get("x-api-key", "").strip()
+
+
+def _host(value: str) -> str:
+    """Without its port."""
+    if value.startswith("["):
+        return value.partition("]")[0].lower() + "]"
+    return value.partition(":")[0].lower()

@@ -1,0 +1,103 @@
+"""A gateway's file, and the flags above it.
+
+Owns how settings are found. Knows nothing of what they do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from callboard.configuration.keys import Permissions
+from callboard.configuration.toml import read_document
+from callboard.errors import CallerError
+from callboard.modes import plan
+from callboard.profiles import resolve
+from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.settings import BackendSettings, GatewaySettings, Limits
+from callboard.tools.descriptors import Where, below, converted, dotted, refuse_unknown
+from callboard.wires import wire_named
+
+_DIGEST = "sha256:"
+
+
+def load(path: str, flags: Mapping[str, Any], backend: BackendSettings | None) -> GatewaySettings:
+    """The settings of a file ("" for none) with `flags` above it; a flag that is None or empty is not set.
+
+    Raises CallerError with file, line and key.
+    """
+    values: dict[str, Any] = {}
+    where: Where = dotted
+    if path:
+        document = read_document(Path(path), CallerError)
+        where = document.where
+        refuse_unknown(document.values, GatewaySettings.__struct_fields__, where, CallerError)
+        values = dict(document.values)
+    backends = [*_listed(values.pop("backends", []), below(where, "backends")), *([] if backend is None else [backend])]
+    if not backends:
+        raise CallerError("no backend", hint="give --backend URL, --local NAME, or a file with [[backends]]")
+    for name, kind in (("limits", Limits), ("permissions", Permissions)):
+        if name in values:
+            values[name] = _table(kind, values[name], below(where, name))
+    values |= {name: value for name, value in flags.items() if value not in (None, (), [], "", {})}
+    settings: GatewaySettings = converted(GatewaySettings, {**values, "backends": ()}, where, CallerError)
+    return replace(
+        settings,
+        backends=tuple([_checked(each) for each in backends]),
+        keys={name: _digested(key) for name, key in settings.keys.items()},
+    )
+
+
+def keys_of(given: Sequence[str]) -> dict[str, str]:
+    """Keys from flags: KEY, sha256:DIGEST, or NAME=either; the keys by their names."""
+    keys: dict[str, str] = {}
+    for place, each in enumerate(given, 1):
+        name, found, key = each.partition("=")
+        named = bool(found and key.strip("="))  # a key may end in = itself
+        keys[name if named else f"key-{place}"] = key if named else each
+    return keys
+
+
+def _listed(given: Any, where: Where) -> list[BackendSettings]:
+    if not isinstance(given, list):
+        raise CallerError("not a list of tables", path=where(()), hint="write [[backends]]")
+    return [_table(BackendSettings, each, below(where, place)) for place, each in enumerate(given)]
+
+
+def _table(kind: Any, given: Any, where: Where) -> Any:
+    if not isinstance(given, Mapping):
+        raise CallerError("not a table", path=where(()))
+    refuse_unknown(given, kind.__struct_fields__, where, CallerError)
+    return converted(kind, given, where, CallerError)
+
+
+def _digested(key: str) -> str:
+    if key.startswith(_DIGEST):
+        held = key.removeprefix(_DIGEST).lower()
+        if len(held) != 64 or not all(each in "0123456789abcdef" for each in held):
+            raise CallerError("not a digest", path="keys", hint="sha256: and 64 hexadecimal digits")
+        return held
+    if len(key) < 8:
+        raise CallerError("too short for a key", path="keys", hint="at least 8 characters")
+    return digest(key)
+
+
+def _checked(backend: BackendSettings) -> BackendSettings:
+    if bool(backend.url) == bool(backend.local):
+        raise CallerError("a backend has a url, or is local", path=f"backends: {backend.name or backend.url}")
+    if backend.url and not backend.url.startswith(("http://", "https://")):
+        raise CallerError("not a URL", path=f"backends: {backend.url}", hint="such as http://127.0.0.1:8080/v1")
+    wire_named(backend.wire)
+    plan(resolve("a model", backend.facts), backend.mode)  # refuses what there is not, before anybody asks
+    if backend.local:
+        backend = replace(backend, wire="chat")
+    if backend.key_variable and not backend.key:
+        key = os.environ.get(backend.key_variable, "")
+        if not key:
+            raise CallerError("is not set", path=backend.key_variable, hint="it is to hold the backend's key")
+        backend = replace(backend, key=key)
+    return backend

@@ -1,0 +1,163 @@
+"""The gateway: from a client's body to an exchange.
+
+Owns what is checked before a backend is asked, and the backends. Knows nothing of sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping
+from functools import partial
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from callboard.core import Request
+from callboard.errors import CallerError
+from callboard.providers import Transport
+from callboard.servers.gateway.backend import Backend
+from callboard.servers.gateway.breaker import Breaker
+from callboard.servers.gateway.callers import Callers
+from callboard.servers.gateway.exchange import Exchange
+from callboard.servers.gateway.fronts import Front
+from callboard.servers.gateway.hosted import Hosted
+from callboard.servers.gateway.refusal import Refusal
+from callboard.servers.gateway.replies import replies
+from callboard.servers.gateway.routing import Routes
+from callboard.servers.gateway.settings import GatewaySettings
+from callboard.servers.gateway.store import Store
+from callboard.servers.gateway.turns import Turns
+
+log = logging.getLogger("callboard.gateway")
+
+_encode = msgspec.json.encode
+_LONGEST_NAME = 500
+"""Characters of a model's name; a backend keeps those that it was asked for."""
+
+
+class Gateway:
+    """What lives as long as the server."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self.settings = settings
+        self.callers = Callers(settings, monotonic)
+        # Clients ask again themselves; only a connection that was dropped before an answer is made anew.
+        self._transport = Transport(idle_timeout=settings.idle_timeout, retries=1, statuses=())
+        self.backends = [
+            Backend(each, self._transport, Breaker(settings.failures, settings.pause)) for each in settings.backends
+        ]
+        self._routes = Routes(settings.backends, random.random)
+        self._hosted = Hosted(settings) if settings.ensembles else None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._store = (
+            Store(settings.store, age=settings.store_age, size=settings.store_size) if settings.store else None
+        )
+        self.turns = Turns(self.exchange, self._store, settings.limits)
+
+    async def start(self) -> None:
+        if self._store is not None:
+            await self._store.start()
+        if self._hosted is not None:
+            await self._hosted.connect()
+        for backend in self.backends:
+            self._refresh(backend, "")
+
+    async def aclose(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._hosted is not None:
+            await self._hosted.disconnect()
+        await self._transport.aclose()
+        if self._store is not None:
+            await self._store.aclose()
+
+    def read(self, data: bytes | str) -> dict[str, Any]:
+        """A body as JSON. Raises a Refusal."""
+        try:
+            body = msgspec.json.decode(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise Refusal("invalid_json", f"the body is no JSON: {error}") from None
+        if not isinstance(body, dict):
+            raise Refusal("invalid_json", "the body is not a JSON object")
+        return body
+
+    def exchange(
+        self,
+        front: Front,
+        body: Mapping[str, Any],
+        *,
+        size: int = 0,
+        token: str = "",
+        seed: bool = False,
+        echo: Mapping[str, Any] | None = None,
+    ) -> Exchange:
+        """What a body asks for; `size` is its own in bytes. Raises a Refusal, before any backend is asked."""
+        model = body.get("model")
+        if not isinstance(model, str) or not model.strip():
+            raise Refusal("model_required", "which model?", path="model")
+        if len(model) > _LONGEST_NAME:
+            raise Refusal("model_not_found", f"no model has a name of {len(model)} characters", path="model")
+        limits = self.settings.limits
+        front.check(body, limits)
+        if size > limits.content:
+            _check_content(body, limits.content)
+        try:
+            request, dropped = front.read(body)
+        except CallerError as error:
+            message = f"{error.message}; {error.hint}" if error.hint else error.message
+            raise Refusal("invalid_request", message, path=error.path) from None
+        candidates = self.candidates(request, token)
+        replying = replies if self._hosted is None else self._hosted.replies
+        batches = partial(replying, candidates, request)
+        return Exchange(
+            front,
+            request,
+            body,
+            batches,
+            token=token,
+            dropped=dropped,
+            seed=seed or self.settings.seed_events,
+            strict=self.settings.strict,
+            echo=echo,
+        )
+
+    def candidates(self, request: Request, token: str = "") -> list[tuple[Backend, str]]:
+        """The backends to ask, with their names of the model. Raises a Refusal where there is none."""
+        found = [(self.backends[place], name) for place, name in self._routes.to(request.model)]
+        if not found:
+            raise Refusal("model_not_found", f"no backend serves {request.model!r}", path="model")
+        now = monotonic()
+        for backend, _ in found:
+            if backend.stale(now):
+                self._refresh(backend, token)
+        return [(backend, backend.corrected(name)) for backend, name in found]
+
+    async def models(self, token: str) -> list[str]:
+        """The names that may be asked for, as far as the backends tell."""
+        now = monotonic()
+        stale = [backend.refresh(token, now) for backend in self.backends if backend.stale(now) or not backend.listed]
+        if stale:
+            await asyncio.gather(*stale)
+        listed = [name for backend in self.backends for name in backend.listed]
+        routed = [name for name in listed if self._routes.to(name)]
+        return list(dict.fromkeys([*self._routes.names(), *routed]))
+
+    def _refresh(self, backend: Backend, token: str) -> None:
+        if backend.settings.local:
+            return
+        task = asyncio.get_running_loop().create_task(backend.refresh(token, monotonic()))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _check_content(body: Mapping[str, Any], most: int) -> None:
+    for path in ("input", "messages"):
+        items = body.get(path)
+        for place, item in enumerate(items if isinstance(items, list) else [items]):
+            if (size := len(_encode(item))) > most:
+                message = f"{size} bytes; at most {most} are taken"
+                raise Refusal("input_content_too_large", message, path=f"{path}[{place}]")

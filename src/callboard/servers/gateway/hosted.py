@@ -1,0 +1,83 @@
+"""Tools that run here, for any client.
+
+Owns the ensembles that the operator named, and which of their tools may run. Knows no front.
+Laws: nothing runs that the permissions do not allow: with nobody here to ask, `ask` is no. Each reply has its own
+namespaces.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from callboard.configuration import disconnect_ensembles, load_configuration, prepare_ensembles
+from callboard.core import Request
+from callboard.errors import CallboardError
+from callboard.loop import Limits
+from callboard.servers.gateway.replies import Candidates, Record, replies
+from callboard.servers.gateway.rounds import Batches, Rounds
+from callboard.servers.gateway.settings import GatewaySettings
+from callboard.servers.gateway.trace import restored
+from callboard.tools import Ensemble, EnsembleDescriptor, Invoker, Policy, Roster, filtered
+
+log = logging.getLogger("callboard.gateway")
+
+
+class Hosted:
+    """The tools of `settings.ensembles`. Raises DescriptorError."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        rules = settings.permissions
+        self._policy = Policy(
+            [
+                *((pattern, "allow") for pattern in rules.allow),
+                *((pattern, "ask") for pattern in rules.ask),
+                *((pattern, "deny") for pattern in rules.deny),
+            ]
+        )
+        self._limits = Limits(rounds=settings.rounds)
+        self._configuration = load_configuration(settings.ensembles)
+        self._ensembles: list[Ensemble] = []
+        self._roster = Roster(())
+
+    async def connect(self) -> None:
+        """Raises DescriptorError, and ToolExecutionFailure for an ensemble that cannot be connected."""
+        if any(_names_a_module(each) for each in self._configuration["ensembles"]):
+            # The last place: no file that lies here stands for a module that is installed.
+            sys.path.append(str(Path.cwd()))
+        self._ensembles = await prepare_ensembles(self._configuration)
+        self._roster = Roster([filtered(each, self._may_run) for each in self._ensembles])
+        log.info("tools that run here: %s", ", ".join(self._roster) or "none")
+
+    async def disconnect(self) -> None:
+        ensembles, self._ensembles = self._ensembles, []
+        self._roster = Roster(())
+        try:
+            await disconnect_ensembles(ensembles)
+        except CallboardError as error:
+            log.warning("%s", "; ".join([str(error), *getattr(error, "__notes__", ())]))
+
+    def replies(self, candidates: Candidates, request: Request, record: Record) -> Batches:
+        """The batches of one reply, as of `replies.replies`. A client's own tool stands for ours of its name."""
+        theirs = frozenset([tool.name for tool in request.tools])
+        ours = {name: invoker for name, invoker in self._roster.items() if name not in theirs}
+        declared = [each for each in self._roster.declarations if each.name in ours]
+        asked = replace(request, canisters=restored(request.canisters), tools=(*request.tools, *declared))
+        if not ours or request.tool_choice == "none":
+            return replies(candidates, asked, record)
+        seen = len(request.canisters)
+        rounds = Rounds(candidates, asked, record, theirs=theirs, ours=ours, limits=self._limits, seen=seen)
+        return rounds.batches()
+
+    def _may_run(self, invoker: Invoker) -> bool:
+        permission, why = self._policy.decide(invoker)
+        if permission != "allow":
+            log.warning("%s does not run here: %s; permissions.allow would let it", invoker.name, why)
+        return permission == "allow"
+
+
+def _names_a_module(described: EnsembleDescriptor) -> bool:
+    return bool(described.module) or any(each.callable for each in described.invokers)

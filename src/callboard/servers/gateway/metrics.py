@@ -1,0 +1,70 @@
+"""Figures for Prometheus.
+
+Owns their names. Knows nothing of how requests are answered; with several workers the figures of all are told, through
+the directory that PROMETHEUS_MULTIPROC_DIR names.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
+
+from callboard.core import Usage
+
+_SECONDS = (0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+
+
+class Metrics:
+    """One worker's."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        options: dict[str, Any] = {"registry": self._registry}
+        self._requests = Counter(
+            "callboard_requests",
+            "Requests by front, backend and how they ended",
+            ["front", "backend", "end"],
+            **options,
+        )
+        self._seconds = Histogram(
+            "callboard_request_seconds",
+            "Seconds from request to the reply's end",
+            ["front"],
+            buckets=_SECONDS,
+            **options,
+        )
+        self._tokens = Counter("callboard_tokens", "Tokens that backends counted", ["backend", "kind"], **options)
+        self._open = Gauge(
+            "callboard_open_requests",
+            "Requests that wait for their reply's end",
+            multiprocess_mode="livesum",
+            **options,
+        )
+        self._breakers = Gauge(
+            "callboard_breaker_open", "Whether a backend is kept from being asked", ["backend"],
+            multiprocess_mode="livemax", **options,
+        )  # fmt: skip
+
+    def began(self) -> None:
+        self._open.inc()
+
+    def ended(self, front: str, backend: str, end: str, seconds: float, usage: Usage) -> None:
+        self._open.dec()
+        self._requests.labels(front, backend, end).inc()
+        self._seconds.labels(front).observe(seconds)
+        for kind in ("input", "output", "cached", "reasoning"):
+            if count := getattr(usage, kind):
+                self._tokens.labels(backend, kind).inc(count)
+
+    def breaker(self, backend: str, *, is_open: bool) -> None:
+        self._breakers.labels(backend).set(is_open)
+
+    def text(self) -> bytes:
+        """The exposition format."""
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return generate_latest(self._registry)
+        registry = CollectorRegistry()
+        multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)

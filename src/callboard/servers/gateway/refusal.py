@@ -1,0 +1,57 @@
+"""A request that is not answered.
+
+Owns the codes that the gateway refuses with, and their statuses. Knows no wire.
+Source of the names: seed 002's proxy, where it has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from callboard.core import ReplyFailed
+
+STATUSES: Mapping[str, int] = MappingProxyType(
+    {
+        "invalid_json": 400,
+        "invalid_request": 400,
+        "model_required": 400,
+        "background_not_supported": 400,
+        "prompt_reference_not_supported": 400,
+        "previous_response_not_found": 400,
+        "stream_not_supported": 400,
+        "would_lose": 400,
+        "too_many_messages": 400,
+        "invalid_max_tokens": 400,
+        "instructions_too_large": 400,
+        "invalid_top_logprobs": 400,
+        "input_content_too_large": 413,
+        "request_too_large": 413,
+        "missing_api_key": 401,
+        "invalid_api_key": 401,
+        "origin_not_allowed": 403,
+        "host_not_allowed": 403,
+        "model_not_found": 404,
+        "not_found": 404,
+        "method_not_allowed": 405,
+        "timeout": 408,
+        "rate_limit_exceeded": 429,
+        "internal_error": 500,
+        "backend_unavailable": 502,
+        "backend_unavailable_circuit_open": 503,
+        "store_unavailable": 503,
+    }
+)
+_CALLERS = range(400, 500)
+
+
+class Refusal(Exception):  # an answer, not a mistake of ours
+    """Becomes the answer in the front's own format. `headers` are added, `path` names the place in the body."""
+
+    def __init__(self, code: str, message: str, *, path: str = "", headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = STATUSES[code]
+        where = f"{path}: " if path else ""
+        self.failure = ReplyFailed("caller" if self.status in _CALLERS else "provider", code, f"{where}{message}")
+        self.path = path
+        self.headers = headers or {}

@@ -1,0 +1,195 @@
+"""A reply from whichever backend gives one.
+
+Owns the order in which backends are asked, what counts against one, and what is learned from a refusal. Knows no
+front and no HTTP.
+Law: another backend is asked only while nothing of a reply was given; one terminal event, last.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+from time import monotonic
+
+from msgspec.structs import replace
+
+from callboard.core import Event, Note, ReplyEnded, ReplyFailed, ReplyStarted, Request, ResultCanister, Usage
+from callboard.errors import CallboardError
+from callboard.providers.remote import NO_HEADERS, UNSENT
+from callboard.providers.retries import retry_after
+from callboard.servers.gateway.backend import Backend, Replies
+from callboard.servers.gateway.telling import telling
+from callboard.wires.crossing import crossed
+
+Candidates = Sequence[tuple[Backend, str]]
+
+_BEFORE = (ReplyStarted, Usage, Note)
+"""What may come before another backend is asked."""
+_THE_CLIENTS = frozenset({400, 413, 422})
+"""Statuses that another backend would not cure."""
+_OF_TOOLS = re.compile(r"\b(?:tool|function)s?\b|\btool_choice\b", re.IGNORECASE)
+_NOT_TAKEN = re.compile(
+    r"\b(?:not|n't)\s+(?:currently\s+)?(?:support|enabl|allow|permit|available|implement)|\bunsupported\b|\brequires? --|--jinja"
+    r"|\bno endpoints found\b|\b(?:unknown|unexpected|unrecogni[sz]ed)\s+(?:request\s+)?(?:argument|field|key|parameter|property)",
+    re.IGNORECASE,
+)
+_WITHIN_TOOLS = re.compile(r"tools['\"]?\s*[\[.,]\s*\d")
+"""What backends say of tools that they do not take: both of these, and not of a place within one tool."""
+_REFUSES_TOOLS = frozenset({400, 404, 405, 422, 500, 501})
+
+
+class Record:
+    """One reply on its way: which `front` asks with which `token`, and what happened: `answered` by which backend,
+    with what status and headers.
+    """
+
+    __slots__ = ("answered", "dropped", "front", "headers", "last", "retry_after", "status", "token", "usage")
+
+    def __init__(self, front: str, token: str = "", dropped: Sequence[str] = ()) -> None:
+        self.front = front
+        self.token = token
+        self.answered = ""
+        self.status = 0
+        self.headers: Mapping[str, str] = NO_HEADERS
+        self.dropped = list(dropped)
+        self.retry_after: float | None = None
+        self.usage = Usage()
+        self.last: ReplyEnded | ReplyFailed | None = None
+
+    def heard(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status = status
+        self.headers = headers
+        if status >= 400:
+            self.retry_after = retry_after(headers, datetime.now(UTC))
+
+    def drop(self, things: Sequence[str]) -> None:
+        self.dropped += [thing for thing in things if thing not in self.dropped]
+
+    def end(self, events: Sequence[Event]) -> None:
+        """Looks for the end of the reply in the last events of a batch."""
+        last = events[-1]
+        if isinstance(last, (ReplyEnded, ReplyFailed)):
+            self.last = last
+            self.usage = next((event for event in reversed(events) if isinstance(event, Usage)), self.usage)
+
+
+async def replies(candidates: Candidates, request: Request, record: Record) -> AsyncGenerator[list[Event]]:
+    """The batches of one reply."""
+    pause: float | None = None
+    failed: ReplyFailed | None = None
+    for place, (backend, name) in enumerate(candidates):
+        if wait := backend.breaker.wait(monotonic()):
+            pause = wait if pause is None else min(pause, wait)
+            continue
+        async with aclosing(_asked(backend, name, request, record)) as batches:
+            failed = None
+            given = False
+            async for events in batches:
+                last = events[-1]
+                if not given:
+                    given = any(not isinstance(event, (*_BEFORE, ReplyFailed)) for event in events)
+                    more = place + 1 < len(candidates) and record.status not in _THE_CLIENTS
+                    if isinstance(last, ReplyFailed) and not given and more:
+                        failed = last
+                        break
+                yield events
+            if failed is None:
+                return
+        record.last, record.retry_after, record.usage = None, None, Usage()
+        yield [Note("alert", f"{backend.name} failed: {failed.message}; another backend is asked")]
+    if failed is not None:
+        record.end([failed])
+        yield [failed]
+        return
+    record.retry_after = pause
+    message = f"the backend failed too often and is not asked for another {pause or 0:.0f} s"
+    failed = ReplyFailed("provider", "backend_unavailable_circuit_open", message)
+    record.end([failed])
+    yield [failed]
+
+
+async def _asked(backend: Backend, name: str, request: Request, record: Record) -> AsyncGenerator[list[Event]]:
+    """One backend's reply; asked again in another way where it refuses tools."""
+    asked, lost = crossed(replace(request, model=name), record.front, backend.settings.wire)
+    record.drop(lost)
+    record.answered = backend.name
+    headers = backend.headers(record.token)
+    told = telling()
+    if told is not None:
+        told.asked(request)
+    overheard = None if told is None else told.payload
+    over = False
+    try:
+        if lost:
+            yield [Note("dropped", field + UNSENT) for field in lost]
+        for last in (False, True):
+            model = backend.model(name)
+            asked = _answering(asked, model)
+            record.status, record.headers, record.retry_after = 0, NO_HEADERS, None
+            refused = False
+            replying = model.batches(asked, headers=headers, heard=record.heard, overheard=overheard)
+            async with aclosing(replying) as batches:
+                async for batch in batches:
+                    events = _coded(batch)
+                    if told is not None:
+                        told.events(events)
+                    end = events[-1]
+                    if isinstance(end, ReplyFailed):
+                        if not last and _refuses_tools(end, model, asked, record):
+                            refused = True
+                            break
+                        _tell(backend, end, record)
+                        over = True
+                        record.end(events)
+                    elif isinstance(end, ReplyEnded):
+                        backend.breaker.succeeded()
+                        over = True
+                        record.end(events)
+                    yield events
+            if not refused:
+                return
+            backend.learn(name, "validated")
+    except CallboardError as error:
+        over = True
+        backend.breaker.left()
+        failed = ReplyFailed("caller" if error.party == "caller" else "provider", "invalid_request", str(error))
+        record.end([failed])
+        yield [failed]
+    finally:
+        if not over:
+            backend.breaker.left()
+
+
+def _coded(events: list[Event]) -> list[Event]:
+    """With seed 002's code for a backend that cannot be reached."""
+    last = events[-1]
+    if not isinstance(last, ReplyFailed) or last.code != "unreachable":
+        return events
+    return [*events[:-1], replace(last, code="backend_unavailable")]
+
+
+def _answering(request: Request, model: Replies) -> Request:
+    """The request as a model is asked that would repeat a call which has its result: no call may follow it."""
+    if model.plan.answer_after != "results" or request.tool_choice != "auto":
+        return request
+    last = request.canisters[-1] if request.canisters else None
+    return replace(request, tool_choice="none") if isinstance(last, ResultCanister) and last.error is None else request
+
+
+def _refuses_tools(failed: ReplyFailed, model: Replies, request: Request, record: Record) -> bool:
+    if not request.tools or model.plan.mode.declares != "wire" or record.status not in _REFUSES_TOOLS:
+        return False
+    said = f"{failed.message} {failed.excerpt}"
+    told = _OF_TOOLS.search(said) is not None and _NOT_TAKEN.search(said) is not None
+    return told and _WITHIN_TOOLS.search(said) is None
+
+
+def _tell(backend: Backend, failed: ReplyFailed, record: Record) -> None:
+    """Only the backend's own faults count against it."""
+    theirs = failed.party == "provider" and (record.status in (0, 200) or record.status >= 500)
+    if theirs and failed.code not in {"cancelled", "rate_limit_exceeded", "insufficient_quota"}:
+        backend.breaker.failed(monotonic(), record.retry_after)
+    else:
+        backend.breaker.left()

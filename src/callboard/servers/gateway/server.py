@@ -1,0 +1,156 @@
+"""The gateway's process.
+
+Owns uvicorn and its workers. Knows nothing of requests.
+Law: no wider than loopback without a key.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import socket
+import ssl
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import partial
+from ipaddress import ip_address
+
+import msgspec
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.supervisors import Multiprocess
+
+from callboard.errors import CallerError
+from callboard.servers.gateway.app import application
+from callboard.servers.gateway.callers import LOOPBACK
+from callboard.servers.gateway.settings import GatewaySettings
+
+_BACKLOG = 2048
+_MAX_HEAD = 64 * 1024
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to listen. `port` 0 takes a free one; `certificate` and `private_key` are files of PEM, for TLS."""
+
+    host: str = "127.0.0.1"
+    port: int = 8282
+    certificate: str = ""
+    private_key: str = ""
+    workers: int = 1
+
+
+def serve(
+    settings: GatewaySettings,
+    address: Address,
+    ready: Callable[[str], None] = lambda url: None,
+    *,
+    log_level: int = logging.WARNING,
+) -> None:
+    """Serves until SIGTERM or SIGINT; open replies may end within `settings.grace`. `ready` is told the URL.
+
+    Raises CallerError for an address that cannot be had, or is not to be had without a key.
+    """
+    local = _is_loopback(address.host)
+    if not local and not settings.keys:
+        hint = "give --key, or stay on 127.0.0.1"
+        raise CallerError("beyond this machine everybody could ask", path=f"--host {address.host}", hint=hint)
+    if local and not settings.keys and not settings.hosts:
+        # A web page whose name was made to lead here is not to use the gateway.
+        settings = msgspec.structs.replace(settings, hosts=(*LOOPBACK, address.host))
+    _check_certificate(address)
+    listening = _listen(address)
+    scheme = "https" if address.certificate else "http"
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    url = f"{scheme}://{host}:{listening.getsockname()[1]}"
+    if address.workers > 1:
+        os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", tempfile.mkdtemp(prefix="callboard-metrics-"))
+    config = uvicorn.Config(
+        partial(_logging, settings, log_level),
+        factory=True,
+        http="httptools",
+        ws="websockets-sansio",
+        ws_max_size=settings.limits.body,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        backlog=_BACKLOG,
+        workers=address.workers,
+        timeout_graceful_shutdown=max(1, round(settings.grace)),
+        timeout_keep_alive=75,
+        h11_max_incomplete_event_size=_MAX_HEAD,
+        ssl_certfile=address.certificate or None,
+        ssl_keyfile=address.private_key or None,
+    )
+    with listening:
+        if address.workers > 1:
+            ready(url)
+            Multiprocess(config, sockets=[listening]).run()
+        else:
+            _Server(config, partial(ready, url)).run(sockets=[listening])
+
+
+def _logging(settings: GatewaySettings, level: int) -> ASGIApp:
+    """The application of a process that logs to standard error."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("callboard").setLevel(level)
+    app = application(settings)
+    # What is here now stays. Requests leave no cycles, so what they made is seldom looked through for some: with a
+    # thousand open streams that would stop them all for a tenth of a second.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(700, 10, 1000)
+    return app
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        with super().capture_signals():
+            yield
+            self._captured_signals.clear()  # uvicorn would raise them again, and an orderly end is a success
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.started:
+            self._ready()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_certificate(address: Address) -> None:
+    if address.private_key and not address.certificate:
+        raise CallerError("a key without its certificate", path=address.private_key, hint="give --certificate")
+    if not address.certificate:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(address.certificate, address.private_key or None)
+    except OSError as error:  # SSLError is one
+        path = " ".join(filter(None, (address.certificate, address.private_key)))
+        hint = "files of PEM, with the key that belongs to the certificate"
+        raise CallerError(error.strerror or str(error), path=path, hint=hint) from None
+
+
+def _listen(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((address.host, address.port))
+        listening.listen(_BACKLOG)  # whoever is told the URL may ask at once
+    except OSError as error:
+        listening.close()
+        hint = "is another gateway running? --port 0 takes a free one"
+        raise CallerError(error.strerror or "cannot listen", path=f"{address.host}:{address.port}", hint=hint) from None
+    listening.set_inheritable(True)
+    return listening

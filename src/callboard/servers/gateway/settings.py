@@ -1,0 +1,97 @@
+"""What a gateway is told before it starts.
+
+Owns the settings and their defaults. Knows nothing of where they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+
+from callboard.configuration.keys import Permissions
+from callboard.tools.descriptors import Count, Seconds
+
+Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
+Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class BackendSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One backend. `url` ends before the wire's path, such as `/v1`; or `local` names a model of this machine.
+
+    It serves the models that one of `models` matches (`*` and `?` as in file names) or that `map` has: there the
+    name that clients use leads to the backend's. Of several that serve a model one is drawn by `weight`, the others
+    are asked where it fails; one of weight 0 is never drawn first. `key` is the key that it wants; without one it
+    gets the client's; `key_variable` names an environment variable that holds it. `mode`, `dialect` and `profile` (facts) override what is known of its models.
+    """
+
+    name: str = ""
+    url: str = ""
+    local: str = ""
+    wire: str = "chat"
+    models: tuple[str, ...] = ("*",)
+    map: Mapping[str, str] = {}
+    weight: Amount = 1.0
+    key: str = ""
+    key_variable: str = ""
+    headers: Mapping[str, str] = {}
+    mode: str = ""
+    dialect: str = ""
+    profile: Mapping[str, Any] = {}
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is said of its models, as a profile."""
+        spelled = {"dialect": self.dialect, "watch": self.dialect} if self.dialect else {}
+        return {**self.profile, **spelled}
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a client may send: `body` and `content` (of one item) in bytes, `instructions` in characters; `silence` is
+    the seconds that may pass in the middle of a request.
+    """
+
+    body: Count = 64 * 1024 * 1024
+    items: Count = 20_000
+    content: Count = 32 * 1024 * 1024
+    instructions: Count = 1_000_000
+    max_tokens: Count = 1_000_000
+    top_logprobs: Count = 20
+    silence: Seconds = 60.0
+
+
+class GatewaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A gateway.
+
+    `keys` are the SHA-256 digests of the keys that clients may use, by their names; without any, every client
+    may ask. `idle_timeout` is the longest silence of a backend, `heartbeat` the time after which a silent stream
+    says that it goes on, `grace` how long a stopping gateway waits for open replies, all in seconds.
+    `failures` in a row keep a backend from being asked for `pause` seconds. `rate` is the requests a minute that
+    one key may make, `concurrency` those at once; 0 is no limit. `store` is the URL of a database where replies
+    are kept, "" for none; `store_age` (seconds) and `store_size` (bytes) bound it. `origins` are the web pages
+    that may ask, `hosts` the names that the gateway answers to, any if there are none. `strict` refuses what would
+    lose something. `ensembles` are directories of tools that run here, or names of built-in ones; `permissions` say
+    which of them may, and `ask` is no; `rounds` are the replies of a model in one reply that may call them.
+    """
+
+    backends: tuple[BackendSettings, ...]
+    limits: Limits = Limits()
+    keys: Mapping[str, str] = {}
+    idle_timeout: Seconds = 600.0
+    heartbeat: Seconds = 10.0
+    grace: Amount = 30.0
+    failures: Positive = 5
+    pause: Amount = 30.0
+    rate: Amount = 0.0
+    concurrency: Count = 0
+    store: str = ""
+    store_age: Amount = 30 * 86400.0
+    store_size: Count = 1024 * 1024 * 1024
+    origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    strict: bool = False
+    seed_events: bool = False
+    ensembles: tuple[str, ...] = ()
+    permissions: Permissions = Permissions()
+    rounds: Positive = 16

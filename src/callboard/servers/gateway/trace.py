@@ -1,0 +1,123 @@
+"""What a reply shows of calls that ran here.
+
+Owns the words in which they are told as reasoning, and the seal by which they are found again when the client sends
+the reply back. Knows nothing of how calls are run, and no wire.
+Law: what was sealed comes back as it was, or not at all.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    Content,
+    InvocationCanister,
+    ReasoningContent,
+    ResultCanister,
+    TextualContent,
+)
+
+_MARK = "callboard.hosted.1."
+_encode = msgspec.json.Encoder().encode
+
+
+class _Sealed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """With `joined` calls of the client's follow that the model made in the same breath."""
+
+    calls: tuple[InvocationCanister, ...]
+    results: tuple[ResultCanister, ...]
+    joined: bool = False
+
+
+_decode = msgspec.json.Decoder(_Sealed).decode
+
+
+def told_call(call: InvocationCanister) -> str:
+    """Such as `add({"a":1})`."""
+    arguments = call.raw if call.arguments is None else _encode(dict(call.arguments)).decode()
+    return f"{call.name}({arguments})"
+
+
+def told_result(result: ResultCanister) -> str:
+    """What follows a call, such as ` -> 2`, to the end of its line."""
+    said = [
+        part.text if isinstance(part, TextualContent) else f"[{part.__struct_config__.tag}]" for part in result.content
+    ]
+    return f" -> {''.join(said)}\n"
+
+
+def seal(calls: Sequence[InvocationCanister], results: Sequence[ResultCanister], *, joined: bool) -> str:
+    """The calls and their results, in the same order, as the opaque form of the reasoning that tells them."""
+    sealed = _Sealed(
+        tuple([replace(each, timestamp=None) for each in calls]),
+        tuple([replace(each, timestamp=None) for each in results]),
+        joined,
+    )
+    return _MARK + base64.urlsafe_b64encode(_encode(sealed)).decode()
+
+
+def restored(canisters: Sequence[Canister]) -> Sequence[Canister]:
+    """The conversation with the sealed calls and results in the place of the reasoning that told them."""
+    if not any(_has_seal(each) for each in canisters):
+        return canisters
+    found: list[Canister] = []
+    waiting: tuple[ResultCanister, ...] = ()
+    for canister in canisters:
+        if not isinstance(canister, InvocationCanister):
+            found += waiting
+            waiting = ()
+        if not (isinstance(canister, AssistantCanister) and _has_seal(canister)):
+            found.append(canister)
+            continue
+        said: list[Content] = []
+        for part in canister.content:
+            sealed = _opened(part.opaque) if isinstance(part, ReasoningContent) else None
+            if sealed is None or not isinstance(part, ReasoningContent):
+                said.append(part)
+                continue
+            if thought := part.text.removesuffix(_told(sealed)).rstrip("\n"):
+                said.append(replace(part, text=thought, opaque=""))
+            found += [*_spoken(canister, said), *waiting, *sealed.calls]
+            said, waiting = [], ()
+            if sealed.joined:
+                waiting = sealed.results
+            else:
+                found += sealed.results
+        found += _spoken(canister, said)
+    return [*found, *waiting]
+
+
+def _has_seal(canister: Canister) -> bool:
+    return isinstance(canister, AssistantCanister) and any(
+        isinstance(part, ReasoningContent) and part.opaque.startswith(_MARK) for part in canister.content
+    )
+
+
+def _spoken(canister: AssistantCanister, said: Sequence[Content]) -> list[AssistantCanister]:
+    return [replace(canister, content=tuple(said))] if said else []
+
+
+def _opened(opaque: str) -> _Sealed | None:
+    """What is sealed; None for what is none of ours."""
+    if not opaque.startswith(_MARK):
+        return None
+    try:
+        return _decode(base64.b64decode(opaque.removeprefix(_MARK), altchars=b"-_", validate=True))
+    except (ValueError, RecursionError, msgspec.MsgspecError):
+        return None
+
+
+def _told(sealed: _Sealed) -> str:
+    results = {each.invocation_id: each for each in sealed.results}
+    return "".join(
+        [
+            told_call(each) + (told_result(results[each.identifier]) if each.identifier in results else "")
+            for each in sealed.calls
+        ]
+    )

@@ -1,0 +1,192 @@
+"""Responses over a WebSocket.
+
+Owns a connection's messages, one reply at a time, and what it remembers of the last. Knows nothing of how replies
+come about.
+Laws: a message is the data of a frame of the stream; each `response.create` is answered, in order, by one terminal
+event or one error; a continuation that fails is not remembered; who leaves cancels its reply upstream.
+Source: the Open Responses specification 2026-04-24, the `openai` package 3.54.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+from starlette.datastructures import Headers
+from starlette.types import Message, Receive, Scope, Send
+
+from callboard.core import Event, ReplyEnded, ReplyStarted
+from callboard.servers.gateway.callers import token_of
+from callboard.servers.gateway.exchange import Batches, Exchange
+from callboard.servers.gateway.fronts import Front
+from callboard.servers.gateway.gateway import Gateway
+from callboard.servers.gateway.refusal import Refusal
+from callboard.servers.gateway.replies import Record
+from callboard.servers.gateway.turns import Conversation, Memory, Turns
+
+_MOST_WAITING = 32
+"""Messages that may wait for the reply before them."""
+_TRANSPORTS = frozenset({"type", "stream", "stream_options"})
+"""Fields that are not the body's."""
+_READ = "response.processed"
+"""What Codex says when it has read a compaction; nothing is to be answered."""
+_DONE = b"[DONE]"
+
+
+class Asking(Protocol):
+    """How a body is answered: `read` gives it with its size, `said` is for whoever asks for it."""
+
+    async def answer(
+        self,
+        headers: Headers,
+        read: Callable[[], Awaitable[tuple[dict[str, Any], int]]],
+        receive: Receive,
+        send: Send,
+        **said: Any,
+    ) -> None: ...
+
+    async def refuse(self, refusal: Refusal, send: Send) -> None: ...
+
+
+class Sockets:
+    """The endpoint."""
+
+    def __init__(self, gateway: Gateway, asking: Asking) -> None:
+        self._gateway = gateway
+        self._asking = asking
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        await receive()
+        try:
+            self._gateway.callers.admitted(headers, token_of(headers))
+        except Refusal as refusal:
+            await self._asking.refuse(refusal, partial(_unopened, send))
+            return
+        await send({"type": "websocket.accept"})
+        await _Connection(self._gateway, self._asking, headers, receive, send).run()
+
+
+async def asked(turns: Turns, front: Front, body: dict[str, Any], **said: Any) -> Exchange:
+    """As `Turns.exchange`; with `generate` false no model is asked, and the response can be gone on from."""
+    generates = body.pop("generate", True)
+    exchange = await turns.exchange(front, body, **said)
+    if generates is False:
+        exchange.around = partial(_nothing, exchange.record)
+    return exchange
+
+
+class _Connection:
+    def __init__(self, gateway: Gateway, asking: Asking, headers: Headers, receive: Receive, send: Send) -> None:
+        self._gateway = gateway
+        self._asking = asking
+        self._headers = headers
+        self._receive = receive
+        self._send = send
+        self._memory = Memory()
+        self._waiting: asyncio.Queue[str | bytes] = asyncio.Queue()
+        self._size = 0
+        self._gone = asyncio.Event()
+
+    async def run(self) -> None:
+        listening = asyncio.ensure_future(self._listen())
+        try:
+            while True:
+                said = await self._waiting.get()
+                self._size -= len(said)
+                if self._gone.is_set():
+                    return
+                await self._turn(said)
+        finally:
+            listening.cancel()
+
+    async def _listen(self) -> None:
+        """Takes what comes while a reply is given, so that a client that leaves is noticed."""
+        most = self._gateway.settings.limits.body
+        while (message := await self._receive())["type"] != "websocket.disconnect":
+            said = message.get("text") or message.get("bytes") or ""
+            if len(said) > most:
+                await self._refuse(Refusal("request_too_large", f"{len(said)} bytes; at most {most} are taken"))
+            elif self._waiting.qsize() >= _MOST_WAITING or self._size + len(said) > most:
+                await self._refuse(Refusal("rate_limit_exceeded", "one reply is given at a time, and too many wait"))
+            else:
+                self._size += len(said)
+                self._waiting.put_nowait(said)
+        self._gone.set()
+        self._waiting.put_nowait("")
+
+    async def _turn(self, said: str | bytes) -> None:
+        try:
+            event = self._gateway.read(said)
+            if (kind := event.get("type")) == _READ:
+                return
+            _check(kind, event)
+        except Refusal as refusal:
+            await self._refuse(refusal)
+            return
+        body = {name: value for name, value in event.items() if name not in _TRANSPORTS} | {"stream": True}
+        last = self._memory.last
+        goes_on = bool(last.identifier) and body.get("previous_response_id") == last.identifier
+
+        async def read() -> tuple[dict[str, Any], int]:
+            return body, len(said)
+
+        await self._asking.answer(self._headers, read, self._left, self._told(), memory=self._memory)
+        if goes_on and self._memory.last is last:
+            self._memory.last = Conversation()
+
+    async def _left(self) -> Message:
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _refuse(self, refusal: Refusal) -> None:
+        await self._asking.refuse(refusal, self._told())
+
+    def _told(self) -> Send:
+        """Sends an HTTP answer as messages."""
+        status = 0
+
+        async def send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            elif status == 200:
+                for frame in message["body"].split(b"\n\n"):
+                    data = frame.partition(b"data: ")[2]
+                    if data and data != _DONE:
+                        await self._say(data)
+            else:
+                error = msgspec.json.decode(message["body"])["error"]
+                error["code"] = error["code"] or error["type"]
+                await self._say(msgspec.json.encode({"type": "error", "status": status, "error": error}))
+
+        return send
+
+    async def _say(self, data: bytes) -> None:
+        try:
+            await self._send({"type": "websocket.send", "text": data.decode()})
+        except OSError:
+            self._gone.set()
+
+
+def _check(kind: Any, event: Mapping[str, Any]) -> None:
+    if kind != "response.create":
+        raise Refusal("invalid_request", "response.create is what is taken here", path="type")
+    if event.get("stream_id") is not None:
+        raise Refusal("invalid_request", "a connection has one conversation", path="stream_id")
+
+
+async def _unopened(send: Send, message: Message) -> None:
+    """An HTTP answer instead of a WebSocket."""
+    await send({**message, "type": f"websocket.{message['type']}"})
+
+
+async def _nothing(record: Record, batches: Batches) -> Batches:
+    async with aclosing(batches):
+        events: list[Event] = [ReplyStarted(), ReplyEnded("stop")]
+        record.end(events)
+        yield events

@@ -1,0 +1,86 @@
+"""An agent as one tool.
+
+Owns what a client hears of a run: a step of progress each round, a log message for each call. Knows nothing of how
+a run goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from contextvars import ContextVar
+from copy import copy
+from typing import Any, Final
+
+from callboard.agent import Agent
+from callboard.core import (
+    Event,
+    InvocationCanister,
+    InvocationEnded,
+    Note,
+    ResultReady,
+    RoundStarted,
+    Verdict,
+)
+from callboard.errors import CallerError
+from callboard.servers.mcp.peer import KEY, Peer
+from callboard.tools import Context, Ensemble, Invoker
+
+LONGEST: Final = 86_400.0
+"""Seconds that a run may take; its agent's limits are its own, and its client may cancel it."""
+
+_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {"prompt": {"type": "string", "description": "What the agent is to do"}},
+    "required": ["prompt"],
+    "additionalProperties": False,
+}
+DESCRIPTION: Final = "Asks an agent that works on its own, with tools of its own, and answers when it is done."
+
+
+def agent_ensemble(agent: Agent, *, name: str = "run", description: str = DESCRIPTION) -> Ensemble:
+    """An ensemble whose one tool runs the agent. Each call is a conversation of its own.
+
+    An agent that nobody answers for asks the client's user, by elicitation.
+    """
+    served = copy(agent)  # one for all calls: it counts its runs
+    served._approve = agent._approve or _approve  # noqa: SLF001  # who is asked is known with the call
+
+    async def run(context: Context, arguments: Mapping[str, Any]) -> Any:
+        peer: Peer = context.auxdata[KEY]
+        _peer.set(peer)  # in the task of this call
+        going = served.stream(arguments["prompt"])
+        async with aclosing(aiter(going)) as events:  # type: ignore[type-var]  # it is a generator
+            async for event in events:
+                await _tell(peer, event)
+        if going.result is None:
+            raise AssertionError("a run ends with a result")
+        if going.failure is not None:
+            raise going.failure
+        if going.result.state != "completed":
+            raise CallerError(f"the agent gave no answer: {going.result.why}", hint=str(going.result.output))
+        return going.result.output
+
+    return Ensemble("agent", [Invoker(name, run, _SCHEMA, description=description, timeout=LONGEST)])
+
+
+_peer: ContextVar[Peer] = ContextVar("peer")
+
+
+async def _approve(invocation: InvocationCanister, why: str) -> Verdict:
+    return await _peer.get().approve(invocation, why)
+
+
+async def _tell(peer: Peer, event: Event) -> None:
+    match event:
+        case RoundStarted(number=number):
+            await peer.progress(number, message=f"round {number}")
+        case InvocationEnded(name=name, raw=raw):
+            await peer.log("info", {"call": name, "arguments": raw}, "agent")
+        case ResultReady(canister=result):
+            said = result.error.message if result.error else result.text
+            await peer.log("info", {"result": said[:1000], "error": result.error is not None}, "agent")
+        case Note(kind=kind, text=text):
+            await peer.log("warning" if kind == "alert" else "debug", {"note": kind, "text": text}, "agent")
+        case _:
+            pass

@@ -1,0 +1,147 @@
+"""A call while it runs.
+
+Owns the call's task, and what its client is asked meanwhile: up to 2025-11-25 in a request of ours; from 2026-07-28
+on the answer to the client's request says what is wanted, the task waits, and the client's next request brings it.
+Knows nothing of tools.
+Laws: a call that waits is found by a token that cannot be guessed, once, by a request for the same tool with the
+same arguments; one that nobody comes back for is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, TypeAlias
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.context import ServerRequestContext
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+Incoming: TypeAlias = ServerRequestContext[Any, Any]
+Questions: TypeAlias = Mapping[str, types.InputRequest]
+Answers: TypeAlias = Mapping[str, types.InputResponse]
+
+MAX_WAITING: Final = 256
+"""Calls that wait for their clients; the oldest are cancelled."""
+PATIENCE: Final = 600.0
+"""Seconds that a call waits for its client."""
+
+_ANSWERS: Mapping[str, tuple[type[types.InputResponse], ...]] = {
+    "elicitation/create": (types.ElicitResult,),
+    "sampling/createMessage": (types.CreateMessageResult, types.CreateMessageResultWithTools),
+    "roots/list": (types.ListRootsResult,),
+}
+
+
+class Call:
+    """One `tools/call`, over all of its requests; `incoming` is the newest."""
+
+    def __init__(self, incoming: Incoming, params: types.CallToolRequestParams) -> None:
+        self.incoming = incoming
+        self.name = params.name
+        self.arguments: Mapping[str, Any] = params.arguments or {}
+        self._answers = dict(params.input_responses or {})
+        self._asking = asyncio.Lock()
+        self._task: asyncio.Task[types.CallToolResult] | None = None
+        self._asked: asyncio.Future[Questions] = asyncio.get_running_loop().create_future()
+        self._resumed = asyncio.Event()
+
+    def start(self, run: Coroutine[Any, Any, types.CallToolResult]) -> asyncio.Task[types.CallToolResult]:
+        self._task = asyncio.create_task(run)
+        return self._task
+
+    async def outcome(self) -> types.CallToolResult | Questions:
+        """The result, or what the client is asked before there is one. Cancelling it cancels the call.
+
+        Raises MCPError for a call that the server itself has cancelled.
+        """
+        task = self._task
+        if task is None:
+            raise AssertionError("a call is started before it is waited for")
+        try:
+            await asyncio.wait((task, self._asked), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        if not task.done():
+            return self._asked.result()
+        if task.cancelled():
+            raise MCPError(types.CONNECTION_CLOSED, "the server is closing")
+        return task.result()
+
+    def resume(self, incoming: Incoming, answers: Answers | None) -> None:
+        """Goes on with a further request of the client."""
+        self.incoming = incoming
+        self._answers = dict(answers or {})
+        self._asked = asyncio.get_running_loop().create_future()
+        self._resumed.set()
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    @property
+    def modern(self) -> bool:
+        """Whether it is of 2026-07-28 or later: without requests of ours."""
+        return self.incoming.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    async def ask(self, questions: Questions) -> dict[str, Any]:
+        """The client's answers, by the questions' keys. Raises MCPError where it refuses."""
+        if not self.modern:
+            given = await asyncio.gather(*[self._request(each) for each in questions.values()])
+            return dict(zip(questions, given, strict=True))
+        async with self._asking:
+            while not all(_answers(question, self._answers.get(key)) for key, question in questions.items()):
+                self._resumed.clear()
+                self._asked.set_result(questions)
+                await self._resumed.wait()
+            return {key: self._answers.pop(key) for key in questions}
+
+    async def _request(self, question: types.InputRequest) -> Any:
+        related = ServerMessageMetadata(related_request_id=self.incoming.request_id)
+        kind = _ANSWERS[question.method][0]
+        return await self.incoming.session.send_request(question, kind, metadata=related)
+
+
+class Waiting:
+    """The calls whose clients were asked something, by their tokens."""
+
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self._patience = patience
+        self._calls: dict[str, tuple[Call, asyncio.TimerHandle]] = {}
+
+    def keep(self, call: Call) -> str:
+        if len(self._calls) >= MAX_WAITING:
+            self._end(next(iter(self._calls)))
+        token = secrets.token_urlsafe(24)
+        timer = asyncio.get_running_loop().call_later(self._patience, self._end, token)
+        self._calls[token] = call, timer
+        return token
+
+    def take(self, token: str, params: types.CallToolRequestParams) -> Call:
+        """The call of a token. Raises MCPError for one that was not given for this request, or is over."""
+        call, timer = self._calls.get(token, (None, None))
+        if call is None or timer is None or (call.name, call.arguments) != (params.name, params.arguments or {}):
+            raise MCPError(
+                types.INVALID_PARAMS, "no call of this tool with these arguments waits for this requestState"
+            )
+        del self._calls[token]
+        timer.cancel()
+        return call
+
+    def end(self) -> None:
+        """Cancels all of them."""
+        for token in [*self._calls]:
+            self._end(token)
+
+    def _end(self, token: str) -> None:
+        call, timer = self._calls.pop(token)
+        timer.cancel()
+        call.cancel()
+
+
+def _answers(question: types.InputRequest, answer: types.InputResponse | None) -> bool:
+    return isinstance(answer, _ANSWERS[question.method])

@@ -1,0 +1,120 @@
+"""The server over streamable HTTP.
+
+Owns the port and who may ask: pages of this machine only, elsewhere whoever has a key. Knows nothing of tools.
+Law: no wider than loopback without a key.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from hmac import compare_digest
+from ipaddress import ip_address
+from typing import Final
+
+import uvicorn
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from callboard.errors import CallerError
+from callboard.servers.gateway.callers import digest, token_of
+from callboard.servers.mcp.server import ToolServer
+
+PATH: Final = "/mcp"
+MAX_SESSIONS: Final = 1000
+_GRACE: Final = 2
+
+
+def http_application(server: ToolServer, *, host: str = "127.0.0.1", keys: Iterable[str] = ()) -> ASGIApp:
+    """The server as an ASGI application; whoever calls sends one of the `keys`, if there are any.
+
+    On loopback it answers to names of this machine, and to pages of this machine. Raises CallerError for a wider
+    host without a key.
+    """
+    local = _is_loopback(host)
+    digests = [digest(key).encode() for key in keys]
+    if not local and not digests:
+        hint = "give --key, or stay on 127.0.0.1"
+        raise CallerError("beyond this machine everybody could call", path=f"--host {host}", hint=hint)
+    app = server.protocol.streamable_http_app(
+        streamable_http_path=PATH,
+        max_sessions=MAX_SESSIONS,
+        # Where it is reached by names that it does not know, the key decides.
+        transport_security=None if local else TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        host="127.0.0.1" if local else host,
+    )
+    return _Keyed(app, digests) if digests else app
+
+
+async def serve_http(
+    server: ToolServer,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    keys: Iterable[str] = (),
+    ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serves until SIGTERM or SIGINT; `ready` is told the URL. `port` 0 takes a free one. Raises CallerError."""
+    app = http_application(server, host=host, keys=keys)
+    with closing(_listen(host, port)) as listening:
+        config = uvicorn.Config(
+            app,
+            http="h11",  # httptools leaves the spaces behind a header's value, which are none of it (RFC 9110, 5.5)
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            ws="none",
+            timeout_graceful_shutdown=_GRACE,
+        )
+        shown = f"[{host}]" if ":" in host else host
+        ready(f"http://{shown}:{listening.getsockname()[1]}{PATH}")
+        try:
+            await _Server(config).serve(sockets=[listening])
+        finally:
+            await server.aclose()
+
+
+class _Server(uvicorn.Server):
+    def handle_exit(self, sig: int, frame: object) -> None:
+        super().handle_exit(sig, None)
+        self._captured_signals.clear()  # uvicorn would raise them again, and an orderly end is a success
+
+
+class _Keyed:
+    """Lets pass who has one of the keys."""
+
+    def __init__(self, app: ASGIApp, digests: list[bytes]) -> None:
+        self._app = app
+        self._digests = digests
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            given = digest(token_of(Headers(scope=scope))).encode()
+            if not any(compare_digest(given, each) for each in self._digests):
+                refused = JSONResponse(
+                    {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "a key is wanted: Bearer KEY"}},
+                    status_code=401,
+                    headers={"www-authenticate": "Bearer"},
+                )
+                await refused(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        hint = "--port 0 takes a free one"
+        raise CallerError(error.strerror or "cannot listen", path=f"{host}:{port}", hint=hint) from None

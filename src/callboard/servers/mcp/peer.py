@@ -1,0 +1,115 @@
+"""The client that called a tool, as the tool sees it.
+
+Owns what a tool may say and ask while it runs: `context.auxdata["mcp"]` is one of these. Knows nothing of transports.
+Law: a client is only asked what it says it can be asked; what it answers is its word, and no proof.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.connection import allowed_log_levels
+
+from callboard.core import InvocationCanister
+from callboard.servers.mcp.call import Call, Questions
+from callboard.servers.mcp.session import Session
+
+KEY: Final = "mcp"
+"""Where in the auxdata of a tool's context its client is."""
+Asked = Literal["elicitation", "sampling", "roots"]
+
+_CAPABILITY: Mapping[str, Asked] = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+_YES: Final = "allow"
+
+
+class Peer:
+    """The client of one call."""
+
+    def __init__(self, call: Call, session: Session) -> None:
+        self._call = call
+        self._session = session
+        self.lacked: MCPError | None = None
+        """Why it could not be asked."""
+
+    @property
+    def can(self) -> frozenset[Asked]:
+        """What the client can be asked."""
+        capabilities = self._call.incoming.session.client_capabilities
+        if capabilities is None:
+            return frozenset()
+        form = capabilities.elicitation is not None and (
+            capabilities.elicitation.form is not None or capabilities.elicitation.url is None
+        )
+        has: Mapping[Asked, Any] = {
+            "elicitation": form or None,
+            "sampling": capabilities.sampling,
+            "roots": capabilities.roots,
+        }
+        return frozenset([name for name, value in has.items() if value is not None])
+
+    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Says how far the call is; nothing is sent to a client that did not ask for it."""
+        await self._call.incoming.session.report_progress(done, total, message)
+
+    async def log(self, level: types.LoggingLevel, data: Any, logger: str | None = None) -> None:
+        """Sends a log message, if the client wants those of this level. `data` is anything that JSON can say."""
+        incoming = self._call.incoming
+        wanted = allowed_log_levels(incoming.protocol_version, incoming.meta)
+        if level not in wanted or not self._session.wants(level):
+            return
+        params = types.LoggingMessageNotificationParams(level=level, data=data, logger=logger)
+        message = types.LoggingMessageNotification(params=params)
+        await incoming.session.send_notification(message, related_request_id=incoming.request_id)
+
+    async def ask(self, questions: Questions) -> dict[str, Any]:
+        """The client's answers to several requests at once, by their keys.
+
+        Raises MCPError if it cannot be asked one of them: `can` says so beforehand. The seconds that it takes are
+        the tool's own.
+        """
+        lacking = {_CAPABILITY[question.method] for question in questions.values()} - self.can
+        if lacking:
+            named = types.ClientCapabilities.model_validate({name: {} for name in lacking})
+            data = types.MissingRequiredClientCapabilityErrorData(required_capabilities=named)
+            self.lacked = MCPError(
+                types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+                f"the client has no {', '.join(sorted(lacking))}",
+                data.model_dump(mode="json", by_alias=True, exclude_none=True),
+            )
+            raise self.lacked
+        return await self._call.ask(questions)
+
+    async def elicit(self, message: str, schema: Mapping[str, Any], *, key: str = "input") -> types.ElicitResult:
+        """The user's answer to a form; `schema` is a flat object's, as the specification restricts it."""
+        params = types.ElicitRequestFormParams(message=message, requested_schema=dict(schema))
+        answers = await self.ask({key: types.ElicitRequest(params=params)})
+        result: types.ElicitResult = answers[key]
+        return result
+
+    async def sample(self, params: types.CreateMessageRequestParams, *, key: str = "sample") -> Any:
+        """The reply of the client's model: a CreateMessageResult."""
+        return (await self.ask({key: types.CreateMessageRequest(params=params)}))[key]
+
+    async def approve(self, invocation: InvocationCanister, why: str) -> Literal["allow", "deny"]:
+        """Whether the user lets a call run; no where the client cannot ask."""
+        if "elicitation" not in self.can:
+            return "deny"
+        # Escapes, so that nothing in the arguments is hidden; the key is new, so that it is not answered unasked.
+        called = f"{invocation.name} {json.dumps(invocation.arguments, default=str)}"
+        schema = {
+            "type": "object",
+            "properties": {_YES: {"type": "boolean", "title": f"Run {invocation.name}", "default": False}},
+            "required": [_YES],
+        }
+        result = await self.elicit(f"{why}: {called}", schema, key=f"approval-{secrets.token_hex(8)}")
+        given = result.content or {}
+        return "allow" if result.action == "accept" and given.get(_YES) is True else "deny"

@@ -1,0 +1,175 @@
+"""Ensembles as an MCP server.
+
+Owns what is listed and how a call goes: found, permitted, run, answered. Knows nothing of transports.
+Laws: the names are those that models get on any wire; what no tool has is the client's mistake, what a tool refuses
+is a result that the model reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+
+from callboard import __version__
+from callboard.core import InvocationCanister, Request, error_result
+from callboard.execution import execute_invoker
+from callboard.execution.group import DEFAULT_LIMIT
+from callboard.servers.mcp.call import Call, Incoming, Waiting
+from callboard.servers.mcp.peer import KEY, Peer
+from callboard.servers.mcp.results import answer_of
+from callboard.servers.mcp.session import Session, Sessions
+from callboard.text.near import near
+from callboard.tools import Context, Ensemble, Invoker, Policy, Roster
+from callboard.wires.naming import Naming
+
+GRACE: Final = 2.0
+"""Seconds that calls have to end in when the server does."""
+
+
+class ToolServer:
+    """Serves the tools of ensembles, which are connected and disconnected by whoever made them.
+
+    `policy` says which calls may run; where it says ask, the client's user is asked by elicitation, and without
+    that the answer is no. `limit` calls run at once. A tool finds its client in `context.auxdata["mcp"]`, a
+    `peer.Peer`, beside what is in `auxdata`. Tools whose results come from outside are not served.
+
+    `protocol` is the SDK's server, for any of its transports.
+    """
+
+    def __init__(
+        self,
+        ensembles: Iterable[Ensemble],
+        *,
+        name: str = "callboard",
+        instructions: str = "",
+        policy: Policy | None = None,
+        auxdata: Mapping[str, Any] | None = None,
+        limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        self._ensembles = tuple(ensembles)
+        self._policy = policy or Policy()
+        self._auxdata = dict(auxdata or {})
+        self._gate = asyncio.Semaphore(limit)
+        self._waiting = Waiting()
+        self._sessions = Sessions()
+        self._running: set[asyncio.Task[types.CallToolResult]] = set()
+        self._changes = InMemorySubscriptionBus()
+        self._listed: tuple[Invoker, ...] = ()
+        self._invokers: dict[str, Invoker] = {}
+        self._tools: list[types.Tool] = []
+        self._read()
+        self.protocol = _Protocol(
+            name,
+            version=__version__,
+            instructions=instructions or None,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+            on_subscriptions_listen=ListenHandler(self._changes),
+            get_tool_input_schema=self._schema,
+        )
+        self.protocol.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
+
+    async def changed(self) -> None:
+        """The ensembles have other tools than before: clients are told."""
+        if not self._read():
+            return
+        await self._changes.publish(ToolsListChanged())
+        for channel in self._sessions.channels():
+            await channel.send_tool_list_changed()
+
+    async def aclose(self) -> None:
+        """Cancels the calls that run or wait."""
+        self._waiting.end()
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running, timeout=GRACE)
+
+    def _read(self) -> bool:
+        """Looks at what the ensembles have. Whether that is new."""
+        found = tuple([each for ensemble in self._ensembles for each in ensemble.invokers.values()])
+        if [*map(id, found)] == [*map(id, self._listed)]:
+            return False
+        self._listed = found
+        roster = Roster(self._ensembles)
+        naming = Naming(Request("", (), roster.declarations))
+        self._invokers = {naming.on_wire(name): each for name, each in roster.items() if not each.deferred}
+        self._tools = [_tool(name, each) for name, each in self._invokers.items()]
+        return True
+
+    def _schema(self, name: str) -> Mapping[str, Any] | None:
+        return self._invokers[name].arguments_schema if name in self._invokers else None
+
+    async def _list(self, incoming: Incoming, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        self._sessions.of(incoming)
+        self._read()
+        return types.ListToolsResult(tools=self._tools)
+
+    async def _set_level(self, incoming: Incoming, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        self._sessions.of(incoming).level = params.level
+        return types.EmptyResult()
+
+    async def _call(
+        self, incoming: Incoming, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        if params.request_state is None:
+            call = self._begin(incoming, params)
+        else:
+            call = self._waiting.take(params.request_state, params)
+            call.resume(incoming, params.input_responses)
+        outcome = await call.outcome()
+        if isinstance(outcome, types.CallToolResult):
+            return outcome
+        return types.InputRequiredResult(input_requests=dict(outcome), request_state=self._waiting.keep(call))
+
+    def _begin(self, incoming: Incoming, params: types.CallToolRequestParams) -> Call:
+        """Raises MCPError for a name that no tool has (2025-11-25, server/tools: a protocol error)."""
+        invoker = self._invokers.get(params.name)
+        if invoker is None and self._read():
+            invoker = self._invokers.get(params.name)
+        if invoker is None:
+            hint = near(params.name, self._invokers)
+            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:64]}; {hint}")
+        call = Call(incoming, params)
+        task = call.start(self._run(call, invoker, self._sessions.of(incoming)))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return call
+
+    async def _run(self, call: Call, invoker: Invoker, session: Session) -> types.CallToolResult:
+        peer = Peer(call, session)
+        permission, why = self._policy.decide(invoker)
+        if permission == "ask":
+            permission = await peer.approve(InvocationCanister(call.name, call.name, call.arguments), why)
+            why = "the answer was no" if "elicitation" in peer.can else f"{why}, and this client cannot be asked"
+        if permission == "deny":
+            return answer_of(error_result(call.name, "permission", f"{call.name} may not run: {why}"))
+        namespace = session.namespaces.setdefault(invoker.ensemble.name if invoker.ensemble else "", {})
+        context = Context({**self._auxdata, KEY: peer}, namespace, invoker)
+        async with self._gate:
+            result = await execute_invoker(invoker, call.arguments, context, identifier=call.name, on_error="feedback")
+        if peer.lacked is not None and result.error is not None and call.modern:
+            raise peer.lacked  # 2026-07-28: what needs a capability that the client lacks is a protocol error
+        return answer_of(result)
+
+
+class _Protocol(Server[Any]):
+    def create_initialization_options(self, notification_options: Any = None, *args: Any, **options: Any) -> Any:
+        """Says that the list of tools may change, whatever the transport."""
+        given = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(given, *args, **options)
+
+
+def _tool(name: str, invoker: Invoker) -> types.Tool:
+    return types.Tool(
+        name=name,
+        description=invoker.description or None,
+        input_schema=dict(invoker.arguments_schema),
+        annotations=types.ToolAnnotations(idempotent_hint=True) if invoker.idempotent else None,
+    )

@@ -1,0 +1,100 @@
+"""What a person sees of `callboard doctor`; what it finds is in tests/servers/gateway/test_doctor.py."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from callboard.cli import app
+from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, Usage
+from callboard.errors import CallerError
+from callboard.testing import FakeBackend, Status
+
+ARGUMENTS = {
+    "read_file": {"path": "a"},
+    "exec_command": {"cmd": "ls"},
+    "functions__exec": {"input": "x"},
+    "Bash": {"command": "ls"},
+    "run_shell_command": {"command": "ls"},
+}
+
+
+def model(body):
+    """It calls until it sees a result, and takes one system message."""
+    if any(message["role"] == "system" for message in body["messages"][1:]):
+        return Status(400, {"error": {"message": "one system message, please"}})
+    names = [tool["function"]["name"] for tool in body.get("tools", [])]
+    found = [name for name in ARGUMENTS if name in names]
+    if not found or body["messages"][-1]["role"] == "tool":
+        return "ready"
+    name, arguments = found[0], ARGUMENTS[found[0]]
+    call = [InvocationStarted(0, "c", name), InvocationEnded(0, "c", name, arguments, json.dumps(arguments))]
+    return [ReplyStarted(), *call, Usage(input=1, output=1), ReplyEnded("invocations")]
+
+
+@pytest.fixture
+def examine():
+    def examine(*arguments, replies=model):
+        async def scenario():
+            async with FakeBackend(replies) as backend:
+                given = ["doctor", "--backend", backend.url, *arguments]
+                return await asyncio.to_thread(CliRunner().invoke, app, given), backend.url
+
+        return asyncio.run(scenario())
+
+    return examine
+
+
+def test_a_fault_is_told_with_what_helps(examine):
+    result, url = examine()
+    assert result.exit_code == 1
+    assert (
+        "several system messages  no      400: one system message, please\n"
+        "                                 helps: --profile merges_system=true\n" in result.stdout
+    )
+    assert f"\ncallboard serve --backend {url} --profile merges_system=true\n" in result.stdout
+    assert "17/17 Qwen Code\n" in result.stderr
+
+
+def test_with_what_helps_every_client_can_work(examine):
+    result, _ = examine("--profile", "merges_system=true")
+    assert result.exit_code == 0, result.output
+    assert "Codex                    yes     native\n" in result.stdout
+    assert "lost: client_metadata" in result.stdout
+    assert "every client can work with fake-model" in result.stdout
+
+
+def test_json(examine):
+    result, _ = examine("--json")
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["works"], told["flags"]) == (1, False, ["--profile merges_system=true"])
+    assert {row["name"]: row["state"] for row in told["clients"]} == {
+        "Codex": "no",
+        "Codex, newest models": "no",
+        "Claude Code": "no",
+        "Qwen Code": "yes",
+    }
+
+
+def test_a_backend_that_does_not_answer(examine):
+    result, _ = examine(replies=[])
+    assert result.exit_code == 1
+    assert "the backend does not answer" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "no backend"),
+        (["--backend", "llama"], "not a URL"),
+        (["--backend", "http://127.0.0.1:9/v1"], "--model NAME"),
+        (["--backend", "http://127.0.0.1:9/v1", "--mode", "fast"], "no mode 'fast'"),
+    ],
+)
+def test_what_cannot_be(arguments, said, invoke):
+    result = invoke("doctor", *arguments)
+    assert isinstance(result.exception, CallerError), result.exception
+    assert said in str(result.exception)

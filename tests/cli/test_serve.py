@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from callboard.errors import CallerError
+from callboard.testing import FakeBackend
+
+LIMIT = 30  # seconds; against a test that hangs, not part of what it asserts
+ASK = {"model": "m", "input": "Hi", "stream": True}
+CHUNK = 'data: {"choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}]}\n\n'
+
+
+class Running:
+    """A gateway in a process of its own: `url`, and what it `told` so far on standard error."""
+
+    def __init__(self, process):
+        self.process = process
+        self.told = ""
+        self.url = ""
+
+    async def stands(self):
+        while not self.url:
+            line = (await self.process.stderr.readline()).decode()
+            assert line, self.told
+            self.told += line
+            if found := re.search(r" at (http\S+)/v1 ", line):
+                self.url = found[1]
+
+    async def ended(self):
+        out, err = await self.process.communicate()
+        self.told += err.decode()
+        assert out == b""
+        return self.process.returncode
+
+
+@pytest.fixture
+def running(callboard):
+    @asynccontextmanager
+    async def running(*arguments, **environment):
+        process = await asyncio.create_subprocess_exec(
+            *callboard.command, "serve", "--port", "0", *arguments,
+            env={**os.environ, **environment},
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+        gateway = Running(process)
+        try:
+            async with asyncio.timeout(LIMIT):
+                await gateway.stands()
+                yield gateway
+                if process.returncode is None:
+                    with suppress(ProcessLookupError):
+                        process.terminate()
+                    await gateway.ended()
+                while group(process.pid):  # noqa: ASYNC110 - multiprocessing's own helper ends a little later
+                    await asyncio.sleep(0)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+    return running
+
+
+def group(leader):
+    """The processes of a group."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[2]) == leader and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+class Held:
+    """A backend whose streams begin, and end when `gate` is set."""
+
+    def __init__(self):
+        self.gate = asyncio.Event()
+        self.url = ""
+
+    async def __aenter__(self):
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", self._reply)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+        return self
+
+    async def __aexit__(self, *_):
+        self.gate.set()
+        await self._runner.cleanup()
+
+    async def _reply(self, request):
+        answer = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await answer.prepare(request)
+        await answer.write((CHUNK % "Hello").encode())
+        await self.gate.wait()
+        await answer.write((CHUNK % " you" + "data: [DONE]\n\n").encode())
+        return answer
+
+
+async def refuses(url):
+    """Returns when nobody listens there any more."""
+    host, port = url.removeprefix("http://").split(":")
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(host, int(port))
+        except ConnectionError:
+            return
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+def test_help(invoke):
+    shown = invoke("serve", "--help", env={"COLUMNS": "200", "TERM": "dumb"})
+    assert shown.exit_code == 0
+    for option in ("--backend", "--backend-wire", "--model-map", "--key", "--workers", "--strict", "--seed-events", "--local"):  # fmt: skip
+        assert option in shown.output
+
+
+BEHIND = ("--backend", "http://127.0.0.1:9/v1", "--port", "0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "no backend"),
+        (["--backend", "nowhere"], "not a URL"),
+        ([*BEHIND, "--backend-wire", "smoke"], "no wire 'smoke'"),
+        ([*BEHIND, "--mode", "magic"], "no mode 'magic'"),
+        ([*BEHIND, "--dialect", "klingon"], "klingon"),
+        ([*BEHIND, "--profile", "uses_tools"], "has no ="),
+        ([*BEHIND, "--profile", "speed=3"], "no fact 'speed'"),
+        ([*BEHIND, "--model-map", "a"], "has no ="),
+        ([*BEHIND, "--key", "shorty"], "too short for a key"),
+        ([*BEHIND, "--rate", "-1"], "rate"),
+        ([*BEHIND, "--idle-timeout", "0"], "idle_timeout"),
+        ([*BEHIND, "--port", "70000"], "--port"),
+        ([*BEHIND, "--workers", "0"], "--workers"),
+        ([*BEHIND, "--log-level", "loud"], "--log-level"),
+        ([*BEHIND, "--backend-key", "NOT_SET_HERE"], "NOT_SET_HERE"),
+        ([*BEHIND, "--host", "0.0.0.0"], "beyond this machine everybody could ask"),
+        ([*BEHIND, "--host", "::"], "give --key, or stay on 127.0.0.1"),
+        ([*BEHIND, "--host", "203.0.113.7", "--key", "sk-12345678"], "203.0.113.7:0"),
+        ([*BEHIND, "--host", "no such host"], "no such host"),
+        ([*BEHIND, "--config", "nowhere.toml"], "nowhere.toml"),
+        ([*BEHIND, "--certificate", "nowhere.pem"], "nowhere.pem"),
+        ([*BEHIND, "--private-key", "nowhere.pem"], "--certificate"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_served(invoke, arguments, said):
+    ended = invoke("serve", *arguments, env={"COLUMNS": "200", "TERM": "dumb"})
+    assert ended.exit_code != 0
+    assert isinstance(ended.exception, (CallerError, SystemExit)), ended.exception
+    told = f"{ended.output} {ended.exception}"
+    assert said in " ".join(told.replace("│", " ").split())
+    assert "sk-12345678" not in told
+
+
+def test_a_port_that_is_taken(callboard):
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        told = callboard("serve", "--backend", "http://127.0.0.1:9/v1", "--port", str(taken.getsockname()[1]))
+    assert told.returncode == 1
+    assert "is another gateway running?" in " ".join(told.stderr.split())
+
+
+def test_it_starts_answers_and_ends(running):
+    async def scenario():
+        async with FakeBackend(["Hello", "Hello"]) as backend, running("--backend", backend.url) as gateway:
+            assert gateway.told == f"callboard serves {backend.url} at {gateway.url}/v1 (Ctrl-C stops it)\n"
+            async with aiohttp.ClientSession() as client:
+                async with client.get(f"{gateway.url}/health") as answer:
+                    assert (await answer.json())["status"] == "healthy"
+                async with client.post(f"{gateway.url}/v1/responses", json=ASK | {"stream": False}) as answer:
+                    assert (await answer.json())["output"][0]["content"][0]["text"] == "Hello"
+                headers = {"authorization": "Bearer sk-abcdefghijklmnop"}
+                async with client.post(f"{gateway.url}/v1/responses", json=ASK, headers=headers) as answer:
+                    assert (await answer.text()).endswith("data: [DONE]\n\n")
+                async with client.get(f"{gateway.url}/health", headers={"host": "evil.example"}) as answer:
+                    assert answer.status == 200  # it tells nothing
+                async with client.get(f"{gateway.url}/v1/models", headers={"host": "evil.example"}) as answer:
+                    assert answer.status == 403
+            gateway.process.send_signal(signal.SIGINT)
+            code = await gateway.ended()
+            assert backend.requests[-1].headers["authorization"] == "Bearer sk-abcdefghijklmnop"
+        return code, gateway.told
+
+    code, told = asyncio.run(scenario())
+    assert code == 0
+    assert "sk-abc...mnop" in told
+    assert "defghijkl" not in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_sigterm_lets_open_replies_end(running, workers):
+    async def scenario():
+        async with Held() as backend, running("--backend", backend.url, "--workers", workers) as gateway:
+            async with (
+                aiohttp.ClientSession() as client,
+                client.post(f"{gateway.url}/v1/responses", json=ASK) as answer,
+            ):
+                begun = await until(answer, b"Hello")
+                gateway.process.terminate()
+                if workers == "1":
+                    await refuses(gateway.url)
+                backend.gate.set()
+                rest = await answer.content.read()
+            return await gateway.ended(), begun + rest
+
+    code, data = asyncio.run(scenario())
+    assert code == 0
+    kinds = re.findall(rb"event: (\S+)", data)
+    assert kinds.count(b"response.completed") == 1
+    assert kinds[-1] == b"response.completed"
+    assert data.endswith(b"data: [DONE]\n\n")
+    assert b'"Hello you"' in data
+
+
+def test_sigterm_ends_what_does_not_end_itself(running, tmp_path):
+    config = tmp_path / "gateway.toml"
+    config.write_text("grace = 1\n")
+
+    async def scenario():
+        async with (
+            Held() as backend,
+            running("--backend", backend.url, "--config", str(config)) as gateway,
+            aiohttp.ClientSession() as client,
+        ):
+            async with client.post(f"{gateway.url}/v1/responses", json=ASK) as answer:
+                begun = await until(answer, b"Hello")
+                gateway.process.terminate()
+                rest = await answer.content.read()
+            return await gateway.ended(), begun + rest
+
+    code, data = asyncio.run(scenario())
+    assert code == 0
+    assert re.findall(rb"event: (\S+)", data)[-1] == b"response.failed"
+    assert data.endswith(b"data: [DONE]\n\n")
+
+
+def test_keys_of_the_gateway_are_not_the_backend_s(running):
+    async def scenario():
+        async with (
+            FakeBackend(["Hello"]) as backend,
+            running("--backend", backend.url, CALLBOARD_GATEWAY_KEYS="ann=sk-ann-12345678") as gateway,
+            aiohttp.ClientSession() as client,
+        ):
+            statuses = []
+            for key in ("", "sk-eve-12345678", "sk-ann-12345678"):
+                headers = {"x-api-key": key} if key else {}
+                async with client.post(f"{gateway.url}/v1/responses", json=ASK, headers=headers) as answer:
+                    await answer.read()
+                    statuses.append(answer.status)
+            return statuses, [request.headers for request in backend.requests if request.method == "POST"]
+
+    statuses, (headers,) = asyncio.run(scenario())
+    assert statuses == [401, 401, 200]
+    assert "sk-ann" not in json.dumps(dict(headers))
+
+
+async def until(answer, mark):
+    data = b""
+    while mark not in data:
+        piece = await answer.content.readany()
+        assert piece, data
+        data += piece
+    return data

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from callboard.cli.servers import asked, shown
+from callboard.mcp.events import Logged, Progress, StateChanged, ToolsChanged
+
+FORM = {
+    "properties": {
+        "city": {"type": "string", "title": "City"},
+        "days": {"type": "integer", "default": 3},
+        "rain": {"type": "boolean"},
+    },
+    "required": ["city"],
+}
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        (["Bern", "4", "True", "y"], ("accept", {"city": "Bern", "days": 4, "rain": True})),
+        (["Bern", "", "", "yes"], ("accept", {"city": "Bern"})),
+        (["Bern", "many", "", "y"], ("accept", {"city": "Bern", "days": "many"})),
+        (["Bern", "", "", ""], ("decline", None)),
+        (["", "", "", "y"], ("decline", None)),
+    ],
+)
+def test_a_form_is_filled_in(typed, answer):
+    told = []
+    lines = iter([f"{each}\n" for each in typed])
+
+    async def read():
+        return next(lines)
+
+    ask = asked(lambda line, _: told.append(line), read)
+    assert asyncio.run(ask("s asks: where?\x1b[2J", FORM)) == answer
+    assert told[:2] == ["s asks: where? [2J", "  city (City; string):"]
+
+
+def test_without_a_form_it_is_yes_or_no():
+    async def read():
+        return "y\n"
+
+    told = []
+    assert asyncio.run(asked(lambda line, _: told.append(line), read)("s asks: go to\nhttps://x", {})) == ("accept", {})
+    assert told == ["s asks: go to https://x", "agree? [y/N]"]
+
+
+EVENTS = [
+    Logged("s", "info", "fine"),
+    Logged("s", "error", "bad\x1b[31m"),
+    StateChanged("s", "ready"),
+    StateChanged("s", "backoff", "gone"),
+    Progress("s", "dig", 1, 2, "deep"),
+    Progress("s", "dig", 1),
+    ToolsChanged("s"),
+]
+
+
+def test_what_a_server_does_is_told():
+    def told(*, verbose):
+        lines = []
+        show = shown(lambda line, _: lines.append(line), verbose=verbose)
+        for event in EVENTS:
+            show(event)
+        return lines
+
+    assert told(verbose=False) == ["s (error): bad [31m", "s is backoff: gone"]
+    assert told(verbose=True) == [
+        "s (info): fine",
+        "s (error): bad [31m",
+        "s is ready",
+        "s is backoff: gone",
+        "s: dig: 1 of 2 deep",
+        "s: dig: 1",
+        "s changed its tools",
+    ]

@@ -1,0 +1,24 @@
+"""The doctor on a model of this machine: half a minute on cores of its own, which is why it is asked here."""
+
+import json
+import subprocess
+import sys
+
+
+def test_a_model_of_this_machine():
+    command = "from callboard.cli import main; main()"
+    asked = subprocess.run(
+        [sys.executable, "-c", command, "doctor", "--local", "qwen2.5-coder-0.5b", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert asked.stdout, asked.stderr
+    told = json.loads(asked.stdout)
+    backend = {row["name"]: row for row in told["backend"]}
+    assert {name for name, row in backend.items() if row["state"] == "no"} == {"pictures"}
+    assert backend["pictures"]["fix"] == "--profile takes_parts=false"
+    assert backend["tools"]["said"] == "written into the text"
+    assert [row["state"] for row in told["clients"]] == ["yes"] * 4, told["clients"]
+    assert (asked.returncode, told["works"], told["flags"]) == (0, True, [])
+    assert "Unclosed" not in asked.stderr

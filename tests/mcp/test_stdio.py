@@ -1,0 +1,33 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callboard.mcp.stdio import Lines
+
+LINES = st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"")), max_size=10)
+
+
+@given(LINES, st.binary(max_size=10).map(lambda rest: rest.replace(b"\n", b"")), st.lists(st.integers(0, 200)))
+def test_any_pieces_give_the_same_lines(lines, rest, cuts):
+    data = b"".join(line + b"\n" for line in lines) + rest
+    bounds = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    reading = Lines()
+    got = [line for begin, end in pairwise(bounds) for line in reading.feed(data[begin:end])]
+    assert got == lines
+    assert reading.feed(b"\n") == [rest]
+
+
+@pytest.mark.parametrize("pieces", [[b"12345\n"], [b"123", b"45"], [b"1\n12", b"345"], [b"123", b"45\n"]])
+def test_a_line_has_its_bounds(pieces):
+    reading = Lines(most=4)
+    *first, last = pieces
+    for piece in first:
+        reading.feed(piece)
+    with pytest.raises(OverflowError):
+        reading.feed(last)
+
+
+def test_one_of_the_bound_is_whole():
+    assert Lines(most=4).feed(b"1234\n") == [b"1234"]

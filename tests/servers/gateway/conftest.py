@@ -1,0 +1,233 @@
+"""A gateway on the loopback interface, and a client that says everything it was told.
+
+Owns how a gateway starts and ends inside a test. Law: it runs in the test's own loop, so that nothing has to be
+waited for with a clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from email.utils import formatdate
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+import uvicorn
+from aiohttp import web
+
+from callboard.servers.gateway import BackendSettings, GatewaySettings
+from callboard.servers.gateway.app import application
+from callboard.text.sse import SSEDecoder
+
+PATHS = {"responses": "/responses", "chat": "/chat/completions", "messages": "/messages"}
+"""The fronts' paths behind `.url`."""
+
+
+class Answer:
+    """What came of a request: `status`, `headers`, `data`; `frames` and `events` of a stream, `body` of JSON."""
+
+    def __init__(self, status, headers, data):
+        self.status = status
+        self.headers = headers
+        self.data = data
+
+    def __repr__(self):
+        return f"<{self.status} {self.data[:2000]!r}>"
+
+    @property
+    def text(self):
+        return self.data.decode()
+
+    @property
+    def body(self) -> Any:
+        return msgspec.json.decode(self.data)
+
+    @property
+    def streamed(self):
+        return self.headers.get("content-type", "").startswith("text/event-stream")
+
+    @property
+    def frames(self):
+        """Pairs of an event's name and its data as text; comments are none."""
+        assert self.streamed, self
+        decoder = SSEDecoder()
+        return [(frame.event, frame.data) for frame in [*decoder.feed(self.data), *decoder.finish()] if frame.data]
+
+    @property
+    def events(self):
+        """The JSON of the frames, without `[DONE]`."""
+        return [msgspec.json.decode(data) for _, data in self.frames if data != "[DONE]"]
+
+
+class Served:
+    """A gateway that runs: `url` ends in /v1, `root` before it; `gateway` is what is behind the paths."""
+
+    def __init__(self, root, gateway, client, server):
+        self.root = root
+        self.url = f"{root}/v1"
+        self.gateway = gateway
+        self.client = client
+        self.server = server
+
+    async def get(self, path, **headers):
+        """Asks below `root`."""
+        return await self.request("GET", self.root + path, headers=headers)
+
+    async def post(self, path, body, headers=None):
+        """Posts a body below `url`, bytes as they are and anything else as JSON; `path` may be a front's name."""
+        data = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        headers = {"content-type": "application/json", **(headers or {})}
+        return await self.request("POST", self.url + PATHS.get(path, path), data=data, headers=headers)
+
+    async def request(self, method, url, **options):
+        async with self.client.request(method, url, **options) as answer:
+            return Answer(answer.status, answer.headers, await answer.read())
+
+    @staticmethod
+    def read(answer, data):
+        """What was read of an answer bit by bit."""
+        return Answer(answer.status, answer.headers, data)
+
+    @asynccontextmanager
+    async def open(self, path, body, headers=None):
+        """The answer while it comes, as aiohttp's."""
+        async with self.client.post(self.url + PATHS.get(path, path), json=body, headers=headers) as answer:
+            yield answer
+
+
+class _Server(uvicorn.Server):
+    """Started and stopped without uvicorn's loop, which looks around ten times a second and owns the signals."""
+
+    async def start(self):
+        self.config.load()
+        self.lifespan = self.config.lifespan_class(self.config)
+        await self.startup()
+        self.server_state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+        return self.servers[0].sockets[0].getsockname()[1]
+
+    async def stop(self):
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        tasks = list(self.server_state.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.lifespan.shutdown()
+
+
+class ByHand:
+    """A Chat Completions backend whose answers a test writes piece by piece; `asked` gives each request as it comes."""
+
+    def __init__(self):
+        self.url = ""
+        self.asked = asyncio.Queue()
+
+    async def __aenter__(self):
+        app = web.Application(client_max_size=2**30)
+        app.router.add_post("/v1/chat/completions", self._reply)
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+        return self
+
+    async def __aexit__(self, *_):
+        await self._runner.cleanup()
+
+    async def _reply(self, request):
+        asked = Asked(request, await request.json())
+        self.asked.put_nowait(asked)
+        try:
+            await asked.over.wait()
+        except asyncio.CancelledError:
+            asked.left.set()
+            raise
+        return asked.answer
+
+
+class Asked:
+    """One request to a ByHand. `left` is set when its asker has gone."""
+
+    def __init__(self, request, body):
+        self.body = body
+        self.headers = request.headers
+        self.answer = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        self.over = asyncio.Event()
+        self.left = asyncio.Event()
+        self._request = request
+
+    async def begin(self):
+        if not self.answer.prepared:
+            await self.answer.prepare(self._request)
+
+    async def write(self, data):
+        await self.begin()
+        await self.answer.write(data)
+
+    async def say(self, text):
+        choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+        await self.write(b"data: " + msgspec.json.encode({"choices": [choice]}) + b"\n\n")
+
+    async def end(self):
+        await self.write(b"data: [DONE]\n\n")
+        self.over.set()
+
+    def cut(self):
+        self._request.transport.abort()
+        self.over.set()
+
+
+def behind(backend, **settings):
+    """The settings of a FakeBackend; `wire` is chat unless it is said."""
+    root = backend.url.removesuffix("/v1")
+    url = root if settings.get("wire") == "messages" else backend.url
+    return BackendSettings(**{"url": url, **settings})
+
+
+@asynccontextmanager
+async def _serving(*given, **settings):
+    if not (given and isinstance(given[0], GatewaySettings)):
+        backends = tuple([each if isinstance(each, BackendSettings) else behind(each) for each in given])
+        settings = {"backends": backends, **settings}
+        given = (GatewaySettings(**settings),)
+    app = application(given[0])
+    gateway = next(
+        route.endpoint._gateway for route in app.routes if hasattr(getattr(route, "endpoint", 0), "_gateway")
+    )
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, http="httptools", ws="websockets-sansio", lifespan="on",
+        access_log=False, log_config=None, log_level="warning", server_header=False,
+    )  # fmt: skip
+    server = _Server(config)
+    port = await server.start()
+    try:
+        async with aiohttp.ClientSession(auto_decompress=False) as client:
+            yield Served(f"http://127.0.0.1:{port}", gateway, client, server)
+    finally:
+        await server.stop()
+
+
+@pytest.fixture(scope="session")
+def serving():
+    """A gateway that runs while an `async with` lasts.
+
+    It is given a GatewaySettings, or backends (FakeBackend, ByHand, BackendSettings) and fields of GatewaySettings;
+    `Served` is what it gives.
+    """
+    return _serving
+
+
+@pytest.fixture(scope="session", name="behind")
+def _behind():
+    """The way to a backend: `behind(fake_backend, wire="messages", ...)` gives the BackendSettings that lead to it."""
+    return behind
+
+
+@pytest.fixture(scope="session")
+def by_hand():
+    """A backend that answers when the test does: see ByHand."""
+    return ByHand

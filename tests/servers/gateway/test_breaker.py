@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callboard.servers.gateway.breaker import Breaker
+
+
+def broken(failures=5, pause=30.0, at=100.0, **said):
+    breaker = Breaker(failures, pause)
+    for _ in range(failures):
+        assert breaker.wait(at) == 0
+        breaker.failed(at, **said)
+    return breaker
+
+
+def test_it_opens_after_failures_in_a_row():
+    breaker = Breaker(5, 30.0)
+    for count in range(4):
+        breaker.failed(1.0)
+        assert (breaker.state(1.0), breaker.wait(1.0), breaker.failures) == ("closed", 0, count + 1)
+    breaker.failed(1.0)
+    assert (breaker.state(1.0), breaker.wait(1.0), breaker.wait(21.0)) == ("open", 30, 10)
+
+
+def test_a_success_between_begins_the_count_anew():
+    breaker = Breaker(2, 30.0)
+    for _ in range(9):
+        breaker.failed(1.0)
+        breaker.succeeded()
+    assert (breaker.state(1.0), breaker.failures) == ("closed", 0)
+
+
+def test_what_teaches_nothing_is_not_counted():
+    breaker = Breaker(2, 30.0)
+    for _ in range(9):
+        breaker.left()
+    assert breaker.state(1.0) == "closed"
+
+
+def test_one_probe_after_the_pause():
+    breaker = broken()
+    assert breaker.state(130.0) == "half-open"
+    assert breaker.wait(130.0) == 0
+    assert breaker.wait(131.0) == 29  # the others wait for it
+    breaker.succeeded()
+    assert (breaker.state(131.0), breaker.wait(131.0), breaker.wait(131.0)) == ("closed", 0, 0)
+
+
+def test_a_probe_that_fails_opens_it_again():
+    breaker = broken()
+    assert breaker.wait(130.0) == 0
+    breaker.failed(140.0)
+    assert (breaker.state(140.0), breaker.wait(140.0)) == ("open", 30)
+
+
+def test_a_probe_whose_client_left_is_another_s():
+    breaker = broken()
+    assert breaker.wait(130.0) == 0
+    breaker.left()
+    assert breaker.wait(130.5) == 0
+
+
+def test_a_probe_that_is_never_heard_of_is_forgotten():
+    breaker = broken()
+    assert breaker.wait(130.0) == 0
+    assert breaker.wait(159.5) == 0.5
+    assert breaker.wait(160.0) == 0
+    assert breaker.wait(160.0) == 30
+
+
+@pytest.mark.parametrize(("asked", "waits"), [(None, 30), (0.0, 30), (5.0, 30), (90.0, 90)])
+def test_a_backend_may_ask_for_a_longer_pause(asked, waits):
+    assert broken(retry_after=asked).wait(100.0) == waits
+
+
+def test_a_backend_cannot_ask_to_be_left_alone_for_ever():
+    assert broken(retry_after=1e12).wait(100.0) <= 3600
+
+
+@given(st.lists(st.tuples(st.sampled_from(["ask", "succeeded", "failed", "left"]), st.floats(0, 50)), max_size=60))
+def test_it_never_waits_for_ever_and_never_stays_open(steps):
+    breaker, now, open_probes = Breaker(3, 30.0), 0.0, 0
+    for what, passed in steps:
+        now += passed
+        state = breaker.state(now)
+        match what:
+            case "ask":
+                wait = breaker.wait(now)
+                assert 0 <= wait <= 30
+                if state == "closed":
+                    assert wait == 0
+                if state == "open":
+                    assert wait > 0
+                open_probes += wait == 0 and state == "half-open"
+            case "failed":
+                breaker.failed(now)
+            case _:
+                getattr(breaker, what)()
+        assert breaker.state(now) == "closed" or breaker.failures >= 3
+    assert breaker.wait(now + 61) == 0

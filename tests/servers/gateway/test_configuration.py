@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import pytest
+
+from callboard.errors import CallerError
+from callboard.servers.gateway import BackendSettings
+from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.configuration import keys_of, load
+
+ONE = BackendSettings(url="http://127.0.0.1:8080/v1")
+FILE = """\
+heartbeat = 5
+strict = true
+origins = ["https://app.example"]
+
+[keys]
+ann = "sk-ann-123"
+bob = "sha256:{digest}"
+
+[limits]
+items = 7
+
+[[backends]]
+name = "fast"
+url = "https://fast.example/v1"
+wire = "messages"
+models = ["claude-*"]
+map = {{ haiku = "claude-haiku-4" }}
+weight = 2
+key = "upstream"
+headers = {{ "x-team" = "a" }}
+
+[[backends]]
+local = "qwen2.5-coder-0.5b"
+mode = "validated"
+"""
+
+
+@pytest.fixture
+def written(tmp_path):
+    def written(text):
+        path = tmp_path / "gateway.toml"
+        path.write_text(text)
+        return str(path)
+
+    return written
+
+
+def wrong(*given):
+    with pytest.raises(CallerError) as caught:
+        load(*given)
+    return str(caught.value)
+
+
+def test_a_file(written):
+    settings = load(written(FILE.format(digest=digest("sk-bob-123"))), {}, None)
+    fast, local = settings.backends
+    assert (fast.name, fast.wire, fast.models, fast.map) == ("fast", "messages", ("claude-*",), {"haiku": "claude-haiku-4"})  # fmt: skip
+    assert (fast.weight, fast.key, fast.headers) == (2.0, "upstream", {"x-team": "a"})
+    assert (local.local, local.wire, local.mode) == ("qwen2.5-coder-0.5b", "chat", "validated")
+    assert settings.keys == {"ann": digest("sk-ann-123"), "bob": digest("sk-bob-123")}
+    assert (settings.heartbeat, settings.strict, settings.limits.items) == (5.0, True, 7)
+    assert settings.idle_timeout == 600  # a default
+
+
+def test_flags_are_above_the_file(written):
+    path = written(FILE.format(digest=digest("sk-bob-123")))
+    flags = {"heartbeat": 9.0, "strict": None, "origins": (), "keys": {"key-1": "sk-eve-123"}, "store": ""}
+    settings = load(path, flags, ONE)
+    assert [each.url or each.local for each in settings.backends] == [
+        "https://fast.example/v1",
+        "qwen2.5-coder-0.5b",
+        "http://127.0.0.1:8080/v1",
+    ]
+    assert (settings.heartbeat, settings.strict, settings.origins) == (9.0, True, ("https://app.example",))
+    assert settings.keys == {"key-1": digest("sk-eve-123")}
+
+
+def test_no_flag_and_no_file():
+    assert "no backend" in wrong("", {}, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hartbeat = 5\n", ["gateway.toml:1: hartbeat", "did you mean 'heartbeat'"]),
+        ("\nheartbeat = 'soon'\n", ["gateway.toml:2: heartbeat", "float"]),
+        ("[[backends]]\nurl = 'http://a'\n\n[[backends]]\nurl = 'http://x'\nwieght = 3\n", ["gateway.toml:6: backends[1].wieght", "did you mean 'weight'"]),
+        ("[[backends]]\nurl = 5\n", ["gateway.toml:2: backends[0].url", "str"]),
+        ("backends = 3\n", ["gateway.toml:1: backends"]),
+        ("backends = 'http://x'\n", ["gateway.toml:1: backends"]),
+        ("[limits]\nbodies = 1\n", ["gateway.toml:2: limits.bodies", "did you mean 'body'"]),
+        ("heartbeat = \n", ["gateway.toml:1"]),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_with_its_place(written, text, said):
+    message = wrong(written(text), {}, ONE)
+    assert [part for part in said if part not in message] == [], message
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    assert "gateway.toml" in wrong(str(tmp_path / "gateway.toml"), {}, ONE)
+
+
+@pytest.mark.parametrize(
+    ("backend", "said"),
+    [
+        ({}, "a backend has a url, or is local"),
+        ({"url": "http://x", "local": "qwen"}, "a backend has a url, or is local"),
+        ({"url": "127.0.0.1:8080"}, "not a URL"),
+        ({"url": "ftp://x"}, "not a URL"),
+        ({"url": "http://x", "wire": "smoke"}, "no wire 'smoke'"),
+        ({"url": "http://x", "mode": "magic"}, "no mode 'magic'"),
+        ({"url": "http://x", "dialect": "klingon"}, "klingon"),
+        ({"url": "http://x", "profile": {"speed": 3}}, "no fact 'speed'"),
+        ({"url": "http://x", "profile": {"uses_tools": "perhaps"}}, "uses_tools"),
+        ({"url": "http://x", "key_variable": "NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE: is not set"),
+    ],
+)
+def test_a_backend_that_cannot_be(backend, said):
+    assert said in wrong("", {}, BackendSettings(**backend))
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("rate", -1.0), ("concurrency", -1), ("idle_timeout", 0.0), ("idle_timeout", -5.0), ("heartbeat", 0.0), ("heartbeat", -1.0)],
+)  # fmt: skip
+def test_a_number_that_cannot_be(flag, value):
+    assert flag in wrong("", {flag: value}, ONE)
+
+
+def test_the_backend_s_key_may_be_in_the_environment(monkeypatch):
+    monkeypatch.setenv("UPSTREAM", "secret")
+    (backend,) = load("", {}, BackendSettings(url="http://x", key_variable="UPSTREAM")).backends
+    assert backend.key == "secret"
+
+
+@pytest.mark.parametrize(
+    ("given", "keys"),
+    [
+        ((), {}),
+        (("sk-12345678",), {"key-1": "sk-12345678"}),
+        (("ann=sk-12345678", "sk-87654321"), {"ann": "sk-12345678", "key-2": "sk-87654321"}),
+        (("c2VjcmV0Cg==",), {"key-1": "c2VjcmV0Cg=="}),
+        (("ann=c2VjcmV0Cg==",), {"ann": "c2VjcmV0Cg=="}),
+        (("sha256:" + "a" * 64,), {"key-1": "sha256:" + "a" * 64}),
+    ],
+)
+def test_keys_of_flags(given, keys):
+    assert keys_of(given) == keys
+
+
+def test_keys_are_kept_as_digests():
+    settings = load("", {"keys": {"a": "sk-12345678", "b": f"sha256:{digest('sk-87654321').upper()}"}}, ONE)
+    assert settings.keys == {"a": digest("sk-12345678"), "b": digest("sk-87654321")}
+    assert "sk-1234" not in repr(settings)
+
+
+@pytest.mark.parametrize(("key", "said"), [("shorty", "too short"), ("sha256:abc", "not a digest"), ("sha256:" + "g" * 64, "not a digest")])  # fmt: skip
+def test_keys_that_cannot_be(key, said):
+    message = wrong("", {"keys": {"a": key}}, ONE)
+    assert said in message
+    assert key not in message

@@ -1,0 +1,376 @@
+"""Every front on every backend's wire, driven by the official clients."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from itertools import product
+from typing import NamedTuple
+
+import pytest
+
+from callboard.core import (
+    ArgumentsPiece,
+    InvocationEnded,
+    InvocationStarted,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyStarted,
+    TextPiece,
+    Usage,
+)
+from callboard.testing import FakeBackend, Raw, Status
+
+FRONTS = ["responses", "chat", "messages"]
+WIRES = ["chat", "responses", "messages", "gemini"]
+PAIRS = list(product(FRONTS, WIRES))
+SEARCH = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"], "additionalProperties": False}  # fmt: skip
+SCHEMAS = {"search": SEARCH, "clock": {"type": "object", "properties": {}, "required": [], "additionalProperties": False}}  # fmt: skip
+
+
+class Heard(NamedTuple):
+    """What a client made of a reply."""
+
+    text: str = ""
+    calls: tuple = ()
+    end: str = "stop"
+    reasoning: str = ""
+    refusal: str = ""
+    usage: tuple = (11, 7, 3)
+    """Input with what was cached, output, cached."""
+
+
+# How each client says what is asked.
+
+
+def tools_of(front):
+    match front:
+        case "responses":
+            return [{"type": "function", "name": n, "description": n, "parameters": s, "strict": True} for n, s in SCHEMAS.items()]  # fmt: skip
+        case "chat":
+            return [{"type": "function", "function": {"name": n, "description": n, "parameters": s, "strict": True}} for n, s in SCHEMAS.items()]  # fmt: skip
+        case _:
+            return [{"name": n, "description": n, "input_schema": s} for n, s in SCHEMAS.items()]
+
+
+def choice_of(front, wanted, parallel):
+    """The fields that say which tools may or have to be called."""
+    fields = {}
+    if front == "messages":
+        kind = {"required": {"type": "any"}, None: {"type": "auto"}}.get(wanted, {"type": "tool", "name": wanted})
+        return {"tool_choice": {**kind, **({"disable_parallel_tool_use": True} if parallel is False else {})}}
+    if wanted == "required":
+        fields["tool_choice"] = "required"
+    elif wanted and front == "responses":
+        fields["tool_choice"] = {"type": "function", "name": wanted}
+    elif wanted:
+        fields["tool_choice"] = {"type": "function", "function": {"name": wanted}}
+    return fields if parallel is None else {**fields, "parallel_tool_calls": parallel}
+
+
+# What each client makes of the answer.
+
+RESPONSES_ENDS = {None: "stop", "max_output_tokens": "length", "content_filter": "filter"}
+
+
+def heard_of_response(response):
+    of = {kind: [item for item in response.output if item.type == kind] for kind in ("message", "reasoning", "function_call")}  # fmt: skip
+    parts = [part for item in of["message"] for part in item.content]
+    details, usage = response.incomplete_details, response.usage
+    return Heard(
+        "".join([part.text for part in parts if part.type == "output_text"]),
+        tuple([(item.name, json.loads(item.arguments)) for item in of["function_call"]]),
+        RESPONSES_ENDS[details and details.reason],
+        "".join([part.text for item in of["reasoning"] for part in item.summary]),
+        "".join([part.refusal for part in parts if part.type == "refusal"]),
+        (usage.input_tokens, usage.output_tokens, usage.input_tokens_details.cached_tokens),
+    )
+
+
+async def ask_responses(client, streamed, **fields):
+    if not streamed:
+        return heard_of_response(await client.responses.create(input="Hi", **fields))
+    async with client.responses.stream(input="Hi", **fields) as stream:
+        events = [event async for event in stream]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    heard = heard_of_response(events[-1].response)
+    assert "".join([event.delta for event in events if event.type == "response.output_text.delta"]) == heard.text
+    assert [event.type.rpartition(".")[2] in {"completed", "incomplete", "failed"} for event in events if event.type.count(".") == 1].count(True) == 1  # fmt: skip
+    return heard
+
+
+CHAT_ENDS = {"stop": "stop", "tool_calls": "stop", "length": "length", "content_filter": "filter"}
+
+
+def heard_of_completion(completion):
+    (chosen,), usage = completion.choices, completion.usage
+    message = chosen.message
+    assert (chosen.finish_reason == "tool_calls") == bool(message.tool_calls)
+    return Heard(
+        message.content or "",
+        tuple([(call.function.name, json.loads(call.function.arguments)) for call in message.tool_calls or ()]),
+        CHAT_ENDS[chosen.finish_reason],
+        getattr(message, "reasoning_content", None) or "",
+        message.refusal or "",
+        (usage.prompt_tokens, usage.completion_tokens, usage.prompt_tokens_details.cached_tokens),
+    )
+
+
+async def ask_chat(client, streamed, **fields):
+    from openai.lib.streaming.chat import ChatCompletionStreamState
+
+    messages = [{"role": "user", "content": "Hi"}]
+    if not streamed:
+        return heard_of_completion(await client.chat.completions.create(messages=messages, **fields))
+    state = ChatCompletionStreamState()  # without input tools: it raises at a finish that is not stop
+    fields["stream_options"] = {"include_usage": True}
+    stream = await client.chat.completions.create(messages=messages, stream=True, **fields)
+    async for chunk in stream:
+        state.handle_chunk(chunk)
+    return heard_of_completion(state.current_completion_snapshot)
+
+
+MESSAGES_ENDS = {"end_turn": "stop", "tool_use": "stop", "max_tokens": "length", "refusal": "filter"}
+
+
+def heard_of_message(message):
+    of = {kind: [block for block in message.content if block.type == kind] for kind in ("text", "thinking", "tool_use")}
+    usage = message.usage
+    assert (message.stop_reason == "tool_use") == bool(of["tool_use"])
+    return Heard(
+        "".join([block.text for block in of["text"]]),
+        tuple([(block.name, block.input) for block in of["tool_use"]]),
+        MESSAGES_ENDS[message.stop_reason],
+        "".join([block.thinking for block in of["thinking"]]),
+        "",
+        (usage.input_tokens + usage.cache_read_input_tokens, usage.output_tokens, usage.cache_read_input_tokens),
+    )
+
+
+async def ask_messages(client, streamed, **fields):
+    fields = {"max_tokens": 1000, "messages": [{"role": "user", "content": "Hi"}], **fields}
+    if not streamed:
+        return heard_of_message(await client.messages.create(**fields))
+    async with client.messages.stream(**fields) as stream:
+        pieces = [event.text async for event in stream if event.type == "text"]
+        heard = heard_of_message(await stream.get_final_message())
+    assert "".join(pieces) == heard.text
+    return heard
+
+
+ASK = {"responses": ask_responses, "chat": ask_chat, "messages": ask_messages}
+
+
+@asynccontextmanager
+async def client_of(front, served):
+    from anthropic import AsyncAnthropic
+    from openai import AsyncOpenAI
+
+    kind, url = (AsyncAnthropic, served.root) if front == "messages" else (AsyncOpenAI, served.url)
+    async with kind(base_url=url, api_key="k", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+def ask(serving, behind):
+    """What a client of the front hears for each question (fields of its request), and what the backend was asked."""
+
+    def ask(front, replies, questions, *, streamed=True, pieces=None, **settings):
+        async def scenario():
+            async with (
+                FakeBackend(replies, chunk_size=pieces) as backend,
+                serving(behind(backend, **settings)) as served,
+                client_of(front, served) as client,
+            ):
+                heard = [await ASK[front](client, streamed, model="m", **fields) for fields in questions]
+            return heard, [request.body for request in backend.requests if request.method == "POST"]
+
+        return asyncio.run(scenario())
+
+    return ask
+
+
+# What is said.
+
+USAGE = Usage(11, 7, 3, 2)
+
+
+def call(index, name, raw, size=4):
+    pieces = [ArgumentsPiece(index, raw[at : at + size]) for at in range(0, len(raw), size)]
+    return [InvocationStarted(index, f"call_{index}", name), *pieces, InvocationEnded(index, f"call_{index}", name, json.loads(raw), raw)]  # fmt: skip
+
+
+QUERY = '{"query":"naïve \\"quotes\\" — ✓ \\ud83d\\ude00"}'
+ASKED = ("search", json.loads(QUERY))
+ONE, TWO = call(0, "search", QUERY, 1), call(1, "clock", "{}")
+
+SAID = {
+    "text": ([TextPiece("Hel"), TextPiece("lo — ✓\n\n"), USAGE, ReplyEnded("stop")], Heard("Hello — ✓\n\n")),
+    "reasoning": (
+        [ReasoningPiece("Let me "), ReasoningPiece("think.\n"), TextPiece("Yes."), USAGE, ReplyEnded("stop")],
+        Heard("Yes.", reasoning="Let me think.\n"),
+    ),
+    "a call in fragments": ([TextPiece("I look."), *ONE, USAGE, ReplyEnded("invocations")], Heard("I look.", (ASKED,))),
+    "two calls": ([*ONE, *TWO, USAGE, ReplyEnded("invocations")], Heard(calls=(ASKED, ("clock", {})))),
+    "the same call twice": (
+        [*TWO, *call(2, "clock", "{}"), USAGE, ReplyEnded("invocations")],
+        Heard(calls=(("clock", {}), ("clock", {}))),
+    ),
+    "all of it": (
+        [ReasoningPiece("hm"), TextPiece("I look."), *ONE, *TWO, USAGE, ReplyEnded("invocations")],
+        Heard("I look.", (ASKED, ("clock", {})), reasoning="hm"),
+    ),
+    "length": ([TextPiece("It is"), USAGE, ReplyEnded("length")], Heard("It is", end="length")),
+    "filter": ([TextPiece("It is"), USAGE, ReplyEnded("filter")], Heard("It is", end="filter")),
+}
+
+
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize(("front", "wire"), PAIRS)
+def test_what_a_model_says_is_heard(ask, front, wire, streamed):
+    replies = [[ReplyStarted(), *events] for events, _ in SAID.values()]
+    fields = [{"tools": tools_of(front)} if "call" in name or "all" in name else {} for name in SAID]
+    heard, _ = ask(front, replies, fields, streamed=streamed, wire=wire)
+    assert dict(zip(SAID, heard, strict=True)) == {name: expected for name, (_, expected) in SAID.items()}
+
+
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize(("front", "wire"), PAIRS)
+def test_a_refusal_is_heard(ask, front, wire, streamed):
+    reply = [ReplyStarted(), RefusalPiece("I "), RefusalPiece("won't."), USAGE, ReplyEnded("refusal")]
+    ((heard,), _) = ask(front, [reply], [{}], streamed=streamed, wire=wire)
+    assert heard.text + heard.refusal == "I won't."  # Anthropic and Google have no place for it but the text
+    if wire in {"chat", "responses"} and front != "messages":
+        assert heard.refusal == "I won't."
+    assert heard.usage == (11, 7, 3)
+
+
+def chunk(*calls, finish=None):
+    return {"choices": [{"index": 0, "delta": {"tool_calls": list(calls)}, "finish_reason": finish}]}
+
+
+BEFORE_THE_NAME = [
+    chunk({"index": 0, "id": "call_x", "function": {"arguments": "{"}}),
+    chunk({"index": 0, "function": {"arguments": '"query":'}}, {"index": 1, "id": "call_y", "function": {"name": "clock"}}),
+    chunk({"index": 0, "function": {"name": "search", "arguments": '"x"'}}),
+    chunk({"index": 0, "function": {"arguments": "}"}}, finish="tool_calls"),
+    {"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 3}}},
+    "[DONE]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pieces", [None, 1, 7])
+@pytest.mark.parametrize("front", FRONTS)
+def test_arguments_before_the_name(ask, front, pieces):
+    ((heard,), _) = ask(front, [Raw(BEFORE_THE_NAME)], [{"tools": tools_of(front)}], pieces=pieces)
+    assert sorted(heard.calls) == [("clock", {}), ("search", {"query": "x"})]
+    assert heard._replace(calls=()) == Heard()
+
+
+WRITTEN = {
+    "hermes": '<tool_call>\n{"name": "search", "arguments": {"query": "x"}}\n</tool_call>\n<tool_call>\n{"name": "clock", "arguments": {}}\n</tool_call>',
+    "qwen3_coder": "<tool_call>\n<function=search>\n<parameter=query>\nx\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=clock>\n</function>\n</tool_call>",
+    "mistral": '[TOOL_CALLS][{"name": "search", "arguments": {"query": "x"}}, {"name": "clock", "arguments": {}}]',
+    "pythonic": '[search(query="x"), clock()]',
+    "llama3_json": '{"name": "search", "parameters": {"query": "x"}}; {"name": "clock", "parameters": {}}',
+    "deepseek_v31": '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>search<｜tool▁sep｜>{"query": "x"}<｜tool▁call▁end｜><｜tool▁call▁begin｜>clock<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    "json": '```json\n{"name": "search", "arguments": {"query": "x"}}\n```\n```json\n{"name": "clock", "arguments": {}}\n```',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["", "validated"], ids=["leaked", "validated"])
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("front", FRONTS)
+def test_calls_that_are_written_as_text(ask, front, streamed, mode):
+    """Natively declared and leaked, or asked for in the prompt."""
+    found = {}
+    for dialect, text in WRITTEN.items():
+        ((heard,), (body,)) = ask(
+            front, [text], [{"tools": tools_of(front)}], streamed=streamed, dialect=dialect, mode=mode
+        )
+        found[dialect] = (heard.text.strip(), heard.calls, heard.end)
+        assert bool(body.get("tools")) == (not mode)
+        assert mode == "" or "search" in str(body["messages"])
+    assert found == dict.fromkeys(WRITTEN, ("", (("search", {"query": "x"}), ("clock", {})), "stop"))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("front", FRONTS)
+def test_calls_that_are_written_as_text_on_every_wire(ask, front, wire):
+    text = f"I look.\n{WRITTEN['hermes']}"
+    ((heard,), _) = ask(front, [text], [{"tools": tools_of(front)}], dialect="hermes", wire=wire)
+    assert (heard.text.strip(), heard.calls) == ("I look.", (("search", {"query": "x"}), ("clock", {})))
+
+
+REFUSALS = [
+    Status(400, {"error": {"message": "registry.ollama.ai/library/gemma:2b does not support tools"}}),
+    Status(500, {"error": {"message": "tools param requires --jinja flag"}}),
+    Status(400, {"object": "error", "message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'}),
+    Status(404, {"error": {"message": 'No endpoints found that support tool use. Try disabling "search".'}}),
+    Status(422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "tools"], "msg": "Extra inputs are not permitted"}]}),
+    Status(400, {"error": {"message": "Unrecognized request argument supplied: tools"}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize(("refusal", "front"), list(zip(REFUSALS, FRONTS * 2, strict=True)))
+def test_a_backend_that_takes_no_tools(ask, front, refusal, streamed):
+    """Found out once: the second request is not refused."""
+
+    def reply(body):
+        return refusal if body.get("tools") else WRITTEN["json"]
+
+    fields = {"tools": tools_of(front)}
+    heard, bodies = ask(front, reply, [fields, fields], streamed=streamed)
+    assert [each.calls for each in heard] == [(("search", {"query": "x"}), ("clock", {}))] * 2
+    assert [bool(body.get("tools")) for body in bodies] == [True, False, False]
+
+
+MISTAKES = [
+    Status(400, {"error": {"message": "Invalid schema for function 'search': None is not of type 'object'", "param": "tools[0].function.parameters"}}),
+    Status(400, {"error": {"message": "An assistant message with 'tool_calls' must be followed by tool messages"}}),
+    Status(400, {"error": {"message": "Invalid 'tools[0].function.name': string does not match pattern"}}),
+    Status(422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "tools", 0, "strict"], "msg": "Extra inputs are not permitted"}]}),
+    Status(400, {"message": "Unexpected role 'tool' after role 'user'"}),
+    Status(500, {"error": {"message": "Internal error while calling function forward"}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_one_request_teaches_nothing_of_its_model(serving, mistake):
+    async def scenario():
+        async with FakeBackend([mistake, "Hello"]) as backend, serving(backend) as served:
+            body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": tools_of("chat")}
+            answers = [await served.post("chat", body) for _ in range(2)]
+            return answers, [request.body for request in backend.requests if request.method == "POST"]
+
+    (first, second), bodies = asyncio.run(scenario())
+    assert (first.status, second.status) == (mistake.code, 200)
+    assert all(body["tools"] for body in bodies)
+
+
+JSON_CALL = '```json\n{"name": "%s", "arguments": {"query": "x"}}\n```'
+
+
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("wanted", ["required", "search"])
+@pytest.mark.parametrize("front", FRONTS)
+def test_a_choice_holds_where_tools_are_in_the_prompt(ask, front, wanted, streamed):
+    replies = ["I would rather not.", JSON_CALL % "search"]
+    fields = {"tools": tools_of(front), **choice_of(front, wanted, None)}
+    ((heard,), bodies) = ask(front, replies, [fields], streamed=streamed, mode="validated")
+    assert (heard.text.strip(), heard.calls) == ("", (("search", {"query": "x"}),))
+    assert len(bodies) == 2
+    assert heard.usage[1] == sum(len(text) // 4 + bool(len(text) % 4) for text in replies)
+
+
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize(("mode", "wire"), [("validated", "chat"), *[("", wire) for wire in WIRES]])
+@pytest.mark.parametrize("front", FRONTS)
+def test_one_call_where_one_was_asked_for(ask, front, mode, wire, streamed):
+    native = [ReplyStarted(), *ONE, *TWO, USAGE, ReplyEnded("invocations")]
+    fields = {"tools": tools_of(front), **choice_of(front, None, False)}
+    ((heard,), _) = ask(front, [WRITTEN["json"] if mode else native], [fields], streamed=streamed, mode=mode, wire=wire)
+    assert [name for name, _ in heard.calls] == ["search"]

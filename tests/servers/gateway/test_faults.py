@@ -1,0 +1,847 @@
+"""What goes wrong, and that it goes wrong for one client alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from contextlib import asynccontextmanager
+from itertools import product
+
+import aiohttp
+import pytest
+from msgspec.structs import replace
+
+from callboard.core import (
+    ArgumentsPiece,
+    InvocationStarted,
+    ReplyEnded,
+    ReplyStarted,
+    TextPiece,
+    Usage,
+)
+from callboard.servers.gateway import BackendSettings
+from callboard.servers.gateway.settings import Limits
+from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, Status
+
+FRONTS = ["responses", "chat", "messages"]
+ASKING = {
+    "responses": {"model": "m", "input": "Hi"},
+    "chat": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
+    "messages": {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]},
+}
+LIMIT = 20  # seconds; against a test that hangs, not part of what it asserts
+BEGUN = [ReplyStarted(), TextPiece("Hel")]
+
+
+def run(scenario):
+    async def limited():
+        async with asyncio.timeout(LIMIT):
+            return await scenario
+
+    return asyncio.run(limited())
+
+
+def ends(front, answer):
+    """What ended a stream: the kinds of its terminal events, in the front's own words."""
+    match front:
+        case "responses":
+            kinds = [event["type"].removeprefix("response.") for event in answer.events]
+            found = [kind for kind in kinds if kind in {"completed", "incomplete", "failed"}]
+            assert not found or kinds[-1] == found[-1]
+        case "chat":
+            found = [
+                "failed" if "error" in event else "completed"
+                for event in answer.events
+                if "error" in event or event["choices"][0]["finish_reason"]
+            ]
+        case _:
+            kinds = [event["type"] for event in answer.events]
+            found = [{"error": "failed", "message_stop": "completed"}[kind] for kind in kinds if kind in {"error", "message_stop"}]  # fmt: skip
+            assert kinds[-1] in {"error", "message_stop"}
+    if front != "messages":
+        assert answer.frames[-1] == ("", "[DONE]")
+    return found
+
+
+def code(front, answer):
+    """The code of an error in the front's own format."""
+    body = answer.body
+    if front == "messages":
+        assert set(body) >= {"type", "error"}
+        assert body["type"] == "error"
+        assert body["error"]["message"]
+        return body["error"]["type"]
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"message", "type", "param", "code"}
+    assert body["error"]["message"]
+    return body["error"]["code"]
+
+
+def text(front, answer):
+    match front:
+        case "responses":
+            return "".join([event["delta"] for event in answer.events if event["type"] == "response.output_text.delta"])
+        case "chat":
+            return "".join([event["choices"][0]["delta"].get("content") or "" for event in answer.events if event.get("choices")])  # fmt: skip
+        case _:
+            return "".join([event["delta"].get("text", "") for event in answer.events if event["type"] == "content_block_delta"])  # fmt: skip
+
+
+@pytest.fixture
+def beside(serving, behind, by_hand):
+    """A gateway in front of a backend for the model `m`, where a stream of a healthy one runs meanwhile.
+
+    Whatever happens inside, the healthy stream ends whole.
+    """
+
+    @asynccontextmanager
+    async def beside(backend, *, front="responses", facts=None, **settings):
+        if settings.get("idle_timeout"):  # which would end the healthy one as well
+            async with serving(behind(backend, **(facts or {})), **settings) as served:
+                yield served
+            return
+        async with by_hand() as healthy:
+            good = behind(healthy, models=("healthy",))
+            bad = replace(behind(backend, **(facts or {})), models=("m",))
+            async with serving(bad, good, **settings) as served:
+                stream = asyncio.ensure_future(
+                    served.post(front, {**ASKING[front], "model": "healthy", "stream": True})
+                )
+                asked = await healthy.asked.get()
+                await asked.say("all ")
+                yield served
+                await asked.say("well")
+                await asked.end()
+                answer = await stream
+                assert (text(front, answer), ends(front, answer)) == ("all well", ["completed"])
+                healthy_one = next(each for each in served.gateway.backends if each.settings.models == ("healthy",))
+                assert healthy_one.breaker.failures == 0
+
+    return beside
+
+
+# The backend.
+
+FAULTS = {
+    "500": (Status(500, {"error": {"message": "out of memory"}}), 500, "server_error", "api_error"),
+    "503": (Status(503, {"error": {"message": "loading"}}), 503, "overloaded_error", "overloaded_error"),
+    "401": (Status(401, {"error": {"message": "no such key", "code": "invalid_api_key"}}), 401, "invalid_api_key", "authentication_error"),
+    "404": (Status(404, {"error": {"message": "no such model", "code": "model_not_found"}}), 404, "model_not_found", "not_found_error"),
+    "429": (Status(429, {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}, {"Retry-After": "7"}), 429, "rate_limit_exceeded", "rate_limit_error"),
+    "400": (Status(400, {"error": {"message": "too long", "code": "context_length_exceeded"}}), 400, "context_length_exceeded", "invalid_request_error"),
+    "a web page": (Html(), 502, "malformed", "api_error"),
+    "502, a web page": (Html(502), 502, "server_error", "api_error"),
+    "200, plain text": (Status(200, "busy"), 502, "malformed", "api_error"),
+    "a redirect": (Status(302, "", {"Location": "http://127.0.0.1/login?secret=1"}), 502, "server_error", "api_error"),
+    "garbage": (Raw(["{"]), 502, "malformed", "api_error"),
+    "noise": (Raw([b"\xff\xfe\x00" * 50]), 502, None, "api_error"),
+    "nothing": (Raw([]), 502, None, "api_error"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_backend_that_gives_no_reply(beside, front, name):
+    reply, status, said, anthropic = FAULTS[name]
+
+    async def scenario():
+        async with FakeBackend(lambda _: reply) as backend, beside(backend, front=front, failures=100) as served:
+            return [await served.post(front, {**ASKING[front], "stream": stream}) for stream in (False, True)]
+
+    whole, streamed = run(scenario())
+    expected = anthropic if front == "messages" else said
+    assert whole.status == status
+    assert expected is None or code(front, whole) == expected
+    assert "secret" not in whole.text
+    if front == "responses" and status >= 500:  # Codex shows no other
+        assert (streamed.status, ends(front, streamed)) == (200, ["failed"])
+        failed = streamed.events[-1]["response"]
+        assert failed["error"]["message"]
+        assert expected is None or failed["error"]["code"] == expected
+    else:
+        assert streamed.status == whole.status
+        assert expected is None or code(front, streamed) == expected
+    if name == "429":
+        assert (whole.headers["retry-after"], streamed.headers["retry-after"]) == ("7", "7")
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize(
+    ("reply", "heard", "said"),
+    [
+        (Cut(BEGUN), "Hel", "the connection broke in the middle of the answer"),
+        (Silence(BEGUN), "Hel", "nothing came for 0.05 s"),
+        (Cut([*BEGUN, InvocationStarted(0, "c", "f"), ArgumentsPiece(0, '{"a":')]), "Hel", "the connection broke"),
+        (Raw([{"choices": [{"index": 0, "delta": {"content": "Hel"}}]}, b"\n: wait\n\n", "<html>"]), "Hel", "a frame is not of this wire"),
+        (Raw([{"choices": [{"index": 0, "delta": {"content": "Hel"}}]}, b"\n: wait\n\n", {"error": {"message": "out of memory"}}]), "Hel", "out of memory"),
+    ],
+    ids=["cut", "silent", "cut inside a call", "garbage", "an error"],
+)  # fmt: skip
+def test_a_backend_that_breaks_off(beside, front, reply, heard, said):
+    async def scenario():
+        body = {**ASKING[front], "stream": True}
+        async with (
+            FakeBackend(lambda _: reply) as backend,
+            beside(backend, front=front, **({"idle_timeout": 0.05} if isinstance(reply, Silence) else {})) as served,
+        ):
+            return await served.post(front, body), served.gateway.backends[0].breaker.failures
+
+    answer, failures = run(scenario())
+    assert (answer.status, text(front, answer), ends(front, answer)) == (200, heard, ["failed"])
+    assert said in answer.text
+    assert failures == 1
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_backend_that_is_not_there(beside, front, stream):
+    async def scenario():
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            nowhere = BackendSettings(url=f"http://127.0.0.1:{free.getsockname()[1]}/v1")
+        async with FakeBackend([]) as backend, beside(backend, front=front, facts={"url": nowhere.url}) as served:
+            return await served.post(front, {**ASKING[front], "stream": stream})
+
+    answer = run(scenario())
+    if stream and front == "responses":
+        assert answer.events[-1]["response"]["error"]["code"] == "backend_unavailable"
+    else:
+        assert answer.status == 502
+        assert code(front, answer) == ("api_error" if front == "messages" else "backend_unavailable")
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_backend_that_never_says_anything(beside, front, stream):
+    async def scenario():
+        async with FakeBackend([Silence()]) as backend, beside(backend, front=front, idle_timeout=0.05) as served:
+            answer = await served.post(front, {**ASKING[front], "stream": stream})
+            return answer, served.gateway.backends[0].breaker.failures
+
+    answer, failures = run(scenario())
+    assert failures == 1
+    if stream and front == "responses":
+        assert answer.events[-1]["response"]["error"]["code"] == "timeout"
+    else:
+        assert answer.status == 504
+        assert code(front, answer) == ("timeout_error" if front == "messages" else "timeout")
+
+
+BEATS = {
+    "responses": b"event: response.in_progress",
+    "chat": b": keep-alive",
+    "messages": b"event: ping",
+}
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_a_silent_stream_says_that_it_goes_on(beside, by_hand, front):
+    """Before the first event, and between two."""
+
+    async def scenario():
+        async with (
+            by_hand() as backend,
+            beside(backend, front=front, heartbeat=0.01) as served,
+            served.open(front, {**ASKING[front], "stream": True}) as answer,
+        ):
+            asked = await backend.asked.get()
+            data = await until(answer, BEATS[front], 3)
+            await asked.say("Hello")
+            data += await until(answer, b"Hello")
+            data += await until(answer, BEATS[front], 2)
+            await asked.end()
+            data += await answer.read()
+            return type(served).read(answer, data)
+
+    answer = run(scenario())
+    assert (text(front, answer), ends(front, answer)) == ("Hello", ["completed"])
+    if front == "responses":
+        assert [event["sequence_number"] for event in answer.events] == list(range(len(answer.events)))
+        assert [event["type"] for event in answer.events].count("response.created") == 1
+        assert answer.events[0]["type"] == "response.created"
+
+
+async def until(answer, mark, count=1):
+    data = b""
+    while data.count(mark) < count:
+        piece = await answer.content.readany()
+        assert piece, data
+        data += piece
+    return data
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_a_stream_that_began_with_a_heartbeat_may_fail(beside, by_hand, front):
+    async def scenario():
+        async with (
+            by_hand() as backend,
+            beside(backend, front=front, heartbeat=0.01) as served,
+            served.open(front, {**ASKING[front], "stream": True}) as answer,
+        ):
+            asked = await backend.asked.get()
+            data = await until(answer, BEATS[front])
+            asked.answer.set_status(429)
+            await asked.write(b'{"error": {"message": "slow down"}}')
+            asked.over.set()
+            return type(served).read(answer, data + await answer.read())
+
+    answer = run(scenario())
+    assert (answer.status, ends(front, answer)) == (200, ["failed"])
+    assert "slow down" in answer.text
+
+
+# The client.
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_client_that_leaves(beside, by_hand, front, stream, begun):
+    """Its reply is cancelled upstream, and nothing is held against the backend."""
+
+    async def scenario():
+        async with by_hand() as backend, beside(backend, front=front, failures=1) as served:
+            asking = asyncio.ensure_future(_leave(served, front, stream and begun, stream))
+            asked = await backend.asked.get()
+            if begun:
+                await asked.say("Hello")
+            if stream and begun:
+                await asking
+            else:
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+            await asked.left.wait()
+            breaker = served.gateway.backends[0].breaker
+            assert (breaker.failures, breaker.state(0.0)) == (0, "closed")
+
+    run(scenario())
+
+
+async def _leave(served, front, reads, stream):
+    async with aiohttp.ClientSession() as client:
+        path = {"responses": "/responses", "chat": "/chat/completions", "messages": "/messages"}[front]
+        async with client.post(served.url + path, json={**ASKING[front], "stream": stream}) as answer:
+            if reads:
+                await until(answer, b"Hello")
+
+
+def test_a_probe_whose_client_leaves_lets_the_next_one_try(beside, by_hand):
+    async def scenario():
+        async with by_hand() as backend, beside(backend, failures=1, pause=0.0) as served:
+            body = {**ASKING["responses"], "stream": False}
+            first = asyncio.ensure_future(served.post("responses", body))
+            (await backend.asked.get()).cut()
+            again = await asyncio.wait_for(backend.asked.get(), LIMIT)  # a connection that was dropped is made anew
+            again.cut()
+            await first
+            asking = asyncio.ensure_future(_leave(served, "responses", False, True))
+            asked = await backend.asked.get()
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            await asked.left.wait()
+            last = asyncio.ensure_future(served.post("responses", {**body, "stream": True}))
+            asked = await backend.asked.get()
+            await asked.say("Hello")
+            await asked.end()
+            return await last
+
+    assert text("responses", run(scenario())) == "Hello"
+
+
+def test_a_client_that_reads_slowly_is_not_read_ahead_for(beside, by_hand):
+    """What the backend says is not gathered in the gateway: it waits, and so does the backend."""
+    piece = "x" * 65_536
+    most = 64 * 1024 * 1024 // len(piece)
+
+    async def scenario():
+        async with by_hand() as backend, beside(backend, front="chat") as served:
+            _, writer = await asyncio.open_connection(*served.root.removeprefix("http://").split(":"), limit=1024)
+            body = json.dumps({**ASKING["chat"], "stream": True})
+            writer.write(
+                f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
+            )
+            asked = await backend.asked.get()
+            told = 0
+            try:
+                while told < most:
+                    await asyncio.wait_for(asked.say(piece), 0.3)
+                    told += 1
+            except TimeoutError:
+                pass
+            writer.close()
+            await asked.left.wait()
+            return told
+
+    assert run(scenario()) < most
+
+
+BAD_BODIES = {
+    "no JSON": (b"{", 400, "invalid_json"),
+    "nothing": (b"", 400, "invalid_json"),
+    "no UTF-8": (b'{"model": "\xff"}', 400, "invalid_json"),
+    "half a character": (rb'{"model": "\ud800", "input": "Hi"}', 400, "invalid_json"),
+    "a list": (b"[]", 400, "invalid_json"),
+    "a number": (b"1e999", 400, "invalid_json"),
+    "nested deeply": (b'{"model":"m","input":' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, "invalid_json"),
+    "nested": (b'{"model":"m","messages":' + b'[{"a":' * 400 + b"1" + b"}]" * 400 + b',"input":' + b'[{"a":' * 400 + b"1" + b"}]" * 400 + b"}", 400, None),
+    "no model": (b"{}", 400, "model_required"),
+    "an empty model": (b'{"model": " "}', 400, "model_required"),
+    "a model that is a list": (b'{"model": ["m"]}', 400, "model_required"),
+    "a model of 1 MB": (b'{"model": "' + b"m" * 1_000_000 + b'", "input": "x", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}', 404, "model_not_found"),
+    "a model that nobody serves": (b'{"model": "x", "input": "x", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}', 404, "model_not_found"),
+    "nothing asked": (b'{"model": "m"}', 400, "invalid_request"),
+    "a wrong type": (b'{"model": "m", "input": 5, "messages": 5, "max_tokens": 1}', 400, "invalid_request"),
+    "wrong items": (b'{"model": "m", "input": [5], "messages": [5], "max_tokens": 1}', 400, "invalid_request"),
+    "wrong tools": (b'{"model": "m", "input": "x", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "tools": 5}', 400, "invalid_request"),
+}  # fmt: skip
+ANTHROPICS = {
+    "invalid_json": "invalid_request_error",
+    "invalid_request": "invalid_request_error",
+    "model_required": "invalid_request_error",
+    "model_not_found": "not_found_error",
+    "request_too_large": "request_too_large",
+    "too_many_messages": "invalid_request_error",
+    "input_content_too_large": "request_too_large",
+}
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_bodies_that_cannot_be(beside, front):
+    async def scenario():
+        async with FakeBackend([]) as backend, beside(backend, front=front) as served:
+            answers = {name: await served.post(front, body) for name, (body, _, _) in cases.items()}
+            return answers, [each.path for each in backend.requests if each.method == "POST"]
+
+    # Responses takes a request without input, and items that it does not know.
+    lenient = {"nothing asked", "nested"} if front == "responses" else set()
+    cases = {name: case for name, case in BAD_BODIES.items() if name not in lenient}
+    answers, asked = run(scenario())
+    assert asked == []
+    for name, (_, status, expected) in cases.items():
+        answer = answers[name]
+        assert answer.status == status, (name, answer)
+        found = code(front, answer)
+        assert expected is None or found == (ANTHROPICS[expected] if front == "messages" else expected), (name, answer)
+        assert len(answer.data) < 2000, name
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_that_is_too_large(beside, front, chunked):
+    async def pieces():
+        for _ in range(50):
+            yield b" " * 1000
+
+    async def scenario():
+        async with FakeBackend([]) as backend, beside(backend, front=front, limits=Limits(body=20_000)) as served:
+            path = served.url + {"responses": "/responses", "chat": "/chat/completions", "messages": "/messages"}[front]
+            return await served.request("POST", path, data=pieces() if chunked else b" " * 50_000)
+
+    answer = run(scenario())
+    assert answer.status == 413
+    assert code(front, answer) == "request_too_large"
+
+
+def item(content):
+    return {"role": "user", "content": content}
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_what_is_too_much(beside, front):
+    key = "input" if front == "responses" else "messages"
+
+    async def scenario():
+        async with (
+            FakeBackend(["Hello"]) as backend,
+            beside(backend, front=front, limits=Limits(items=10_000, content=1000)) as served,
+        ):
+            many = await served.post(front, {**ASKING[front], key: [item("x")] * 10_001})
+            large = await served.post(front, {**ASKING[front], key: [item("x"), item("x" * 1001)]})
+            enough = await served.post(front, {**ASKING[front], key: [item("x")] * 10_000})
+            return many, large, enough, backend.requests[-1].body
+
+    many, large, enough, asked = run(scenario())
+    names = ["too_many_messages", "input_content_too_large"]
+    assert [each.status for each in (many, large, enough)] == [400, 413, 200]
+    assert [code(front, each) for each in (many, large)] == ([ANTHROPICS[n] for n in names] if front == "messages" else names)  # fmt: skip
+    assert f"{key}[1]" in large.text
+    assert str(asked["messages"]).count("x") >= 10_000
+
+
+ORPHANS = {
+    "responses": {"input": [{"type": "function_call_output", "call_id": "c", "output": "5"}, {"role": "user", "content": "Hi"}]},
+    "chat": {"messages": [{"role": "tool", "tool_call_id": "c", "content": "5"}, {"role": "user", "content": "Hi"}]},
+    "messages": {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "5"}, {"type": "text", "text": "Hi"}]}]},
+}  # fmt: skip
+UNANSWERED = {
+    "responses": {"input": [{"role": "user", "content": "Hi"}, {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}, {"role": "user", "content": "Well?"}]},
+    "chat": {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}, {"role": "user", "content": "Well?"}]},
+    "messages": {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]}, {"role": "user", "content": "Well?"}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("wire", ["chat", "responses", "messages", "gemini"])
+@pytest.mark.parametrize("history", [ORPHANS, UNANSWERED], ids=["an output without its call", "a call without its output"])  # fmt: skip
+def test_a_history_with_a_gap_is_answered(serving, behind, front, wire, history):
+    async def scenario():
+        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, wire=wire)) as served:
+            answer = await served.post(front, {**ASKING[front], **history[front]})
+            return answer, next(each.body for each in backend.requests if each.method == "POST")
+
+    answer, asked = run(scenario())
+    assert answer.status == 200, answer
+    if wire == "chat":  # which refuses outputs without calls, and calls without outputs
+        calls = [call["id"] for message in asked["messages"] for call in message.get("tool_calls") or ()]
+        outputs = [message["tool_call_id"] for message in asked["messages"] if message["role"] == "tool"]
+        assert calls == outputs
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_fields_that_nobody_knows(serving, front):
+    body = {**ASKING[front], "frobnicate": {"a": [1]}, "x" * 3000: 1, "naïve\nfield": 1}
+
+    async def scenario():
+        async with FakeBackend(["Hello", "Hello"]) as backend, serving(backend) as lenient:
+            answers = [await lenient.post(front, {**body, "stream": stream}) for stream in (True, False)]
+        async with FakeBackend([]) as backend, serving(backend, strict=True) as strict:
+            refused = [await strict.post(front, {**body, "stream": stream}) for stream in (True, False)]
+            asked = [each for each in backend.requests if each.method == "POST"]
+        return answers, refused, asked
+
+    answers, refused, asked = run(scenario())
+    if front == "chat":  # the backend's own wire: they are its to judge
+        assert [each.status for each in answers] == [200, 200]
+        return
+    assert asked == []
+    for answer in answers:
+        assert answer.status == 200
+        assert "frobnicate" in answer.headers["x-callboard-dropped"]
+        assert len(answer.headers["x-callboard-dropped"]) <= 2000
+    for answer in refused:
+        assert answer.status == 400
+        assert code(front, answer) == ("invalid_request_error" if front == "messages" else "would_lose")
+        assert "frobnicate" in answer.text
+
+
+def test_hosted_tools_are_dropped_and_said_so(serving):
+    body = {
+        **ASKING["responses"],
+        "tools": [{"type": "web_search"}, {"type": "function", "name": "f", "parameters": {}}],
+    }
+
+    async def scenario():
+        async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
+            answer = await served.post("responses", body)
+            asked = backend.requests[-1].body
+        async with FakeBackend([]) as backend, serving(backend, strict=True) as served:
+            return answer, asked, await served.post("responses", body)
+
+    answer, asked, strict = run(scenario())
+    assert "web_search" in answer.headers["x-callboard-dropped"]
+    assert [tool["function"]["name"] for tool in asked["tools"]] == ["f"]
+    assert (strict.status, code("responses", strict)) == (400, "would_lose")
+
+
+def test_nothing_is_said_to_be_dropped_where_nothing_is(serving):
+    async def scenario():
+        async with FakeBackend(["Hello"] * 3) as backend, serving(backend, strict=True) as served:
+            return [await served.post(front, ASKING[front]) for front in FRONTS]
+
+    for answer in run(scenario()):
+        assert answer.status == 200
+        assert "x-callboard-dropped" not in answer.headers
+
+
+# Several backends.
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    "fault",
+    [Status(500), Status(429, headers={"Retry-After": "7"}), Status(401), Html(), Raw(["{"]), Cut(), Cut([ReplyStarted()]), Silence([ReplyStarted()])],
+    ids=["500", "429", "401", "html", "garbage", "closed", "cut", "silent"],
+)  # fmt: skip
+def test_the_next_backend_is_asked(serving, behind, front, stream, fault):
+    said = [ReplyStarted(), TextPiece("Hel"), TextPiece("lo"), Usage(3, 2), ReplyEnded("stop")]
+
+    async def scenario():
+        async with FakeBackend(lambda _: fault) as first, FakeBackend(lambda _: said) as second:
+            settings = (behind(first, name="first"), behind(second, name="second", weight=0.0))
+            async with serving(*settings, idle_timeout=0.05 if isinstance(fault, Silence) else 5.0) as served:
+                return await served.post(front, {**ASKING[front], "stream": stream}), len(second.requests)
+
+    answer, asked = run(scenario())
+    assert answer.status == 200
+    assert asked
+    assert "retry-after" not in answer.headers
+    if stream:
+        assert (text(front, answer), ends(front, answer)) == ("Hello", ["completed"])
+        if front == "responses":
+            assert answer.events[-1]["response"]["usage"]["input_tokens"] == 3
+    else:
+        assert "Hello" in answer.text
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_what_the_client_did_wrong_is_not_asked_of_another(serving, behind, stream):
+    async def scenario():
+        async with FakeBackend([Status(400, {"error": {"message": "no"}})]) as first, FakeBackend([]) as second:
+            async with serving(behind(first), behind(second, weight=0.0)) as served:
+                answer = await served.post("chat", {**ASKING["chat"], "stream": stream})
+            return answer, [each for each in second.requests if each.method == "POST"], served.gateway
+
+    answer, asked, gateway = run(scenario())
+    assert (answer.status, asked) == (400, [])
+    assert gateway.backends[0].breaker.failures == 0
+
+
+def test_what_was_said_is_not_said_again_by_another(serving, behind):
+    async def scenario():
+        async with FakeBackend([Cut(BEGUN)]) as first, FakeBackend([]) as second:
+            async with serving(behind(first), behind(second, weight=0.0)) as served:
+                answer = await served.post("responses", {**ASKING["responses"], "stream": True})
+            return answer, [each for each in second.requests if each.method == "POST"]
+
+    answer, asked = run(scenario())
+    assert (text("responses", answer), ends("responses", answer), asked) == ("Hel", ["failed"], [])
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_backends_that_failed_too_often_are_not_asked(beside, front, stream):
+    async def scenario():
+        async with FakeBackend(lambda _: Status(500)) as backend, beside(backend, front=front, failures=3) as served:
+            body = {**ASKING[front], "stream": stream}
+            answers = [await served.post(front, body) for _ in range(4)]
+            health = await served.get("/health")
+            return answers, len([each for each in backend.requests if each.method == "POST"]), health
+
+    answers, asked, health = run(scenario())
+    last = answers[-1]
+    assert asked == 3
+    if stream and front == "responses":
+        assert last.events[-1]["response"]["error"]["code"] == "backend_unavailable_circuit_open"
+    else:
+        assert last.status == 503
+        assert code(front, last) == ("overloaded_error" if front == "messages" else "backend_unavailable_circuit_open")
+    assert 25 <= int(last.headers["retry-after"]) <= 30
+    assert health.status == 200  # the other one is well
+    states = {each["name"]: each["is_open"] for each in health.body["backends"]}
+    assert sorted(states.values()) == [False, True]
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 413, 422, 429])
+def test_a_client_s_fault_is_not_the_backend_s(serving, status):
+    async def scenario():
+        async with FakeBackend(lambda _: Status(status)) as backend, serving(backend, failures=2) as served:
+            answers = [await served.post("chat", ASKING["chat"]) for _ in range(4)]
+            return [each.status for each in answers], await served.get("/health")
+
+    statuses, health = run(scenario())
+    assert statuses == [status] * 4
+    assert (health.status, health.body["status"]) == (200, "healthy")
+
+
+def test_an_unhealthy_gateway_says_so(serving):
+    async def scenario():
+        async with FakeBackend(lambda _: Status(500)) as backend, serving(backend, failures=2) as served:
+            for _ in range(2):
+                await served.post("chat", ASKING["chat"])
+            return await served.get("/health")
+
+    health = run(scenario())
+    assert health.status == 503
+    assert health.body["status"] == "unhealthy"
+    assert health.body["circuit_breaker"] == {"enabled": True, "is_open": True, "consecutive_failures": 2}
+
+
+def test_a_storm_of_429_reaches_each_client_and_opens_nothing(beside):
+    storm = Status(429, {"error": {"message": "slow down"}}, {"Retry-After": "2"})
+
+    async def scenario():
+        async with FakeBackend(lambda _: storm) as backend, beside(backend, failures=3) as served:
+            asking = [served.post(front, {**ASKING[front], "stream": stream}) for front, stream in product(FRONTS, [True, False]) for _ in range(8)]  # fmt: skip
+            answers = await asyncio.gather(*asking)
+            return answers, len([each for each in backend.requests if each.method == "POST"])
+
+    answers, asked = run(scenario())
+    assert {(each.status, each.headers["retry-after"]) for each in answers} == {(429, "2")}
+    assert asked == 48  # none is asked again behind a client's back
+
+
+def test_what_a_client_is_told_besides(serving):
+    async def scenario():
+        replies = [Status(200, {"choices": [{"message": {"content": "Hi"}}]}, {"x-request-id": "req-1"}), "Hi"]
+        async with FakeBackend(replies) as backend, serving(backend) as served:
+            return [await served.post("chat", ASKING["chat"]) for _ in replies]
+
+    passed, made = run(scenario())
+    assert passed.headers["x-request-id"] == "req-1"
+    assert made.headers["x-request-id"] == made.body["id"]
+
+
+@pytest.mark.parametrize("path", ["/v1/nothing", "/v1/responses/", "/v1/messages/batches", "/%00%ff", "/" + "x" * 5000])
+def test_paths_that_are_not_there(serving, path):
+    async def scenario():
+        async with FakeBackend([]) as backend, serving(backend) as served:
+            return [
+                await served.request(method, served.root + path, allow_redirects=False)
+                for method in ("GET", "POST", "DELETE", "PUT")
+            ]
+
+    for answer in run(scenario()):
+        assert answer.status in {404, 405}
+        assert len(answer.data) < 1000
+        if path.startswith("/v1/messages"):
+            assert answer.body["type"] == "error"
+        else:
+            assert answer.body["error"]["code"] in {"not_found", "method_not_allowed"}
+
+
+@pytest.mark.parametrize(("asked", "told"), [("9" * 400, "86400"), ("0", "1"), ("0.2", "1"), ("soon", None)])
+def test_a_pause_that_no_client_could_wait_for(serving, asked, told):
+    async def scenario():
+        storm = Status(429, headers={"Retry-After": asked})
+        async with FakeBackend([storm]) as backend, serving(backend) as served:
+            return await served.post("chat", ASKING["chat"])
+
+    answer = run(scenario())
+    assert (answer.status, answer.headers.get("retry-after")) == (429, told)
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_a_line_without_an_end(serving, front):
+    async def scenario():
+        endless = Raw([b"data: ", *[b"x" * 2**20] * 17])
+        async with FakeBackend([endless]) as backend, serving(backend) as served:
+            return await served.post(front, {**ASKING[front], "stream": True})
+
+    answer = run(scenario())
+    if front == "responses":
+        assert ends(front, answer) == ["failed"]
+    else:
+        assert answer.status == 502
+    assert len(answer.data) < 5000
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_a_client_that_stops_in_its_request(serving, front):
+    async def half():
+        yield b'{"model": '
+        await asyncio.Event().wait()
+
+    async def scenario():
+        async with FakeBackend([]) as backend, serving(backend, limits=Limits(silence=0.05)) as served:
+            path = served.url + {"responses": "/responses", "chat": "/chat/completions", "messages": "/messages"}[front]
+            return await served.request("POST", path, data=half())
+
+    answer = run(scenario())
+    assert answer.status == 408
+    assert code(front, answer) in {"timeout", "timeout_error", "invalid_request_error"}
+
+
+class Broken:
+    """A model that has a mistake of ours in it."""
+
+    def __init__(self, model):
+        self.plan, self.resolution = model.plan, model.resolution
+
+    async def batches(self, request, **_):
+        yield [ReplyStarted(), TextPiece("Hel")]
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_mistake_of_ours_is_an_end_as_well(beside, front, stream, caplog):
+    async def scenario():
+        async with FakeBackend([]) as backend, beside(backend, front=front) as served:
+            bad = served.gateway.backends[0]
+            bad._models["m"] = Broken(bad.model("m"))
+            return await served.post(front, {**ASKING[front], "stream": stream})
+
+    answer = run(scenario())
+    if stream:
+        assert (answer.status, text(front, answer), ends(front, answer)) == (200, "Hel", ["failed"])
+    else:
+        assert (answer.status, code(front, answer)) == (500, "api_error" if front == "messages" else "internal_error")
+    assert "ZeroDivisionError" in caplog.text
+    assert "ZeroDivision" not in answer.text
+
+
+# Callers.
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_one_key_has_its_share(serving, by_hand, front):
+    from callboard.servers.gateway.callers import digest
+
+    async def scenario():
+        keys = {"ann": digest("sk-ann-12345678"), "bob": digest("sk-bob-12345678")}
+        async with by_hand() as backend, serving(backend, keys=keys, concurrency=1, rate=2.0) as served:
+            ann, bob = ({"authorization": f"Bearer sk-{name}-12345678"} for name in ("ann", "bob"))
+            body = {**ASKING[front], "stream": True}
+            open_one = asyncio.ensure_future(served.post(front, body, ann))
+            asked = await backend.asked.get()
+            assert "authorization" not in asked.headers  # the gateway's keys are its own
+            second = await served.post(front, body, ann)
+            bobs = asyncio.ensure_future(served.post(front, body, bob))
+            for each in (asked, await backend.asked.get()):
+                await each.say("Hello")
+                await each.end()
+            await asyncio.gather(open_one, bobs)
+            third = asyncio.ensure_future(served.post(front, body, ann))
+            each = await backend.asked.get()
+            await each.say("Hello")
+            await each.end()
+            await third
+            return second, await served.post(front, body, ann)
+
+    second, fourth = run(scenario())
+    for answer in (second, fourth):
+        assert answer.status == 429
+        assert code(front, answer) == ("rate_limit_error" if front == "messages" else "rate_limit_exceeded")
+    assert second.headers["retry-after"] == "1"
+    assert 25 <= int(fourth.headers["retry-after"]) <= 31
+
+
+KEYS = {"chat": "authorization", "responses": "authorization", "messages": "x-api-key", "gemini": "x-goog-api-key"}
+
+
+@pytest.mark.parametrize(("wire", "header"), list(KEYS.items()))
+@pytest.mark.parametrize("own", ["", "sk-upstream-1"])
+def test_the_key_goes_where_the_wire_has_it(serving, behind, wire, header, own):
+    async def scenario():
+        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, wire=wire, key=own)) as served:
+            await served.post("messages", ASKING["messages"], {"x-api-key": "sk-client-1"})
+            return next(each.headers for each in backend.requests if each.method == "POST")
+
+    headers = run(scenario())
+    assert headers[header].removeprefix("Bearer ") == (own or "sk-client-1")
+    assert "sk-client-1" not in str({name: value for name, value in headers.items() if name.lower() != header})
+    assert not own or "sk-client-1" not in str(headers)
+
+
+@pytest.mark.parametrize("origins", [(), ("https://app.example",)])
+def test_web_pages(serving, origins):
+    async def scenario():
+        async with FakeBackend(["Hello"] * 3) as backend, serving(backend, origins=origins) as served:
+            asking = {"origin": "https://app.example", "access-control-request-method": "POST", "access-control-request-headers": "authorization"}  # fmt: skip
+            return [
+                await served.request("OPTIONS", f"{served.url}/responses", headers=asking),
+                await served.post("responses", ASKING["responses"], {"origin": "https://app.example"}),
+                await served.post("responses", ASKING["responses"], {"origin": "https://evil.example"}),
+            ]
+
+    before, there, evil = run(scenario())
+    allowed = "access-control-allow-origin"
+    assert (evil.status, evil.headers.get(allowed), code("responses", evil)) == (403, None, "origin_not_allowed")
+    if origins:
+        assert (before.status, before.headers[allowed]) == (200, "https://app.example")
+        assert (there.status, there.headers[allowed]) == (200, "https://app.example")
+    else:
+        assert (before.status, there.status) == (405, 403)
+        assert allowed not in before.headers

@@ -1,0 +1,606 @@
+"""Responses that are gone on from, asked for again, cancelled, and summed up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import openai
+import pytest
+
+from callboard.core import (
+    InvocationEnded,
+    InvocationStarted,
+    ReasoningPiece,
+    ReplyEnded,
+    ReplyStarted,
+    TextPiece,
+    Usage,
+)
+from callboard.servers.gateway import Limits
+from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.compaction import PROMPT
+from callboard.testing import FakeBackend, Silence, Status
+
+TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+KEYS = {"ann": digest("key-of-ann"), "bob": digest("key-of-bob")}
+
+
+def said(*events, end="stop"):
+    return [ReplyStarted(), *events, Usage(3, 4), ReplyEnded(end)]
+
+
+def called(identifier="call_1"):
+    return said(
+        InvocationStarted(0, identifier, "look"),
+        InvocationEnded(0, identifier, "look", {}, "{}"),
+        end="invocations",
+    )
+
+
+def echoed(body):
+    """A reply that says how many messages were sent."""
+    return f"{len(body['messages'])} messages"
+
+
+@asynccontextmanager
+async def sdk(served, key="x"):
+    async with openai.AsyncOpenAI(base_url=served.url, api_key=key, max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+def story(serving):
+    """Runs a story with a FakeBackend's replies: `told(replies, story, **settings)`."""
+
+    def run(replies, told, **settings):
+        async def whole():
+            async with FakeBackend(replies) as backend, serving(backend, **settings) as served, sdk(served) as client:
+                await told(SimpleNamespace(client=client, backend=backend, served=served))
+
+        asyncio.run(whole())
+
+    return run
+
+
+def messages(backend, place=-1):
+    return [(each["role"], each.get("content")) for each in backend.requests[place].body["messages"]]
+
+
+def test_a_response_is_gone_on_from(story, database, judge_response):
+    async def told(at):
+        first = await at.client.responses.create(model="m", input="My name is Ann.", instructions="Be brief.")
+        assert first.store is True
+        assert first.previous_response_id is None
+        second = await at.served.post(
+            "responses", {"model": "m", "input": "What is it?", "previous_response_id": first.id}
+        )
+        judge_response(second.body)
+        assert second.body["previous_response_id"] == first.id
+        assert second.body["store"] is True
+        assert second.body["instructions"] is None
+        assert messages(at.backend) == [
+            ("user", "My name is Ann."),
+            ("assistant", "2 messages"),
+            ("user", "What is it?"),
+        ]
+        third = await at.client.responses.create(
+            model="m", input=[{"role": "user", "content": "And mine?"}], previous_response_id=second.body["id"]
+        )
+        assert third.output_text == "5 messages"
+        branch = await at.client.responses.create(model="m", input="Or so?", previous_response_id=first.id)
+        assert branch.output_text == "3 messages"
+
+    story(echoed, told, store=database)
+
+
+def test_a_stream_is_gone_on_from_when_its_last_event_is_read(story, database, judge):
+    async def told(at):
+        previous = None
+        for turn in range(5):
+            body = {"model": "m", "input": f"turn {turn}", "stream": True, "previous_response_id": previous}
+            async with at.served.open("responses", body) as answer:
+                async for line in answer.content:
+                    if line.startswith(b"data: {"):
+                        event = judge(json.loads(line[6:]))
+                        if event["type"] == "response.completed":
+                            break
+                assert event["response"]["previous_response_id"] == previous
+                previous = event["response"]["id"]
+                assert (await at.client.responses.retrieve(previous)).output_text == f"{2 * turn + 1} messages"
+
+    story(echoed, told, store=database)
+
+
+def test_a_tool_loop_sends_only_what_is_new(story, database):
+    async def told(at):
+        first = await at.client.responses.create(model="m", input="Look!", tools=[TOOL])
+        call = next(item for item in first.output if item.type == "function_call")
+        output = {"type": "function_call_output", "call_id": call.call_id, "output": "a dog"}
+        second = await at.client.responses.create(
+            model="m", input=[output], tools=[TOOL], previous_response_id=first.id
+        )
+        assert second.output_text == "It is a dog."
+        sent = at.backend.requests[-1].body["messages"]
+        assert [each["role"] for each in sent] == ["user", "assistant", "tool"]
+        assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"] == "call_1"
+
+    story([called(), "It is a dog."], told, store=database)
+
+
+def test_what_was_thought_comes_back_to_the_model_that_thought_it(tmp_path, serving, behind):
+    async def whole():
+        replies = [said(ReasoningPiece("hm", opaque="seal", origin="m"), TextPiece("so")), "and so"]
+        async with (
+            FakeBackend(replies) as backend,
+            serving(
+                backends=(behind(backend, wire="messages"),), store=f"sqlite:///{tmp_path / 'replies.db'}"
+            ) as served,
+            sdk(served) as client,
+        ):
+            first = await client.responses.create(model="m", input="Think.")
+            await client.responses.create(model="m", input="On.", previous_response_id=first.id)
+        return backend.requests[-1].body
+
+    body = asyncio.run(whole())
+    assert body["messages"][1]["content"][0] == {"type": "thinking", "thinking": "hm", "signature": "seal"}
+    assert "previous_response_id" not in body
+    assert "store" not in body
+
+
+def test_no_backend_hears_of_our_identifiers(tmp_path, serving, behind):
+    async def whole():
+        async with (
+            FakeBackend(["one", "two"]) as backend,
+            serving(
+                backends=(behind(backend, wire="responses"),), store=f"sqlite:///{tmp_path / 'replies.db'}"
+            ) as served,
+            sdk(served) as client,
+        ):
+            first = await client.responses.create(model="m", input="1")
+            await client.responses.create(model="m", input="2", previous_response_id=first.id)
+        return backend.requests[-1].body
+
+    body = asyncio.run(whole())
+    assert "previous_response_id" not in body
+    assert body["store"] is False
+    assert [item["content"] for item in body["input"]] == ["1", "one", "2"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("store", ["", "sqlite"])
+def test_what_is_not_known_is_refused(story, tmp_path, store, stream):
+    async def told(at):
+        first = await at.client.responses.create(model="m", input="hi", store=False)
+        assert first.store is False
+        for previous in (first.id, "resp_unknown", "", "a\0b", "\N{PILE OF POO}"):
+            body = {"model": "m", "input": "on", "previous_response_id": previous, "stream": stream}
+            refused = await at.served.post("responses", body)
+            assert refused.status == 400
+            assert refused.body["error"]["code"] == "previous_response_not_found"
+            assert refused.body["error"]["param"] == "previous_response_id"
+        assert len([each for each in at.backend.requests if each.method == "POST"]) == 1
+
+    story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}" if store else "")
+
+
+def test_without_a_store_it_says_that_nothing_is_stored(story):
+    async def told(at):
+        for store in (True, False, None):
+            answer = await at.served.post("responses", {"model": "m", "input": "hi", "store": store})
+            assert answer.body["store"] is False
+            for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("GET", "/input_items")):
+                gone = await at.served.request(method, f"{at.served.url}/responses/{answer.body['id']}{path}")
+                assert gone.status == 404
+                assert gone.body["error"]["code"] == "not_found"
+
+    story(echoed, told)
+
+
+def test_a_failed_reply_is_not_kept_and_a_cut_one_is(story, database):
+    async def told(at):
+        with pytest.raises(openai.BadRequestError):
+            await at.client.responses.create(model="m", input="fail")
+        body = {"model": "m", "input": "on", "stream": True}
+        failed = (await at.served.post("responses", body)).events[-1]
+        assert failed["type"] == "response.failed"
+        with pytest.raises(openai.NotFoundError):
+            await at.client.responses.retrieve(failed["response"]["id"])
+        cut = (await at.served.post("responses", body)).events[-1]
+        assert cut["type"] == "response.incomplete"
+        kept = await at.client.responses.retrieve(cut["response"]["id"])
+        assert kept.incomplete_details.reason == "max_output_tokens"
+        await at.client.responses.create(model="m", input="go on", previous_response_id=kept.id)
+        assert messages(at.backend)[1] == ("assistant", "only half")
+
+    replies = [Status(400), [ReplyStarted(), TextPiece("x")], said(TextPiece("only half"), end="length"), "whole"]
+    story(replies, told, store=database)
+
+
+def test_two_gateways_on_one_store_see_each_others(serving, database):
+    async def whole():
+        async with (
+            FakeBackend(echoed) as backend,
+            serving(backend, store=database) as one,
+            serving(backend, store=database) as other,
+            sdk(one) as first,
+            sdk(other) as second,
+        ):
+            previous = None
+            for turn, client in enumerate([first, second] * 3):
+                answer = await client.responses.create(model="m", input="on", previous_response_id=previous)
+                assert answer.output_text == f"{2 * turn + 1} messages"
+                previous = answer.id
+            await second.responses.delete(previous)
+            with pytest.raises(openai.NotFoundError):
+                await first.responses.retrieve(previous)
+
+    asyncio.run(whole())
+
+
+def test_one_key_never_sees_anothers(serving, tmp_path):
+    async def whole():
+        async with (
+            FakeBackend(echoed) as backend,
+            serving(backend, store=f"sqlite:///{tmp_path / 'replies.db'}", keys=KEYS) as served,
+        ):
+            async with sdk(served, "key-of-ann") as ann, sdk(served, "key-of-bob") as bob:
+                hers = await ann.responses.create(model="m", input="secret")
+                for asked in (
+                    bob.responses.retrieve(hers.id),
+                    bob.responses.delete(hers.id),
+                    bob.responses.cancel(hers.id),
+                    bob.responses.input_items.list(hers.id),
+                ):
+                    with pytest.raises(openai.NotFoundError):
+                        await asked
+                with pytest.raises(openai.BadRequestError, match="not found"):
+                    await bob.responses.create(model="m", input="?", previous_response_id=hers.id)
+                assert (await ann.responses.retrieve(hers.id)).output_text == hers.output_text
+            async with sdk(served, "nobody") as nobody:
+                with pytest.raises(openai.AuthenticationError):
+                    await nobody.responses.retrieve(hers.id)
+
+    asyncio.run(whole())
+
+
+def test_a_kept_response_is_a_resource(story, database, judge_response):
+    async def told(at):
+        picture = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+        items = [
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "input_text", "text": "See:"}, picture]},
+            {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": "a dog"},
+            {"id": "msg_mine", "role": "user", "content": "So?"},
+        ]
+        made = await at.served.post("responses", {"model": "m", "input": items, "metadata": {"a": "b"}})
+        again = await at.served.request("GET", f"{at.served.url}/responses/{made.body['id']}")
+        assert judge_response(again.body) == made.body
+        identifier = made.body["id"]
+        page = await at.client.responses.input_items.list(identifier, order="asc")
+        assert [item.type for item in page.data] == [
+            "message", "message", "function_call", "function_call_output", "message",
+        ]  # fmt: skip
+        assert len({item.id for item in page.data}) == 5
+        assert page.data[-1].id == "msg_mine"
+        assert page.data[1].content[1].detail == "auto"
+        assert page.data[0].content[0].text == "Be brief."
+        listed = [item.id async for item in at.client.responses.input_items.list(identifier, limit=2)]
+        assert listed == [item.id for item in reversed(page.data)]
+        part = await at.client.responses.input_items.list(identifier, limit=2, after="msg_mine")
+        assert [item.id for item in part.data] == listed[1:3]
+        assert part.has_more is True
+        url = f"{at.served.url}/responses/{identifier}"
+        gone = await at.served.request("DELETE", url)
+        assert (gone.status, gone.body) == (200, {"id": identifier, "object": "response", "deleted": True})
+        assert (await at.served.request("GET", url)).status == 404
+        assert (await at.served.request("DELETE", url)).status == 404
+        await at.client.responses.delete((await at.client.responses.create(model="m", input="hi")).id)
+
+    story(echoed, told, store=database)
+
+
+def test_what_a_resource_cannot_do(story, tmp_path):
+    async def told(at):
+        made = await at.client.responses.create(model="m", input="hi")
+        for path, param, code in (
+            ("?stream=true", "stream", "stream_not_supported"),
+            ("/input_items?limit=0", "limit", "invalid_request"),
+            ("/input_items?limit=101", "limit", "invalid_request"),
+            ("/input_items?limit=x", "limit", "invalid_request"),
+            ("/input_items?limit=" + "9" * 5000, "limit", "invalid_request"),
+            ("/input_items?limit=%D9%A1", "limit", "invalid_request"),
+            ("/input_items?order=up", "order", "invalid_request"),
+            ("/input_items?after=unknown", "after", "invalid_request"),
+        ):
+            refused = await at.served.request("GET", f"{at.served.url}/responses/{made.id}{path}")
+            assert refused.status == 400
+            assert (refused.body["error"]["param"], refused.body["error"]["code"]) == (param, code)
+
+    story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}")
+
+
+def test_a_gap_is_refused_never_filled_with_less(story, tmp_path):
+    async def told(at):
+        first = await at.client.responses.create(model="m", input="1")
+        second = await at.client.responses.create(model="m", input="2", previous_response_id=first.id)
+        await at.client.responses.delete(first.id)
+        with pytest.raises(openai.BadRequestError, match=first.id):
+            await at.client.responses.create(model="m", input="3", previous_response_id=second.id)
+
+    story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}")
+
+
+def test_a_conversation_that_is_too_large_is_refused(story, tmp_path):
+    async def told(at):
+        previous = None
+        for _ in range(3):
+            answer = await at.client.responses.create(model="m", input="x" * 1500, previous_response_id=previous)
+            previous = answer.id
+        for _ in range(2):
+            refused = await at.served.post("responses", {"model": "m", "input": "on", "previous_response_id": previous})
+            assert refused.status == 413
+            assert refused.body["error"]["code"] == "request_too_large"
+
+    story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}", limits=Limits(body=8000))
+
+
+@pytest.mark.parametrize(
+    ("items", "param"),
+    [
+        ([{"role": "user", "content": "x"}, {"role": "elf", "content": "x"}], "input[1].role"),
+        ([{"role": "user", "content": "x"}, {"type": "message"}], "input[1]"),
+        (5, "input"),
+        ([5], "input[0]"),
+        ([{"type": "function_call_output", "call_id": "unknown", "output": "x"}], "input[0]"),
+    ],
+)
+def test_a_mistake_is_found_in_the_clients_own_body(story, tmp_path, items, param):
+    async def told(at):
+        first = await at.client.responses.create(model="m", input="hi")
+        body = {"model": "m", "input": items, "previous_response_id": first.id}
+        refused = await at.served.post("responses", body)
+        assert refused.status == 400
+        assert refused.body["error"]["code"] == "invalid_request"
+        assert refused.body["error"]["param"].startswith(param)
+
+    story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}")
+
+
+def test_nothing_that_was_said_is_logged(story, tmp_path, caplog):
+    caplog.set_level("DEBUG")
+
+    async def told(at):
+        first = await at.client.responses.create(model="m", input="a secret")
+        await at.client.responses.create(model="m", input="a secret", previous_response_id=first.id)
+        await at.client.responses.compact(model="m", input="a secret")
+
+    story(lambda _: "a secret", told, store=f"sqlite:///{tmp_path / 'replies.db'}")
+    ours = [record.getMessage() for record in caplog.records if not record.name.startswith(("openai", "httpcore"))]
+    assert ours
+    assert not any("a secret" in message for message in ours)
+
+
+def test_a_store_that_fails_costs_no_reply(story, tmp_path):
+    async def told(at):
+        async with at.served.gateway.turns.store._connection() as connection:
+            await connection.exec_driver_sql("DROP TABLE callboard_replies")
+        answer = await at.client.responses.create(model="m", input="hi")
+        assert answer.output_text == "1 messages"
+        assert answer.store is False
+        events = (await at.served.post("responses", {"model": "m", "input": "hi", "stream": True})).events
+        assert events[-1]["type"] == "response.completed"
+        lost = await at.served.post("responses", {"model": "m", "input": "on", "previous_response_id": answer.id})
+        assert (lost.status, lost.body["error"]["code"]) == (503, "store_unavailable")
+
+    story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}")
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_running_reply_is_cancelled(story, tmp_path, judge, judge_response, stored):
+    async def told(at):
+        body = {"model": "m", "input": "hi", "stream": True, "store": stored}
+        async with at.served.open("responses", body) as answer:
+            events = []
+
+            async def read(until):
+                async for line in answer.content:
+                    if line.startswith(b"data: {"):
+                        events.append(judge(json.loads(line[6:])))
+                        if events[-1]["type"] == until:
+                            return
+
+            await read("response.output_text.delta")
+            identifier = events[0]["response"]["id"]
+            cancelled = await at.served.request("POST", f"{at.served.url}/responses/{identifier}/cancel")
+            assert cancelled.status == 200
+            judge_response(cancelled.body)
+            assert (cancelled.body["id"], cancelled.body["status"]) == (identifier, "cancelled")
+            await at.backend.disconnected.wait()
+            await read("response.failed")
+            assert events[-1]["response"]["error"]["code"] == "cancelled"
+            assert events[-1]["response"]["id"] == identifier
+        if stored:
+            assert (await at.client.responses.retrieve(identifier)).status == "cancelled"
+            assert (await at.client.responses.cancel(identifier)).status == "cancelled"
+        else:
+            with pytest.raises(openai.NotFoundError):
+                await at.client.responses.cancel(identifier)
+        assert (await at.client.responses.create(model="m", input="again")).output_text == "done"
+        assert at.served.gateway.turns._running == {}
+
+    replies = [Silence([ReplyStarted(), TextPiece("and so")]), "done"]
+    story(replies, told, store=f"sqlite:///{tmp_path / 'replies.db'}")
+
+
+def test_what_has_ended_is_not_cancelled(story, tmp_path):
+    async def told(at):
+        made = await at.client.responses.create(model="m", input="hi")
+        with pytest.raises(openai.BadRequestError, match="Cannot cancel a completed response"):
+            await at.client.responses.cancel(made.id)
+        with pytest.raises(openai.NotFoundError):
+            await at.client.responses.cancel("resp_unknown")
+
+    story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}")
+
+
+def test_a_running_reply_is_cancelled_by_its_owner_alone(serving):
+    async def whole():
+        async with (
+            FakeBackend([Silence([ReplyStarted(), TextPiece("x")])]) as backend,
+            serving(backend, keys=KEYS) as served,
+        ):
+            body = {"model": "m", "input": "hi", "stream": True}
+            ann, bob = ({"authorization": f"Bearer key-of-{name}"} for name in ("ann", "bob"))
+            async with served.open("responses", body, ann) as answer:
+                line = await anext(line async for line in answer.content if line.startswith(b"data: {"))
+                url = f"{served.url}/responses/{json.loads(line[6:])['response']['id']}/cancel"
+                assert (await served.request("POST", url, headers=bob)).status == 404
+                assert not backend.disconnected.is_set()
+                assert (await served.request("POST", url, headers=ann)).status == 200
+                await backend.disconnected.wait()
+                assert b"response.failed" in await answer.read()
+
+    asyncio.run(whole())
+
+
+def test_a_conversation_is_summed_up(story, tmp_path):
+    async def told(at):
+        from openresponses_types import CompactResource
+
+        first = await at.client.responses.create(model="m", input="Remember: slate.", instructions="Be brief.")
+        body = {
+            "model": "m",
+            "previous_response_id": first.id,
+            "instructions": "Be brief.",
+            "input": [{"role": "assistant", "content": "Yes."}, {"role": "user", "content": "Go on."}],
+        }
+        answer = await at.served.post("/responses/compact", body)
+        CompactResource.model_validate(answer.body)
+        assert messages(at.backend) == [
+            ("system", "Be brief."), ("user", "Remember: slate."), ("assistant", "OK.Yes."), ("user", "Go on."),
+            ("user", PROMPT),
+        ]  # fmt: skip
+        compacted = await at.client.responses.compact(**body)
+        assert compacted.object == "response.compaction"
+        assert compacted.usage.output_tokens == 4
+        assert [item.type for item in compacted.output] == ["message", "message", "compaction"]
+        assert "The code word" not in compacted.output[-1].encrypted_content
+        output = answer.body["output"]
+        await at.client.responses.create(model="other", input=[*output, {"role": "user", "content": "Which?"}])
+        last = messages(at.backend)
+        assert [role for role, _ in last] == ["user"] * 4
+        assert last[2][1].endswith("The code word is slate.")
+
+    summary = said(TextPiece("The code word "), TextPiece("is slate."))
+    story(["OK.", summary, summary, "slate"], told, store=f"sqlite:///{tmp_path / 'replies.db'}")
+
+
+@pytest.mark.parametrize(
+    ("body", "replies", "status", "code"),
+    [
+        ({"input": "hi"}, [], 400, "model_required"),
+        ({"model": "m", "input": 5}, [], 400, "invalid_request"),
+        ({"model": "m", "input": "hi", "previous_response_id": "resp_1"}, [], 400, "previous_response_not_found"),
+        ({"model": "m", "input": "hi"}, [said(TextPiece(" \n"))], 502, "no_summary"),
+        ({"model": "m", "input": "hi"}, [Status(429)], 429, None),
+    ],
+)
+def test_what_cannot_be_summed_up(story, body, replies, status, code):
+    async def told(at):
+        refused = await at.served.post("/responses/compact", body)
+        assert refused.status == status, refused
+        assert code is None or refused.body["error"]["code"] == code
+
+    story(replies, told)
+
+
+TRIGGERED = [
+    {"role": "developer", "content": "Be brief."},
+    {"role": "user", "content": "Look!"},
+    {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c", "output": "a dog"},
+    {"type": "compaction_trigger"},
+]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_codex_gets_exactly_one_compaction(story, judge, judge_response, stream):
+    async def told(at):
+        body = {
+            "model": "m", "input": TRIGGERED, "stream": stream, "store": False, "tools": [TOOL],
+            "tool_choice": "auto", "text": {"format": {"type": "json_object"}},
+        }  # fmt: skip
+        answer = await at.served.post("responses", body)
+        if stream:
+            for event in answer.events:
+                judge(event)
+            assert [event["type"] for event in answer.events] == [
+                "response.created", "response.in_progress", "response.output_item.added",
+                "response.output_item.done", "response.completed",
+            ]  # fmt: skip
+            response = answer.events[-1]["response"]
+            assert answer.events[-2]["item"] == response["output"][0]
+            async with at.client.responses.stream(
+                **{name: body[name] for name in body if name != "stream"}
+            ) as streamed:
+                assert (await streamed.get_final_response()).output[0].type == "compaction"
+        else:
+            response = answer.body
+        judge_response(response)
+        assert [item["type"] for item in response["output"]] == ["compaction"]
+        asked = at.backend.requests[-1].body
+        assert asked["messages"][-1] == {"role": "user", "content": PROMPT}
+        assert asked["tool_choice"] == "none"
+        assert asked["tools"]
+        assert "response_format" not in asked
+        go_on = [{"role": "user", "content": "Look!"}, *response["output"], {"role": "user", "content": "On."}]
+        await at.client.responses.create(model="m", input=go_on)
+        assert "A dog was seen." in messages(at.backend)[1][1]
+
+    summary = said(
+        ReasoningPiece("hm"), TextPiece("A dog "), InvocationStarted(0, "x", "look"),
+        InvocationEnded(0, "x", "look", {}, "{}"), TextPiece("was seen."),
+    )  # fmt: skip
+    story(lambda _: summary, told)
+
+
+def test_a_model_that_sums_up_nothing_fails(story):
+    async def told(at):
+        events = (await at.served.post("responses", {"model": "m", "input": TRIGGERED, "stream": True})).events
+        assert events[-1]["type"] == "response.failed"
+        assert events[-1]["response"]["error"]["code"] == "no_summary"
+
+    story([called()], told)
+
+
+def test_a_conversation_begins_anew_with_its_summary(story, database):
+    async def told(at):
+        first = await at.client.responses.create(model="m", input="1")
+        second = await at.client.responses.create(
+            model="m", input=[{"type": "compaction_trigger"}], previous_response_id=first.id
+        )
+        assert second.previous_response_id == first.id
+        await at.client.responses.delete(first.id)
+        await at.client.responses.create(model="m", input="3", previous_response_id=second.id)
+        sent = messages(at.backend)
+        assert [role for role, _ in sent] == ["user", "user", "user"]
+        assert sent[0][1] == "1"
+        assert sent[1][1].endswith("3 messages")
+        assert sent[2][1] == "3"
+
+    story(echoed, told, store=database)
+
+
+def test_the_providers_own_compaction_is_passed_on(serving, behind):
+    item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "theirs"}
+
+    async def whole():
+        async with FakeBackend(["so"]) as backend, serving(backends=(behind(backend, wire="responses"),)) as served:
+            await served.post("responses", {"model": "m", "input": [item, {"role": "user", "content": "on"}]})
+        return backend.requests[-1].body["input"]
+
+    assert asyncio.run(whole())[0] == item

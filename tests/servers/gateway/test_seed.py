@@ -1,0 +1,646 @@
+"""Seed 002, row by row, and each known weakness of the proxy that it describes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import re
+
+import pytest
+
+from callboard.core import (
+    ArgumentsPiece,
+    InvocationEnded,
+    InvocationStarted,
+    ReasoningPiece,
+    ReplyEnded,
+    ReplyStarted,
+    TextPiece,
+    Usage,
+)
+from callboard.servers.gateway.settings import Limits
+from callboard.testing import Cut, FakeBackend, Raw, Status
+
+PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "location": {"type": "string", "description": "City and state"},
+        "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]},
+    },
+    "required": ["location"],
+}
+FUNCTION = {"name": "get_weather", "description": "Get the current weather in a given location", "parameters": PARAMETERS}  # fmt: skip
+NESTED = {"type": "function", "function": FUNCTION}
+FLAT = {"type": "function", **FUNCTION}
+PATCH = {"type": "function", "name": "apply_patch", "parameters": {"type": "object", "properties": {"patch": {"type": "string"}}, "required": ["patch"]}}  # fmt: skip
+READ = {"type": "function", "name": "read_file", "parameters": {"type": "object", "properties": {"file_path": {"type": "string"}, "limit": {"type": "integer"}}}}  # fmt: skip
+HI = {"model": "gpt-4o-mini", "input": "Hi"}
+
+
+def run(serving, replies, bodies, headers=None, **settings):
+    """The answers to these bodies, and what the backend was asked."""
+
+    async def scenario():
+        async with FakeBackend(replies) as backend, serving(backend, **settings) as served:
+            answers = [await served.post("responses", body, headers) for body in bodies]
+            return answers, [each.body for each in backend.requests if each.method == "POST"]
+
+    return asyncio.run(scenario())
+
+
+def ask(serving, reply, headers=None, chunk_size=None, **fields):
+    """The answer to one request that is streamed unless it says otherwise."""
+
+    async def scenario():
+        async with FakeBackend([reply], chunk_size=chunk_size) as backend, serving(backend, failures=99) as served:
+            return await served.post("responses", {**HI, "stream": True, **fields}, headers)
+
+    return asyncio.run(scenario())
+
+
+def upstream(serving, **fields):
+    """What the backend is asked."""
+    (answer,), (body,) = run(serving, ["Hello"], [{**HI, **fields}])
+    assert answer.status == 200, answer
+    return body
+
+
+def call(index, location):
+    arguments = {"location": location}
+    raw = json.dumps(arguments)
+    return [
+        InvocationStarted(index, f"call_{index}", "get_weather"),
+        ArgumentsPiece(index, raw[:12]),
+        ArgumentsPiece(index, raw[12:]),
+        InvocationEnded(index, f"call_{index}", "get_weather", arguments, raw),
+    ]
+
+
+def spoken(text, size=1):
+    """A text in chunks of that many characters, from a Chat Completions backend."""
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    said = [{"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]} for piece in pieces]
+    return Raw([*said, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}, "[DONE]"])
+
+
+def final(answer):
+    assert answer.status == 200, answer
+    return answer.events[-1]["response"] if answer.streamed else answer.body
+
+
+def items(answer, kind):
+    return [item for item in final(answer)["output"] if item["type"] == kind]
+
+
+def calls(answer):
+    return [(item["name"], json.loads(item["arguments"])) for item in items(answer, "function_call")]
+
+
+def text(answer):
+    parts = [part for item in items(answer, "message") for part in item["content"]]
+    said = "".join([part.get("text", part.get("refusal")) for part in parts])
+    if answer.streamed:
+        deltas = [event["delta"] for event in answer.events if event["type"] == "response.output_text.delta"]
+        assert "".join(deltas) == said  # nothing is in the end that was not streamed
+    return said
+
+
+# 5.1.2: parameters
+
+
+@pytest.mark.parametrize("tool", [FLAT, NESTED], ids=["flat", "nested"])
+def test_both_shapes_of_a_tool(serving, tool):
+    (sent,) = upstream(serving, tools=[tool])["tools"]
+    assert sent["type"] == "function"
+    assert {name: sent["function"][name] for name in FUNCTION} == FUNCTION
+
+
+@pytest.mark.parametrize("tool", [{"type": "function", "name": "now"}, {"type": "function", "function": {"name": "now"}}, {"type": "function", "name": "now", "parameters": None}])  # fmt: skip
+def test_a_tool_without_parameters(serving, tool):
+    (sent,) = upstream(serving, tools=[tool])["tools"]
+    assert sent["function"]["name"] == "now"
+    assert sent["function"].get("parameters", {"type": "object"})["type"] == "object"
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("auto", ("auto", None)),
+        ("none", ("none",)),
+        ("required", ("required",)),
+        ({"type": "function", "function": {"name": "get_weather"}}, ({"type": "function", "function": {"name": "get_weather"}},)),
+        ({"type": "function", "name": "get_weather"}, ({"type": "function", "function": {"name": "get_weather"}},)),
+    ],
+)  # fmt: skip
+def test_choices(serving, choice, sent):
+    assert upstream(serving, tools=[FLAT], tool_choice=choice).get("tool_choice") in sent
+
+
+@pytest.mark.parametrize("said", [{}, {"parallel_tool_calls": True}, {"parallel_tool_calls": False}])
+def test_parallel_calls(serving, said):
+    body = upstream(serving, tools=[FLAT], **said)
+    assert body.get("parallel_tool_calls", True) == said.get("parallel_tool_calls", True)
+    (answer,), _ = run(serving, ["Hello"], [{**HI, "tools": [FLAT], **said}])
+    assert answer.body["parallel_tool_calls"] == said.get("parallel_tool_calls", True)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "name", "sent"),
+    [
+        ("max_output_tokens", 50, "max_completion_tokens", 50),
+        ("temperature", 0.25, "temperature", 0.25),
+        ("top_p", 0.5, "top_p", 0.5),
+        ("instructions", "Be kind.", "messages", [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]),
+        ("reasoning", {"effort": "low"}, "reasoning_effort", "low"),
+        ("user", "u1", "user", "u1"),
+        ("metadata", {"a": "b"}, "metadata", {"a": "b"}),
+        ("service_tier", "flex", "service_tier", "flex"),
+        ("top_logprobs", 3, "top_logprobs", 3),
+        ("prompt_cache_key", "k", "prompt_cache_key", "k"),
+        ("safety_identifier", "s", "safety_identifier", "s"),
+        ("text", {"verbosity": "low"}, "verbosity", "low"),
+        ("text", {"format": {"type": "json_object"}}, "response_format", {"type": "json_object"}),
+    ],
+)  # fmt: skip
+def test_fields_reach_the_backend(serving, field, value, name, sent):
+    body = upstream(serving, **{field: value})
+    assert body.get(name, body.get("max_tokens")) == sent
+
+
+def test_a_format_is_put_as_the_backend_wants_it(serving):
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}  # fmt: skip
+    body = upstream(serving, text={"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}})
+    assert body["response_format"]["type"] == "json_schema"
+    assert body["response_format"]["json_schema"] | {"name": "n", "schema": schema, "strict": True} == body["response_format"]["json_schema"]  # fmt: skip
+
+
+@pytest.mark.parametrize("instructions", ["Be kind.", "Be kind.\n\nVery."])
+def test_instructions_are_not_added_to(serving, instructions):
+    body = upstream(serving, instructions=instructions, tools=[FLAT])
+    assert [message for message in body["messages"] if message["role"] == "system"] == [{"role": "system", "content": instructions}]  # fmt: skip
+
+
+# 5.1.4 to 6: events
+
+
+PLAIN = [ReplyStarted(), TextPiece("Hel"), TextPiece("lo"), Usage(3, 2), ReplyEnded("stop")]
+TWO = [ReplyStarted(), TextPiece("I look."), *call(0, "Boston"), *call(1, "Seattle"), Usage(3, 2), ReplyEnded("invocations")]  # fmt: skip
+SEED_ORDER = [
+    "response.created",
+    "response.output_item.added",
+    "response.content_part.added",
+    "response.output_text.delta",
+    "response.output_item.added",
+    "response.output_tool_call.begin",
+    "response.output_tool_call.delta",
+    "response.output_tool_call.end",
+    "response.output_item.done",
+    "response.output_text.done",
+    "response.output_item.done",
+    "response.completed",
+    "response.done",
+]
+
+
+@pytest.mark.parametrize("asked", [{"headers": {"x-callboard-seed-events": "1"}}, {"seed_events": True}], ids=["header", "setting"])  # fmt: skip
+def test_the_seed_s_events(serving, asked):
+    one = [ReplyStarted(), TextPiece("I look."), *call(0, "Boston"), ReplyEnded("invocations")]
+    (answer,), _ = run(serving, [one], [{**HI, "stream": True, "tools": [NESTED]}], **asked)
+    kinds = [event["type"] for event in answer.events]
+    seeds = [kind for kind in kinds if kind in SEED_ORDER]
+    assert [kind for kind, _ in itertools.groupby(seeds)] == SEED_ORDER
+    # The official names go along.
+    assert kinds.count("response.function_call_arguments.delta") == kinds.count("response.output_tool_call.delta") == 2
+    assert kinds.count("response.function_call_arguments.done") == 1
+    at = {event["type"]: event for event in answer.events}
+    begin, delta, end = (at[f"response.output_tool_call.{each}"] for each in ("begin", "delta", "end"))
+    (added,) = [event for event in answer.events if event["type"] == "response.output_item.added" and event["item"]["type"] == "function_call"]  # fmt: skip
+    assert (added["item"]["status"], added["item"]["arguments"], added["item"]["name"]) == ("in_progress", "", "get_weather")  # fmt: skip
+    assert {begin["item_id"], delta["item_id"], end["item_id"]} == {added["item"]["id"]}
+    assert (begin["call_id"], begin["name"], begin["output_index"]) == ("call_0", "get_weather", 1)
+    assert (end["name"], json.loads(end["arguments"])) == ("get_weather", {"location": "Boston"})
+    (done,) = [event for event in answer.events if event["type"] == "response.output_item.done" and event["item"]["type"] == "function_call"]  # fmt: skip
+    assert (done["item"]["status"], done["item"]["call_id"]) == ("completed", "call_0")
+    assert [event["sequence_number"] for event in answer.events] == list(range(len(answer.events)))
+
+
+def test_without_asking_there_are_the_official_ones_alone(serving):
+    kinds = {event["type"] for event in ask(serving, TWO, tools=[FLAT]).events}
+    assert [kind for kind in kinds if "output_tool_call" in kind or kind == "response.done"] == []
+
+
+@pytest.mark.parametrize("reply", [TWO, [ReplyStarted(), *call(0, "Boston"), *call(1, "Seattle"), ReplyEnded("invocations")]], ids=["with text", "calls alone"])  # fmt: skip
+@pytest.mark.parametrize("seed", ["0", "1"])
+def test_indices(serving, reply, seed):
+    answer = ask(serving, reply, {"x-callboard-seed-events": seed}, tools=[FLAT])
+    added = {event["output_index"]: event["item"] for event in answer.events if event["type"] == "response.output_item.added"}  # fmt: skip
+    done = {event["output_index"]: event["item"] for event in answer.events if event["type"] == "response.output_item.done"}  # fmt: skip
+    assert list(added) == sorted(added) == list(range(len(added)))
+    assert {index: item["id"] for index, item in added.items()} == {index: item["id"] for index, item in done.items()}
+    output = final(answer)["output"]
+    assert [item["id"] for item in output] == [added[index]["id"] for index in sorted(added)]
+    found = {index: item["call_id"] for index, item in added.items() if item["type"] == "function_call"}
+    first = 1 if seed == "1" or reply is TWO else 0  # a message that says nothing is the seed's alone
+    assert found == {first: "call_0", first + 1: "call_1"}
+
+
+# 5.1.7 and 8: several turns
+
+TURN = [
+    {"type": "message", "role": "user", "content": "What's the weather?"},
+    {"type": "message", "role": "assistant", "content": ""},
+    {
+        "type": "function_call",
+        "call_id": "call_xyz",
+        "name": "get_weather",
+        "arguments": '{"location":"San Francisco"}',
+    },
+    {"type": "function_call_output", "call_id": "call_xyz", "output": '{"temp":72,"condition":"sunny"}'},
+]
+
+
+def test_the_seed_s_turn(serving):
+    user, assistant, tool = upstream(serving, input=TURN, tools=[])["messages"]
+    assert user == {"role": "user", "content": "What's the weather?"}
+    (made,) = assistant["tool_calls"]
+    assert assistant["role"] == "assistant"
+    assert not assistant.get("content")
+    assert (made["id"], made["type"], made["function"]["name"]) == ("call_xyz", "function", "get_weather")
+    assert json.loads(made["function"]["arguments"]) == {"location": "San Francisco"}
+    assert tool == {"role": "tool", "tool_call_id": "call_xyz", "content": '{"temp":72,"condition":"sunny"}'}
+
+
+def test_every_order_of_items_gives_what_a_backend_takes(serving):
+    orders = list(itertools.permutations(TURN))
+    answers, bodies = run(serving, ["Hello"] * len(orders), [{**HI, "input": list(order)} for order in orders])
+    assert {answer.status for answer in answers} == {200}
+    for order, body in zip(orders, bodies, strict=True):
+        owed = []
+        for message in body["messages"]:
+            if message["role"] == "tool":
+                assert message["tool_call_id"] in owed, order  # behind its call
+                owed.remove(message["tool_call_id"])
+            else:
+                assert owed == [], order  # no call is left without its output
+                owed = [made["id"] for made in message.get("tool_calls") or ()]
+        assert owed == []
+        kinds = [item["type"] for item in order]
+        if kinds.index("function_call") < kinds.index("function_call_output"):
+            (output,) = [message for message in body["messages"] if message["role"] == "tool"]
+            assert output["content"] == TURN[3]["output"], order
+
+
+def test_calls_and_outputs_of_one_turn(serving):
+    made = [{**TURN[2], "call_id": name} for name in ("a", "b")]
+    given = [{**TURN[3], "call_id": name, "output": name} for name in ("b", "a")]
+    messages = upstream(serving, input=[TURN[0], *made, *given, {"role": "user", "content": "So?"}])["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "tool", "user"]
+    assert [each["id"] for each in messages[1]["tool_calls"]] == ["a", "b"]
+    assert {message["tool_call_id"]: message["content"] for message in messages[2:4]} == {"a": "a", "b": "b"}
+
+
+def test_a_result_as_a_message_of_the_role_tool(serving):
+    said = {"type": "message", "role": "tool", "tool_call_id": "call_xyz", "content": [{"type": "output", "content_type": "application/json", "body": '{"a":1}'}]}  # fmt: skip
+    messages = upstream(serving, input=[*TURN[:3], said])["messages"]
+    assert (messages[-1]["role"], messages[-1]["tool_call_id"]) == ("tool", "call_xyz")
+    assert messages[-1]["content"] == '{"a":1}'
+
+
+ITEMS = {
+    "no type": ([{"role": "user", "content": "Hi"}], "Hi"),
+    "a picture's address": ([{"role": "user", "content": [{"type": "input_image", "image_url": "https://x/y.png"}]}], "https://x/y.png"),
+    "a picture's address in an object": ([{"role": "user", "content": [{"type": "input_image", "image_url": {"url": "https://x/y.png"}}]}], "https://x/y.png"),
+    "an output in parts": ([*TURN[:3], {**TURN[3], "output": [{"type": "input_text", "text": "sunny"}]}], "sunny"),
+    "an item that nobody knows": ([{"role": "user", "content": "Hi"}, {"type": "web_search_call", "id": "w", "status": "completed"}], "Hi"),
+    "reasoning": ([{"role": "user", "content": "Hi"}, {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "content": None}, {"role": "assistant", "content": "Yes"}], "Yes"),
+    "a reference": ([{"type": "item_reference", "id": "x"}, {"role": "user", "content": "Hi"}], "Hi"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_items_that_the_proxy_refused(serving, name):
+    given, said = ITEMS[name]
+    assert said in json.dumps(upstream(serving, input=given)["messages"])
+
+
+# 5.1.11 and 5.2: errors
+
+CODES = {
+    "too_many_messages": ({"input": [{"role": "user", "content": "x"}] * 11}, 400),
+    "invalid_max_tokens": ({"max_output_tokens": 0}, 400),
+    "instructions_too_large": ({"instructions": "x" * 101}, 400),
+    "input_content_too_large": ({"input": "x" * 2001}, 413),
+    "invalid_top_logprobs": ({"top_logprobs": 21}, 400),
+    "background_not_supported": ({"background": True}, 400),
+    "prompt_reference_not_supported": ({"prompt": {"id": "p"}}, 400),
+    "model_required": ({"model": ""}, 400),
+    "request_too_large": ({"input": "x" * 9000}, 413),
+    "invalid_request": ({"tools": {}}, 400),
+}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_its_error_codes(serving, stream):
+    limits = Limits(body=8000, items=10, content=2000, instructions=100)
+    answers, asked = run(serving, [], [{**HI, "stream": stream, **fields} for fields, _ in CODES.values()], limits=limits)  # fmt: skip
+    assert asked == []
+    found = {code: (answer.body["error"]["code"], answer.status) for code, answer in zip(CODES, answers, strict=True)}
+    assert found == {code: (code, status) for code, (_, status) in CODES.items()}
+
+
+def test_keys_are_wanted_where_the_gateway_has_some(serving):
+    from callboard.servers.gateway.callers import digest
+
+    (answer,), _ = run(serving, [], [HI], keys={"ann": digest("sk-ann-12345678")})
+    assert (answer.status, answer.body["error"]["code"]) == (401, "missing_api_key")
+
+
+def test_health(serving):
+    async def scenario():
+        async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
+            return await served.get("/health")
+
+    health = asyncio.run(scenario())
+    assert health.status == 200
+    assert health.headers["content-type"] == "application/json"
+    assert {name: health.body[name] for name in ("status", "circuit_breaker")} == {
+        "status": "healthy",
+        "circuit_breaker": {"enabled": True, "is_open": False, "consecutive_failures": 0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("headers", "sent"),
+    [
+        ({"authorization": "Bearer sk-abcdefghijklmnop"}, "Bearer sk-abcdefghijklmnop"),
+        ({"authorization": "sk-abcdefghijklmnop"}, "Bearer sk-abcdefghijklmnop"),
+        ({"x-api-key": "sk-abcdefghijklmnop"}, "Bearer sk-abcdefghijklmnop"),
+        ({"authorization": "Bearer sk-abcdefghijklmnop", "x-api-key": "sk-other-other-other"}, "Bearer sk-abcdefghijklmnop"),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_keys_are_passed_on_and_masked_in_the_log(serving, caplog, headers, sent):
+    async def scenario():
+        async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
+            await served.post("responses", HI, headers)
+            return [each.headers for each in backend.requests if each.method == "POST"]
+
+    caplog.set_level(logging.DEBUG, logger="callboard")
+    (got,) = asyncio.run(scenario())
+    assert got.get("authorization") == sent
+    assert "sk-abcdefghijklmnop" not in caplog.text
+    assert ("sk-abc...mnop" in caplog.text) == bool(headers)
+
+
+def test_models_names_are_put_right(serving):
+    async def scenario():
+        models = ["Qwen/Qwen3-Coder", "other"]
+        async with FakeBackend(["Hello"] * 3, models=models) as backend, serving(backend) as served:
+            listed = await served.get("/v1/models")
+            for name in ("qwen/qwen3-coder", "OTHER", "unknown-Model"):
+                await served.post("responses", {**HI, "model": name})
+            return listed, [each.body["model"] for each in backend.requests if each.method == "POST"]
+
+    listed, asked = asyncio.run(scenario())
+    assert [each["id"] for each in listed.body["data"]] == ["Qwen/Qwen3-Coder", "other"]
+    assert asked == ["Qwen/Qwen3-Coder", "other", "unknown-Model"]
+
+
+# 5.1.13: what it logs
+
+
+def lines(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG and record.name == "callboard.gateway"]  # fmt: skip
+
+
+FRAGMENTED = [
+    {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "call_x", "function": {"arguments": "{"}}]}}]},
+    {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"arguments": '"location":'}}]}}]},
+    {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"name": "get_weather", "arguments": '"Paris"}'}}]}}]},
+    {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
+    "[DONE]",
+]  # fmt: skip
+
+
+def test_its_debug_lines(serving, caplog):
+    caplog.set_level(logging.DEBUG, logger="callboard")
+    answer = ask(serving, Raw(FRAGMENTED), input=TURN, tools=[FLAT])
+    assert calls(answer) == [("get_weather", {"location": "Paris"})]
+    assert lines(caplog) == [
+        "INPUT: Found function_call (get_weather) - will attach to assistant message",
+        "INPUT: Added function_call_output (call_id: call_xyz)",
+        "Buffering 1 argument bytes for tool index 0 (name not yet received)",
+        "Buffering 11 argument bytes for tool index 0 (name not yet received)",
+        "Replaying 12 buffered argument bytes for get_weather",
+        "Tool call started: get_weather (index 0)",
+        "Tool call complete: get_weather - 20 bytes of args",
+    ]
+
+
+def test_debug_lines_of_whatever_comes(serving, caplog):
+    caplog.set_level(logging.DEBUG, logger="callboard")
+    odd = [{"type": "function_call", "call_id": "a\nFORGED b", "name": "x\r\nFORGED " + "y" * 500, "arguments": "{}"}]
+    ask(serving, Raw(["5", '{"choices": 3}', *FRAGMENTED]), input=odd, tools=[FLAT])
+    ask(serving, Raw(FRAGMENTED), stream=False)
+    assert all("\n" not in line and "\r" not in line and len(line) < 250 for line in lines(caplog))
+
+
+def test_nothing_is_told_that_nobody_reads(serving, caplog):
+    caplog.set_level(logging.INFO, logger="callboard")
+    ask(serving, Raw(FRAGMENTED), tools=[FLAT])
+    assert lines(caplog) == []
+
+
+# 5.1.3 and 5.6: calls in text
+
+ONE = "<function=apply_patch>\n<parameter=patch>\n*** Begin Patch\n*** End Patch\n</parameter>\n</function>"
+SECOND = (
+    "<function=read_file>\n<parameter=file_path>test.txt</parameter>\n<parameter=limit>100</parameter>\n</function>"
+)
+PATCHED = ("apply_patch", {"patch": "*** Begin Patch\n*** End Patch"})
+READING = ("read_file", {"file_path": "test.txt", "limit": 100})
+TOOLS = [PATCH, READ]
+IN_TEXT = {
+    "the seed's example": (f"Let me help.\n{ONE}", "Let me help.", [PATCHED]),
+    "values by their schema": (SECOND, "", [READING]),  # 100 is a number
+    "text before and behind": (f"Before. {SECOND} Behind.", "Before.  Behind.", [READING]),
+    "two calls": (f"{ONE}\n{SECOND}", "", [PATCHED, READING]),
+    "two calls, one end": (f"<tool_call>\n{SECOND}\n</tool_call><tool_call>\n{ONE}\n</tool_call>", "", [READING, PATCHED]),
+    "in a wrapper": (f"Now. <tool_call>\n{SECOND}\n</tool_call>", "Now.", [READING]),
+    "JSON in a wrapper": ('<tool_call>\n{"name": "read_file", "arguments": {"file_path": "test.txt", "limit": 100}}\n</tool_call>', "", [READING]),
+    "closed by its wrapper alone": ("<tool_call>\n<function=read_file>\n<parameter=limit>5</parameter>\n</tool_call>", "", [("read_file", {"limit": 5})]),
+    "a value that holds ends": ("<function=apply_patch>\n<parameter=patch>\nif a < b: </function> x\n</parameter>\n</function>", "", [("apply_patch", {"patch": "if a < b: </function> x"})]),
+    "indentation of a value": ("<function=apply_patch>\n<parameter=patch>\n    a\n  b\n\n</parameter>\n</function>", "", [("apply_patch", {"patch": "    a\n  b\n"})]),
+    "a parameter without its end": ("<function=read_file>\n<parameter=file_path>\ntest.txt\n<parameter=limit>\n100\n</parameter>\n</function>", "", [READING]),
+    "a call that is shown": (f"So:\n```xml\n{SECOND}\n```\nis how.", f"So:\n```xml\n{SECOND}\n```\nis how.", []),
+    "an undeclared name": ("<function=launch>\n<parameter=x>1</parameter>\n</function>", "<function=launch>\n<parameter=x>1</parameter>\n</function>", []),
+    "plain text": ("a < b, <function> and <func", "a < b, <function> and <func", []),
+    "more than ASCII": ("Naïve — ✓ 😀 <function=apply_patch>\n<parameter=patch>\nü😀\n</parameter>\n</function>", "Naïve — ✓ 😀", [("apply_patch", {"patch": "ü😀"})]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IN_TEXT)
+def test_calls_in_text_however_it_arrives(serving, name):
+    said, shown, made = IN_TEXT[name]
+    for size in (1, 2, 7, 1000):
+        answer = ask(serving, spoken(said, size), tools=TOOLS)
+        assert (text(answer).strip(), calls(answer)) == (shown.strip(), made), size
+        ids = [item["call_id"] for item in items(answer, "function_call")]
+        assert len(set(ids)) == len(made)
+    whole = ask(serving, said, tools=TOOLS, stream=False)
+    assert (text(whole).strip(), calls(whole)) == (shown.strip(), made)
+
+
+def test_a_call_in_text_has_the_same_identifier_again(serving):
+    found = {items(ask(serving, spoken(SECOND), tools=TOOLS), "function_call")[0]["call_id"] for _ in range(2)}
+    assert len(found) == 1
+
+
+def test_no_call_is_made_of_text_where_no_tools_were_asked_for(serving):
+    answer = ask(serving, spoken(SECOND))
+    assert (text(answer), calls(answer)) == (SECOND, [])
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_a_call_that_is_never_closed_is_not_lost(serving, size):
+    answer = ask(serving, spoken("Now. <function=read_file>\n<parameter=file_path>test.txt", size), tools=TOOLS)
+    found = text(answer) + json.dumps(final(answer)["output"])
+    assert "Now." in found
+    assert "test.txt" in found
+
+
+def test_text_is_streamed_before_the_reply_ends(serving, by_hand):
+    async def scenario():
+        async with (
+            by_hand() as backend,
+            serving(backend, heartbeat=0.01) as served,  # which begins the stream
+            served.open("responses", {**HI, "stream": True, "tools": TOOLS}) as answer,
+        ):
+            asked = await backend.asked.get()
+            await asked.say("Let me help. Now")
+            data = b""
+            while b"Let me help." not in data:
+                data += await answer.content.readany()
+            await asked.say(f" {ONE}")
+            while b"response.output_item.done" not in data.partition(b"function_call")[2]:
+                data += await answer.content.readany()
+            await asked.end()
+            return data + await answer.read()
+
+    assert b"response.completed" in asyncio.run(scenario())
+
+
+# 5.6: the rest
+
+USAGE = {"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7}}
+HELLO = {"choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason": None}]}
+
+
+def delta(*made, **said):
+    return {"choices": [{"index": 0, "delta": {**({"tool_calls": list(made)} if made else {}), **said}, "finish_reason": None}]}  # fmt: skip
+
+
+def stop(reason="stop"):
+    return {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
+
+
+def test_letters_that_are_cut_in_two_on_the_way(serving):
+    said = "Grüße — ✓ 😀"
+    for size in (1, 3):
+        assert text(ask(serving, [ReplyStarted(), TextPiece(said), ReplyEnded("stop")], chunk_size=size)) == said
+
+
+def test_usage_in_a_chunk_of_its_own(serving):
+    usage = final(ask(serving, Raw([HELLO, stop(), USAGE, "[DONE]"])))["usage"]
+    assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (11, 7, 18)
+
+
+def test_a_whole_reply_is_json(serving):
+    answer = ask(serving, "Hello", stream=False)
+    assert answer.headers["content-type"] == "application/json"
+    assert (answer.body["status"], text(answer)) == ("completed", "Hello")
+
+
+def test_a_last_event_without_its_blank_line(serving):
+    assert text(ask(serving, Raw([HELLO, b'data: {"choices":[{"index":0,"delta":{"content":" you"},"finish_reason":"stop"}]}']))) == "Hello you"  # fmt: skip
+
+
+ENDS = {
+    "cut": (Cut([ReplyStarted(), TextPiece("Hel")]), "failed"),
+    "an error": (Raw([HELLO, b": \n\n", {"error": {"message": "out of memory"}}]), "failed"),
+    "length": (Raw([HELLO, stop("length"), "[DONE]"]), "incomplete"),
+    "filter": (Raw([HELLO, stop("content_filter"), "[DONE]"]), "incomplete"),
+    "no [DONE]": (Raw([HELLO, stop()]), "completed"),
+    "500": (Status(500, {"error": {"message": "naïve " * 2000}}), "failed"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_stream_tells_how_it_ended(serving, name):
+    reply, status = ENDS[name]
+    answer = ask(serving, reply)
+    assert answer.events[-1]["type"] == f"response.{status}"
+    assert final(answer)["status"] == status
+    assert len(answer.data) < 20_000
+
+
+def test_arguments_whose_name_never_comes_are_no_call(serving):
+    chunks = [delta({"index": 0, "id": "c", "function": {"arguments": '{"a":1}'}}), stop("tool_calls"), "[DONE]"]
+    answer = ask(serving, Raw(chunks), tools=[FLAT])
+    done = [event for event in answer.events if event["type"] == "response.output_item.done"]
+    assert [event for event in done if event["item"].get("name") == ""] == []
+
+
+def test_a_name_in_fragments_and_an_id_that_changes(serving):
+    chunks = [
+        delta({"index": 0, "id": "call_a", "function": {"name": "get_", "arguments": ""}}),
+        delta({"index": 0, "id": "call_a", "function": {"name": "weather", "arguments": ""}}),
+        delta({"index": 0, "id": "call_b", "function": {"arguments": '{"location":'}}),
+        delta({"index": 0, "function": {"arguments": '"Oslo"}'}}),
+        stop("tool_calls"),
+        "[DONE]",
+    ]
+    answer = ask(serving, Raw(chunks), tools=[FLAT])
+    assert calls(answer) == [("get_weather", {"location": "Oslo"})]
+    ids = {event.get("item_id") or event["item"]["id"] for event in answer.events if "output_index" in event}
+    assert len(ids) == 1
+
+
+@pytest.mark.parametrize("raw", ["{oops", "[1]", '"x"', '{"location": "Par'])
+@pytest.mark.parametrize("stream", [True, False])
+def test_arguments_that_are_no_object_are_passed_through(serving, raw, stream):
+    said = [delta({"index": 0, "id": "c", "function": {"name": "get_weather", "arguments": raw}}), stop("tool_calls"), "[DONE]"]  # fmt: skip
+    whole = json.dumps({"choices": [{"index": 0, "message": {"tool_calls": [{"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": raw}}]}, "finish_reason": "tool_calls"}]})  # fmt: skip
+    answer = ask(serving, Raw(said) if stream else Raw([whole]), tools=[FLAT], stream=stream)
+    (item,) = items(answer, "function_call")
+    assert (item["name"], item["arguments"]) == ("get_weather", raw)
+
+
+def test_reasoning_is_an_item_of_its_own(serving):
+    answer = ask(serving, [ReplyStarted(), ReasoningPiece("hm"), TextPiece("Yes."), *call(0, "Oslo"), ReplyEnded("invocations")], tools=[FLAT])  # fmt: skip
+    at = {kind: [(event["output_index"], event["item"]["type"]) for event in answer.events if event["type"] == f"response.output_item.{kind}"] for kind in ("added", "done")}  # fmt: skip
+    assert at["added"] == [(0, "reasoning"), (1, "message"), (2, "function_call")]
+    assert sorted(at["done"]) == at["added"]
+    assert [item["type"] for item in final(answer)["output"]] == ["reasoning", "message", "function_call"]
+
+
+def test_reasoning_goes_back_with_what_followed_it(serving):
+    history = [
+        {"role": "user", "content": "Hi"},
+        {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "hm"}]},
+        {"role": "assistant", "content": "I look."},
+        TURN[2],
+        TURN[3],
+    ]
+    messages = upstream(serving, input=history)["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool"]
+    assert messages[1]["content"] == "I look."
+    assert "<think>" not in json.dumps(messages)
+
+
+def test_a_reply_of_many_pieces_costs_no_square(serving):
+    """Ten thousand pieces inside of a call that begins and never ends."""
+    said = spoken("<function=apply_patch>\n<parameter=patch>\n" + "x < y " * 2000, 6)
+    assert re.search("failed|completed|incomplete", final(ask(serving, said, tools=TOOLS))["status"])

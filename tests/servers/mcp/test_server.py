@@ -1,0 +1,406 @@
+import asyncio
+
+import mcp_types as types
+import pytest
+from mcp import MCPError
+
+from callboard import Context, Ensemble, tool
+from callboard.core import FileContent, PictureContent, TextualContent
+from callboard.servers.mcp import call as calls
+from callboard.servers.mcp.results import CATEGORY
+from callboard.tools import Invoker, Policy
+
+
+@tool(idempotent=True)
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def facts() -> dict[str, int]:
+    """Some facts."""
+    return {"one": 1}
+
+
+@tool
+def show() -> list[object]:
+    """Shows things."""
+    return [
+        TextualContent("a picture:"),
+        PictureContent(b"\x89PNG"),
+        PictureContent(url="https://example.org/a.png"),
+        FileContent(b"RIFF", mime_type="audio/wav"),
+        FileContent(b"hello", mime_type="text/plain", name="a b.txt"),
+        FileContent(b"\x00", name="b"),
+        FileContent(url="https://example.org/c.pdf", name="c.pdf", mime_type="application/pdf"),
+    ]
+
+
+@tool
+def fail() -> str:
+    """Fails."""
+    raise ConnectionError("no route")
+
+
+@tool(timeout=0.01)
+async def sleep() -> None:
+    """Sleeps."""
+    await asyncio.sleep(60)
+
+
+@tool(approval=True)
+def deploy(where: str) -> str:
+    """Deploys."""
+    return f"deployed to {where}"
+
+
+HOME = Ensemble("home", [add, facts, show, fail, sleep, deploy])
+
+
+def test_tools_have_the_names_they_have_on_wires(serving, talk):
+    other = Ensemble("other", [tool(name="add")(lambda: None), tool(name="weird name")(lambda: None)])
+
+    async def listed(client):
+        return (await client.list_tools()).tools
+
+    tools = talk(serving([HOME, other]), listed)
+    assert [each.name for each in tools] == [
+        "home__add", "facts", "show", "fail", "sleep", "deploy", "other__add", "weird_name",
+    ]  # fmt: skip
+    first = tools[0]
+    assert first.description == "Add two numbers."
+    assert first.input_schema == add.schema
+    assert first.annotations.idempotent_hint
+
+
+@pytest.mark.parametrize(
+    ("called", "content", "structured"),
+    [
+        (("add", {"a": "2"}), [types.TextContent(text="3")], None),
+        (("facts", None), [types.TextContent(text='{"one":1}')], {"one": 1}),
+        (
+            ("show", {}),
+            [
+                types.TextContent(text="a picture:"),
+                types.ImageContent(data="iVBORw==", mime_type="image/png"),
+                types.ResourceLink(uri="https://example.org/a.png", name="picture", mime_type="image/png"),
+                types.AudioContent(data="UklGRg==", mime_type="audio/wav"),
+                types.EmbeddedResource(
+                    resource=types.TextResourceContents(uri="callboard:a%20b.txt", mime_type="text/plain", text="hello")
+                ),
+                types.EmbeddedResource(
+                    resource=types.BlobResourceContents(
+                        uri="callboard:b", mime_type="application/octet-stream", blob="AA=="
+                    )
+                ),
+                types.ResourceLink(uri="https://example.org/c.pdf", name="c.pdf", mime_type="application/pdf"),
+            ],
+            None,
+        ),
+    ],
+)
+def test_results(serving, talk, called, content, structured):
+    result = talk(serving([HOME]), lambda client: client.call_tool(*called))
+    assert (result.content, result.structured_content, result.is_error) == (content, structured, False)
+
+
+@pytest.mark.parametrize(
+    ("called", "category", "text"),
+    [
+        (("add", {"a": "x"}), "validation", "Error: ArgValidationError: a\n  Input should be a valid integer"),
+        (("add", {"a": 1, "c": 2}), "validation", "Error: ArgValidationError: c\n  Extra inputs are not permitted"),
+        (("fail", {}), "network", "Error: ConnectionError: no route"),
+        (("sleep", {}), "timeout", "Error: Tool execution timed out. It had 0.01 s."),
+    ],
+)
+def test_failures_are_results_that_the_model_reads(serving, talk, called, category, text):
+    result = talk(serving([HOME]), lambda client: client.call_tool(*called))
+    assert result.is_error
+    assert result.meta[CATEGORY] == category
+    assert result.content[0].text.startswith(text.rpartition("\n")[0] or text)
+
+
+def test_an_unknown_name_is_the_clients_mistake(serving, talk):
+    async def scenario(client):
+        with pytest.raises(MCPError) as raised:
+            await client.call_tool("ad", {})
+        return raised.value
+
+    error = talk(serving([HOME]), scenario)
+    assert error.code == types.INVALID_PARAMS
+    assert "Unknown tool: ad" in error.message
+    assert "'add'" in error.message
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (("accept", {"allow": True}), "deployed to mars"),
+        (("accept", {"allow": False}), "Error: deploy may not run: the answer was no"),
+        (("accept", {}), "Error: deploy may not run: the answer was no"),
+        (("decline", None), "Error: deploy may not run: the answer was no"),
+        (("cancel", None), "Error: deploy may not run: the answer was no"),
+    ],
+)
+def test_a_user_is_asked_before_what_wants_approval(serving, talk, user, answer, text):
+    asked = user(answer)
+    result = talk(
+        serving([HOME]), lambda client: client.call_tool("deploy", {"where": "mars"}), elicitation_callback=asked
+    )
+    assert asked.asked == ['deploy asks for approval before each call: deploy {"where": "mars"}']
+    assert result.content[0].text == text
+
+
+def test_hidden_characters_are_shown_to_who_approves(serving, talk, user):
+    asked = user(("decline", None))
+    talk(
+        serving([HOME]), lambda client: client.call_tool("deploy", {"where": "m\u202ears"}), elicitation_callback=asked
+    )
+    assert "m\\u202ears" in asked.asked[0]
+
+
+def test_without_a_user_what_wants_approval_does_not_run(serving, talk):
+    result = talk(serving([HOME]), lambda client: client.call_tool("deploy", {"where": "mars"}))
+    assert result.meta[CATEGORY] == "permission"
+    assert "this client cannot be asked" in result.content[0].text
+
+
+def test_a_policy_decides(serving, talk):
+    server = serving([HOME], policy=Policy([("home/deploy", "allow"), ("add", "deny")]))
+
+    async def scenario(client):
+        return [await client.call_tool("deploy", {"where": "mars"}), await client.call_tool("add", {"a": 1})]
+
+    allowed, denied = talk(server, scenario)
+    assert allowed.content[0].text == "deployed to mars"
+    assert denied.meta[CATEGORY] == "permission"
+
+
+def test_progress_and_log_messages_arrive(serving, talk):
+    @tool
+    async def work(context: Context) -> str:
+        """Works."""
+        peer = context.auxdata["mcp"]
+        await peer.progress(1, 2, "half")
+        await peer.log("debug", "unwanted")
+        await peer.log("warning", {"careful": True})
+        return "done"
+
+    steps, logged = [], []
+
+    async def progress(*step):
+        steps.append(step)
+
+    async def log(params):
+        logged.append((params.level, params.data))
+
+    async def scenario(client):
+        if client.protocol_version < "2026":
+            await client.session.send_request(
+                types.SetLevelRequest(params=types.SetLevelRequestParams(level="info")), types.EmptyResult
+            )
+        return await client.call_tool("work", {}, progress_callback=progress)
+
+    result = talk(serving([Ensemble("e", [work])]), scenario, logging_callback=log, log_level="info")
+    assert result.content[0].text == "done"
+    assert steps == [(1, 2, "half")]
+    assert logged == [("warning", {"careful": True})]
+
+
+def test_a_cancelled_call_ends_its_tool(serving, talk):
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> None:
+        """Waits."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def scenario(client):
+        task = asyncio.create_task(client.call_tool("wait", {}))
+        await begun.wait()
+        task.cancel()
+        await ended.wait()
+
+    talk(serving([Ensemble("e", [wait])]), scenario)
+    assert ended.is_set()
+
+
+def test_no_more_calls_at_once_than_allowed(serving, talk):
+    together = asyncio.Barrier(3)
+    running = most = 0
+
+    @tool
+    async def work() -> None:
+        """Works."""
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await together.wait()
+        running -= 1
+
+    async def scenario(client):
+        await asyncio.gather(*[client.call_tool("work", {}) for _ in range(12)])
+
+    talk(serving([Ensemble("e", [work])], limit=3), scenario)
+    assert most == 3
+
+
+def test_a_tool_asks_several_things(serving, talk, user):
+    @tool
+    async def ask(context: Context) -> str:
+        """Asks."""
+        peer = context.auxdata["mcp"]
+        schema = {"type": "object", "properties": {"x": {"type": "string"}}}
+        first = await peer.elicit("first", schema)
+        second = await peer.elicit("second", schema)
+        return f"{first.content} {second.action}"
+
+    asked = user(("accept", {"x": "1"}), ("decline", None))
+    server = serving([Ensemble("e", [ask])])
+    result = talk(server, lambda client: client.call_tool("ask", {}), elicitation_callback=asked)
+    assert result.content[0].text == "{'x': '1'} decline"
+    assert asked.asked == ["first", "second"]
+
+
+def test_namespaces_last_as_long_as_their_client(serving, talk):
+    @tool
+    async def count(context: Context) -> int:
+        """Counts."""
+        context.namespace["n"] = context.namespace.get("n", 0) + 1
+        return context.namespace["n"]
+
+    async def scenario(client):
+        return [(await client.call_tool("count", {})).content[0].text for _ in range(3)]
+
+    assert talk(serving([Ensemble("e", [count])]), scenario) == ["1", "2", "3"]
+
+
+def test_clients_hear_of_new_tools(serving, talk, era):
+    ensemble = Ensemble("e", [add])
+    server = serving([ensemble])
+    heard = asyncio.Event()
+
+    async def handler(message):
+        if getattr(message, "method", "") == "notifications/tools/list_changed":
+            heard.set()
+
+    async def scenario(client):
+        before = [each.name for each in (await client.list_tools()).tools]
+        ensemble.add_invoker(facts)
+        if era == "legacy":
+            await server.changed()
+            await heard.wait()
+        else:
+            async with client.listen(tools_list_changed=True) as changes:
+                await server.changed()
+                await anext(aiter(changes))
+        await server.changed()
+        return before, [each.name for each in (await client.list_tools(cache_mode="refresh")).tools]
+
+    assert talk(server, scenario, message_handler=handler) == (["add"], ["add", "facts"])
+
+
+def test_what_is_deferred_is_not_served(serving, talk):
+    async def never(_context, _arguments):
+        raise AssertionError
+
+    later = Invoker("later", never, {"type": "object"}, deferred=True)
+
+    async def listed(client):
+        return [each.name for each in (await client.list_tools()).tools]
+
+    assert talk(serving([Ensemble("e", [later, add])]), listed) == ["add"]
+
+
+class TestWaiting:
+    """Calls of 2026-07-28 whose clients were asked something."""
+
+    @pytest.fixture
+    def era(self):
+        return "2026-07-28"
+
+    @staticmethod
+    async def begun(client):
+        return await client.session.call_tool("deploy", {"where": "mars"}, allow_input_required=True)
+
+    @pytest.mark.parametrize(
+        ("called", "change"),
+        [
+            (("deploy", {"where": "venus"}), ""),
+            (("add", {"where": "mars"}), ""),
+            (("deploy", {"where": "mars"}), "x"),
+        ],
+    )
+    def test_another_request_does_not_go_on_with_them(self, serving, talk, user, called, change):
+        async def scenario(client):
+            asked = await self.begun(client)
+            yes = dict.fromkeys(asked.input_requests, types.ElicitResult(action="accept", content={"allow": True}))
+            with pytest.raises(MCPError) as raised:
+                await client.session.call_tool(*called, input_responses=yes, request_state=asked.request_state + change)
+            return raised.value.code
+
+        code = talk(serving([HOME]), scenario, elicitation_callback=user())
+        assert code == types.INVALID_PARAMS
+
+    def test_they_go_on_once(self, serving, talk, user):
+        async def scenario(client):
+            asked = await self.begun(client)
+            yes = dict.fromkeys(asked.input_requests, types.ElicitResult(action="accept", content={"allow": True}))
+            again = {"input_responses": yes, "request_state": asked.request_state}
+            result = await client.session.call_tool("deploy", {"where": "mars"}, **again)
+            with pytest.raises(MCPError):
+                await client.session.call_tool("deploy", {"where": "mars"}, **again)
+            return result
+
+        result = talk(serving([HOME]), scenario, elicitation_callback=user())
+        assert result.content[0].text == "deployed to mars"
+
+    def test_nothing_is_approved_before_it_is_asked(self, serving, talk, user):
+        async def scenario(client):
+            asked = await self.begun(client)
+            yes = dict.fromkeys(asked.input_requests, types.ElicitResult(action="accept", content={"allow": True}))
+            return await client.session.call_tool(
+                "deploy", {"where": "mars"}, input_responses=yes, allow_input_required=True
+            )
+
+        result = talk(serving([HOME]), scenario, elicitation_callback=user())
+        assert isinstance(result, types.InputRequiredResult)
+
+    def test_the_oldest_ends_where_there_are_too_many(self, serving, talk, user, monkeypatch):
+        monkeypatch.setattr(calls, "MAX_WAITING", 1)
+
+        async def scenario(client):
+            first, second = await self.begun(client), await self.begun(client)
+            codes = []
+            for asked in (first, second):
+                no = dict.fromkeys(asked.input_requests, types.ElicitResult(action="decline"))
+                try:
+                    await client.session.call_tool(
+                        "deploy", {"where": "mars"}, input_responses=no, request_state=asked.request_state
+                    )
+                    codes.append(0)
+                except MCPError as error:
+                    codes.append(error.code)
+            return codes
+
+        assert talk(serving([HOME]), scenario, elicitation_callback=user()) == [types.INVALID_PARAMS, 0]
+
+    def test_one_that_nobody_comes_back_for_is_cancelled(self):
+        class Forgotten:
+            def __init__(self):
+                self.over = asyncio.Event()
+
+            def cancel(self):
+                self.over.set()
+
+        async def scenario():
+            call = Forgotten()
+            calls.Waiting(patience=0.0).keep(call)
+            await call.over.wait()
+
+        asyncio.run(scenario())
