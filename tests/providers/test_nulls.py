@@ -95,7 +95,7 @@ def test_a_tool_that_was_made_strict_is_called_as_it_was_given(wire, stream):
     assert isinstance(events[-1], ReplyEnded)
 
 
-@pytest.mark.parametrize("wire", MAKING)
+@pytest.mark.parametrize("wire", sorted(MAKING))
 def test_a_schema_that_is_strict_already_keeps_its_nulls(wire):
     schema = {**SCHEMA, "properties": {"limit": {"type": ["integer", "null"]}}, "required": ["limit"]}
     events = replied(

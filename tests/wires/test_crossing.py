@@ -350,7 +350,7 @@ def test_values(front, back, fields, extra, lost):
         ({"type": "enabled", "budget_tokens": "odd"}, {}, None, ("thinking.budget_tokens",)),
     ],
 )
-@pytest.mark.parametrize("back", set(WIRES) - {"messages"})
+@pytest.mark.parametrize("back", sorted({*WIRES} - {"messages"}))
 def test_thinking_becomes_an_effort(back, thinking, output, effort, lost):
     asked, told = crossed(decoded("messages", {"thinking": thinking, "output_config": output}), "messages", back)
     assert (asked.controls.effort, told) == (effort, lost)
@@ -416,7 +416,7 @@ CALLED = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name
     ],
     ids=["none", "called", "called and found", "in the order of the conversation", "chosen", "Anthropic searches"],
 )
-@pytest.mark.parametrize("back", set(WIRES) - {"messages"})
+@pytest.mark.parametrize("back", sorted({*WIRES} - {"messages"}))
 def test_a_deferred_tool_is_declared_when_it_is_found(back, messages, fields, names):
     said = [*BASE["messages"]["messages"], *messages]
     request = decoded("messages", {"tools": [LATER, OTHER, NOW], "messages": said, **fields})

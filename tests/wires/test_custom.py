@@ -33,7 +33,7 @@ SEARCH = ToolDeclaration("tool_search", "Finds tools.", {"type": "object", "prop
 SPACED = ToolDeclaration("ns__f", "Does.", {"type": "object", "properties": {}}, namespace="ns")
 
 
-@pytest.mark.parametrize("wire", set(WIRES) - {"responses"})
+@pytest.mark.parametrize("wire", sorted({*WIRES} - {"responses"}))
 def test_a_search_is_a_function_and_namespaces_are_not_described(wire):
     request = Request("m", CALLED[:1], (SEARCH, SPACED), namespaces={"ns": "The namespace."})
     lowered = WIRES[wire].encoder().encode(request)
