@@ -422,3 +422,21 @@ def test_an_agent_outlives_its_event_loops():
     with elsewhere(backend):
         agent = Agent("fake-model", base_url=backend.url)
         assert [agent.run_sync("Hi").output for _ in range(2)] == ["one", "two"]
+
+
+def test_a_tool_that_an_ensemble_gets_later_is_there_for_the_next_run():
+    ensemble = Ensemble("late")
+    model = ScriptedModel([[Call("added")], "None yet.", [Call("added")], "Done."])
+    agent = Agent(model, ensembles=[ensemble])
+
+    @tool
+    def added() -> str:
+        return "here"
+
+    agent.run_sync("Go.")
+    before = agent.roster
+    ensemble.add_invoker(added)
+    result = agent.run_sync("Go.")
+    assert [len(request.tools) for request in model.requests] == [0, 0, 1, 1]
+    assert result.canisters[2].text == "here"
+    assert agent.roster is agent.roster is not before

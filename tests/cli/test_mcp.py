@@ -223,7 +223,7 @@ def test_a_long_result_is_kept_beside_the_transcript(ask, own, said, data):
 def test_progress_is_shown_where_it_is_asked_for(ask, said):
     said.write_text(json.dumps({**SAID, "tools": [{**FAIL, "name": "steps"}]}))
     result, _ = ask("Go.", "-v", replies=[call("steps"), "done"])
-    assert "sums: steps: 1 of 2 half\n" in result.stderr
+    assert ".. 1 of 2 half\n" in result.stderr
     result, _ = ask("Go.", replies=[call("steps"), "done"])
     assert "half" not in result.stderr
     assert "sums (warning): careful\n" in result.stderr

@@ -83,7 +83,8 @@ class Agent:
         self.model: Model = self._owned or model  # type: ignore[assignment]  # a name has become the owned one
         self._running = 0
         local = Ensemble("local", tools)
-        self.roster = Roster([*([local] if local.invokers else []), *ensembles])
+        self._ensembles = (*([local] if local.invokers else []), *ensembles)
+        self._roster = Roster(self._ensembles)
         self._output = None if output in (None, str) else Output(output)
         self.instructions = "\n\n".join(
             [each for each in (instructions, self._output.instructions if self._output else "") if each]
@@ -98,6 +99,15 @@ class Agent:
         self._auxdata = auxdata or {}
         self._store = store
         self._clock = clock
+
+    @property
+    def roster(self) -> Roster:
+        """The tools by the names that models call them: made anew where an ensemble's have changed, as those of an
+        MCP server may. A run keeps those that it began with.
+        """
+        if not self._roster.is_of(self._ensembles):
+            self._roster = Roster(self._ensembles)
+        return self._roster
 
     async def run(
         self,
@@ -155,9 +165,10 @@ class Agent:
         if prompt:
             given.append(UserCanister(contents(prompt), timestamp=now))
         plan = plan_of(self.model)
+        roster = self.roster
         loop = Loop(
             [*before, *given],
-            self.roster,
+            roster,
             limits=self._limits,
             policy=self._policy,
             prices=plan.prices,
@@ -165,7 +176,7 @@ class Agent:
             **({"check": self._output.complaint} if self._output else {}),
         )
         group = Group(
-            self.roster,
+            roster,
             auxdata={**self._auxdata, **(auxdata or {})},
             on_error=self._on_error,
             validated=plan.mode.validated,
@@ -175,7 +186,7 @@ class Agent:
         request = Request(
             self.model.name,
             (),
-            self.roster.declarations,
+            roster.declarations,
             controls=self._controls,
             constraint=self._output.constraint if self._output else None,
         )
@@ -188,9 +199,7 @@ class Agent:
             known=known,
             clock=self._clock,
             output=self._output,
-            notes=[
-                Note("dropped", f"{name}: {what}") for name, invoker in self.roster.items() for what in invoker.dropped
-            ],
+            notes=[Note("dropped", f"{name}: {what}") for name, invoker in roster.items() for what in invoker.dropped],
             approve=self._approve,
             store=self._store,
             around=self._kept_open(self._owned) if self._owned else None,

@@ -58,8 +58,8 @@ def quiet() -> None:
 
 
 def shown(tell: Callable[[str, str], None], *, verbose: bool) -> Callable[[LinkEvent], None]:
-    """Tells what a server does, a line each; `verbose` adds its progress and all of its log."""
-    from callboard.mcp.events import Logged, Progress, StateChanged, ToolsChanged  # noqa: PLC0415  # not for --help
+    """Tells what a server does, a line each; `verbose` adds all of its log."""
+    from callboard.mcp.events import Logged, StateChanged, ToolsChanged  # noqa: PLC0415  # not for --help
 
     def show(event: LinkEvent) -> None:
         match event:
@@ -67,9 +67,6 @@ def shown(tell: Callable[[str, str], None], *, verbose: bool) -> Callable[[LinkE
                 tell(f"{server} ({level}): {one_line(text)}", "2")
             case StateChanged(server=server, state=state, why=why) if verbose or (why and state == "backoff"):
                 tell(f"{server} is {state}{f': {one_line(why)}' if why else ''}", "33" if why else "2")
-            case Progress(server=server, tool=tool, progress=progress, total=total, message=message) if verbose:
-                far = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
-                tell(f"{server}: {one_line(tool)}: {far} {one_line(message)}".rstrip(), "2")
             case ToolsChanged(server=server) if verbose:
                 tell(f"{server} changed its tools", "2")
             case _:

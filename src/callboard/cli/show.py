@@ -28,6 +28,7 @@ from callboard.core import (
     RunEnded,
     TextPiece,
     TextualContent,
+    ToolProgress,
 )
 
 _WIDTH = 120
@@ -37,7 +38,7 @@ _OBEYED = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
 
 
 class Display:
-    """Shows events. `verbose` adds rounds, reasoning, notes and usage; `color` is for a terminal."""
+    """Shows events. `verbose` adds rounds, reasoning, progress, notes and usage; `color` is for a terminal."""
 
     def __init__(self, out: TextIO, err: TextIO, *, verbose: bool, color: bool) -> None:
         self._out = out
@@ -59,6 +60,9 @@ class Display:
                 self.tell(f"-> {one_line(name)}({_arguments(arguments, raw)})", "36")
             case InvocationIncomplete(name=name, why=why):
                 self.tell(f"-> {one_line(name) or 'a call'} (incomplete: {why})", "33")
+            case ToolProgress(progress=progress, total=total, message=message) if self._verbose:
+                far = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+                self.tell(f".. {far} {one_line(message)}".rstrip(), "2")
             case ResultReady(canister=canister):
                 self.tell(f"<- {one_line(described(canister)) or '(nothing)'}", "31" if canister.error else "32")
             case ReplyFailed(message=message, excerpt=excerpt):

@@ -45,6 +45,7 @@ from callboard.core.events import (
     RunEvent,
     RunState,
     TextPiece,
+    ToolProgress,
     Usage,
     Verdict,
 )
@@ -120,6 +121,7 @@ __all__ = [
     "ToolChoice",
     "ToolDeclaration",
     "ToolError",
+    "ToolProgress",
     "Usage",
     "UserCanister",
     "Verdict",

@@ -132,6 +132,15 @@ class RoundStarted(_Event, frozen=True, tag="round_started"):
     number: int
 
 
+class ToolProgress(_Event, frozen=True, tag="tool_progress"):
+    """How far a running invocation is: `progress` of `total`, if that is known, and what it does."""
+
+    identifier: str
+    progress: float
+    total: float | None = None
+    message: str = ""
+
+
 class ResultReady(_Event, frozen=True, tag="result_ready"):
     canister: ResultCanister
 
@@ -173,5 +182,7 @@ ReplyEvent: TypeAlias = (
     | ReplyEnded
     | ReplyFailed
 )
-RunEvent: TypeAlias = RoundStarted | ResultReady | ApprovalAsked | ApprovalAnswered | RolledBack | RunEnded
+RunEvent: TypeAlias = (
+    RoundStarted | ToolProgress | ResultReady | ApprovalAsked | ApprovalAnswered | RolledBack | RunEnded
+)
 Event: TypeAlias = ReplyEvent | RunEvent

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from callboard.core import Event, InvocationCanister, Note, ResultCanister, ResultReady
+from callboard.core import Event, InvocationCanister, Note, ResultCanister, ResultReady, ToolProgress
 from callboard.execution.execute import OnError, execute_invoker
 from callboard.tools import Context, Invoker, refusal
 
@@ -61,15 +63,16 @@ class Group:
     async def run(
         self, invocations: Sequence[InvocationCanister], answered: Mapping[str, ResultCanister] | None = None
     ) -> AsyncGenerator[Event]:
-        """ResultReady for each invocation in their order, Notes in between. Closing it cancels what runs.
+        """ResultReady for each invocation in their order, in between Notes and, at once, what tools tell of their
+        progress. Closing it cancels what runs.
 
         `answered` has the results of those that are not to run, by their identifiers.
         """
         gate = asyncio.Semaphore(self._limit)
-        notes: deque[Note] = deque()
+        news = _News()
         given = answered or {}
         tasks = {
-            invocation.identifier: asyncio.create_task(self._one(invocation, gate, notes))
+            invocation.identifier: asyncio.create_task(self._one(invocation, gate, news))
             for invocation in invocations
             if invocation.identifier not in given
         }
@@ -84,11 +87,15 @@ class Group:
                 if identifier in given:
                     result = given[identifier]
                 else:
-                    # To await the task itself would be to wait for it even after a cancellation.
-                    await asyncio.wait((tasks[identifier],))
+                    task = tasks[identifier]
+                    while not task.done():
+                        # To await the task itself would be to wait for it even after a cancellation.
+                        await asyncio.wait((task, news.arrival()), return_when=asyncio.FIRST_COMPLETED)
+                        while news.told:
+                            yield news.told.popleft()
                     result = tasks.pop(identifier).result()
-                while notes:
-                    yield notes.popleft()
+                while news.told:
+                    yield news.told.popleft()
                 yield ResultReady(result)
         finally:
             for task in tasks.values():
@@ -99,18 +106,18 @@ class Group:
             finally:
                 self.unseen = [task.result() for task in tasks.values() if _succeeded(task)]
 
-    async def _one(self, invocation: InvocationCanister, gate: asyncio.Semaphore, notes: deque[Note]) -> ResultCanister:
+    async def _one(self, invocation: InvocationCanister, gate: asyncio.Semaphore, news: _News) -> ResultCanister:
         async with gate:
             asked = await self._before_call(invocation) if self._before_call else None
             if isinstance(asked, ResultCanister):
                 result = asked
             else:
-                result = await self._execute(asked or invocation, notes)
+                result = await self._execute(asked or invocation, news)
                 changed = await self._after_call(invocation, result) if self._after_call else None
                 result = changed or result
             return replace(result, invocation_id=invocation.identifier)
 
-    async def _execute(self, invocation: InvocationCanister, notes: deque[Note]) -> ResultCanister:
+    async def _execute(self, invocation: InvocationCanister, news: _News) -> ResultCanister:
         refused = refusal(invocation, self._invokers)
         if refused is not None:
             return refused
@@ -118,15 +125,40 @@ class Group:
         return await execute_invoker(
             invoker,
             invocation.arguments or {},
-            Context(self._auxdata, self._namespace(invoker), invoker),
+            Context(self._auxdata, self._namespace(invoker), invoker, partial(news.progress, invocation.identifier)),
             identifier=invocation.identifier,
             on_error=self._on_error,
             validated=self._validated,
-            tell=lambda text: notes.append(Note("alert", text)),
+            tell=lambda text: news.told.append(Note("alert", text)),
         )
 
     def _namespace(self, invoker: Invoker) -> MutableMapping[str, Any]:
         return self.namespaces.setdefault(invoker.ensemble.name if invoker.ensemble else "", {})
+
+
+class _News:
+    """What is told while tools run."""
+
+    def __init__(self) -> None:
+        self.told: deque[Event] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._arrival = self._loop.create_future()
+
+    def arrival(self) -> asyncio.Future[None]:
+        """Done when there is something new."""
+        if self._arrival.done():
+            self._arrival = self._loop.create_future()
+        return self._arrival
+
+    def progress(self, identifier: str, done: float, total: float | None = None, message: str = "", /) -> None:
+        said = ToolProgress(identifier, done, total, message)
+        with suppress(RuntimeError):  # of a thread that outlived the loop
+            self._loop.call_soon_threadsafe(self._take, said)
+
+    def _take(self, event: Event) -> None:
+        self.told.append(event)
+        if not self._arrival.done():
+            self._arrival.set_result(None)
 
 
 def _succeeded(task: asyncio.Task[ResultCanister]) -> bool:

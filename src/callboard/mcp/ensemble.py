@@ -21,7 +21,7 @@ from callboard.mcp.exposed import prompt_invokers, resource_invokers
 from callboard.mcp.failure import ServerFailure
 from callboard.mcp.hygiene import MAX_NAME, MAX_TOOLS, clean_schema, cleaned
 from callboard.mcp.kept import READ_RESULT, KeptResults
-from callboard.mcp.link import Link
+from callboard.mcp.link import Link, OnProgress
 from callboard.mcp.pins import Pins
 from callboard.mcp.questions import Action, Elicit, Sample
 from callboard.mcp.results import content_of
@@ -113,9 +113,12 @@ class McpEnsemble(Ensemble):
         """The tools that are offered, as the server describes them (seed 004)."""
         return self._offered
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], /) -> CallToolResult:
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any], /, *, on_progress: OnProgress | None = None
+    ) -> CallToolResult:
         """The server's answer to one call (seed 004)."""
-        return await self.link.call(name, dict(arguments), idempotent=_is_idempotent(name, self.settings))
+        repeatable = _is_idempotent(name, self.settings)
+        return await self.link.call(name, dict(arguments), idempotent=repeatable, on_progress=on_progress)
 
     async def _try(self) -> None:
         for failures in count(1):
@@ -217,8 +220,12 @@ def create_invoker_from_mcp_tool(
     validator = compile_schema(tool.input_schema)
     name = tool.name
 
-    async def invocable(_: Context, arguments: Mapping[str, Any]) -> Any:
-        return content_of(await client.call_tool(name, dict(arguments)), results, limits.result_bytes)
+    async def invocable(context: Context, arguments: Mapping[str, Any]) -> Any:
+        if isinstance(client, McpEnsemble):
+            answered = await client.call_tool(name, arguments, on_progress=context.progress)
+        else:
+            answered = await client.call_tool(name, dict(arguments))
+        return content_of(answered, results, limits.result_bytes)
 
     return Invoker(
         name,

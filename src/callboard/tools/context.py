@@ -7,10 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from callboard.tools.invoker import Invoker
+
+
+class Progress(Protocol):
+    """Tells how far a tool is: `total` None where it is not known."""
+
+    def __call__(self, done: float, total: float | None = None, message: str = "", /) -> None: ...
+
+
+def _unheard(done: float, total: float | None = None, message: str = "", /) -> None:
+    """Where nobody runs the tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +29,11 @@ class Context:
 
     `auxdata` is what the caller of the run or the configuration gave, not to be changed; `namespace` is the
     tool's own state, one mapping for each ensemble and run; `invoker` is the one being executed.
+    `progress(done, total, message)` tells the run how far the tool is, as a ToolProgress; it may be called from a
+    thread.
     """
 
     auxdata: Mapping[str, Any] = field(default_factory=dict)
     namespace: MutableMapping[str, Any] = field(default_factory=dict)
     invoker: Invoker | None = None
+    progress: Progress = _unheard

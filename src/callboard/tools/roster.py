@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from operator import is_
 
 from callboard.core import ToolDeclaration
 from callboard.tools.ensemble import Ensemble
@@ -18,7 +19,7 @@ class Roster(Mapping[str, Invoker]):
     """Name to invoker, in the order of the ensembles; `declarations` is what models are told."""
 
     def __init__(self, ensembles: Iterable[Ensemble]) -> None:
-        every = [(ensemble, invoker) for ensemble in ensembles for invoker in ensemble.invokers.values()]
+        every = _every(ensembles)
         taken = Counter(invoker.name for _, invoker in every)
         self._invokers: dict[str, Invoker] = {}
         for ensemble, invoker in every:
@@ -30,6 +31,11 @@ class Roster(Mapping[str, Invoker]):
             invoker.declare(name) for name, invoker in self._invokers.items()
         )
 
+    def is_of(self, ensembles: Iterable[Ensemble]) -> bool:
+        """Whether these ensembles still have the very invokers that it was made of."""
+        every = [invoker for _, invoker in _every(ensembles)]
+        return len(every) == len(self) and all(map(is_, every, self._invokers.values()))
+
     def __getitem__(self, name: str) -> Invoker:
         return self._invokers[name]
 
@@ -38,3 +44,7 @@ class Roster(Mapping[str, Invoker]):
 
     def __len__(self) -> int:
         return len(self._invokers)
+
+
+def _every(ensembles: Iterable[Ensemble]) -> list[tuple[Ensemble, Invoker]]:
+    return [(ensemble, invoker) for ensemble in ensembles for invoker in ensemble.invokers.values()]
