@@ -124,11 +124,11 @@ async def _follow(changes: asyncio.Queue[ToolsChanged], server: ToolServer) -> N
 def _agent(specification: str) -> Ensemble:
     """The ensemble of an agent that a specification names. Raises CallerError."""
     from callboard.agent import Agent  # noqa: PLC0415  # not for --help
-    from callboard.cli.toolbox import _load  # noqa: PLC0415
+    from callboard.cli.toolbox import load_attribute  # noqa: PLC0415
     from callboard.errors import CallerError  # noqa: PLC0415
     from callboard.servers.mcp.agent import agent_ensemble  # noqa: PLC0415
 
-    found: Any = _load(specification)[0]
+    found: Any = load_attribute(specification)[0]
     if not isinstance(found, Agent):
         raise CallerError("no Agent", path=specification, hint="name one: file.py:attribute")
     return agent_ensemble(found)

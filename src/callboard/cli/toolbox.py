@@ -27,7 +27,7 @@ from callboard.configuration import (
     prepare_ensembles,
 )
 from callboard.errors import CallboardError, CallerError
-from callboard.tools import Ensemble, EnsembleDescriptor, Tool
+from callboard.tools import Ensemble, Tool
 
 _LONGEST = 1000
 """Characters of a line that is told."""
@@ -69,7 +69,7 @@ class Toolbox:
         self._prepared: list[Ensemble] = []
 
     async def __aenter__(self) -> list[Ensemble]:
-        if any(_names_a_module(each) for each in self._configuration["ensembles"]):
+        if any(each.names_a_module for each in self._configuration["ensembles"]):
             # The last place: no file that lies here stands for a module that is installed.
             sys.path.append(str(Path.cwd()))
         with redirect_stdout(sys.stderr):
@@ -89,10 +89,6 @@ class Toolbox:
         self._tell(one_line(line, _LONGEST))
 
 
-def _names_a_module(described: EnsembleDescriptor) -> bool:
-    return bool(described.module) or any(each.callable for each in described.invokers)
-
-
 def load_ensembles(specifications: Iterable[str]) -> list[Ensemble]:
     """One ensemble for the tools, and the ensembles as they are.
 
@@ -101,13 +97,14 @@ def load_ensembles(specifications: Iterable[str]) -> list[Ensemble]:
     """
     found: list[Any] = []
     for specification in specifications:
-        found += _load(specification)
+        found += load_attribute(specification)
     ensembles = [each for each in found if isinstance(each, Ensemble)]
     tools = [each for each in found if not isinstance(each, Ensemble)]
     return [*([Ensemble("local", tools)] if tools else []), *ensembles]
 
 
-def _load(specification: str) -> list[Any]:
+def load_attribute(specification: str) -> list[Any]:
+    """What a specification names, as a list. Raises CallerError."""
     where, _, attribute = specification.partition(":")
     module = _module(where, specification)
     if not attribute:

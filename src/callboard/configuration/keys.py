@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from callboard.loop import Limits
+from callboard.tools import Policy
 
 Strings: TypeAlias = tuple[str, ...]
 
@@ -36,6 +37,16 @@ class Permissions(msgspec.Struct, frozen=True):
     allow: Strings = ()
     deny: Strings = ()
     ask: Strings = ()
+
+    @property
+    def policy(self) -> Policy:
+        return Policy(
+            [
+                *((pattern, "allow") for pattern in self.allow),
+                *((pattern, "ask") for pattern in self.ask),
+                *((pattern, "deny") for pattern in self.deny),
+            ]
+        )
 
 
 KEYS = (

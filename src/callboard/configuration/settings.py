@@ -52,14 +52,7 @@ class Settings(msgspec.Struct, frozen=True):
     @property
     def policy(self) -> Policy:
         """The permissions as a Policy."""
-        rules = self.permissions
-        return Policy(
-            [
-                *((pattern, "allow") for pattern in rules.allow),
-                *((pattern, "ask") for pattern in rules.ask),
-                *((pattern, "deny") for pattern in rules.deny),
-            ]
-        )
+        return self.permissions.policy
 
 
 def load_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str]) -> Settings:

@@ -73,6 +73,11 @@ class EnsembleDescriptor(msgspec.Struct, frozen=True, kw_only=True):
         """What the Ensemble is configured with: the options, and the defaults that are set."""
         return {**self.options, **msgspec.to_builtins(self.defaults)}
 
+    @property
+    def names_a_module(self) -> bool:
+        """Whether code is imported for it."""
+        return bool(self.module) or any(each.callable for each in self.invokers)
+
 
 INVOKER_KEYS = tuple(name for name in InvokerDescriptor.__struct_fields__ if name != "path")
 INVOKER_TABLES = ("arguments", "cli")

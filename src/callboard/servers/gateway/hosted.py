@@ -21,7 +21,7 @@ from callboard.servers.gateway.replies import Candidates, Record, replies
 from callboard.servers.gateway.rounds import Batches, Rounds
 from callboard.servers.gateway.settings import GatewaySettings
 from callboard.servers.gateway.trace import restored
-from callboard.tools import Ensemble, EnsembleDescriptor, Invoker, Policy, Roster, filtered
+from callboard.tools import Ensemble, Invoker, Roster, filtered
 
 log = logging.getLogger("callboard.gateway")
 
@@ -30,14 +30,7 @@ class Hosted:
     """The tools of `settings.ensembles`. Raises DescriptorError."""
 
     def __init__(self, settings: GatewaySettings) -> None:
-        rules = settings.permissions
-        self._policy = Policy(
-            [
-                *((pattern, "allow") for pattern in rules.allow),
-                *((pattern, "ask") for pattern in rules.ask),
-                *((pattern, "deny") for pattern in rules.deny),
-            ]
-        )
+        self._policy = settings.permissions.policy
         self._limits = Limits(rounds=settings.rounds)
         self._configuration = load_configuration(settings.ensembles)
         self._ensembles: list[Ensemble] = []
@@ -45,7 +38,7 @@ class Hosted:
 
     async def connect(self) -> None:
         """Raises DescriptorError, and ToolExecutionFailure for an ensemble that cannot be connected."""
-        if any(_names_a_module(each) for each in self._configuration["ensembles"]):
+        if any(each.names_a_module for each in self._configuration["ensembles"]):
             # The last place: no file that lies here stands for a module that is installed.
             sys.path.append(str(Path.cwd()))
         self._ensembles = await prepare_ensembles(self._configuration)
@@ -77,7 +70,3 @@ class Hosted:
         if permission != "allow":
             log.warning("%s does not run here: %s; permissions.allow would let it", invoker.name, why)
         return permission == "allow"
-
-
-def _names_a_module(described: EnsembleDescriptor) -> bool:
-    return bool(described.module) or any(each.callable for each in described.invokers)
