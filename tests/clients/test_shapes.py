@@ -31,7 +31,7 @@ PATCH = "*** Begin Patch\n*** Add File: patched.txt\n+made\n*** End Patch\n"
 CODE = "const seen = await tools.view_image({path: 'dot.png'}); text('seen'); image(seen);"
 
 # The calls of each reply, the last of which has none. A path in the work directory begins with WORK.
-WORK = "/home/someone/work"
+WORK = "/home/someone/project"
 DOT = {"file_path": f"{WORK}/dot.png"}
 CLAUDE = [
     [("Bash", {"command": SHELL, "description": "Makes it"}), ("Read", DOT)],

@@ -6,7 +6,6 @@ Owns the command's options and what a person sees while it runs.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -90,9 +89,11 @@ def serve(
         from callboard.servers.gateway.configuration import keys_of, load  # noqa: PLC0415
         from callboard.servers.gateway.server import Address  # noqa: PLC0415
         from callboard.servers.gateway.server import serve as serve_gateway  # noqa: PLC0415
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         from callboard.errors import CallerError  # noqa: PLC0415
 
+        if (error.name or "").startswith("callboard"):
+            raise
         hint = "pip install 'callboard[gateway]'"
         raise CallerError(f"the gateway needs {error.name}", hint=hint) from None
     from callboard.servers.gateway import BackendSettings  # noqa: PLC0415
@@ -138,10 +139,6 @@ def serve(
 
     address = Address(host=host, port=port, certificate=certificate, private_key=private_key, workers=workers)
     serve_gateway(settings, address, ready, log_level=level)
-    if os.environ.get("PROMETHEUS_MULTIPROC_DIR", "").rpartition("/")[2].startswith("callboard-metrics-"):
-        import shutil  # noqa: PLC0415
-
-        shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
 
 
 def facts_of(given: Sequence[str]) -> dict[str, object]:

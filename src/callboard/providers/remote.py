@@ -118,7 +118,10 @@ class RemoteModel:
             spent = Usage()
             async with aclosing(self._once(request, headers, heard, overheard)) as batches:
                 async for events in batches:
-                    given = events if check is None else [out for event in events for out in check.feed(event)]
+                    if check is None:
+                        yield events
+                        continue
+                    given = [out for event in events for out in check.feed(event)]
                     spent = next((event for event in given if isinstance(event, Usage)), spent)
                     if given and given[-1] == _RETRY:
                         break
@@ -131,7 +134,7 @@ class RemoteModel:
             before = [event for event in given if not isinstance(event, (Usage, ReplyEnded))]
             yield [*before, Note("repaired", "no tool was called although one was asked for: asked once more")]
             again = _Again(spent)
-            request = reminded(request, check.said if check is not None else "")
+            request = reminded(request, "" if check is None else check.said)
 
     async def _once(
         self, request: Request, headers: Mapping[str, str], heard: Heard | None, overheard: Overheard | None

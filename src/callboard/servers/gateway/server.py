@@ -64,8 +64,6 @@ def serve(
     scheme = "https" if address.certificate else "http"
     host = f"[{address.host}]" if ":" in address.host else address.host
     url = f"{scheme}://{host}:{listening.getsockname()[1]}"
-    if address.workers > 1:
-        os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", tempfile.mkdtemp(prefix="callboard-metrics-"))
     config = uvicorn.Config(
         partial(_logging, settings, log_level),
         factory=True,
@@ -85,10 +83,25 @@ def serve(
     )
     with listening:
         if address.workers > 1:
-            ready(url)
-            Multiprocess(config, sockets=[listening]).run()
+            with _shared_figures():
+                ready(url)
+                Multiprocess(config, sockets=[listening]).run()
         else:
             _Server(config, partial(ready, url)).run(sockets=[listening])
+
+
+@contextmanager
+def _shared_figures() -> Generator[None]:
+    """A directory where workers put their figures together, unless there is one already; gone when they are."""
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="callboard-metrics-", ignore_cleanup_errors=True) as directory:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
+        try:
+            yield
+        finally:
+            del os.environ["PROMETHEUS_MULTIPROC_DIR"]
 
 
 def _logging(settings: GatewaySettings, level: int) -> ASGIApp:
