@@ -26,7 +26,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "callboard needs Python 3.11 or newer: make PYTHON=python3.11")'
 	@$(PYTHON) -m venv $(VENV)
 	@echo "[2/2] callboard and what it needs (about 120 MB the first time)"
-	@$(PIP) install --constraint constraints.txt --editable '.[local,gateway,store,mcp,dev]'
+	@$(PIP) install --constraint constraints.txt --editable '.[local,gateway,store,mcp,coding,dev]'
 	@touch $@
 
 run: $(INSTALLED)
@@ -163,7 +163,7 @@ soak: $(INSTALLED)
 # make lock   write constraints.txt anew from the newest releases
 lock:
 	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
-	@$(PIP) install --quiet --editable '.[local,gateway,store,mcp,dev]'
+	@$(PIP) install --quiet --editable '.[local,gateway,store,mcp,coding,dev]'
 	@$(PIP) freeze --exclude-editable > constraints.txt
 
 # make clean  remove the virtual environments and the caches

@@ -79,6 +79,13 @@ def test_a_backend_cannot_ask_to_be_left_alone_for_ever():
     assert broken(retry_after=1e12).wait(100.0) <= 3600
 
 
+def test_sums_of_floats_do_not_make_the_pause_longer():
+    breaker = Breaker(1, 30.0)
+    now = 1.449430295949341 + 26.563821202139806 + 49.08168155458868 + 50.0 + 50.0 + 49.33398702994049
+    breaker.failed(now)
+    assert breaker.wait(now) == 30.0
+
+
 @given(st.lists(st.tuples(st.sampled_from(["ask", "succeeded", "failed", "left"]), st.floats(0, 50)), max_size=60))
 def test_it_never_waits_for_ever_and_never_stays_open(steps):
     breaker, now, open_probes = Breaker(3, 30.0), 0.0, 0

@@ -20,6 +20,7 @@ class Breaker:
     def __init__(self, failures: int = 5, pause: float = 30.0) -> None:
         self._most = failures
         self._pause = pause
+        self._shut_for = 0.0
         self._until = 0.0
         self._probing_since: float | None = None
         self.failures = 0
@@ -34,10 +35,10 @@ class Breaker:
         if self.failures < self._most:
             return 0.0
         if now < self._until:
-            return self._until - now
+            return min(self._until - now, self._shut_for)  # a sum of floats may round upwards
         # A probe of which nothing was heard for a pause is forgotten.
         if self._probing_since is not None and now - self._probing_since < self._pause:
-            return self._probing_since + self._pause - now
+            return min(self._probing_since + self._pause - now, self._pause)
         self._probing_since = now
         return 0.0
 
@@ -50,7 +51,8 @@ class Breaker:
         self.failures += 1
         self._probing_since = None
         if self.failures >= self._most:
-            self._until = now + max(self._pause, min(retry_after or 0.0, LONGEST))
+            self._shut_for = max(self._pause, min(retry_after or 0.0, LONGEST))
+            self._until = now + self._shut_for
 
     def left(self) -> None:
         """Nothing was learned: the client went, or the fault was the client's."""
