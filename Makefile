@@ -11,12 +11,13 @@ RELAYS := .venv-relays
 FUZZER := .venv-fuzz
 CLIENTS := .venv-clients
 SERVERS := .venv-mcp
+EVALS := .venv-evals
 FUZZ_RUNS ?= 1000000
 SOAK_RUNS ?= 100000
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test check conformance test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp fuzz soak clean help lock
+.PHONY: run test check conformance test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents eval-agents fuzz soak clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -143,6 +144,27 @@ bench-gateway: $(INSTALLED)
 bench-mcp: $(INSTALLED)
 	$(BIN)/python bench/mcp_servers.py
 
+# make bench-sandbox  what it costs to confine a command
+bench-sandbox: $(INSTALLED)
+	$(BIN)/python bench/sandbox.py
+
+$(EVALS)/.installed: evals/requirements.txt
+	@echo "[evals] $(EVALS): Go, pytest and mini-swe-agent (about 650 MB the first time)"
+	@rm -rf $(EVALS) && $(PYTHON) -m venv $(EVALS)
+	@$(EVALS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --only-binary :all: --requirement evals/requirements.txt
+	@touch $@
+
+# make eval-agents  twenty small tasks for the coding agents, with the local models (takes hours of a small machine)
+eval-agents: $(INSTALLED) $(EVALS)/.installed
+	@for model in qwen2.5-coder-0.5b qwen2.5-coder-1.5b; do $(BIN)/callboard models pull $$model > /dev/null; done
+	$(BIN)/python -m evals.run
+
+# make bench-agents  the same tasks, and mini-swe-agent beside us
+bench-agents: $(INSTALLED)
+	@$(MAKE) --silent --no-print-directory $(EVALS)/.installed || echo "[peers] it cannot be had: measured without it"
+	@for model in qwen2.5-coder-0.5b qwen2.5-coder-1.5b; do $(BIN)/callboard models pull $$model > /dev/null; done
+	$(BIN)/python -m bench.agents
+
 $(FUZZER)/.installed: pyproject.toml constraints.txt fuzz/atheris.txt
 	@echo "[fuzz] $(FUZZER): callboard, and atheris, which sees what an input reaches (about 200 MB the first time)"
 	@rm -rf $(FUZZER) && $(PYTHON) -m venv $(FUZZER)
@@ -168,4 +190,4 @@ lock:
 
 # make clean  remove the virtual environments and the caches
 clean:
-	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(FUZZER) $(CLIENTS) $(SERVERS) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(FUZZER) $(CLIENTS) $(SERVERS) $(EVALS) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,7 +1,7 @@
 """What other packages add.
 
 Owns the way to their entry points. Knows nothing of what is added: each room says what it takes
-(`callboard.profiles`, `callboard.dialects`, `callboard.wires`, `callboard.providers`).
+(`callboard.profiles`, `callboard.dialects`, `callboard.wires`, `callboard.providers`, `callboard.ensembles`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from callboard import Ensemble, Invoker, tool
+from callboard.errors import CallerError
 from callboard.tools import Policy, Rule
 
 
@@ -42,3 +45,274 @@ LOOSE = invoker("read_file")
 def test_the_last_rule_that_matches_decides(rules, asked, permission, why):
     assert Policy(rules).decide(asked) == (permission, why)
     assert Policy([Rule(*rule) for rule in rules]).decide(asked) == (permission, why)
+
+
+# What calls are about.
+
+
+def shell(name="bash", *, approval=False):
+    @tool(name=name, approval=approval, subjects={"command": "command", "cwd": "path"}, cli={"-C": "cwd"})
+    def run(command: str | list[str], cwd: str | None = None) -> str:
+        """Run."""
+        return f"{command} in {cwd}"
+
+    return Invoker.of(run)
+
+
+@tool(name="file", subjects={"path": "path", "paths": "path"}, cli={"-f": "path"})
+def edit(action: str, path: str = "notes.md", paths: list[str] | None = None) -> str:
+    """Edit."""
+    return f"{action} {path} {paths}"
+
+
+FILE = Invoker.of(edit)
+GIT = [("bash", "ask"), ("bash(git status*)", "allow"), ("bash(git log)", "allow"), ("bash(ls *)", "allow")]
+
+
+@pytest.mark.parametrize(
+    ("command", "permission"),
+    [
+        ("git status", "allow"),
+        ("git status -s --porcelain", "allow"),
+        ("/usr/bin/git status", "allow"),
+        ("git log", "allow"),
+        ("git status && git log | ls", "allow"),
+        ("git status 2>&1 >/dev/null", "allow"),
+        ("ls", "allow"),
+        ("ls *.py ~/x", "allow"),
+        ("git log --oneline", "ask"),
+        ("./git status", "ask"),
+        ("x/bin/git status", "ask"),
+        ("git commit", "ask"),
+        ("git", "ask"),
+        ("git 'status; rm' ", "allow"),
+        ("git status; rm x", "ask"),
+        ("git status\nrm x", "ask"),
+        ("git status & rm x", "ask"),
+        ("git status | sh", "ask"),
+        ("git status > .bashrc", "ask"),
+        ("git status $(rm x)", "ask"),
+        ("PATH=. git status", "ask"),
+        ("git -c core.fsmonitor=x status", "ask"),
+        ("sudo git status", "ask"),
+        ("git statu?", "ask"),
+        ("git {status,push}", "ask"),
+        ("git 'status", "ask"),
+        ("ls | xargs rm", "ask"),
+        (["git", "status", ";", "rm"], "allow"),
+        (["rm", "git", "status"], "ask"),
+        ("", "ask"),
+    ],
+)
+def test_a_command_is_allowed_only_if_each_of_its_programs_is(command, permission):
+    assert Policy(GIT).decide(shell(), {"command": command})[0] == permission
+
+
+DENY = [("bash", "allow"), ("bash(rm*)", "deny"), ("bash(git push)", "deny")]
+
+
+@pytest.mark.parametrize(
+    ("command", "permission"),
+    [
+        ("ls", "allow"),
+        ("echo rm", "allow"),
+        ("git log push", "allow"),
+        ("git status | cat", "allow"),
+        ("rm x", "deny"),
+        ("ls; /bin/rm x", "deny"),
+        ("./rm", "deny"),
+        ("r\\m x", "deny"),
+        ("ls && nohup env rm x", "deny"),
+        ("sh -c 'ls; rm x'", "deny"),
+        ("find . -exec rm {} +", "deny"),
+        ("ls | xargs rm", "deny"),
+        ("echo $(rm x)", "deny"),
+        ("A=b rm x", "deny"),
+        ("git push origin --force", "deny"),
+        ("git -C x push", "ask"),
+        ("git --no-pager push", "ask"),
+        ("git $x", "ask"),
+        ("git pu*", "ask"),
+        ("r* x", "ask"),
+        ("$x", "ask"),
+        ("ls | sh", "ask"),
+        ("ssh host rm x", "ask"),
+        ("python -c 'import os'", "ask"),
+        ("env -S 'rm x'", "ask"),
+        ('echo "$(rm x)"', "ask"),
+        ("echo 'x", "ask"),
+        (3, "ask"),
+    ],
+)
+def test_a_command_that_may_run_what_is_denied_is_not_allowed(command, permission):
+    assert Policy(DENY).decide(shell(), {"command": command})[0] == permission
+
+
+ROOT = "/home/me/project"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "matches", "of_root"),
+    [
+        ("src/**", "src/a.py", "yes", "yes"),
+        ("src/**", "src/a/b/c.py", "yes", "yes"),
+        ("src/**", "src", "yes", "yes"),
+        ("src/**", "./src//a/../b", "yes", "yes"),
+        ("src/**", "src/../etc", "no", "no"),
+        ("src/**", "srcs/a", "no", "no"),
+        ("src/*", "src/a/b", "no", "no"),
+        ("src/*", "src/.env", "yes", "yes"),
+        ("*.py", "a.py", "yes", "yes"),
+        ("*.py", "src/a.py", "no", "no"),
+        ("**/*.py", "src/a.py", "yes", "yes"),
+        ("**/*.py", "a.py", "yes", "yes"),
+        ("**/secret/**", "a/secret/b/c", "yes", "yes"),
+        ("etc", "src/../etc", "yes", "yes"),
+        ("**", "../x", "maybe", "maybe"),
+        ("**", "src/../../x", "maybe", "maybe"),
+        ("src/**", "../project/src/a", "maybe", "yes"),
+        ("src/**", "../other/src/a", "maybe", "maybe"),
+        ("src/**", f"{ROOT}/src/a", "maybe", "yes"),
+        ("src/**", "/etc/passwd", "no", "no"),
+        ("/etc/**", "/etc/passwd", "yes", "yes"),
+        ("/etc/**", "/x/../etc/passwd", "yes", "yes"),
+        ("/etc/**", "src/a", "maybe", "no"),
+        ("/home/me/**", "src/a", "maybe", "yes"),
+        ("/etc/**", "../../../etc/passwd", "maybe", "yes"),
+        ("a b/*", "a b/c", "yes", "yes"),
+    ],
+)
+def test_paths(pattern, path, matches, of_root):
+    for root, answer in (("", matches), (ROOT, of_root)):
+        given = {"action": "read", "path": path}
+        denied, _ = Policy([("file", "allow"), (f"file({pattern})", "deny")], root=root).decide(FILE, given)
+        assert denied == {"yes": "deny", "maybe": "ask", "no": "allow"}[answer]
+        allowed, _ = Policy([("*", "deny"), (f"file({pattern})", "allow")], root=root).decide(FILE, given)
+        assert allowed == ("allow" if answer == "yes" else "deny")
+
+
+@pytest.mark.parametrize(
+    ("given", "permission"),
+    [
+        ({"action": "a"}, "deny"),
+        ({"action": "a", "path": "src/a"}, "allow"),
+        ({"action": "a", "-f": "src/a"}, "allow"),
+        ({"action": "a", "-f": "notes.md"}, "deny"),
+        ({"action": "a", "path": "src/a", "paths": ["src/b", "notes.md"]}, "deny"),
+        ({"action": "a", "path": "src/a", "paths": '["notes.md"]'}, "deny"),
+        ({"action": "a", "path": "src/a", "paths": ["src/b"]}, "allow"),
+        ({"action": "a", "path": "src/a", "paths": ["src/b", "lib/x"]}, "ask"),
+        ({"action": "a", "path": 3}, "ask"),
+        (None, "ask"),
+    ],
+)
+def test_what_is_looked_at_is_what_the_tool_would_get(given, permission):
+    policy = Policy([("file", "ask"), ("file(src/**)", "allow"), ("*(notes.md)", "deny")])
+    assert policy.decide(FILE, given)[0] == permission
+
+
+def test_each_subject_of_a_call_counts():
+    policy = Policy([("bash", "ask"), ("bash(ls*)", "allow"), ("bash(src/**)", "allow")])
+    assert policy.decide(shell(), {"command": "ls", "cwd": "src"})[0] == "allow"
+    assert policy.decide(shell(), {"command": "ls", "-C": "lib"})[0] == "ask"
+
+
+def test_a_tool_without_subjects_has_no_patterns():
+    assert Policy([("*(**)", "deny")]).decide(READ, {})[0] == "allow"
+    assert Policy([("*", "deny"), ("*(**)", "allow")]).decide(READ, {})[0] == "deny"
+
+
+@pytest.mark.parametrize(
+    ("rules", "command", "why"),
+    [
+        (DENY, "ls; rm x", "the rule 'bash(rm*)' says deny: rm x"),
+        (DENY, "git -C . push", "the rule 'bash(git push)' may say deny: git -C . push"),
+        (
+            DENY,
+            "echo $x",
+            "the rule 'bash(git push)' may say deny: the command is not read for sure, it has a variable or a substitution",
+        ),
+        (GIT, "git log", "the rule 'bash(git log)' says allow"),
+        (GIT, "rm x", "the rule 'bash' says ask"),
+        (DENY, f"rm {'x' * 300}", f"the rule 'bash(rm*)' says deny: rm {'x' * 194}..."),
+    ],
+)
+def test_the_reason_names_the_rule_and_what_it_is_about(rules, command, why):
+    assert Policy(rules).decide(shell(), {"command": command})[1] == why
+
+
+def test_the_last_rule_decides_for_each_program():
+    policy = Policy([("bash(rm*)", "deny"), ("bash(rm -i*)", "allow")])
+    assert policy.decide(shell(), {"command": "rm -i x"})[0] == "allow"
+    assert policy.decide(shell(), {"command": "rm -i x; rm y"})[0] == "deny"
+    assert Policy([("bash(ls*)", "allow")]).decide(shell(approval=True), {"command": "ls; rm"})[0] == "ask"
+
+
+@pytest.mark.parametrize("pattern", ["bash(rm", "(rm)", "bash()", "bash( )", "file(../x)", "file(a/../b)", "bash(a)b"])
+def test_a_pattern_that_cannot_be_is_refused(pattern):
+    with pytest.raises(CallerError, match="pattern"):
+        Policy([(pattern, "deny")])
+
+
+# What is denied does not get through.
+
+PROGRAMS = st.sampled_from(["rm", "/bin/rm", "./rm", "r''m", "\\rm", '"rm"', "'rm'", "r\\m", "x/../rm", "rm\\\n"])
+OTHERS = st.sampled_from(["ls", "git status", "echo 'a b'", "cat x | sort", "true", "echo rm", "grep -e rm x"])
+BETWEEN = st.sampled_from(["; ", " && ", " || ", " | ", " & ", "\n", " |& ", ";", "&&", "|"])
+WRAPPED = st.sampled_from(
+    [
+        "{}", "nohup {}", "env {}", "env -u A {}", "timeout 5 {}", "timeout -k 1 5 {}", "nice -n 3 {}", "sudo {}",
+        "sudo -u x {}", "xargs {}", "xargs -0 -n1 {}", "time {}", "exec {}", "command {}", "stdbuf -oL {}",
+        "setsid {}", "flock x {}", "busybox {}", "find . -exec {} \\;", "find . -name x -execdir {} +",
+        "env A=b {}", "sudo A=b {}", "ssh host {}", "watch {}", "strace {}", "env - {}",
+    ]
+)  # fmt: skip
+"""One program runs another."""
+IN_SHELL = st.sampled_from(
+    [
+        "{}", "A=b {}", "! {}", "({})", "{{ {}; }}", "$({})", "`{}`", "echo $({})", "<({})", "if {}; then ls; fi",
+        "while {}; do ls; done", "ls > x; {}", "f() {{ {}; }}; f", "cat <<E\nE\n{}", "ls # x\n{}", "x=$({})",
+        "trap x EXIT; {}",
+    ]
+)  # fmt: skip
+"""A line runs another."""
+QUOTED = st.sampled_from(
+    ["sh -c {}", "bash -lc {}", "bash -e -c {}", "env sh -c {}", "eval {}", "env -S {}", "su -c {}"]
+)
+
+
+@st.composite
+def denied_commands(draw):
+    """A command line that runs rm somewhere."""
+    import shlex
+
+    command = f"{draw(PROGRAMS)} {draw(st.sampled_from(['', 'x', '-rf /', '*.py']))}"
+    for _ in range(draw(st.integers(0, 2))):
+        command = draw(WRAPPED).format(command)
+    for _ in range(draw(st.integers(0, 2))):
+        command = draw(IN_SHELL).format(command)
+        if draw(st.booleans()):
+            command = draw(WRAPPED).format(draw(QUOTED).format(shlex.quote(command)))
+    before = [draw(OTHERS) + draw(BETWEEN) for _ in range(draw(st.integers(0, 2)))]
+    after = [draw(BETWEEN) + draw(OTHERS) for _ in range(draw(st.integers(0, 2)))]
+    return "".join([*before, command, *after])
+
+
+@given(denied_commands())
+def test_no_command_with_a_denied_program_in_it_is_allowed(command):
+    invoker = shell()
+    assert Policy([("bash", "allow"), ("bash(rm*)", "deny")]).decide(invoker, {"command": command})[0] != "allow"
+    allowed = [
+        (f"bash({name}*)", "allow") for name in ("ls", "git", "echo", "cat", "sort", "true", "grep", "env", "sh")
+    ]
+    assert Policy([("bash", "deny"), *allowed]).decide(invoker, {"command": command})[0] != "allow"
+
+
+@given(st.text(alphabet=" \n\t\\'\"$`;|&()<>#*?[]{}~!=-rmx", max_size=40))
+def test_whatever_is_written_around_it_a_denied_program_is_not_allowed_behind_a_line(text):
+    """With a rule for each word that may begin a program, no other one runs."""
+    command = f"{text}\nrm x"
+    permission, _ = Policy([("bash", "allow"), ("bash(rm*)", "deny")]).decide(shell(), {"command": command})
+    # Unless the last line is quoted, or a comment's or a word's continuation.
+    if not set(text) & set("'\"\\<"):
+        assert permission != "allow"

@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from callboard.agent.output import Output
-from callboard.agent.run import Run, RunResult
+from callboard.agent.run import NewStage, Run, RunResult
 from callboard.core import (
     Approve,
     Canister,
@@ -33,12 +33,15 @@ from callboard.core import (
     error_result,
 )
 from callboard.errors import CallerError
-from callboard.execution import AfterCall, BeforeCall, Group, OnError, result_of
-from callboard.loop import Limits, Loop
+from callboard.execution import DEFAULT_LIMIT, AfterCall, BeforeCall, Group, OnError, result_of
+from callboard.loop import AnswerAfter, Check, Limits, Loop, Repeats
 from callboard.modes import plan_of
 from callboard.providers import access_model
 from callboard.providers.fallback import Planned
 from callboard.tools import Ensemble, Policy, Roster, Tool, ToolLike
+
+if TYPE_CHECKING:
+    from callboard.loop import History
 
 
 class Agent:
@@ -47,10 +50,13 @@ class Agent:
     `model` is a Model or a name such as `openai:gpt-4o` (see `access_model`, which gets `base_url`, `mode`
     and `profile`). `tools` are functions, Tools or Invokers, `ensembles` groups of them; connected and
     disconnected by whoever made them. `instructions` become the supervisor's canister. `output` is the type
-    of the output, by default text. `limits` bound each run. `policy` says which calls may run; `approve` is
+    of the output, by default text. `limits` bound each run. `check` may refuse a finish, by what it says of the
+    reply's text. `repeats` "tell" answers calls that were made before, without a change since, by telling the model
+    so, instead of asking for the answer. `answer_after` overrides the model's profile. `view` decides what of a long
+    conversation the model is shown, `stage` makes what a reply's events pass through first. `policy` says which calls may run; `approve` is
     asked where it says so, and without it the answer is no. `before_call` and `after_call` look at each call.
-    `on_error` "fail_fast" ends a run where a tool raises, and rolls the conversation back. `store` keeps
-    every canister. Raises CallerError.
+    `at_once` calls of a reply are under way together; with 1 they run in their order. `on_error` "fail_fast" ends a
+    run where a tool raises, and rolls the conversation back. `store` keeps every canister. Raises CallerError.
 
     A model given by name is the agent's own: its connections are closed when no run of the agent is under way.
     """
@@ -68,10 +74,16 @@ class Agent:
         profile: Mapping[str, Any] | None = None,
         controls: Controls | None = None,
         limits: Limits | None = None,
+        check: Check | None = None,
+        repeats: Repeats = "answer",
+        answer_after: AnswerAfter | None = None,
+        view: History | None = None,
+        stage: NewStage | None = None,
         policy: Policy | None = None,
         approve: Approve | None = None,
         before_call: BeforeCall | None = None,
         after_call: AfterCall | None = None,
+        at_once: int = DEFAULT_LIMIT,
         on_error: OnError = "feedback",
         auxdata: Mapping[str, Any] | None = None,
         store: Store | None = None,
@@ -91,10 +103,16 @@ class Agent:
         )
         self._controls = controls or Controls()
         self._limits = limits
+        self._checks = [each for each in (self._output.complaint if self._output else None, check) if each]
+        self._repeats: Repeats = repeats
+        self._answer_after = answer_after
+        self._view = view
+        self._stage = stage
         self._policy = policy
-        self._approve = approve
+        self.approve = approve
         self._before_call = before_call
         self._after_call = after_call
+        self._at_once = at_once
         self._on_error: OnError = on_error
         self._auxdata = auxdata or {}
         self._store = store
@@ -116,12 +134,13 @@ class Agent:
         history: Iterable[Canister] = (),
         results: Mapping[str, Any] | None = None,
         auxdata: Mapping[str, Any] | None = None,
+        approve: Approve | None = None,
     ) -> RunResult:
         """Runs to the end; parameters as of `stream`.
 
         Raises ProviderError if the provider failed, ToolExecutionFailure if a tool did and the agent fails fast.
         """
-        run = self.stream(prompt, history=history, results=results, auxdata=auxdata)
+        run = self.stream(prompt, history=history, results=results, auxdata=auxdata, approve=approve)
         async for _ in run:
             pass
         if run.result is None:
@@ -137,9 +156,10 @@ class Agent:
         history: Iterable[Canister] = (),
         results: Mapping[str, Any] | None = None,
         auxdata: Mapping[str, Any] | None = None,
+        approve: Approve | None = None,
     ) -> RunResult:
         """`run` where no event loop runs."""
-        return asyncio.run(self.run(prompt, history=history, results=results, auxdata=auxdata))
+        return asyncio.run(self.run(prompt, history=history, results=results, auxdata=auxdata, approve=approve))
 
     def stream(
         self,
@@ -148,12 +168,13 @@ class Agent:
         history: Iterable[Canister] = (),
         results: Mapping[str, Any] | None = None,
         auxdata: Mapping[str, Any] | None = None,
+        approve: Approve | None = None,
     ) -> Run:
         """The run, to be iterated over for its events.
 
         `history` are the canisters of a conversation that goes on: with a prompt, or with the `results` of
         its pending invocations by their identifiers (a value as a tool would return it, or a ToolError).
-        `auxdata` is added to the agent's own.
+        `auxdata` is added to the agent's own; `approve` is asked in the place of its own.
         """
         before: list[Canister] = [*history]
         known = begun_at = len(before)
@@ -172,9 +193,12 @@ class Agent:
             limits=self._limits,
             policy=self._policy,
             prices=plan.prices,
-            answer_after=plan.answer_after,
-            **({"check": self._output.complaint} if self._output else {}),
+            answer_after=self._answer_after or plan.answer_after,
+            check=self._complaint,
+            repeats=self._repeats,
         )
+        if self._view is not None:
+            self._view.invokers = roster
         group = Group(
             roster,
             auxdata={**self._auxdata, **(auxdata or {})},
@@ -182,6 +206,7 @@ class Agent:
             validated=plan.mode.validated,
             before_call=self._before_call,
             after_call=self._after_call,
+            limit=self._at_once,
         )
         request = Request(
             self.model.name,
@@ -200,10 +225,16 @@ class Agent:
             clock=self._clock,
             output=self._output,
             notes=[Note("dropped", f"{name}: {what}") for name, invoker in roster.items() for what in invoker.dropped],
-            approve=self._approve,
+            approve=approve or self.approve,
+            view=self._view,
+            stage=self._stage,
             store=self._store,
             around=self._kept_open(self._owned) if self._owned else None,
         )
+
+    def _complaint(self, said: str) -> str:
+        """The first that a check has."""
+        return next((told for check in self._checks if (told := check(said))), "")
 
     def as_tool(self, name: str, description: str) -> Tool[..., Any]:
         """A tool that runs this agent: another one asks it in words and gets its output."""

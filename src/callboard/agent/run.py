@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -36,6 +36,7 @@ from callboard.core import (
     RoundStarted,
     RunEnded,
     RunState,
+    Stage,
     Store,
     Usage,
     Verdict,
@@ -43,6 +44,12 @@ from callboard.core import (
 from callboard.errors import CallboardError, CallerError, ProviderError, ToolExecutionFailure
 from callboard.execution import Group
 from callboard.loop import Action, AskApproval, CallModel, Execute, Finish, Loop
+
+if TYPE_CHECKING:
+    from callboard.loop import History
+
+NewStage: TypeAlias = Callable[[], Stage[Event, Event]]
+"""Makes what a reply's events pass through before anything else sees them."""
 
 
 class RunResult(msgspec.Struct, frozen=True):
@@ -83,6 +90,8 @@ class Run:
         output: Output | None = None,
         notes: Iterable[Note] = (),
         approve: Approve | None = None,
+        view: History | None = None,
+        stage: NewStage | None = None,
         store: Store | None = None,
         around: AbstractAsyncContextManager[None] | None = None,
     ) -> None:
@@ -99,6 +108,8 @@ class Run:
         self._output = output
         self._notes = tuple(notes)
         self._approve = approve
+        self._view = view
+        self._stage = stage
         self._store = store
         self._around = around or nullcontext()
         self._actions: deque[Action] = deque()
@@ -155,14 +166,21 @@ class Run:
                 yield self._end(action)
 
     async def _reply(self, action: CallModel) -> AsyncGenerator[Event]:
-        changes: dict[str, Any] = {"canisters": action.canisters}
+        canisters = action.canisters if self._view is None else self._view.shown(action.canisters)
+        changes: dict[str, Any] = {"canisters": canisters}
         if action.last:
             changes["tool_choice"] = "none"
         whole = False
+        stage = self._stage() if self._stage else None
         async with aclosing(_generator(self._model.reply(replace(self._request, **changes)))) as events:
             async for event in self._in_time(events):
                 whole = isinstance(event, (ReplyEnded, ReplyFailed))
-                yield self._feed(event)
+                if isinstance(event, Usage) and self._view is not None:
+                    self._view.count(event)
+                for each in [event] if stage is None else stage.feed(event):
+                    yield self._feed(each)
+        for each in [] if stage is None else stage.finish("stop" if whole else "cut"):
+            yield self._feed(each)
         if not whole:
             yield self._feed(ReplyFailed("provider", "cut", "the reply has no end"))
 

@@ -12,7 +12,7 @@ from io import TextIOWrapper
 
 import typer
 
-from callboard.cli import clients, dialects, doctor, explain, mcp, models, parse, run, serve, tools
+from callboard.cli import clients, coding, dialects, doctor, explain, jobs, mcp, models, parse, run, serve, tools
 from callboard.errors import CallboardError
 
 app = typer.Typer(
@@ -27,6 +27,13 @@ app.command("doctor")(doctor.doctor)
 app.command("codex")(clients.codex)
 app.command("claude")(clients.claude)
 app.command("qwen")(clients.qwen)
+app.command("build")(coding.build)
+app.command("debug")(coding.debug)
+app.command("review")(coding.review)
+app.command("triage")(coding.triage)
+app.command("replay")(jobs.replay)
+app.command("undo")(jobs.undo)
+app.add_typer(jobs.app, name="jobs")
 app.command("explain")(explain.explain)
 app.command("parse")(parse.parse_text)
 app.command("dialects")(dialects.dialects)

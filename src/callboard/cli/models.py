@@ -7,6 +7,7 @@ of sources. Errors are raised as they are; whoever runs the command line prints 
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,7 +30,11 @@ from callboard.providers.local import (
 from callboard.providers.local.shelf import Place
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from callboard.configuration import Settings
+    from callboard.providers.fallback import Planned
 
 app = typer.Typer(no_args_is_help=True, help="Models that run on this machine.")
 
@@ -188,3 +193,33 @@ def _described(entry: Entry) -> dict[str, object]:
 
 def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.0f} MB"
+
+
+def accessed_model(settings: Settings, tell: Callable[[str], None]) -> Planned:
+    """The model of the settings, or a chain of them; what is local is pulled first."""
+    from callboard.providers import FallbackModel, access_model  # noqa: PLC0415  # costs, on first use
+
+    names = _names(settings.model)
+    for name in names:
+        if name.startswith("local:") and not name.endswith(".gguf"):
+            pull_with_progress(name.removeprefix("local:"))
+    models = [
+        access_model(
+            name,
+            base_url=settings.base_url,
+            api_key=os.environ.get("CALLBOARD_API_KEY", "") if settings.base_url else "",
+            mode=settings.mode,
+            profile=settings.profile(name),
+            tell=tell,
+        )
+        for name in names
+    ]
+    return models[0] if len(models) == 1 else FallbackModel(models)
+
+
+def _names(model: str) -> list[str]:
+    """The models of a chain; a command is one, whatever is in it."""
+    names = [model] if model.startswith("command:") else [name.strip() for name in model.split(",")]
+    if not all(names):
+        raise typer.BadParameter("a name between two commas is missing", param_hint="--model")
+    return names

@@ -73,10 +73,9 @@ def run(
     """
     from callboard.agent import Agent, Run  # noqa: PLC0415  # not for --help
     from callboard.cli.conversations import chosen  # noqa: PLC0415
-    from callboard.cli.models import pull_with_progress  # noqa: PLC0415
+    from callboard.cli.models import accessed_model  # noqa: PLC0415
     from callboard.cli.toolbox import Toolbox, servers_of, settings_here  # noqa: PLC0415
     from callboard.loop import Limits  # noqa: PLC0415
-    from callboard.providers import FallbackModel, access_model  # noqa: PLC0415
 
     out = sys.stdout
     display = Display(out, sys.stderr, verbose=verbose, color=sys.stderr.isatty() and "NO_COLOR" not in os.environ)
@@ -84,23 +83,7 @@ def run(
         model=model, base_url=base_url, tools=tools, ensembles=ensembles, mode=mode, max_rounds=max_rounds
     )
     conversation = chosen(latest=latest, resume=resume, fork=fork)
-    names = _names(settings.model)
-    local = [name.removeprefix("local:") for name in names if name.startswith("local:")]
-    for name in local:
-        if not name.endswith(".gguf"):
-            pull_with_progress(name)
-    models = [
-        access_model(
-            name,
-            base_url=settings.base_url,
-            api_key=os.environ.get("CALLBOARD_API_KEY", "") if settings.base_url else "",
-            mode=settings.mode,
-            profile=settings.profile(name),
-            tell=display.tell,
-        )
-        for name in names
-    ]
-    accessed = models[0] if len(models) == 1 else FallbackModel(models)
+    accessed = accessed_model(settings, display.tell)
     toolbox = Toolbox(
         settings.tools,
         settings.ensembles,
@@ -128,8 +111,8 @@ def run(
                 approve=approve,
                 store=conversation,
             )
-            if names[0].startswith("local:") and not as_json:
-                display.tell(f"{names[0]}: loading", "2")
+            if settings.model.startswith("local:") and not as_json:
+                display.tell(f"{settings.model.partition(',')[0].strip()}: loading", "2")
             going = agent.stream(asked.decode("utf-8", "replace"), history=conversation.canisters)
             try:
                 async for event in going:
@@ -169,11 +152,3 @@ async def _ask(invocation: InvocationCanister, display: Display) -> Verdict:
     display.tell(f"run {invocation.name}? [y/N]")
     answer = await Threads(1).run(sys.stdin.readline)
     return "allow" if answer.strip().lower() in ("y", "yes") else "deny"
-
-
-def _names(model: str) -> list[str]:
-    """The models of a chain; a command is one, whatever is in it."""
-    names = [model] if model.startswith("command:") else [name.strip() for name in model.split(",")]
-    if not all(names):
-        raise typer.BadParameter("a name between two commas is missing", param_hint="--model")
-    return names

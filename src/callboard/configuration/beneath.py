@@ -13,9 +13,10 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
+from typing import BinaryIO, NamedTuple
 
 from callboard.errors import CallerError
 
@@ -26,21 +27,33 @@ MAX_STEPS = 200
 
 # Absent on Windows, where `connect` refuses.
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_ROOT = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+DIRECTORY = _ROOT | _NO_LINK
+"""Opens a directory that is no link."""
 # Neither waits for the other end of a pipe nor takes a terminal.
 _QUIETLY = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+
+
+class Place(NamedTuple):
+    """Where a path leads: an open directory and a name in it, which is no link; `path` is the same from the root."""
+
+    parent: int
+    name: str
+    path: str
 
 
 class Beneath:
     """The files beneath `root`, a path. A relative one is taken from the current directory when it connects.
 
     Paths are relative to the root, or absolute and beneath it, as the root was spelled or without links.
-    Every method raises PermissionError for a path that leads out, else what the operating system says.
+    What is named as one of `kept`, in whatever letters' case and however deep, is read and never changed, nor is
+    what is in it. Every method raises PermissionError for a path that leads out, else what the operating system says.
     """
 
-    def __init__(self, root: str = ".") -> None:
+    def __init__(self, root: str = ".", kept: Collection[str] = ()) -> None:
         self._given = root
+        self._kept = frozenset(name.casefold() for name in kept)
         self._root = -1
         self._lock = threading.Lock()
         self._spellings: tuple[list[str], ...] = ()
@@ -58,32 +71,50 @@ class Beneath:
 
     def read(self, path: str, limit: int) -> bytes:
         """What is in a file; at most `limit` bytes, else OSError."""
-        with self._place(path) as (parent, name):
-            file = os.open(name, os.O_RDONLY | _NO_LINK | _QUIETLY, dir_fd=parent)
-            try:
-                _check_file(os.fstat(file))
-                data = bytearray()
-                while len(data) <= limit and (block := os.read(file, limit + 1 - len(data))):
-                    data += block
-            finally:
-                os.close(file)
+        with self.open(path) as file:
+            data = file.read(limit + 1)
         if len(data) > limit:
             raise OSError(errno.EFBIG, f"File has more than {limit} bytes", path)
-        return bytes(data)
+        return data
 
-    def write(self, path: str, data: bytes) -> None:
+    def open(self, path: str) -> BinaryIO:
+        """A file, to be read and closed by the caller."""
+        with self._place(path) as place:
+            opened = os.open(place.name, os.O_RDONLY | _NO_LINK | _QUIETLY, dir_fd=place.parent)
+            try:
+                _check_file(os.fstat(opened))
+            except BaseException:
+                os.close(opened)
+                raise
+            return os.fdopen(opened, "rb")
+
+    def stat(self, path: str) -> os.stat_result:
+        """What the operating system says of what a path leads to."""
+        with self._place(path) as place:
+            return os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)
+
+    def canonical(self, path: str) -> str:
+        """The one path, relative to the root, of what a path leads to, which need not be there; "" is the root."""
+        with self._place(path) as place:
+            return place.path
+
+    def write(self, path: str, data: bytes, mode: int | None = None) -> None:
         """Puts the data in place of what was in the file, at once: whoever reads sees the old or the new.
 
-        Directories that are missing are made. A file keeps its permissions.
+        Directories that are missing are made. A file keeps its permissions, without those to run as its owner; a new
+        one has those of `mode`, by default what the system gives. Where we are root a file keeps its owner, and what
+        is new has its directory's.
         """
-        with self._place(path, make=True) as (parent, name):
-            mode = _mode(name, parent)
+        with self._place(path, make=True, change=True) as place:
+            parent, name = place.parent, place.name
+            there = _there(name, parent)
             new = f".callboard-{secrets.token_hex(8)}"
             file = os.open(new, _NEW, 0o666, dir_fd=parent)
             try:
                 try:
-                    if mode is not None:
-                        os.fchmod(file, mode)
+                    _own(file, there or os.fstat(parent))
+                    if (bits := mode if there is None else there.st_mode) is not None:
+                        os.fchmod(file, bits & 0o777)
                     left = memoryview(data)
                     while left:
                         left = left[os.write(file, left) :]
@@ -96,17 +127,28 @@ class Beneath:
                     os.unlink(new, dir_fd=parent)
                 raise
 
+    def delete(self, path: str) -> None:
+        """Takes the name of a file away; of a link the link's own."""
+        with self._place(path, change=True, follow=False) as place:
+            found = os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)
+            if not stat.S_ISLNK(found.st_mode):
+                _check_file(found)
+            os.unlink(place.name, dir_fd=place.parent)
+
+    @contextmanager
+    def directory(self, path: str) -> Iterator[int]:
+        """A directory, open for as long as it is entered."""
+        with self._place(path) as place:
+            opened = os.open(place.name, DIRECTORY, dir_fd=place.parent)
+        try:
+            yield opened
+        finally:
+            os.close(opened)
+
     def names(self, path: str, limit: int) -> list[str]:
         """The names in a directory, sorted, those of directories with a slash; at most `limit`, else OSError."""
-        with self._place(path) as (parent, name):
-            directory = os.open(name, _DIRECTORY | _NO_LINK, dir_fd=parent)
-            try:
-                with os.scandir(directory) as entries:
-                    found = [
-                        entry.name + "/" * entry.is_dir(follow_symlinks=False) for entry in islice(entries, limit + 1)
-                    ]
-            finally:
-                os.close(directory)
+        with self.directory(path) as directory, os.scandir(directory) as entries:
+            found = [entry.name + "/" * entry.is_dir(follow_symlinks=False) for entry in islice(entries, limit + 1)]
         if len(found) > limit:
             raise OSError(errno.EFBIG, f"Directory has more than {limit} names", path)
         return sorted(found)
@@ -115,7 +157,7 @@ class Beneath:
         if os.open not in os.supports_dir_fd:
             raise CallerError("this system cannot confine paths to a directory", path=self._given)
         try:
-            opened = os.open(self._given, _DIRECTORY)
+            opened = os.open(self._given, _ROOT)
         except OSError as error:
             raise CallerError(error.strerror or "cannot be opened", path=self._given) from None
         with self._lock:
@@ -125,11 +167,14 @@ class Beneath:
         self._spellings = (_names(os.path.realpath(self._given)), _names(os.path.abspath(self._given)))  # noqa: PTH100  # pathlib's keeps `..`
 
     @contextmanager
-    def _place(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """The open directory that the last name of a path is in, and that name, which was no link."""
+    def _place(self, path: str, *, make: bool = False, change: bool = False, follow: bool = True) -> Iterator[Place]:
+        """Where a path leads. Missing directories are made with `make`; `change` refuses what is kept.
+
+        Without `follow` the last name may be a link's.
+        """
         held = [self._own_root()]
         try:
-            yield self._walk(path, held, make=make)
+            yield self._walk(path, held, make=make, change=change, follow=follow)
         except OSError as error:
             # The operating system names the step, a person the path.
             if error.errno is None or error.filename == path:
@@ -139,9 +184,10 @@ class Beneath:
             for each in held:
                 os.close(each)
 
-    def _walk(self, path: str, held: list[int], *, make: bool) -> tuple[int, str]:
+    def _walk(self, path: str, held: list[int], *, make: bool, change: bool, follow: bool) -> Place:
         """`held` are the open directories from the root to the one that the walk is in."""
         steps = self._steps(path, path)
+        names: list[str] = []
         links = 0
         while steps:
             step = steps.pop()
@@ -149,22 +195,27 @@ class Beneath:
                 if len(held) == 1:
                     raise self._outside(path)
                 os.close(held.pop())
+                names.pop()
                 continue
-            target = _target(step, held[-1])
+            if change and step.casefold() in self._kept:
+                raise PermissionError(f"{path!r} is not to be changed: nothing in {step!r} is")
+            target = _target(step, held[-1]) if steps or follow else None
             if target is not None:
                 links += 1
                 if links > MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
                 while target.startswith("/") and len(held) > 1:
                     os.close(held.pop())
+                    names.pop()
                 steps += self._steps(target, path)
             elif not steps:
-                return held[-1], step
+                return Place(held[-1], step, "/".join([*names, step]))
             else:
                 held.append(_directory(step, held[-1], make=make))
+                names.append(step)
             if len(held) + len(steps) > MAX_STEPS:
                 raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
-        return held[-1], "."
+        return Place(held[-1], ".", "/".join(names))
 
     def _steps(self, path: str, asked: str) -> list[str]:
         """The names of a path, last first, from the root if it is absolute."""
@@ -203,23 +254,33 @@ def _target(name: str, parent: int) -> str | None:
 
 def _directory(name: str, parent: int, *, make: bool) -> int:
     try:
-        return os.open(name, _DIRECTORY | _NO_LINK, dir_fd=parent)
+        return os.open(name, DIRECTORY, dir_fd=parent)
     except FileNotFoundError:
         if not make:
             raise
     with suppress(FileExistsError):
         os.mkdir(name, dir_fd=parent)
-    return os.open(name, _DIRECTORY | _NO_LINK, dir_fd=parent)
+        made = os.open(name, DIRECTORY, dir_fd=parent)
+        _own(made, os.fstat(parent))
+        return made
+    return os.open(name, DIRECTORY, dir_fd=parent)
 
 
-def _mode(name: str, parent: int) -> int | None:
-    """The permissions of a file that is there."""
+def _own(opened: int, like: os.stat_result) -> None:
+    """Gives it the owner that something else has; only root can, and not everywhere."""
+    if os.geteuid() == 0:
+        with suppress(PermissionError):
+            os.fchown(opened, like.st_uid, like.st_gid)
+
+
+def _there(name: str, parent: int) -> os.stat_result | None:
+    """What is known of a file that is there."""
     try:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
         return None
     _check_file(found)
-    return stat.S_IMODE(found.st_mode)
+    return found
 
 
 def _check_file(found: os.stat_result) -> None:

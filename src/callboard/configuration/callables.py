@@ -1,24 +1,53 @@
 """Python objects that descriptors name.
 
-Owns the way from names to functions and connections. Runs the modules that are named.
+Owns the way from names to functions, connections and the files of ensembles. Runs the modules that are named.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from functools import reduce
+from collections.abc import Callable, Mapping
+from functools import cache, reduce
 from importlib import import_module
+from os import PathLike
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from callboard.errors import DescriptorError
+from callboard.errors import CallerError, DescriptorError
+from callboard.plugins import plugins
 from callboard.schema import ArgumentsInvalid, derive
 from callboard.tools import EnsembleDescriptor, InvokerDescriptor, near
 from callboard.tools.descriptors import ENSEMBLE_KEYS
 
 BUILT_IN = {"io": "callboard.configuration.files"}
-"""The modules of the ensembles that come with us, by name."""
+"""The modules of the ensembles whose files do not name theirs."""
+SHIPPED = Path(__file__).with_name("data") / "ensembles"
+"""Where the files of these are."""
+
+
+def named_ensembles() -> Mapping[str, Path]:
+    """The files of the ensembles that have names: ours, and those of packages (`callboard.ensembles`)."""
+    return {**{name: SHIPPED / f"{name}.toml" for name in BUILT_IN}, **_added()}
+
+
+def ensemble_file(name: str) -> Path | None:
+    """The file of the ensemble of this name, None if there is none. Raises CallerError as `plugins` does."""
+    if name in BUILT_IN:
+        return SHIPPED / f"{name}.toml"
+    # Other packages are looked for only where it can be a name.
+    return _added().get(name) if name.isidentifier() else None
+
+
+@cache
+def _added() -> Mapping[str, Path]:
+    """What packages add: each entry point is the path of a file, whose name it has."""
+    found: dict[str, Path] = {}
+    for each in plugins("callboard.ensembles"):
+        if not isinstance(each, (str, PathLike)):
+            raise CallerError(f"{each!r} is no path of a file", path="callboard.ensembles", hint="name one: NAME.toml")
+        found[Path(each).stem] = Path(each)
+    return found
 
 
 def find_callable(invoker: InvokerDescriptor, ensemble: EnsembleDescriptor) -> Callable[..., Any]:

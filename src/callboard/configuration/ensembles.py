@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from callboard.configuration.callables import BUILT_IN, find_callable, make_connection
+from callboard.configuration.callables import SHIPPED, ensemble_file, find_callable, make_connection, named_ensembles
 from callboard.configuration.mcp import DescribedServer, read_servers
 from callboard.configuration.toml import Document, read_document
 from callboard.errors import DescriptorError, ToolExecutionFailure
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from callboard.mcp.ensemble import McpEnsemble
 
 _log = logging.getLogger("callboard.configuration")
-
-SHIPPED = Path(__file__).with_name("data") / "ensembles"
-"""Where the descriptors of the built-in ensembles are."""
 
 _ENVIRONMENT = "env:"
 
@@ -118,7 +115,9 @@ def load_directory(path: str | Path, environ: Mapping[str, str] | None = None) -
     directory = Path(path)
     if not directory.is_dir():
         raise DescriptorError(
-            "no such directory", path=str(path), hint=f"a directory, or a built-in ensemble: {', '.join(BUILT_IN)}"
+            "no such directory",
+            path=str(path),
+            hint=f"a directory, or a built-in ensemble: {', '.join(named_ensembles())}",
         )
     files = sorted(each for each in directory.glob("*.toml") if not each.name.startswith("."))
     if not files:
@@ -142,8 +141,9 @@ def load_configuration(
     found: list[EnsembleDescriptor] = []
     every = [*servers]
     for each in where:
-        if str(each) in BUILT_IN:
-            found.append(_load(read_document(SHIPPED / f"{each}.toml", DescriptorError), SHIPPED, environ))
+        file = ensemble_file(str(each))
+        if file is not None:
+            found.append(_load(read_document(file, DescriptorError), file.parent, environ))
         else:
             loaded = load_directory(each, environ)
             found += loaded["ensembles"]

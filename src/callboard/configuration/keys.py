@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from callboard.configuration.coding import CodingSettings
 from callboard.loop import Limits
 from callboard.tools import Policy
 
@@ -74,6 +75,7 @@ KEYS = (
     Key("instructions", str, "", "what the model is told before the prompt", "CALLBOARD_INSTRUCTIONS"),
     Key("profiles", dict[str, dict[str, Any]], {}, "facts of models, by pattern"),
     Key("permissions", Permissions, Permissions(), "which calls may run: `allow`, `deny`, `ask`"),
+    Key("coding", CodingSettings, {}, "the coding agents"),
     Key("trusted", Strings, (), "directories of projects that you trust; in your own file only"),
 )
 BY_NAME: Mapping[str, Key] = {key.name: key for key in KEYS}

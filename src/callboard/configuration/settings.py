@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from callboard.configuration.callables import BUILT_IN
+from callboard.configuration.callables import ensemble_file
+from callboard.configuration.coding import CodingSettings, guarded, joined
 from callboard.configuration.keys import BY_NAME, GUARDED_FACTS, KEYS, Permissions
 from callboard.configuration.mcp import DescribedServer, read_servers
 from callboard.configuration.toml import Document, read_document
@@ -37,6 +38,7 @@ class Settings(msgspec.Struct, frozen=True):
     instructions: str
     profiles: Mapping[str, Mapping[str, Any]]
     permissions: Permissions
+    coding: CodingSettings
     trusted: tuple[str, ...]
     sources: Mapping[str, str]
 
@@ -82,6 +84,7 @@ def load_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str
         if flag:
             values[name] = tuple(flag) if isinstance(flag, list) else flag
             sources[name] = BY_NAME[name].flag
+    values["coding"] = msgspec.convert(values["coding"], CodingSettings)
     return Settings(**values, sources=sources)
 
 
@@ -122,6 +125,8 @@ def _checked(document: Document) -> dict[str, Any]:
         if kind is Permissions and isinstance(value, Mapping):
             refuse_unknown(value, Permissions.__struct_fields__, place, CallerError)
         given[name] = converted(kind, value, place, CallerError)
+        if name == "coding":
+            given[name] = value  # each file says a part, which is whole when they are joined
     for pattern, facts in given.get("profiles", {}).items():
         place = below(where, "profiles", pattern)
         refuse_unknown(facts, Profile.__struct_fields__, place, CallerError)
@@ -156,6 +161,8 @@ def _guarded(given: Mapping[str, Any]) -> Iterator[Keys]:
             yield (name,)
         elif name == "permissions" and value.allow:
             yield (name, "allow")
+        elif name == "coding":
+            yield from ((name, *keys) for keys in guarded(value))
         elif name == "profiles":
             yield from ((name, pattern, fact) for pattern in value for fact in GUARDED_FACTS if fact in value[pattern])
 
@@ -170,6 +177,7 @@ def _join_permissions(lower: Permissions, higher: Permissions) -> Permissions:
 
 _JOINED: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "mcp": lambda lower, higher: {**lower, **higher},
+    "coding": joined,
     "profiles": _join_profiles,
     "permissions": _join_permissions,
 }
@@ -180,7 +188,7 @@ def _placed(name: str, value: Any, directory: Path) -> Any:
     """The value, its relative paths taken from the directory of its file."""
     match name:
         case "ensembles":
-            return tuple(each if each in BUILT_IN else str(directory / Path(each).expanduser()) for each in value)
+            return tuple(each if ensemble_file(each) else str(directory / Path(each).expanduser()) for each in value)
         case "tools":
             return tuple(
                 str(directory / Path(each).expanduser()) if each.partition(":")[0].endswith(".py") else each

@@ -3,13 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 from callboard.execution.execute import DEFAULT_TIMEOUT, OnError, execute_invoker
-from callboard.execution.group import AfterCall, BeforeCall, Group
+from callboard.execution.group import DEFAULT_LIMIT, AfterCall, BeforeCall, Group
 from callboard.execution.results import result_of
 
 if TYPE_CHECKING:
     from callboard.execution.processor import InvocationsProcessor
 
 __all__ = [
+    "DEFAULT_LIMIT",
     "DEFAULT_TIMEOUT",
     "AfterCall",
     "BeforeCall",

@@ -57,9 +57,9 @@ async def execute_invoker(
     context = context or Context(invoker=invoker)
     defaults = invoker.ensemble.configuration if invoker.ensemble else {}
     seconds = _first(timeout, invoker.timeout, defaults.get("timeout"), DEFAULT_TIMEOUT)
-    tries = 1 + (int(defaults.get("max_retries", 0)) if invoker.idempotent else 0)
+    tries = 1 + (int(defaults.get("max_retries", 0)) if invoker.is_idempotent(arguments) else 0)
     delay = _FIRST_DELAY
-    act = invoker if validated else invoker.invocable
+    act = invoker if validated else invoker.unvalidated
     while True:
         tries -= 1
         try:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from callboard.core import Event, InvocationCanister, Note, ResultCanister, ResultReady, ToolProgress
+from callboard.errors import CallerError
 from callboard.execution.execute import OnError, execute_invoker
 from callboard.tools import Context, Invoker, refusal
 
@@ -35,7 +36,7 @@ class Group:
     """Runs groups of invocations over one set of invokers, with the state they share in a run.
 
     Hooks run inside the concurrency limit, once an invocation, whatever retries follow; what they raise ends
-    the run. `namespaces` holds one mutable mapping for each ensemble, by its name.
+    the run. `limit` invocations are under way at once, those of one in their order. `namespaces` holds one mutable mapping for each ensemble, by its name.
     """
 
     def __init__(
@@ -55,6 +56,8 @@ class Group:
         self._validated = validated
         self._before_call = before_call
         self._after_call = after_call
+        if limit < 1:
+            raise CallerError(f"calls are under way one at a time at least, not {limit}", path="at_once")
         self._limit = limit
         self.namespaces: dict[str, MutableMapping[str, Any]] = {}
         self.unseen: list[ResultCanister] = []

@@ -1,8 +1,17 @@
 """The run's state machine."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from callboard.loop.actions import Action, AskApproval, CallModel, Execute, Finish
 from callboard.loop.limits import Limits
-from callboard.loop.loop import AnswerAfter, Check, Loop
+from callboard.loop.loop import AnswerAfter, Check, Loop, Repeats
+
+if TYPE_CHECKING:
+    from callboard.loop.fabricated import Fabricated
+    from callboard.loop.history import History
+
+_LAZY = {"Fabricated": "callboard.loop.fabricated", "History": "callboard.loop.history"}
 
 __all__ = [
     "Action",
@@ -11,7 +20,17 @@ __all__ = [
     "CallModel",
     "Check",
     "Execute",
+    "Fabricated",
     "Finish",
+    "History",
     "Limits",
     "Loop",
+    "Repeats",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What only some runs need is imported when it is asked for."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

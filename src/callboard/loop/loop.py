@@ -9,9 +9,9 @@ history's length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -24,12 +24,14 @@ from callboard.core import (
     Fold,
     InvocationCanister,
     InvocationIncomplete,
+    Note,
     ReasoningContent,
     ReplyEnded,
     ReplyFailed,
     ResultCanister,
     ResultReady,
     RunState,
+    TextualContent,
     Usage,
     UserCanister,
     Verdict,
@@ -42,16 +44,36 @@ from callboard.loop.round import Round, call_key
 from callboard.profiles import Prices
 from callboard.tools import Invoker, Policy, refusal
 
+if TYPE_CHECKING:
+    from callboard.loop.guard import Guard
+
 MAX_EMPTY = 2
-"""Empty replies, and refused finishes, in a row that end a run."""
+"""Empty replies in a row that end a run."""
 MAX_THOUGHTS = 4
 """Replies in a row that were thoughts only."""
 
 AnswerAfter: TypeAlias = Literal["model", "results"]
 """When the last reply is asked for: when the model makes no more calls, or once its calls have results."""
 
+MAX_REPEATED = 3
+"""Rounds in a row of nothing but repeated calls, before a last reply is asked for, where the model is told of them."""
+
+Repeats: TypeAlias = Literal["answer", "tell"]
+"""What follows from repeated calls: the answer, or that the model is told so."""
+
 Check: TypeAlias = Callable[[str], str]
 """What is wrong with a run's output, as the model is told; empty if nothing is."""
+
+MADE_UP = "the model wrote a result itself"
+"""Begins the text of the alert that says so."""
+_BESIDE_RESULTS = (
+    "Part of your last reply was cut, for you had written a result of a call yourself. "
+    "Results come from the tools alone, and this is what they gave:"
+)
+_WITHOUT_RESULTS = (
+    "Your reply was cut, for you had written a result of a call yourself: no tool gave it. "
+    "Call the tool and wait for what it gives, or answer without it."
+)
 
 _SHORTFALLS: Mapping[Ending, str] = {
     "length": "the reply reached its length limit",
@@ -62,7 +84,9 @@ _SHORTFALLS: Mapping[Ending, str] = {
 class Loop:
     """Feeds on the events of replies, results and approvals; gives actions.
 
-    `canisters` are the conversation so far, `invokers` what may be called; `check` may refuse a finish.
+    `canisters` are the conversation so far, `invokers` what may be called; `check` may refuse a finish. With
+    `repeats` "tell" a call that was made before, without a change since, is not run: the model is told so, and reads
+    the earlier result.
     `transcript` grows by what happens; `usage` and `cost` are sums over the replies.
     """
 
@@ -76,6 +100,7 @@ class Loop:
         prices: Prices | None = None,
         answer_after: AnswerAfter = "model",
         check: Check = lambda _: "",
+        repeats: Repeats = "answer",
     ) -> None:
         self.transcript: list[Canister] = [*canisters]
         self.usage = Usage()
@@ -87,6 +112,15 @@ class Loop:
         self._prices = prices
         self._answer_after = answer_after
         self._check = check
+        self._guard: Guard | None = None
+        if repeats == "tell":
+            from callboard.loop.guard import Guard  # noqa: PLC0415  # who does not ask for it does not load it
+
+            self._guard = Guard(invokers)
+        self._told: dict[str, ResultCanister] = {}
+        """What the calls of this round are answered with that were made before."""
+        self._told_rounds = 0
+        self._made_up = False
         self._fold = Fold()
         self._reply: list[Canister] = []
         self._reply_usage = Usage()
@@ -125,6 +159,8 @@ class Loop:
                 self._reply_usage = event
             case InvocationIncomplete(identifier=identifier, why=why):
                 self._cut[identifier] = why
+            case Note(kind="alert", text=text) if text.startswith(MADE_UP):
+                self._made_up = True
             case _:
                 pass
         self._reply += self._fold.feed(event)
@@ -132,6 +168,7 @@ class Loop:
             case ReplyEnded(reason="retry"):
                 self._end_reply()
                 self._reply = []
+                self._made_up = False
             case ReplyEnded(reason=reason):
                 said = self._keep_reply(now)
                 return self._decide(said, reason, now)
@@ -159,6 +196,7 @@ class Loop:
 
     def _call_model(self) -> CallModel:
         self.rounds += 1
+        self._made_up = False
         return CallModel(self.rounds, tuple(self.transcript), self._last)
 
     def _end_reply(self) -> None:
@@ -181,14 +219,19 @@ class Loop:
             self._refused = self._empty = self._thoughts = 0
             return self._permit(now)
         why = self._shortfall or _SHORTFALLS.get(reason, "")
-        if not (said or why or reason == "refusal"):
+        if not (said or why or self._made_up or reason == "refusal"):
             return self._after_nothing(now)
         self._empty = self._thoughts = 0
-        if why or reason == "refusal" or not (complaint := self._check(said)):
+        if why or reason == "refusal":
             return [Finish("incomplete" if why else "completed", said, why)]
+        complaint = _WITHOUT_RESULTS if self._made_up else self._check(said)
+        if not complaint:
+            return [Finish("completed", said)]
         self._refused += 1
-        if self._refused == MAX_EMPTY or (exhausted := self._exhausted(now)):
-            return [Finish("incomplete", said, complaint if self._refused == MAX_EMPTY else exhausted)]
+        if self._refused >= self.limits.refusals:
+            return [Finish("incomplete", said, complaint)]
+        if exhausted := self._exhausted(now):
+            return [Finish("incomplete", said, exhausted)]
         self.transcript.append(UserCanister(contents(complaint), timestamp=now))
         return [self._call_model()]
 
@@ -213,16 +256,20 @@ class Loop:
         """Settles what needs no running and asks for what needs a person."""
         questions: list[Action] = []
         current = self._round
-        self._repeated = all(call_key(each) in self._previous for each in current.invocations)
+        self._told = {} if self._guard is None else self._guard.answers(current.invocations)
+        self._repeated = self._guard is None and all(call_key(each) in self._previous for each in current.invocations)
         for invocation in current.invocations:
             identifier = invocation.identifier
+            if identifier in self._told:
+                current.answered[identifier] = self._told[identifier]
+                continue
             refused = refusal(invocation, self._invokers, self._cut.get(identifier, ""))
             if refused is not None:
                 current.answered[identifier] = refused
             elif self._repeated:
                 current.answered[identifier] = replace(self._previous[call_key(invocation)], invocation_id=identifier)
             else:
-                permission, why = self._policy.decide(self._invokers[invocation.name])
+                permission, why = self._policy.decide(self._invokers[invocation.name], invocation.arguments)
                 if permission == "deny":
                     current.answered[identifier] = _denied(invocation, why)
                 elif permission == "ask":
@@ -249,21 +296,31 @@ class Loop:
 
     def _next_round(self, now: datetime) -> list[Action]:
         pairs = [(invocation, result) for invocation, result in self._round.results() if result is not None]
-        self.transcript += [replace(result, timestamp=now) for _, result in pairs]
+        results = [replace(result, timestamp=now) for _, result in pairs]
+        if self._made_up and results:
+            results[0] = replace(results[0], content=(TextualContent(_BESIDE_RESULTS), *results[0].content))
+        self.transcript += results
         if self._round.deferred:
             return [Finish("pending", "", f"{len(self._round.deferred)} calls wait for their results")]
-        sound = {call_key(invocation): result for invocation, result in pairs if result.error is None}
-        for _, result in pairs:
+        for result in results:
             self._errors = 0 if result.error is None else self._errors + 1
-        self._previous = sound
+        self._remember(pairs)
         self._round = Round()
         if over := self._exhausted(now):
             return [Finish("incomplete", "", over)]
-        if self._repeated or (len(sound) == len(pairs) and self._answer_after == "results"):
+        sound = all(result.error is None for result in results)
+        if self._repeated or (sound and self._answer_after == "results"):
             self._last = True
         elif shortfall := self._out_of_calls():
             self._last, self._shortfall = True, shortfall
         return [self._call_model()]
+
+    def _remember(self, pairs: Sequence[tuple[InvocationCanister, ResultCanister]]) -> None:
+        if self._guard is None:
+            self._previous = {call_key(invocation): result for invocation, result in pairs if result.error is None}
+            return
+        self._guard.record(pairs, self._told, self.rounds)
+        self._told_rounds = self._told_rounds + 1 if len(self._told) == len(pairs) else 0
 
     def _settle(self, why: str, now: datetime) -> None:
         """Every invocation that has no result gets one that says why."""
@@ -283,6 +340,8 @@ class Loop:
             return f"no answer within {limits.calls} calls"
         if limits.errors is not None and self._errors >= limits.errors:
             return f"{self._errors} errors one after another"
+        if self._told_rounds >= MAX_REPEATED:
+            return f"nothing but calls that were made before, in {self._told_rounds} rounds"
         return ""
 
     def _exhausted(self, now: datetime) -> str:

@@ -6,10 +6,14 @@ Owns what has become of each of them. Decides nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 import msgspec
 
 from callboard.core import InvocationCanister, ResultCanister
+
+Key: TypeAlias = tuple[str, bytes]
+"""What makes two invocations the same call: the tool, and the arguments in whatever order."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -51,6 +55,7 @@ class Round:
         return [(each, self._results.get(each.identifier)) for each in self.invocations]
 
 
-def call_key(invocation: InvocationCanister) -> tuple[str, bytes]:
-    """What makes two invocations the same call."""
-    return invocation.name, _encode(invocation.arguments)
+def call_key(invocation: InvocationCanister) -> Key:
+    """Of what is no object, as it was written."""
+    given = invocation.arguments
+    return invocation.name, invocation.raw.encode("utf-8", "surrogatepass") if given is None else _encode(given)

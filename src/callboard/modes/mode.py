@@ -53,6 +53,8 @@ class Plan(msgspec.Struct, frozen=True):
     in_prose: bool = False
     answer_after: Literal["model", "results"] = "model"
     constrains: bool = False
+    coding: Literal["phased", "short"] = "phased"
+    context: int = 0
     prices: Prices | None = None
 
 
@@ -76,6 +78,8 @@ def plan(resolution: Resolution, mode: str = "") -> Plan:
         in_prose=profile.results == "prose",
         answer_after=profile.answer_after,
         constrains=profile.constrains,
+        coding=profile.coding,
+        context=profile.context,
         prices=profile.prices,
     )
 

@@ -24,7 +24,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     `starts_in_reasoning` says that its text begins inside reasoning, `calls_in_reasoning` that reasoning
     which the endpoint tells apart may hold calls. `results` "prose" tells calls and results in plain words instead of the wire's own messages;
     `answer_after` "results" asks for the last reply, without tools, as soon as calls have results: for
-    models that would repeat their call for ever. `streams` False asks
+    models that would repeat their call for ever. `coding` "short" has the coding agents give such a model one phase
+    with few single-action tools, and what it needs to know, where "phased" lets it find that out by itself. `streams` False asks
     for replies that come whole. `merges_system` puts all that a supervisor says into one message at the
     beginning; `max_tokens_field` is what the chat wire calls that limit, `reasoning_field` what it calls reasoning
     that is sent back, "" to send none; `efforts` are those the endpoint knows, others become the nearest;
@@ -47,6 +48,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     streams: bool = True
     results: Literal["native", "prose"] = "native"
     answer_after: Literal["model", "results"] = "model"
+    coding: Literal["phased", "short"] = "phased"
     merges_system: bool = False
     max_tokens_field: str = "max_tokens"
     reasoning_field: str = "reasoning_content"

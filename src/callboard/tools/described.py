@@ -17,9 +17,9 @@ from callboard.schema.mistakes import EXTRA
 from callboard.text.near import near
 from callboard.tools.descriptors import InvokerDescriptor
 from callboard.tools.invoker import Invocable, Invoker, Validates, by_keywords
-from callboard.tools.tool import Tool, context_parameter, is_async
+from callboard.tools.tool import Tool, checked_subjects, context_parameter, is_async
 
-_OPTIONS = ("timeout", "idempotent", "approval", "cli", "strict")
+_OPTIONS = ("timeout", "idempotent", "approval", "cli", "strict", "subjects")
 """What a Tool says of itself, and a descriptor may say instead."""
 
 
@@ -41,12 +41,20 @@ def make_invoker(descriptor: InvokerDescriptor, function: Callable[..., Any]) ->
         )
     else:
         made = _of_signature(descriptor, tool or function)
+    _refuse_subjects(descriptor, made)
     options = {key: getattr(descriptor, key) for key in _OPTIONS}
     return made.replace(
         name=descriptor.name,
         description=descriptor.description or made.description,
         **{key: value for key, value in options.items() if value is not None},
     )
+
+
+def _refuse_subjects(descriptor: InvokerDescriptor, made: Invoker) -> None:
+    try:
+        checked_subjects(descriptor.subjects, made.arguments_schema.get("properties", {}), descriptor.path)
+    except ToolDefinitionError as error:
+        raise DescriptorError(error.message, path=error.path, hint=error.hint) from None
 
 
 def _takes_context_and_arguments(function: Callable[..., Any]) -> bool:

@@ -16,6 +16,7 @@ import msgspec
 
 from callboard.errors import CallerError, DescriptorError
 from callboard.text.near import near
+from callboard.tools.tool import Subject
 
 Keys: TypeAlias = tuple[str | int, ...]
 Where: TypeAlias = Callable[[Keys], str]
@@ -46,6 +47,7 @@ class InvokerDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any] | None = None
     cli: dict[str, str] | None = None
     strict: bool | None = None
+    subjects: dict[str, Subject] | None = None
     path: str = ""
 
 
@@ -80,7 +82,7 @@ class EnsembleDescriptor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 INVOKER_KEYS = tuple(name for name in InvokerDescriptor.__struct_fields__ if name != "path")
-INVOKER_TABLES = ("arguments", "cli")
+INVOKER_TABLES = ("arguments", "cli", "subjects")
 ENSEMBLE_KEYS = ("name", "enabled", "module")
 ENSEMBLE_TABLES = ("defaults", "invokers")
 
@@ -98,7 +100,7 @@ def dotted(keys: Keys) -> str:
 
 
 def read_invoker(given: Mapping[str, Any], where: Where = dotted) -> InvokerDescriptor:
-    """The descriptor in a file's `[invoker]`, `[arguments]` and `[cli]`, or with the keys of `[invoker]` beside these.
+    """The descriptor in a file's `[invoker]`, `[arguments]`, `[cli]` and `[subjects]`, or with the keys of `[invoker]` beside these.
 
     Raises DescriptorError.
     """

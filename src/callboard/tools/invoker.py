@@ -11,9 +11,9 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from callboard.core import ToolDeclaration
-from callboard.schema import compile_schema
+from callboard.schema import ArgumentsInvalid, compile_schema
 from callboard.tools.context import Context
-from callboard.tools.tool import Tool, is_async
+from callboard.tools.tool import Subject, Tool, checked_subjects, is_async
 
 if TYPE_CHECKING:
     from callboard.tools.ensemble import Ensemble
@@ -32,7 +32,8 @@ class Invoker:
 
     `await invoker(context, arguments)` validates and calls. `timeout` in seconds, None leaves it to the
     ensemble. `blocking` says that the call occupies its thread until it is done; `deferred` that its result comes from
-    outside: a run ends where such a call is made, and goes on with the result.
+    outside: a run ends where such a call is made, and goes on with the result. `repeatable` says of arguments whether
+    that call is idempotent, for a tool of which not every call is.
     """
 
     def __init__(
@@ -51,6 +52,8 @@ class Invoker:
         deferred: bool = False,
         cli: Mapping[str, str] | None = None,
         strict: bool | None = None,
+        subjects: Mapping[str, Subject] | None = None,
+        repeatable: Callable[[Mapping[str, Any]], bool] | None = None,
     ) -> None:
         self.name = name
         self.invocable = invocable
@@ -64,6 +67,8 @@ class Invoker:
         self.deferred = deferred
         self.cli = dict(cli or {})
         self.strict = strict
+        self.subjects = checked_subjects(subjects, arguments_schema.get("properties", {}), name)
+        self.repeatable = repeatable
         self._validator: Validates = validator or compile_schema(arguments_schema, path=name)
         self.dropped: tuple[str, ...] = getattr(self._validator, "dropped", ())
 
@@ -82,11 +87,49 @@ class Invoker:
             blocking=not tool.is_async,
             cli=tool.cli,
             strict=tool.strict,
+            subjects=tool.subjects,
+            repeatable=tool.repeatable,
         )
 
     async def __call__(self, context: Context, arguments: Mapping[str, Any]) -> Any:
         """What the tool returns. Raises ArgumentsInvalid before anything ran, and whatever the tool raises."""
-        return await self.invocable(context, self._validator.validate(arguments))
+        return await self.invocable(context, self._validator.validate(self.plain(arguments)))
+
+    async def unvalidated(self, context: Context, arguments: Mapping[str, Any]) -> Any:
+        """The same without validation and coercion (mode parsed)."""
+        return await self.invocable(context, self.plain(arguments))
+
+    def plain(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments, with each key that is a flag of `cli` as the argument it stands for.
+
+        Raises ArgumentsInvalid where that one is given too.
+        """
+        properties = self.arguments_schema.get("properties", {})
+        flags = [key for key in arguments if key in self.cli and key not in properties]
+        if not flags:
+            return arguments
+        taken = {key for key in arguments if key not in flags}
+        twice = []
+        for flag in flags:
+            name = self.cli[flag]
+            if name in taken:
+                twice.append(((flag,), f"Stands for {name!r}, which is given already"))
+            taken.add(name)
+        if twice:
+            raise ArgumentsInvalid(twice)
+        return {self.cli[key] if key in flags else key: value for key, value in arguments.items()}
+
+    def understood(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments as the tool would get them, with defaults and coercions; as they are where they do not fit."""
+        try:
+            arguments = self.plain(arguments)
+            return self._validator.validate(arguments)
+        except ArgumentsInvalid:
+            return arguments
+
+    def is_idempotent(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether this call may be repeated, since it changes nothing that another one sees."""
+        return self.idempotent if self.repeatable is None else self.repeatable(self.understood(arguments))
 
     def __repr__(self) -> str:
         return f"<Invoker {self.name}>"

@@ -1,41 +1,161 @@
 """Which calls may run.
 
 Owns the rules and their order. Knows nothing of who answers a question.
+Law: a call is allowed only if everything that it is about is: each path, and each program of a command.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal, TypeAlias
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from callboard.errors import CallerError
 from callboard.tools.invoker import Invoker
+
+if TYPE_CHECKING:
+    from callboard.tools.patterns import Answer, Pattern
 
 Permission: TypeAlias = Literal["allow", "deny", "ask"]
 
+_MAX_TOLD = 200
+"""Characters of a path or command that are repeated."""
+
 
 class Rule(msgspec.Struct, frozen=True):
-    """`pattern` is a shell pattern over `ensemble/name`, or over the name where it has no slash."""
+    """`pattern` is a shell pattern over `ensemble/name`, or over the name where it has no slash.
+
+    Behind it may stand a pattern of the call's paths or commands (see the tool's `subjects`): `bash(git status*)`,
+    `file(src/**)`. What a path pattern says is relative to the root, `*` within a name, `**` any folders. The words
+    of a command pattern are compared with those of each program in the command: `*` within a word, alone any words.
+    To deny or ask it is enough that a program's words begin so.
+    """
 
     pattern: str
     permission: Permission
 
 
 class Policy:
-    """Rules in order; the last that matches decides. Where none does: ask for tools that want approval, else allow."""
+    """Rules in order; the last that matches decides. Where none does: ask for tools that want approval, else allow.
 
-    def __init__(self, rules: Iterable[Rule | tuple[str, Permission]] = ()) -> None:
-        self._rules = tuple(rule if isinstance(rule, Rule) else Rule(*rule) for rule in rules)
+    A call that is about several paths or programs gets the strictest of their permissions. What cannot be read for
+    sure is not allowed by a pattern, and is asked about where one may forbid it. Absolute paths beneath `root`, an
+    absolute path, are relative to it. Raises CallerError for a pattern that cannot be.
+    """
 
-    def decide(self, invoker: Invoker) -> tuple[Permission, str]:
-        """The permission, and why."""
+    def __init__(self, rules: Iterable[Rule | tuple[str, Permission]] = (), *, root: str = "") -> None:
+        self._rules = tuple(_Rule(rule if isinstance(rule, Rule) else Rule(*rule)) for rule in rules)
+        self._root = root
+
+    def decide(self, invoker: Invoker, arguments: Mapping[str, Any] | None = None) -> tuple[Permission, str]:
+        """The permission, and why. With no `arguments`, for a call of which nothing is known but the tool."""
+        rules = [rule for rule in reversed(self._rules) if rule.is_of(invoker)]
+        looks = bool(invoker.subjects) and any(rule.subject for rule in rules)
+        abouts = _abouts(invoker, arguments, self._root) if looks else iter((_ANY,))
+        decisions = [_judged(about, rules, invoker) for about in abouts] or [_judged(_ANY, rules, invoker)]
+        return max(decisions, key=lambda decision: _STRICTNESS[decision[0]])
+
+
+_STRICTNESS: Final[Mapping[Permission, int]] = {"allow": 0, "ask": 1, "deny": 2}
+
+
+class _About(NamedTuple):
+    """Something that a call is about: how rules that allow, and others, answer to it."""
+
+    told: str
+    allows: Callable[[Pattern], bool]
+    answer: Callable[[Pattern], Answer]
+
+
+_ANY: Final = _About("", lambda _: False, lambda _: "no")
+
+
+def _unclear(why: str) -> _About:
+    return _About(why, lambda _: False, lambda _: "maybe")
+
+
+class _Rule:
+    """A rule, read."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.tools, opened, inner = rule.pattern.partition("(")
+        self.subject: Pattern | None = None
+        if opened:
+            from callboard.tools.patterns import Pattern  # noqa: PLC0415  # most policies have none
+
+            if not inner.endswith(")") or not self.tools:
+                raise CallerError("no pattern", path=rule.pattern, hint="write tool(pattern)")
+            self.subject = Pattern(inner[:-1])
+
+    def is_of(self, invoker: Invoker) -> bool:
         name = invoker.name
-        path = f"{invoker.ensemble.name}/{name}" if invoker.ensemble else name
-        for rule in reversed(self._rules):
-            if fnmatchcase(path if "/" in rule.pattern else name, rule.pattern):
-                return rule.permission, f"the rule {rule.pattern!r} says {rule.permission}"
-        if invoker.approval:
-            return "ask", f"{name} asks for approval before each call"
-        return "allow", "no rule forbids it"
+        if "/" in self.tools:
+            name = f"{invoker.ensemble.name}/{name}" if invoker.ensemble else name
+        return fnmatchcase(name, self.tools)
+
+
+def _judged(about: _About, rules: Sequence[_Rule], invoker: Invoker) -> tuple[Permission, str]:
+    for each in rules:
+        pattern, permission = each.rule.pattern, each.rule.permission
+        if each.subject is None:
+            return permission, f"the rule {pattern!r} says {permission}"
+        if permission == "allow":
+            if about.allows(each.subject):
+                return "allow", f"the rule {pattern!r} says allow"
+            continue
+        answer = about.answer(each.subject)
+        if answer == "yes":
+            return permission, f"the rule {pattern!r} says {permission}: {about.told}"
+        if answer == "maybe":
+            return "ask", f"the rule {pattern!r} may say {permission}: {about.told}"
+    if invoker.approval:
+        return "ask", f"{invoker.name} asks for approval before each call"
+    return "allow", "no rule forbids it"
+
+
+def _abouts(invoker: Invoker, arguments: Mapping[str, Any] | None, root: str) -> Iterator[_About]:
+    if arguments is None:
+        yield _unclear("its arguments are not known")
+        return
+    given = invoker.understood(arguments)
+    for name, subject in invoker.subjects.items():
+        if given.get(name) is not None:
+            yield from _paths(given[name], root) if subject == "path" else _segments(given[name])
+
+
+def _paths(value: Any, root: str) -> Iterator[_About]:
+    from callboard.tools.patterns import read_path  # noqa: PLC0415  # where a rule has a pattern
+
+    if isinstance(value, (list, tuple, set, frozenset)):
+        for each in value:
+            yield from _paths(each, root)
+    elif isinstance(value, str) or hasattr(value, "__fspath__"):
+        path = read_path(str(value), root)
+        yield _About(_cut(str(value)), methodcaller("allows_path", path), methodcaller("of_path", path))
+    else:
+        yield _unclear(f"{_cut(str(value))} is no path")
+
+
+def _segments(value: Any) -> Iterator[_About]:
+    from callboard.tools.commands import of_words, parse_command  # noqa: PLC0415  # where a rule has a pattern
+
+    if isinstance(value, str):
+        command = parse_command(value)
+    elif isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
+        command = of_words(value)
+    else:
+        yield _unclear(f"{_cut(str(value))} is no command")
+        return
+    for segment in command.segments:
+        allows, answer = methodcaller("allows_command", segment), methodcaller("of_command", segment)
+        yield _About(_cut(str(segment)), allows, answer)
+    if command.unclear:
+        yield _unclear(f"the command is not read for sure, {command.unclear}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TOLD else f"{text[: _MAX_TOLD - 3]}..."

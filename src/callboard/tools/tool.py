@@ -7,13 +7,17 @@ Law: the tool is called like the function; its schema is derived when it is firs
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property, reduce, update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_args, overload
 
 from callboard.errors import ToolDefinitionError
 from callboard.schema import Derived, check_signature, derive
+from callboard.text.near import near
 from callboard.tools.context import Context
+
+Subject: TypeAlias = Literal["path", "command"]
+"""What an argument is that patterns of permissions look at."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,8 +30,12 @@ class Tool(Generic[P, R]):
     `timeout` is in seconds, None leaves it to the ensemble. `idempotent` says that a call may be repeated
     after a failure of the network or a timeout; `approval` that a person is asked before each call; `cli`
     maps flags such as `-t` to parameters, for models that write calls as commands; `strict` that the provider is
-    asked to hold calls to the schema, None leaves it to the provider.
+    asked to hold calls to the schema, None leaves it to the provider. `subjects` says which parameters are a `path`
+    or a `command`, for patterns of permissions such as `bash(git status*)`.
     """
+
+    repeatable: Callable[[Mapping[str, Any]], bool] | None = None
+    """Says of arguments whether that call is idempotent, for a kind of tool of which not every call is."""
 
     def __init__(
         self,
@@ -39,6 +47,7 @@ class Tool(Generic[P, R]):
         approval: bool = False,
         cli: Mapping[str, str] | None = None,
         strict: bool | None = None,
+        subjects: Mapping[str, Subject] | None = None,
     ) -> None:
         if not callable(function):
             raise ToolDefinitionError(f"{function!r} is no function", hint="decorate a function with @tool")
@@ -49,6 +58,7 @@ class Tool(Generic[P, R]):
         self.approval = approval
         self.cli = dict(cli or {})
         self.strict = strict
+        self.subjects = dict(subjects or {})
         self.context_parameter = context_parameter(function)
         self._skip = frozenset({self.context_parameter} if self.context_parameter else ())
         check_signature(function, skip=self._skip)
@@ -94,6 +104,7 @@ def tool(
     approval: bool = ...,
     cli: Mapping[str, str] | None = ...,
     strict: bool | None = ...,
+    subjects: Mapping[str, Subject] | None = ...,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -106,6 +117,18 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     if function is None:
         return lambda decorated: Tool(decorated, **options)
     return Tool(function, **options)
+
+
+def checked_subjects(
+    subjects: Mapping[str, Subject] | None, names: Collection[str], path: str
+) -> Mapping[str, Subject]:
+    """The subjects. Raises ToolDefinitionError for one of no argument: a rule that looks at it would never match."""
+    for name, subject in (subjects or {}).items():
+        if name not in names:
+            raise ToolDefinitionError(f"no argument {name!r}", path=f"{path}: subjects", hint=near(name, names))
+        if subject not in get_args(Subject):
+            raise ToolDefinitionError(f"no subject {subject!r}", path=f"{path}: subjects.{name}", hint="path, command")
+    return dict(subjects or {})
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import aclosing
-from contextvars import ContextVar
-from copy import copy
 from typing import Any, Final
 
 from callboard.agent import Agent
 from callboard.core import (
     Event,
-    InvocationCanister,
     InvocationEnded,
     Note,
     ResultReady,
     RoundStarted,
-    Verdict,
 )
 from callboard.errors import CallerError
 from callboard.servers.mcp.peer import KEY, Peer
@@ -43,13 +39,10 @@ def agent_ensemble(agent: Agent, *, name: str = "run", description: str = DESCRI
 
     An agent that nobody answers for asks the client's user, by elicitation.
     """
-    served = copy(agent)  # one for all calls: it counts its runs
-    served._approve = agent._approve or _approve  # noqa: SLF001  # who is asked is known with the call
 
     async def run(context: Context, arguments: Mapping[str, Any]) -> Any:
         peer: Peer = context.auxdata[KEY]
-        _peer.set(peer)  # in the task of this call
-        going = served.stream(arguments["prompt"])
+        going = agent.stream(arguments["prompt"], approve=agent.approve or peer.approve)
         async with aclosing(aiter(going)) as events:  # type: ignore[type-var]  # it is a generator
             async for event in events:
                 await _tell(peer, event)
@@ -62,13 +55,6 @@ def agent_ensemble(agent: Agent, *, name: str = "run", description: str = DESCRI
         return going.result.output
 
     return Ensemble("agent", [Invoker(name, run, _SCHEMA, description=description, timeout=LONGEST)])
-
-
-_peer: ContextVar[Peer] = ContextVar("peer")
-
-
-async def _approve(invocation: InvocationCanister, why: str) -> Verdict:
-    return await _peer.get().approve(invocation, why)
 
 
 async def _tell(peer: Peer, event: Event) -> None:

@@ -1,0 +1,83 @@
+"""The git repository that an agent is given, and what it left of it.
+
+Owns git, which is run without what the repository's own settings would have it run. Knows nothing of agents.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import NamedTuple
+
+from evals.task import Task
+
+
+class Fixture(NamedTuple):
+    """A fresh repository on its branch `main`, at the commit `base`."""
+
+    root: Path
+    base: str
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the user's tree is as it was, so far as git can tell."""
+        branch = git(self.root, "rev-parse", "--abbrev-ref", "HEAD").strip()
+        head = git(self.root, "rev-parse", "HEAD").strip()
+        return (branch, head, git(self.root, "status", "--porcelain")) == ("main", self.base, "")
+
+    def export(self, revision: str, to: Path) -> None:
+        """Write the files of a commit to a new folder. Raises CalledProcessError where there is none."""
+        to.mkdir()
+        archive = to.with_suffix(".tar")
+        git(self.root, "archive", "--format=tar", f"--output={archive}", "--end-of-options", revision)
+        with tarfile.open(archive) as packed:
+            packed.extractall(to, filter="data")
+        archive.unlink()
+
+    def commits(self, revision: str) -> int:
+        """How many commits there are on top of the first. Raises CalledProcessError where there is no such revision."""
+        return int(git(self.root, "rev-list", "--count", "--end-of-options", f"{self.base}..{revision}"))
+
+
+def lay_out(task: Task, root: Path) -> Fixture:
+    """Make the repository of a task; a review's branch is one commit on top of `main`."""
+    root.mkdir(parents=True)
+    git(root, "init", "--quiet", "--initial-branch=main")
+    git(root, "config", "user.name", "Ada")
+    git(root, "config", "user.email", "ada@example.com")
+    overlay(task.repository, root)
+    _commit(root, "First version")
+    base = git(root, "rev-parse", "HEAD").strip()
+    if task.kind == "review":
+        git(root, "checkout", "--quiet", "-b", task.branch)
+        overlay(task.change, root)
+        _commit(root, task.description)
+        git(root, "checkout", "--quiet", "main")
+    return Fixture(root, base)
+
+
+def overlay(source: Path, target: Path) -> None:
+    """Copy the files of a folder over those of another."""
+    ignored = shutil.ignore_patterns("__pycache__", ".git")
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=ignored)
+
+
+def git(root: Path, *arguments: str) -> str:
+    """What git prints. Raises CalledProcessError where it fails."""
+    command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-C", str(root), *arguments]
+    environment = {
+        "PATH": os.environ["PATH"],
+        "LC_ALL": "C",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
+    ran = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    return ran.stdout
+
+
+def _commit(root: Path, message: str) -> None:
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", message)

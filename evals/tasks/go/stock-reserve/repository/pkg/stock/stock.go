@@ -1,0 +1,30 @@
+// Package stock counts what is in the warehouse.
+package stock
+
+import "sync"
+
+// Stock is safe for use by several goroutines.
+type Stock struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+// New returns an empty warehouse.
+func New() *Stock {
+	return &Stock{counts: map[string]int{}}
+}
+
+// Add puts so many of an article into the warehouse.
+func (s *Stock) Add(article string, count int) {
+	s.mu.Lock()
+	s.counts[article] += count
+	s.mu.Unlock()
+}
+
+// Count returns how many there are.
+func (s *Stock) Count(article string) int {
+	s.mu.Lock()
+	count := s.counts[article]
+	s.mu.Unlock()
+	return count
+}

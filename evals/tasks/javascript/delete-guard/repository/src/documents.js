@@ -1,0 +1,15 @@
+/** Documents, in a store whose get, set and delete are asynchronous. */
+
+export class NotAllowed extends Error {}
+
+/** The document, for those who may read it. */
+export async function read(store, id, user) {
+  const document = await store.get(id);
+  if (document === undefined) {
+    return undefined;
+  }
+  if (!document.readers.includes(user.name)) {
+    throw new NotAllowed(`${user.name} may not read ${id}`);
+  }
+  return document;
+}

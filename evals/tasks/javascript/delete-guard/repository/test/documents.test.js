@@ -1,0 +1,15 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { NotAllowed, read } from "../src/documents.js";
+
+const store = () => new Map([["plan", { owner: "ada", readers: ["ada", "grace"], text: "..." }]]);
+
+test("reads a document", async () => {
+  assert.equal((await read(store(), "plan", { name: "grace" })).owner, "ada");
+  assert.equal(await read(store(), "none", { name: "grace" }), undefined);
+});
+
+test("keeps a document from others", async () => {
+  await assert.rejects(read(store(), "plan", { name: "mallory" }), NotAllowed);
+});

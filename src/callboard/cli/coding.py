@@ -1,0 +1,253 @@
+"""`callboard build`, `debug`, `review`, `triage`: a repository and a task in, a tested change back.
+
+Owns the commands' options and what a person sees of a job. What a job does is `callboard.coding`'s business.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import typer
+
+DEFAULT_MODEL = "local:qwen2.5-coder-0.5b"
+"""As of `callboard.configuration`, which is not imported for --help."""
+
+Model: TypeAlias = Annotated[
+    str,
+    typer.Option(help="local:NAME, openai:NAME, ..., or NAME with --base-url.", show_default=DEFAULT_MODEL),
+]
+BaseUrl: TypeAlias = Annotated[
+    str, typer.Option(help="A Chat Completions endpoint, such as http://127.0.0.1:8080/v1.", show_default=False)
+]
+MaxRounds: TypeAlias = Annotated[
+    int | None,
+    typer.Option(min=1, help="Replies of the whole job; else as many as its phases have.", show_default=False),
+]
+Rights: TypeAlias = Annotated[
+    str, typer.Option(help="read-only, edit (files and tests), or full (commands too).", show_default="full")
+]
+Form: TypeAlias = Annotated[
+    str, typer.Option(help="phased (many steps), or short (for small models); else the profile's.", show_default=False)
+]
+At: TypeAlias = Annotated[str, typer.Option(help="The commit, branch or tag to begin at.", show_default="HEAD")]
+Directory: TypeAlias = Annotated[
+    Path, typer.Option("--directory", "-C", help="Where the repository is.", show_default="here")
+]
+Push: TypeAlias = Annotated[bool, typer.Option("--push", help="Push the branch when the evidence holds.")]
+Request: TypeAlias = Annotated[
+    bool, typer.Option("--pr", help="Push, and open a pull request (a draft) through gh, when the evidence holds.")
+]
+NoSandbox: TypeAlias = Annotated[
+    bool,
+    typer.Option("--no-sandbox", help="Run commands and tests unconfined: where the machine itself is the sandbox."),
+]
+Keep: TypeAlias = Annotated[bool, typer.Option("--keep", help="Keep the job's working tree.")]
+Direct: TypeAlias = Annotated[bool, typer.Option("--direct", help="Run in this process. This is the default.")]
+AsJson: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print every step as one line of JSON, the last line the job.")
+]
+Verbose: TypeAlias = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show rounds, prompts, reasoning, notes and usage.")
+]
+Issue: TypeAlias = Annotated[int | None, typer.Option(min=1, help="An issue, read through gh.", show_default=False)]
+
+
+def build(
+    description: Annotated[
+        str, typer.Option(help="What is to be built. `-` reads standard input.", show_default=False)
+    ] = "",
+    issue: Issue = None,
+    model: Model = "",
+    base_url: BaseUrl = "",
+    max_rounds: MaxRounds = None,
+    rights: Rights = "",
+    form: Form = "",
+    at: At = "",
+    directory: Directory = Path(),
+    push: Push = False,
+    pr: Request = False,
+    no_sandbox: NoSandbox = False,
+    keep: Keep = False,
+    direct: Direct = True,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Build something: analyse, plan, implement, validate, deliver.
+
+    The job works in a git worktree of its own, on a branch of its own: your files stay as they are. Its tests and
+    commands run in a sandbox without network. Exit codes: 0 the evidence holds, 1 failed, 2 wrong usage, 3 the
+    evidence does not hold, 130 cancelled.
+    """
+    _follow(
+        "build",
+        {"description": description, "issue": issue, "at": at, "push": push, "pr": pr},
+        directory,
+        {"model": model, "base_url": base_url, "max_rounds": max_rounds},
+        rights=rights,
+        form=form,
+        no_sandbox=no_sandbox,
+        keep=keep,
+        as_json=as_json,
+        verbose=verbose,
+    )
+
+
+def debug(
+    symptoms: Annotated[str, typer.Option(help="What goes wrong. `-` reads standard input.", show_default=False)] = "",
+    logs: Annotated[Path | None, typer.Option(help="A file of logs.", show_default=False)] = None,
+    issue: Issue = None,
+    model: Model = "",
+    base_url: BaseUrl = "",
+    max_rounds: MaxRounds = None,
+    rights: Rights = "",
+    form: Form = "",
+    at: At = "",
+    directory: Directory = Path(),
+    push: Push = False,
+    pr: Request = False,
+    no_sandbox: NoSandbox = False,
+    keep: Keep = False,
+    direct: Direct = True,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Mend a fault: reproduce, investigate, isolate, fix, verify, commit.
+
+    Tests that fail are the measure, and may not be changed. Where it works and its exit codes are those of `build`.
+    """
+    _follow(
+        "debug",
+        {"symptoms": symptoms, "logs": logs, "issue": issue, "at": at, "push": push, "pr": pr},
+        directory,
+        {"model": model, "base_url": base_url, "max_rounds": max_rounds},
+        rights=rights,
+        form=form,
+        no_sandbox=no_sandbox,
+        keep=keep,
+        as_json=as_json,
+        verbose=verbose,
+    )
+
+
+def review(
+    branch: Annotated[str, typer.Option(help="The branch that is reviewed.", show_default=False)] = "",
+    base: Annotated[str, typer.Option(help="What it is compared with, where both last met.", show_default="HEAD")] = "",
+    pr: Annotated[int | None, typer.Option(min=1, help="A pull request, read through gh.", show_default=False)] = None,
+    model: Model = "",
+    base_url: BaseUrl = "",
+    max_rounds: MaxRounds = None,
+    form: Form = "",
+    directory: Directory = Path(),
+    no_sandbox: NoSandbox = False,
+    keep: Keep = False,
+    direct: Direct = True,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Review a branch: gather, security, quality, compile. Nothing is changed.
+
+    The findings go to standard output, a line each: file, line, severity, what is wrong.
+    """
+    _follow(
+        "review",
+        {"branch": branch, "base": base, "number": pr},
+        directory,
+        {"model": model, "base_url": base_url, "max_rounds": max_rounds},
+        rights="",
+        form=form,
+        no_sandbox=no_sandbox,
+        keep=keep,
+        as_json=as_json,
+        verbose=verbose,
+    )
+
+
+def triage(
+    description: Annotated[
+        str, typer.Option(help="What was reported. `-` reads standard input.", show_default=False)
+    ] = "",
+    error_logs: Annotated[Path | None, typer.Option(help="A file of logs.", show_default=False)] = None,
+    issue: Issue = None,
+    model: Model = "",
+    base_url: BaseUrl = "",
+    max_rounds: MaxRounds = None,
+    form: Form = "",
+    at: At = "",
+    directory: Directory = Path(),
+    no_sandbox: NoSandbox = False,
+    keep: Keep = False,
+    direct: Direct = True,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Say what a report is about: the likely cause, how severe it is, what to do first. Nothing is changed."""
+    _follow(
+        "triage",
+        {"description": description, "logs": error_logs, "issue": issue, "at": at},
+        directory,
+        {"model": model, "base_url": base_url, "max_rounds": max_rounds},
+        rights="",
+        form=form,
+        no_sandbox=no_sandbox,
+        keep=keep,
+        as_json=as_json,
+        verbose=verbose,
+    )
+
+
+def _follow(
+    kind: Literal["build", "debug", "review", "triage"],
+    given: dict[str, Any],
+    directory: Path,
+    flags: dict[str, Any],
+    *,
+    rights: str,
+    form: str,
+    no_sandbox: bool,
+    keep: bool,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Runs the job, shows its steps, and exits as it went."""
+    from callboard.cli import interrupt  # noqa: PLC0415  # not for --help
+    from callboard.cli.approvals import Approvals  # noqa: PLC0415
+    from callboard.cli.jobs import EXIT_CODES, JobDisplay, tell_outcome  # noqa: PLC0415
+    from callboard.cli.models import accessed_model  # noqa: PLC0415
+    from callboard.coding.job import Jobs, jobs_directory  # noqa: PLC0415
+    from callboard.coding.work import Assignment, assign, work  # noqa: PLC0415
+    from callboard.configuration import load_settings  # noqa: PLC0415
+
+    display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose, as_json=as_json)
+    place = directory.resolve()
+    settings = load_settings(flags, place, os.environ)
+    assignment: Assignment = assign(
+        kind,
+        given,
+        place,
+        settings,
+        rights=rights,
+        form=form,
+        keep=keep,
+        without_sandbox=no_sandbox,
+        rounds=flags["max_rounds"],
+        standard_input=sys.stdin.buffer,
+    )
+    model = accessed_model(settings, display.tell)
+    jobs = Jobs()
+    approvals = Approvals(place, jobs_directory().parent, display)
+
+    async def follow() -> Any:
+        try:
+            return await work(assignment, model, jobs, display.step, approvals)
+        finally:
+            await model.aclose()
+
+    job = interrupt.run(follow(), lambda: display.tell("cancelled; callboard jobs show tells how far it came"))
+    if as_json:
+        display.job(job)
+    else:
+        tell_outcome(job, display)
+    raise typer.Exit(EXIT_CODES.get((job.state, bool(job.output.get("missing"))), 1))

@@ -1,0 +1,202 @@
+"""`callboard jobs`, `replay` and `undo`: what jobs did, and how they are steered.
+
+Owns how jobs and their steps are shown. What a job is, is `callboard.coding.job`'s business.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TextIO
+
+import typer
+
+from callboard.cli.show import Display, one_line
+
+if TYPE_CHECKING:
+    from callboard.coding.job import Job
+    from callboard.coding.record import Step
+
+app = typer.Typer(no_args_is_help=True, help="The jobs of the coding agents.")
+
+EXIT_CODES: Final[Mapping[tuple[str, bool], int]] = {
+    ("completed", False): 0,
+    ("completed", True): 3,
+    ("failed", True): 3,
+    ("failed", False): 1,
+    ("cancelled", False): 130,
+    ("cancelled", True): 130,
+}
+"""By a job's state, and whether evidence is missing."""
+
+_COLORS: Final = {"completed": "32", "failed": "31", "cancelled": "33", "running": "36", "waiting": "35"}
+
+JobName = Annotated[str, typer.Argument(help="The job, or how its name begins.", show_default=False)]
+
+
+class JobDisplay(Display):
+    """Shows the steps of a job; as JSON, a line each."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, verbose: bool, as_json: bool) -> None:
+        super().__init__(out, err, verbose=verbose, color=err.isatty() and "NO_COLOR" not in os.environ)
+        self._as_json = as_json
+
+    def step(self, step: Step) -> None:
+        from callboard.coding.record import PhaseEnded, PhaseStarted, Prompted, Told, encode_step  # noqa: PLC0415
+
+        if self._as_json:
+            self._out.buffer.write(encode_step(step) + b"\n")
+            self._out.buffer.flush()
+            return
+        match step:
+            case PhaseStarted(name=name):
+                self.tell(f"== {name}", "1")
+            case PhaseEnded(missing=missing):
+                for each in missing:
+                    self.tell(f"   missing: {one_line(each, 400)}", "33")
+            case Told(text=text):
+                self.tell(text, "2")
+            case Prompted(text=text):
+                if self._verbose:
+                    self.tell(text, "2")
+            case _:
+                self.show(step)
+
+    def job(self, job: Job) -> None:
+        from callboard.coding.job import as_json  # noqa: PLC0415
+
+        told = {**as_json(job), "type": "job", "kind": job.type}
+        self._out.write(json.dumps(told) + "\n")
+        self._out.flush()
+
+
+def tell_outcome(job: Job, display: Display) -> None:
+    """What a person needs to know at a job's end."""
+    output = job.output
+    display.tell(f"{job.state}{f': {job.reason}' if job.reason else ''}", _COLORS.get(job.state, ""))
+    for each in output.get("missing", ()):
+        display.tell(f"missing: {one_line(each, 400)}", "33")
+    if job.type in ("review", "triage") and output.get("summary"):
+        sys.stdout.write(f"{output['summary']}\n")
+    if output.get("branch") and output.get("commits"):
+        branch = output["branch"]
+        display.tell(f"branch {branch}, {len(output['commits'])} commits, {len(output.get('files', ()))} files")
+        display.tell(f"look: git diff HEAD...{branch}    take: git merge {branch}    drop: callboard undo {job.id}")
+    elif output.get("patch"):
+        display.tell(f"the change is in {output['patch']}; take it with: patch -p1 < {output['patch']}")
+    if output.get("tests"):
+        display.tell(f"tests: {output['tests']}")
+    if output.get("pull_request_url"):
+        display.tell(output["pull_request_url"])
+    display.tell(f"job {job.id}: callboard jobs show {job.id}, callboard replay {job.id}", "2")
+
+
+@app.command("list")
+def list_jobs(
+    all_: Annotated[bool, typer.Option("--all", help="Of all directories, not of this one alone.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a job a line.")] = False,
+) -> None:
+    """List the jobs, the newest first."""
+    from callboard.coding import job as jobs  # noqa: PLC0415  # not for --help
+
+    here = Path.cwd()
+    found = [
+        each
+        for each in jobs.Jobs().all()
+        if all_ or here == Path(each.directory) or here in Path(each.directory).parents
+    ]
+    for each in found:
+        if as_json:
+            typer.echo(json.dumps(jobs.as_json(each)))
+        else:
+            began = f"{each.created_at.astimezone():%Y-%m-%d %H:%M}"
+            state = each.state if each.state != "running" else f"running {each.phase}"
+            typer.echo(f"{each.id}  {began}  {each.type:6}  {state:18}  {one_line(each.description, 60)}")
+    if not found and not as_json:
+        typer.echo("no jobs" if all_ else "no jobs of this directory; --all shows those of others", err=True)
+
+
+@app.command("show")
+def show_job(
+    job: JobName,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the job as JSON.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Print its diff alone.")] = False,
+) -> None:
+    """Show a job: what was asked, how far it is, what came of it."""
+    from callboard.coding import job as jobs  # noqa: PLC0415  # not for --help
+
+    kept = jobs.Jobs()
+    found = kept.load(job)
+    if as_json:
+        typer.echo(json.dumps(jobs.as_json(found), indent=2))
+        return
+    if diff:
+        typer.echo(found.output.get("diff", ""), nl=False)
+        return
+    rows = {
+        "job": found.id,
+        "type": found.type,
+        "state": f"{found.state}{f': {found.reason}' if found.reason else ''}",
+        "phase": found.phase,
+        "directory": found.directory,
+        "model": found.model,
+        "began": found.started_at and f"{found.started_at.astimezone():%Y-%m-%d %H:%M:%S}",
+        "ended": found.completed_at and f"{found.completed_at.astimezone():%Y-%m-%d %H:%M:%S}",
+        "rounds": f"{found.rounds}, {found.calls} calls, {found.usage.get('input', 0)} tokens in, "
+        f"{found.usage.get('output', 0)} out",
+        "error": found.error,
+        "branch": found.output.get("branch"),
+        "commits": ", ".join(each[:12] for each in found.output.get("commits", ())),
+        "files": ", ".join(found.output.get("files", ())),
+        "tests": found.output.get("tests"),
+        "missing": "; ".join(found.output.get("missing", ())),
+        "record": str(kept.folder(found.id)),
+    }
+    for name, value in rows.items():
+        if value:
+            typer.echo(f"{name:9}  {one_line(str(value), 400)}")
+    typer.echo(f"\n{found.description}")
+    if found.output.get("summary"):
+        typer.echo(f"\n{found.output['summary']}")
+
+
+@app.command("cancel")
+def cancel_job(job: JobName) -> None:
+    """End a job that runs: its call, its commands and their processes."""
+    import asyncio  # noqa: PLC0415  # not for --help
+
+    from callboard.coding.job import Jobs  # noqa: PLC0415
+
+    found = asyncio.run(Jobs().cancel(job))
+    typer.echo(f"{found.id}: {found.state}{f' ({found.reason})' if found.reason else ''}")
+
+
+def replay(
+    job: JobName,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every step as one line of JSON.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show rounds, prompts, reasoning and notes.")
+    ] = False,
+) -> None:
+    """Show again what a job did, step by step, as it was recorded. Nothing is run."""
+    from callboard.coding.job import Jobs  # noqa: PLC0415  # not for --help
+    from callboard.coding.record import replayed  # noqa: PLC0415
+
+    jobs = Jobs()
+    display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose, as_json=as_json)
+    for step in replayed(jobs.folder(jobs.load(job).id)):
+        display.step(step)
+
+
+def undo(job: JobName) -> None:
+    """Take back what a job did: its branch and its tree go; a chat's edits are taken out of your files."""
+    import asyncio  # noqa: PLC0415  # not for --help
+
+    from callboard.coding.job import Jobs  # noqa: PLC0415
+    from callboard.coding.work import undo_job  # noqa: PLC0415
+
+    jobs = Jobs()
+    typer.echo(asyncio.run(undo_job(jobs.load(job), jobs)))

@@ -1,0 +1,241 @@
+"""A job, phase by phase.
+
+Owns the order of things in a phase: the model works, claims to be done, and is held to the evidence. Decides nothing
+of what counts as evidence and knows nothing of where the job's tree came from.
+Law: a phase ends with what its evidence lacks, whatever the model says; an empty list means done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from datetime import datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from callboard.agent import Agent
+from callboard.agent.run import Run
+from callboard.coding.brief import prompt
+from callboard.coding.desk import Desk
+from callboard.coding.evidence import Facts, Finding, complaint, missing
+from callboard.coding.phases import Phase
+from callboard.coding.record import PhaseEnded, PhaseStarted, Prompted, Step, Told
+from callboard.coding.report import handed_on, told_findings
+from callboard.configuration.coding import CodingSettings
+from callboard.core import (
+    Approve,
+    AssistantCanister,
+    Canister,
+    InvocationCanister,
+    Model,
+    ResultCanister,
+    RoundStarted,
+    TextualContent,
+    Usage,
+    contents,
+)
+from callboard.loop import Fabricated, History, Limits
+from callboard.modes import plan_of
+from callboard.tools import Policy
+
+REFUSALS: Final = 3
+"""Claims of being done that are refused in a row, with nothing changed in between, before a phase is given up."""
+SHOWN: Final = 2000
+"""Characters of what the tests say after an edit."""
+
+
+class Conduct:
+    """Runs the phases of one job: iterate over `steps` once. Afterwards `missing` says what the last phase lacked.
+
+    `said` has what phases handed on, by name; `findings` a review's. `rounds`, `calls` and `usage` are sums.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        desk: Desk,
+        phases: tuple[Phase, ...],
+        *,
+        kind: str,
+        task: str,
+        instructions: str,
+        settings: CodingSettings,
+        policy: Policy,
+        approve: Approve,
+        single: bool,
+        rounds: int | None,
+        deadline: datetime,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.missing: tuple[str, ...] = ()
+        self.why = ""
+        self.said: dict[str, str] = {}
+        self.findings: list[Finding] | None = None
+        self.rounds = 0
+        self.calls = 0
+        self.usage = Usage()
+        self.phase = ""
+        self._model = model
+        self._desk = desk
+        self._phases = phases
+        self._kind = kind
+        self._task = task
+        self._instructions = instructions
+        self._settings = settings
+        self._policy = policy
+        self._approve = approve
+        self._single = single
+        self._most = rounds
+        self._deadline = deadline
+        self._clock = clock
+        self._facts = Facts()
+        self._holds = False
+
+    async def steps(self) -> AsyncGenerator[Step]:
+        for phase in self._phases:
+            self.phase, self.why = phase.name, ""
+            yield PhaseStarted(phase.name, phase.rounds)
+            async with aclosing(self._phase(phase)) as steps:
+                async for step in steps:
+                    yield step
+            yield PhaseEnded(phase.name, self.missing)
+            if self.missing:
+                return
+            if phase.hands_on:
+                self.said[phase.name] = handed_on(self._facts.said)
+
+    async def _phase(self, phase: Phase) -> AsyncGenerator[Step]:
+        self._facts, self._holds = Facts(), False
+        if "tests" in phase.gathers:
+            yield Told("running the tests")
+        asked = prompt(
+            self._kind,
+            self._task,
+            phase,
+            known=self.said,
+            gathered=await self._desk.gather(phase.gathers, self._task),
+        )
+        self._facts.failed = self._desk.failing
+        history: tuple[Canister, ...] = ()
+        left, refused = phase.rounds, 0
+        digest = await self._desk.digest()
+        view = self._view()
+        while True:
+            if self._most is not None:
+                left = min(left, self._most - self.rounds)
+            if left <= 0:
+                self.missing = (*self.missing, "no rounds are left")
+                return
+            yield Prompted(asked)
+            run = self._agent(phase, left, view).stream(asked, history=history)
+            async with aclosing(self._followed(run, phase)) as events:
+                async for step in events:
+                    yield step
+            left -= self._take(run)
+            history = (*history, *run.result.canisters) if run.result else history
+            async with aclosing(self._judged(phase)) as steps:
+                async for step in steps:
+                    yield step
+            if not self.missing or self._out_of_time():
+                return
+            now = await self._desk.digest()
+            refused, digest = (refused + 1 if now == digest else 1), now
+            if refused >= REFUSALS:
+                return
+            asked = complaint(self.missing)
+
+    async def _followed(self, run: Run, phase: Phase) -> AsyncGenerator[Step]:
+        """The events of a run, until it ends, or until the phase has settled."""
+        async with aclosing(aiter(run)) as events:  # type: ignore[type-var]  # a generator
+            async for event in events:
+                if isinstance(event, RoundStarted) and phase.settles and self._holds:
+                    return
+                yield event
+        if run.failure is not None:
+            raise run.failure
+
+    def _take(self, run: Run) -> int:
+        """Adds up what a run took; its rounds."""
+        result = run.result
+        if result is None:
+            raise AssertionError("a run ends with a result")
+        self.rounds += result.rounds
+        self.usage += result.usage
+        self.calls += sum(isinstance(each, InvocationCanister) for each in result.canisters)
+        self.why = result.why if result.state == "incomplete" else ""
+        spoken = [each for each in result.canisters if isinstance(each, AssistantCanister) and each.text]
+        if spoken:
+            self._facts.said = spoken[-1].text
+        if isinstance(result.output, list):
+            self.findings = result.output
+            self._facts.findings = result.output
+            self._facts.said = told_findings(result.output)
+        return result.rounds
+
+    async def _judged(self, phase: Phase) -> AsyncGenerator[Step]:
+        """Finds out what the evidence needs, and judges it."""
+        if "tests" in phase.evidence and await self._desk.stale():
+            yield Told("running the tests")
+        await self._desk.find_out(self._facts, phase.evidence)
+        self.missing = tuple(missing(phase.evidence, self._facts))
+
+    def _view(self) -> History:
+        """What a model with a context of known length is shown; the checklist is what its evidence lacks."""
+        context = self._settings.context
+        return History(
+            limit=plan_of(self._model).context,
+            threshold=context.compact_at,
+            keep=context.keep_rounds,
+            pinned=lambda: complaint(self.missing) if self.missing else "",
+        )
+
+    def _agent(self, phase: Phase, rounds: int, view: History) -> Agent:
+        left = max((self._deadline - self._clock()).total_seconds(), 1.0)
+        return Agent(
+            self._model,
+            ensembles=self._desk.ensembles(phase, single=self._single),
+            instructions=self._instructions,
+            output=list[Finding] if phase.output == "findings" else None,
+            limits=Limits(rounds=rounds, seconds=left, errors=None),
+            policy=self._policy,
+            approve=self._approve,
+            after_call=lambda invocation, result: self._after(phase, invocation, result),
+            clock=self._clock,
+            answer_after="model",
+            repeats="tell",
+            view=view,
+            at_once=1,
+            stage=Fabricated,
+        )
+
+    async def _after(self, phase: Phase, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
+        """What a result is for the model: cut, and after an edit with what the tests say, where the phase settles."""
+        did = self._desk.did(invocation)
+        if result.error is None:
+            self._facts.looked += did.looks
+            if did.changes:
+                self._desk.changed()
+            if did.changes and phase.settles and "tests" in phase.evidence:
+                await self._desk.find_out(self._facts, phase.evidence)
+                lacks = missing(phase.evidence, self._facts)
+                self._holds = not lacks
+                told = "All tests pass now." if not lacks else "\n".join(lacks)[:SHOWN]
+                result = replace(result, content=contents(f"{result.text}\n\n{told}"))
+        self._facts.failed |= self._desk.failing or did.fails(result)
+        return self._limited(invocation, result)
+
+    def _limited(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
+        limit = self._settings.context.result_limit(invocation.name)
+        text = result.text
+        if len(text) <= limit or not all(isinstance(each, TextualContent) for each in result.content):
+            return result
+        return replace(result, content=contents(self._desk.cut(invocation.name, text, limit)))
+
+    def _out_of_time(self) -> bool:
+        return self._clock() >= self._deadline
+
+
+def said_last(said: Mapping[str, str]) -> str:
+    """What the last phase that handed something on said."""
+    return next(reversed([*said.values()]), "")

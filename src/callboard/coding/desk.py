@@ -1,0 +1,282 @@
+"""What a job works at: its tree, its tools, its tests.
+
+Owns the life of the workspace and what is found out about it for prompts and for evidence. Knows nothing of models or
+of the order of phases.
+Law: a report of tests counts only for the tree that it was made of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from callboard.coding.editing import open_text
+from callboard.coding.evidence import Facts
+from callboard.coding.gather import chosen_files, shown_diff, shown_files, shown_tree, written_lines
+from callboard.coding.phases import Evidence, Gathered, Phase, actions
+from callboard.coding.runners import TestReport, run_tests
+from callboard.coding.toolbox import ensemble, single_action
+from callboard.coding.trees import Tree
+from callboard.coding.workspace import Workspace
+from callboard.configuration.coding import CodingSettings
+from callboard.core import InvocationCanister, ResultCanister
+from callboard.errors import CallerError
+from callboard.mcp.kept import READ_RESULT, KeptResults
+from callboard.sandbox import CommandLimits, Confinement, SandboxUnavailable, find_sandbox
+from callboard.tools import Ensemble
+
+MAX_FILE: Final = 200_000
+"""Bytes of a file that is looked into for a prompt."""
+MAX_REPORT: Final = 3000
+INSTRUCTIONS: Final = "AGENTS.md"
+SECONDS: Final = 600.0
+"""That a run of all tests may take."""
+
+_TEST_FILE: Final = re.compile(r"(^|/)(tests?|__tests__|spec)/|(^|/)test_[^/]*$|[._-](test|spec)\.\w+$|_test\.\w+$")
+
+_LOOKS: Final = frozenset(actions(("look",)))
+_CHANGES: Final = frozenset((*actions(("edit",)), "bash", "git_checkout", "git_branch"))
+
+
+class Did(msgspec.Struct, frozen=True):
+    """What kind of call it was: whether it looks at something, whether it may change the tree."""
+
+    action: str
+    looks: bool
+    changes: bool
+
+    def fails(self, result: ResultCanister) -> bool:
+        """Whether the call shows that something is wrong with the code: a command that failed."""
+        return self.action == "bash" and result.error is None and "exit code" in result.text[-200:]
+
+
+class Desk:
+    """A context manager: the sandbox is found and the workspace connected while it is entered.
+
+    `guards_tests` says that the files of tests that fail at the beginning may not be changed; `reviewed` is what a
+    change under review is compared with, None where there is none. `notices` is what the user should know.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        folder: Path,
+        settings: CodingSettings,
+        *,
+        without_sandbox: bool = False,
+        guards_tests: bool = False,
+        reviewed: str | None = None,
+    ) -> None:
+        self.notices: tuple[str, ...] = ()
+        self.repository_instructions = ""
+        self._tree = tree
+        self._folder = folder
+        self._settings = settings
+        self._without_sandbox = without_sandbox
+        self._guards_tests = guards_tests
+        self._reviewed = reviewed
+        self._readable = tuple(Path(each).expanduser() for each in settings.sandbox.readable)
+        self._kept = KeptResults(folder / "results")
+        self._reports: dict[str, TestReport] = {}
+        self._last: TestReport | None = None
+        self._first: TestReport | None = None
+        self._guarded: list[str] = []
+        self._untestable = False
+        self._digest = ""
+        self._files: tuple[str, ...] = ()
+
+    async def __aenter__(self) -> Self:
+        tree, limits = self._tree, self._settings.limits
+        home = self._folder / "home"
+        home.mkdir(exist_ok=True, mode=0o700)
+        sandbox = await find_sandbox(without=self._without_sandbox)
+        self.workspace = Workspace(
+            tree.root,
+            sandbox=sandbox,
+            confinement=Confinement(
+                workspace=tree.root,
+                readable=self._readable,
+                borrowed=tree.borrowed,
+                home=home,
+                hosts=self._settings.sandbox.hosts,
+                limits=CommandLimits(
+                    seconds=limits.command_seconds,
+                    memory=limits.command_memory_mb * 1024 * 1024,
+                    processes=limits.command_processes,
+                ),
+            ),
+        )
+        self.workspace.tree = tree
+        await self.workspace.connect()
+        self.notices = (sandbox.notice,) if sandbox.notice else ()
+        self._files = await self._listed()
+        with suppress(OSError):
+            self.repository_instructions = self.workspace.files.read(INSTRUCTIONS, MAX_FILE).decode("utf-8", "replace")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.workspace.disconnect()
+
+    # For the model
+
+    def ensembles(self, phase: Phase, *, single: bool) -> list[Ensemble]:
+        """The tools of a phase: single actions, or those of many actions; and the one that reads on in cut results."""
+        made = [ensemble(self.workspace, actions(phase.tools), single=single)] if phase.tools else []
+        return made if single or not made else [*made, self._kept.ensemble()]
+
+    def did(self, invocation: InvocationCanister) -> Did:
+        action = single_action(invocation.name, invocation.arguments or {})
+        return Did(action, action in _LOOKS, action in _CHANGES)
+
+    def cut(self, tool: str, text: str, limit: int) -> str:
+        """A result, cut at the end of a line; the whole of it is kept, and the model is told how to read on."""
+        head = text[:limit]
+        line_end = head.rfind("\n")
+        head = head[:line_end] if line_end > limit // 2 else head
+        identifier = self._kept.keep(text)
+        offset = len(head.encode("utf-8", "replace"))
+        tokens = (len(text) - len(head)) // 4
+        return (
+            f"{head}\n[Output of {tool} truncated: ~{tokens} more tokens. "
+            f'Read on with {READ_RESULT}(identifier="{identifier}", offset={offset})]'
+        )
+
+    async def gather(self, wanted: Iterable[Gathered], task: str) -> dict[str, str]:
+        """What a phase's prompt is given, by title."""
+        found: dict[str, str] = {}
+        for each in wanted:
+            match each:
+                case "tests":
+                    report = await self._tested()
+                    if report is not None:
+                        found["The tests now"] = report.summary[:MAX_REPORT]
+                        task = f"{task}\n{report.summary}"
+                case "files":
+                    names = chosen_files(task, self._files, self._read)
+                    found["Files"] = self._shown(names)
+                case "tree":
+                    found["The files of the repository"] = shown_tree(self._files)
+                case "diff":
+                    found["The change"] = shown_diff(await self._diff())
+        return found
+
+    # For the evidence
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last tests that ran, all or some, were no good ones."""
+        last = self.workspace.reports[-1] if self.workspace.reports else self._last
+        return last is not None and not last.good
+
+    @property
+    def tests_summary(self) -> str:
+        return self._last.headline if self._last else ""
+
+    @property
+    def tests_told(self) -> str:
+        return f"$ {' '.join(self._last.command)}\n{self._last.summary}" if self._last else ""
+
+    async def digest(self) -> str:
+        """A name for the tree's content."""
+        if not self._digest:
+            self._digest = await self._tree.digest()
+        return self._digest
+
+    def changed(self) -> None:
+        """The tree may have changed since it was looked at."""
+        self._digest = ""
+
+    async def stale(self) -> bool:
+        """Whether the tests have still to run on the tree as it is."""
+        return not self._untestable and await self.digest() not in self._reports
+
+    async def find_out(self, facts: Facts, evidence: Iterable[Evidence]) -> None:
+        """Fills in what the evidence is judged by; runs the tests where they have not run on the tree as it is."""
+        wanted = {*evidence}
+        facts.files = self._files
+        if wanted & {"changed", "tests"}:
+            facts.changed = (await self._tree.changes()).files
+        if "tests" in wanted:
+            facts.report = await self._tested()
+            facts.testable = not self._untestable
+            facts.before = self._first.total if self._first and self._guards_tests else 0
+            facts.kept = [path for path in self._guarded if path in facts.changed]
+        if "findings" in wanted:
+            facts.reviewed = written_lines(await self._diff())
+
+    async def _tested(self) -> TestReport | None:
+        """What all tests say of the tree as it is; None where nothing says how it is tested."""
+        if self._untestable:
+            return None
+        digest = await self.digest()
+        known = self._reports.get(digest) or self._of_model(digest)
+        if known is None:
+            try:
+                known = await run_tests(
+                    self.workspace, folder=self._settings.project.workdir, seconds=SECONDS, digest=self._tree.digest
+                )
+            except CallerError as error:
+                if isinstance(error, SandboxUnavailable):
+                    raise
+                self._untestable = True
+                self.notices = (*self.notices, f"the tests are not run: {error.message}")
+                return None
+            # What tests write, other than what git ignores, makes another tree of it.
+            self._digest = known.digest
+        self._reports[digest] = self._reports[known.digest or digest] = self._last = known
+        if self._first is None:
+            self._first = known
+            self._guard(known)
+        return known
+
+    def _of_model(self, digest: str) -> TestReport | None:
+        """A run of all tests that the model asked for, on this tree."""
+        if self._first is None:
+            return None
+        command = self._first.command
+        return next(
+            (each for each in self.workspace.reports if each.digest == digest and each.command == command), None
+        )
+
+    def _guard(self, report: TestReport) -> None:
+        """The files of tests that fail at the beginning are the measure: they stay as they are."""
+        if self._guards_tests and not report.good:
+            places = {failure.place.rpartition(":")[0] for failure in report.failures}
+            self._guarded = [path for path in sorted(places) if _TEST_FILE.search(path)]
+
+    # What is looked at
+
+    async def _listed(self) -> tuple[str, ...]:
+        """The files of the tree, as git knows them."""
+        outcome = await self._tree.repository.git("ls-files", "-z")
+        return tuple(outcome.items)
+
+    async def _diff(self) -> str:
+        """What is reviewed: the change since it left what it is compared with; else what the job changed."""
+        if self._reviewed is None:
+            return (await self._tree.changes()).diff
+        outcome = await self._tree.repository.diff(self._reviewed, "HEAD")
+        return outcome.output.decode("utf-8", "replace")
+
+    def _read(self, path: str) -> str | None:
+        try:
+            return self.workspace.files.read(path, MAX_FILE).decode("utf-8")
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def _shown(self, names: Iterable[str]) -> str:
+        """Files for a prompt; what is shown is seen, so that the model may edit it."""
+        shown = [*names]
+        for path in shown:
+            with suppress(OSError):
+                opened = open_text(self.workspace, path)
+                self.workspace.seen.show(opened.key, 1, opened.lines)
+        return shown_files(shown, self._read)

@@ -1,0 +1,113 @@
+"""Patches between `*** Begin Patch` and `*** End Patch`, as GPT models write them.
+
+Owns the grammar: files that are added, updated, moved, deleted; hunks without numbers, found by their lines and by
+the line that stands above (`@@ def act():`). What stands around the two marks is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from callboard.coding.edits.bodies import read_body
+from callboard.coding.edits.change import EditRefused
+from callboard.coding.edits.hunks import FilePatch, Hunk
+
+BEGIN: Final = "*** Begin Patch"
+_END: Final = "*** End Patch"
+_FILE: Final = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
+_MOVE: Final = "*** Move to: "
+_LAST: Final = "*** End of File"
+_NUMBERS: Final = re.compile(r"-(\d{1,9})(?:,(\d{1,9}))? \+\d+(?:,\d+)? ?@@(.*)", re.ASCII)
+
+
+def read_apply_patch(text: str) -> list[FilePatch]:
+    """The files of a patch. Raises EditRefused."""
+    # Numbered as they are in all of the text.
+    lines = [*enumerate(text.split("\n"), 1)]
+    begin = next((at for at, (_, line) in enumerate(lines) if line.strip() == BEGIN), None)
+    if begin is None:
+        raise EditRefused(f"no line {BEGIN!r}")
+    end = next((at for at, (_, line) in enumerate(lines) if at > begin and line.strip() == _END), len(lines))
+    files: list[FilePatch] = []
+    section: list[tuple[int, str]] = []
+    head: re.Match[str] | None = None
+    for number, line in lines[begin + 1 : end]:
+        found = _FILE.fullmatch(line.rstrip())
+        if found is not None:
+            files += [_file(head, section)] if head else []
+            head, section = found, []
+        elif head is not None:
+            section.append((number, line))
+        elif line.strip():
+            raise EditRefused(
+                f"line {number} of the patch stands in no file: {line[:80]!r}; write *** Update File: PATH"
+            )
+    files += [_file(head, section)] if head else []
+    if not files:
+        raise EditRefused("the patch is about no file; write *** Update File: PATH")
+    return files
+
+
+def _file(head: re.Match[str], section: list[tuple[int, str]]) -> FilePatch:
+    path = head[2].strip()
+    match head[1]:
+        case "Add":
+            return FilePatch(kind="add", path=path, content=_content(section))
+        case "Delete":
+            if any(line.strip() for _, line in section):
+                raise EditRefused(f"{path} is deleted, and the patch says more of it")
+            return FilePatch(kind="delete", path=path)
+    target = ""
+    if section and section[0][1].startswith(_MOVE):
+        target = section[0][1].removeprefix(_MOVE).strip()
+        section = section[1:]
+    return FilePatch(kind="update", path=path, target=target, hunks=tuple(_hunks(section)))
+
+
+def _content(section: list[tuple[int, str]]) -> str:
+    while section and not section[-1][1]:
+        section = section[:-1]
+    for number, line in section:
+        if not line.startswith("+"):
+            raise EditRefused(
+                f"line {number} of the patch is in a new file, and does not begin with '+': {line[:80]!r}"
+            )
+    return "".join([line[1:] + "\n" for _, line in section])
+
+
+def _hunks(section: list[tuple[int, str]]) -> list[Hunk]:
+    hunks: list[Hunk] = []
+    heads: list[str] = []
+    body: list[tuple[int, str]] = []
+
+    def close(*, at_end: bool = False) -> None:
+        if any(line for _, line in body):
+            hunks.append(_hunk(heads, body, at_end=at_end))
+            heads.clear()
+        body.clear()
+
+    for number, line in section:
+        if line.startswith("@@"):
+            close()
+            if head := line[2:].strip():
+                heads.append(head)
+        elif line.rstrip() == _LAST:
+            close(at_end=True)
+        else:
+            body.append((number, line))
+    close()
+    return hunks
+
+
+def _hunk(heads: list[str], body: list[tuple[int, str]], *, at_end: bool) -> Hunk:
+    lines, ends = read_body([line for _, line in body], body[0][0])
+    number, after, plain = None, False, []
+    for head in heads:
+        # Some mix the formats.
+        numbers = _NUMBERS.fullmatch(head)
+        if numbers is None:
+            plain.append(head.removesuffix("@@").strip())
+        else:
+            number, after = int(numbers[1]), numbers[2] == "0"
+    return Hunk(lines=lines, number=number, after=after, heads=tuple(plain), at_end=at_end, ends=ends)

@@ -1,0 +1,54 @@
+"""Edits by line numbers.
+
+Owns the surgery, and how ranges of lines are written. Lines count from 1. What a text's last line ends with is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from callboard.coding.edits.change import Change, EditRefused, Span, joined, lines_of
+
+_RANGE: Final = re.compile(r"\s*(\d{1,9})\s*(?:[:,-]\s*(\d{1,9})?\s*)?", re.ASCII)
+
+
+def read_range(given: str) -> tuple[int, int | None]:
+    """The first and the last line of `3:9`, `3-9` or `3`; of `3:` the last is None. Raises EditRefused."""
+    found = _RANGE.fullmatch(given)
+    if found is None:
+        raise EditRefused(f"{given[:40]!r} is no range of lines; write 3:9, or 3 for one line")
+    first = int(found[1])
+    if found[2] is not None:
+        return first, int(found[2])
+    return first, None if given.strip()[-1] in ":,-" else first
+
+
+def replace_lines(text: str, start: int, end: int, content: str) -> Change:
+    """The lines from `start` to `end` give way to the content's; an empty content deletes them. Raises EditRefused."""
+    lines = lines_of(text)
+    check_range(lines, start, end)
+    new = lines_of(content)
+    lines[start - 1 : end] = new
+    return Change(joined(lines, text), (Span(start, end - start + 1, len(new)),))
+
+
+def insert_lines(text: str, line: int, content: str) -> Change:
+    """The content's first line becomes `line`, which with all behind it moves down. Raises EditRefused."""
+    lines = lines_of(text)
+    if not 1 <= line <= len(lines) + 1:
+        raise EditRefused(f"the file has {_count(lines)}; content can be put at 1 to {len(lines) + 1}")
+    # A blank line is a line.
+    new = lines_of(content) or [""]
+    lines[line - 1 : line - 1] = new
+    return Change(joined(lines, text), (Span(line, 0, len(new)),))
+
+
+def check_range(lines: list[str], start: int, end: int) -> None:
+    """Raises EditRefused for a range that is not in these lines."""
+    if start < 1 or end < start or end > len(lines):
+        raise EditRefused(f"the file has {_count(lines)}; {start}:{end} is no range of them")
+
+
+def _count(lines: list[str]) -> str:
+    return "1 line" if len(lines) == 1 else f"{len(lines)} lines"

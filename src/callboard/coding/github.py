@@ -1,0 +1,84 @@
+"""Issues and pull requests, through `gh`.
+
+Owns the way to GitHub's own program, where it is installed and signed in. Knows nothing of tokens: `gh` has them.
+Law: nothing is written there but what the user asked for by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+from callboard.errors import CallerError
+
+MAX_TEXT: Final = 100_000
+"""Characters of an issue that are read."""
+SECONDS: Final = 60.0
+
+
+async def issue_text(number: int, directory: Path) -> str:
+    """Title, text and comments of an issue, whole. Raises CallerError."""
+    told = await _gh(directory, f"--issue {number}", "issue", "view", str(number), "--json", "title,body,comments")
+    return _told(told)
+
+
+async def pull_request_of(number: int, directory: Path) -> tuple[str, str]:
+    """The branch of a pull request, and its title, text and comments. Raises CallerError."""
+    told = await _gh(
+        directory, f"--pr {number}", "pr", "view", str(number), "--json", "title,body,comments,headRefName"
+    )
+    return str(told.get("headRefName", "")), _told(told)
+
+
+async def open_pull_request(directory: Path, *, branch: str, title: str, body: str, draft: bool) -> str:
+    """Opens one for a branch that was pushed; its address. Raises CallerError."""
+    arguments = ["pr", "create", "--head", branch, "--title", title, "--body-file", "-"]
+    output = await _run(directory, "--pr", [*arguments, *(["--draft"] if draft else [])], body.encode())
+    return output.decode("utf-8", "replace").strip()
+
+
+async def _gh(directory: Path, path: str, *arguments: str) -> dict[str, Any]:
+    output = await _run(directory, path, arguments)
+    try:
+        told = json.loads(output)
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        raise CallerError("gh gave no JSON", path=path)
+    return told
+
+
+async def _run(directory: Path, path: str, arguments: Any, given: bytes = b"") -> bytes:
+    program = shutil.which("gh")
+    if program is None:
+        raise CallerError("gh is not installed", path=path, hint="install it, or pass the text with --description")
+    process = await asyncio.create_subprocess_exec(
+        program,
+        *arguments,
+        cwd=directory,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(SECONDS):
+            output, error = await process.communicate(given)
+    except TimeoutError:
+        raise CallerError(f"gh did not answer within {SECONDS:g} s", path=path) from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        said = error.decode("utf-8", "replace").strip()[:500]
+        raise CallerError(f"gh: {said}", path=path, hint="gh auth status; or pass the text with --description")
+    return output
+
+
+def _told(given: dict[str, Any]) -> str:
+    comments = [str(each.get("body", "")) for each in given.get("comments") or () if isinstance(each, dict)]
+    parts = [str(given.get("title") or ""), str(given.get("body") or ""), *comments]
+    return "\n\n".join([part for part in parts if part])[:MAX_TEXT]

@@ -1,0 +1,156 @@
+"""The languages that are understood.
+
+Owns one table: which files are in which language, its grammar, and which of the grammar's nodes define or import
+something. Knows nothing of parsing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+import msgspec
+
+
+class Definition(NamedTuple):
+    """What a node defines. `field` has its name, or what its name is in; a `scope` holds other definitions."""
+
+    kind: str
+    field: str = "name"
+    scope: bool = False
+
+
+class Language(msgspec.Struct, frozen=True):
+    """A language. `module` and `function` give its grammar; `callables` are nodes that make a variable a function."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    module: str
+    definitions: Mapping[str, Definition]
+    imports: frozenset[str]
+    function: str = "language"
+    callables: frozenset[str] = frozenset()
+
+
+_FUNC: Final = Definition("func")
+_METHOD: Final = Definition("method")
+_CLASS: Final = Definition("class", scope=True)
+_INTERFACE: Final = Definition("interface", scope=True)
+_ENUM: Final = Definition("enum", scope=True)
+_TYPE: Final = Definition("type")
+
+_JAVASCRIPT: Final = {
+    "function_declaration": _FUNC,
+    "generator_function_declaration": _FUNC,
+    "class_declaration": _CLASS,
+    "method_definition": _METHOD,
+    "variable_declarator": Definition("variable"),
+}
+_TYPESCRIPT: Final = {
+    **_JAVASCRIPT,
+    "function_signature": _FUNC,
+    "abstract_class_declaration": _CLASS,
+    "abstract_method_signature": _METHOD,
+    "interface_declaration": _INTERFACE,
+    "enum_declaration": _ENUM,
+    "type_alias_declaration": _TYPE,
+    "internal_module": Definition("namespace", scope=True),
+    "module": Definition("namespace", scope=True),
+}
+_SCRIPT_IMPORTS: Final = frozenset({"import_statement", "import_require_clause"})
+_SCRIPT_CALLABLES: Final = frozenset({"arrow_function", "function_expression", "generator_function"})
+
+LANGUAGES: Final = (
+    Language(
+        "python",
+        (".py", ".pyi"),
+        "tree_sitter_python",
+        {"function_definition": _FUNC, "class_definition": _CLASS},
+        frozenset({"import_statement", "import_from_statement", "future_import_statement"}),
+    ),
+    Language(
+        "go",
+        (".go",),
+        "tree_sitter_go",
+        {"function_declaration": _FUNC, "method_declaration": _METHOD, "type_spec": _TYPE, "type_alias": _TYPE},
+        frozenset({"import_spec"}),
+    ),
+    Language(
+        "javascript",
+        (".js", ".jsx", ".mjs", ".cjs"),
+        "tree_sitter_javascript",
+        _JAVASCRIPT,
+        _SCRIPT_IMPORTS,
+        callables=_SCRIPT_CALLABLES,
+    ),
+    Language(
+        "typescript",
+        (".ts", ".mts", ".cts"),
+        "tree_sitter_typescript",
+        _TYPESCRIPT,
+        _SCRIPT_IMPORTS,
+        "language_typescript",
+        _SCRIPT_CALLABLES,
+    ),
+    Language(
+        "tsx", (".tsx",), "tree_sitter_typescript", _TYPESCRIPT, _SCRIPT_IMPORTS, "language_tsx", _SCRIPT_CALLABLES
+    ),
+    Language(
+        "rust",
+        (".rs",),
+        "tree_sitter_rust",
+        {
+            "function_item": _FUNC,
+            "function_signature_item": _FUNC,
+            "struct_item": Definition("struct"),
+            "enum_item": Definition("enum"),
+            "union_item": Definition("union"),
+            "trait_item": Definition("trait", scope=True),
+            "impl_item": Definition("impl", "type", scope=True),
+            "mod_item": Definition("module", scope=True),
+            "type_item": _TYPE,
+            "macro_definition": Definition("macro"),
+        },
+        frozenset({"use_declaration", "extern_crate_declaration"}),
+    ),
+    Language(
+        "java",
+        (".java",),
+        "tree_sitter_java",
+        {
+            "class_declaration": _CLASS,
+            "record_declaration": Definition("record", scope=True),
+            "interface_declaration": _INTERFACE,
+            "annotation_type_declaration": _INTERFACE,
+            "enum_declaration": _ENUM,
+            "method_declaration": _METHOD,
+            "constructor_declaration": _METHOD,
+        },
+        frozenset({"import_declaration"}),
+    ),
+    Language(
+        "c",
+        (".c", ".h"),
+        "tree_sitter_c",
+        {
+            "function_definition": Definition("func", "declarator"),
+            "declaration": Definition("declaration", "declarator"),
+            "struct_specifier": Definition("struct"),
+            "union_specifier": Definition("union"),
+            "enum_specifier": Definition("enum"),
+            "type_definition": Definition("type", "declarator"),
+            "preproc_function_def": Definition("macro"),
+            "preproc_def": Definition("macro"),
+        },
+        frozenset({"preproc_include"}),
+    ),
+)
+
+_BY_SUFFIX: Final = {suffix: language for language in LANGUAGES for suffix in language.suffixes}
+NAMES: Final = tuple(language.name for language in LANGUAGES)
+
+
+def language_of(path: str) -> Language | None:
+    """The language of a file by its name's end."""
+    return _BY_SUFFIX.get(PurePosixPath(path).suffix.lower())

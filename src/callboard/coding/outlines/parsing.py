@@ -1,0 +1,50 @@
+"""Trees of source texts.
+
+Owns the way to the grammars, and the bounds: 2 MB, and 2 seconds. tree-sitter is imported when the first text is
+parsed, and need not be installed.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from callboard.coding.outlines.languages import Language
+
+if TYPE_CHECKING:
+    from tree_sitter import Tree
+
+MAX_BYTES: Final = 2 * 1024 * 1024
+SECONDS: Final = 2.0
+_BLOCK: Final = 64 * 1024
+
+
+def parsed(text: str, language: Language) -> Tree | None:
+    """The tree of a text, None where there is no grammar or it is too large or takes too long."""
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) > MAX_BYTES:
+        return None
+    grammar = _grammar(language.module, language.function)
+    if grammar is None:
+        return None
+    import tree_sitter  # noqa: PLC0415  # it is installed, as the grammar is
+
+    end = monotonic() + SECONDS
+    try:
+        return tree_sitter.Parser(grammar).parse(
+            lambda at, _: data[at : at + _BLOCK], progress_callback=lambda *_: monotonic() > end
+        )
+    except ValueError:  # it was stopped
+        return None
+
+
+@cache
+def _grammar(module: str, function: str) -> Any:
+    try:
+        import tree_sitter  # noqa: PLC0415  # where something is parsed
+
+        return tree_sitter.Language(getattr(import_module(module), function)())
+    except (ImportError, AttributeError, ValueError):  # absent, or made for another version
+        return None

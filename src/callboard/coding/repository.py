@@ -1,0 +1,465 @@
+"""A git repository and its working tree, asked through the program git.
+
+Owns what is asked of git, and what is made of its answers. How git is run is `git_program`'s business.
+Law: the repository is the one that was found: git is told where it and its working tree are, so a `.git` that is
+put into the tree later means nothing. What a model wrote is never an option: names are checked, paths come after
+`--` and are taken literally, lists of paths go through standard input.
+
+Filters (clean, smudge) are those of the user's own configuration, named by files of the tree. Theirs run outside of
+every sandbox, and many run something of the tree (`python -m nbstripout` imports what lies beside it), so none is
+run but those of git-lfs, word for word, which run nothing of it. Files that another filter is for stay as git has
+them stored, and are not staged: what is in them may be meant for the filter only, such as a secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from callboard.coding.git_program import MAX_OUTPUT, GitFailed, GitOutcome, check_version, failed, run_git
+from callboard.errors import CallerError
+
+Operation: TypeAlias = Literal["", "merge", "rebase", "am", "cherry-pick", "revert", "bisect"]
+
+MAX_DIFF: Final = 16 * 1024 * 1024
+"""Bytes of a difference that is shown."""
+NAME: Final = ("Callboard", "callboard@localhost")
+"""Who commits where the user has told git no name."""
+
+_OPERATIONS: Final[tuple[tuple[str, Operation], ...]] = (
+    ("rebase-apply/applying", "am"),
+    ("rebase-merge", "rebase"),
+    ("rebase-apply", "rebase"),
+    ("MERGE_HEAD", "merge"),
+    ("CHERRY_PICK_HEAD", "cherry-pick"),
+    ("REVERT_HEAD", "revert"),
+    ("BISECT_LOG", "bisect"),
+)
+_LFS: Final = frozenset(
+    {
+        "git-lfs clean -- %f",
+        "git-lfs smudge -- %f",
+        "git-lfs smudge --skip -- %f",
+        "git-lfs filter-process",
+        "git-lfs filter-process --skip",
+    }
+)
+# They read neither the index nor a file of the working tree; whatever reads the index may run a filter.
+_PLUMBING: Final = frozenset(
+    {
+        *("branch", "check-ref-format", "config", "diff-tree", "for-each-ref", "hash-object", "log", "remote"),
+        *("rev-list", "rev-parse", "symbolic-ref", "update-ref"),
+    }
+)
+_KEY = re.compile(r"filter\.(.+)\.(clean|smudge|process)", re.DOTALL)
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A path that differs: how the index differs from HEAD and how the tree from the index, in git's letters."""
+
+    path: str
+    staged: str
+    unstaged: str
+
+    @property
+    def untracked(self) -> bool:
+        return self.staged == "?"
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The changes of a working tree; `cut` says that there are more."""
+
+    changes: tuple[Change, ...]
+    cut: bool = False
+
+
+class Commit(msgspec.Struct, frozen=True):
+    id: str
+    subject: str
+    date: str = ""
+
+
+class Repository:
+    """A repository with a working tree. Made by `find_repository`.
+
+    `root` is the top of the working tree, `git_directory` the repository's folder for it, `common` the one that all
+    its working trees share. `hidden` are places in the tree that are none of it, such as a borrowed `.venv`.
+    `only_branch` is the one branch that may be worked on, "" for any. `folder` is where it was found from, beneath
+    the root.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        git_directory: Path,
+        common: Path | None = None,
+        *,
+        folder: str = "",
+        hidden: Collection[str] = (),
+        only_branch: str = "",
+    ) -> None:
+        self.root = root
+        self.git_directory = git_directory
+        self.common = common or git_directory
+        self.folder = folder
+        self.hidden = frozenset(hidden)
+        self.only_branch = only_branch
+
+    async def git(
+        self,
+        *arguments: str,
+        stdin: bytes = b"",
+        check: bool = True,
+        limit: int = MAX_OUTPUT,
+        online: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> GitOutcome:
+        """Runs git on this repository; see `run_git`. Raises GitFailed for an exit code that is not 0, unless told."""
+        off = () if arguments[0] in _PLUMBING else await self.filters()
+        outcome = await self._run(
+            arguments,
+            stdin=stdin,
+            limit=limit,
+            online=online,
+            environment=environment,
+            settings=[setting for name in off for setting in _off(name)],
+        )
+        if check and outcome.code:
+            raise failed(outcome, arguments, str(self.root))
+        return outcome
+
+    async def filters(self) -> tuple[str, ...]:
+        """The filters that are configured and not run."""
+        found = await self._run(["config", "--includes", "-z", "--get-regexp", r"^filter\."])
+        off = []
+        for item in found.items:
+            key, _, value = item.partition("\n")
+            if (match := _KEY.fullmatch(key)) and value.strip() not in _LFS:
+                off.append(match[1])
+        return tuple(sorted(set(off)))
+
+    async def _run(
+        self,
+        arguments: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        limit: int = MAX_OUTPUT,
+        online: bool = False,
+        environment: Mapping[str, str] | None = None,
+        settings: Iterable[tuple[str, str]] = (),
+    ) -> GitOutcome:
+        place = {"GIT_DIR": str(self.git_directory), "GIT_WORK_TREE": str(self.root)}
+        return await run_git(
+            arguments,
+            self.root,
+            environment={**place, **(environment or {})},
+            settings=settings,
+            stdin=stdin,
+            limit=limit,
+            online=online,
+        )
+
+    # What it is
+
+    async def head(self) -> str:
+        """The id of the commit that is checked out, "" where there is none yet."""
+        return await self.commit_id("HEAD")
+
+    async def commit_id(self, name: str) -> str:
+        """The commit that a name stands for, "" for none."""
+        if name.startswith("-"):
+            return ""
+        outcome = await self.git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False)
+        return outcome.text.strip() if outcome.code == 0 else ""
+
+    async def branch(self) -> str:
+        """The branch that is checked out, "" where HEAD is detached."""
+        outcome = await self.git("symbolic-ref", "--quiet", "--short", "HEAD", check=False)
+        return outcome.text.strip()
+
+    async def branches(self) -> dict[str, str]:
+        """The local branches and their commits."""
+        outcome = await self.git("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads")
+        pairs = [line.split(" ", 1) for line in outcome.text.splitlines()]
+        return {name.removeprefix("refs/heads/"): commit for commit, name in pairs}
+
+    @property
+    def operation(self) -> Operation:
+        """What is under way in the working tree."""
+        for name, operation in _OPERATIONS:
+            if (self.git_directory / name).exists():
+                return operation
+        return ""
+
+    async def status(self, *, every: bool = False) -> Status:
+        """The changes, `every` new file by name, else new folders as one; without what git ignores."""
+        new = "all" if every else "normal"
+        arguments = ("status", "--porcelain=v1", "-z", "--no-renames", f"--untracked-files={new}")
+        outcome = await self.git(*arguments)
+        found = [Change(item[3:], item[0], item[1]) for item in outcome.items if len(item) > 3]
+        return Status(tuple([each for each in found if not self._is_hidden(each.path)]), outcome.cut)
+
+    async def is_dirty(self) -> bool:
+        return bool((await self.status()).changes)
+
+    async def diff(
+        self, base: str = "", branch: str = "", files: Sequence[str] = (), *, limit: int = MAX_DIFF
+    ) -> GitOutcome:
+        """The difference as a patch: of the working tree to HEAD or `base`, or of `branch` since it left `base`.
+
+        Raises GitFailed for a name that is no commit.
+        """
+        for name in (base, branch):
+            if name and not await self.commit_id(name):
+                raise GitFailed(f"{name!r} is no branch or commit", path=str(self.root))
+        one = f"{base or 'HEAD'}...{branch}" if branch else base or await self.head() or await self._nothing()
+        environment = {"GIT_LITERAL_PATHSPECS": "1"}
+        return await self.git("diff", one, "--", *files, limit=limit, environment=environment)
+
+    async def log(self, limit: int = 10, since: str = "") -> tuple[Commit, ...]:
+        """The last commits, the newest first; of those since a commit if given."""
+        if not await self.head():
+            return ()
+        names = [f"{since}..HEAD"] if since else ["HEAD"]
+        outcome = await self.git("log", f"--max-count={limit}", "-z", "--format=%H %cs %s", *names, "--")
+        found = [item.split(" ", 2) for item in outcome.text.split("\0") if item]
+        return tuple([Commit(each[0], each[2] if len(each) > 2 else "", each[1]) for each in found])
+
+    async def new_files(self) -> tuple[str, ...]:
+        """The files that git does not know and does not ignore; other repositories in the tree are left out."""
+        outcome = await self.git("ls-files", "-z", "--others", "--exclude-standard")
+        return tuple([each for each in outcome.items if not each.endswith("/") and not self._is_hidden(each)])
+
+    async def is_tracked(self, path: str) -> bool:
+        """Whether the last commit has something at this path."""
+        environment = {"GIT_LITERAL_PATHSPECS": "1"}
+        if not await self.head():
+            return False
+        return bool((await self.git("ls-tree", "-z", "HEAD", "--", path, environment=environment)).output)
+
+    # What changes it
+
+    async def stage(self, files: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Puts files as they are into the index, by default all that changed; gives those that it left out.
+
+        `files` are files and folders, as git writes their paths. Left out are other repositories in the tree, and files that a filter is for which is not run.
+        """
+        changes = (await self.status(every=True)).changes
+        paths = [each.path for each in changes if each.unstaged != " "]
+        if files is not None:
+            paths = [path for path in paths if any(_beneath(path, each) for each in files)]
+        nested = [path for path in paths if path.endswith("/")]
+        plain = [path for path in paths if not path.endswith("/")]
+        foreign = await self._filtered(plain)
+        await self.put([path for path in plain if path not in foreign])
+        return (*nested, *sorted(foreign))
+
+    async def commit(self, message: str, files: Sequence[str] | None = None) -> str:
+        """Commits what is staged, `files` besides; where nothing is staged, all that changed. Gives the id.
+
+        Raises GitFailed where there is nothing to commit.
+        """
+        left_out: tuple[str, ...] = ()
+        if files is not None or not await self._is_staged():
+            left_out = await self.stage(files)
+        if not await self._is_staged() and self.operation != "merge":
+            raise GitFailed("nothing to commit" + (f" but {shown(left_out)}" if left_out else ""), path=str(self.root))
+        arguments = ("commit", "--quiet", "--no-verify", "--cleanup=whitespace", "--file=-")
+        told = message.encode("utf-8", "replace")
+        await self.git(*arguments, stdin=told, environment=await self.identity())
+        return await self.head()
+
+    async def create_branch(self, name: str, at: str = "HEAD") -> None:
+        """Makes a branch. Raises GitFailed for a name that cannot be one or is taken."""
+        await self.check_branch(name)
+        await self.git("branch", "--no-track", name, at)
+
+    async def check_branch(self, name: str) -> None:
+        """Raises GitFailed for what is no name for a branch."""
+        valid = not name.startswith("-") and "@{" not in name and name not in ("@", "HEAD")
+        if not valid or (await self.git("check-ref-format", f"refs/heads/{name}", check=False)).code:
+            raise GitFailed(f"{name!r} is no name for a branch", hint="letters, digits, - and / make one")
+
+    async def switch(self, name: str) -> None:
+        """Checks a branch out; what is not committed stays, or git refuses. Raises GitFailed."""
+        await self.check_branch(name)
+        await self.git("checkout", "--quiet", "--no-guess", "--no-recurse-submodules", name, "--")
+
+    async def restore(self, paths: Sequence[str]) -> None:
+        """Puts files back as they are in the last commit."""
+        environment = {"GIT_LITERAL_PATHSPECS": "1"}
+        await self.git("checkout", "--quiet", "HEAD", "--", *paths, environment=environment)
+
+    async def push(self, branch: str, remote: str = "origin") -> str:
+        """Pushes a branch to the remote of that name, never by force; gives what git said. Raises GitFailed.
+
+        Only here, and where a job's tree is made, does git reach another machine, with the user's own keys.
+        """
+        remotes = (await self.git("remote")).text.split()
+        if remote not in remotes:
+            raise GitFailed(f"there is no remote {remote!r}", hint=f"there is {shown(remotes) or 'none'}")
+        if branch not in await self.branches():
+            raise GitFailed(f"there is no branch {branch!r}", path=str(self.root))
+        refs = f"refs/heads/{branch}:refs/heads/{branch}"
+        outcome = await self.git("push", "--no-verify", "--set-upstream", remote, refs, online=True)
+        return outcome.error
+
+    # Its content
+
+    async def digest(self, scratch: Path | None = None, environment: dict[str, str] | None = None) -> str:
+        """A name for the content of the working tree: the same for the same files, new ones among them.
+
+        What git ignores is not in it. It is the id of a git tree, whose objects are put into `scratch` and nowhere
+        else; with the `environment` that is filled in, git finds them. Takes time by the files that changed.
+        """
+        with tempfile.TemporaryDirectory(prefix="callboard-") as made:
+            own = {} if environment is None else environment
+            own |= await asyncio.to_thread(self._scratch, scratch or Path(made))
+            arguments = ("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard")
+            listed = await self.git(*arguments, environment=own)
+            if listed.cut:
+                raise CallerError("too many files are new or changed", path=str(self.root), hint="let git ignore them")
+            paths = [
+                each for each in dict.fromkeys(listed.items) if not each.endswith("/") and not self._is_hidden(each)
+            ]
+            await self.put(paths, own)
+            return (await self.git("write-tree", environment=own)).text.strip()
+
+    def _scratch(self, folder: Path) -> dict[str, str]:
+        """An index of its own, and objects that lie in no repository."""
+        objects = folder / "objects"
+        objects.mkdir(parents=True, exist_ok=True)
+        index = folder / "index"
+        with suppress(FileNotFoundError):
+            index.unlink()
+        with suppress(FileNotFoundError):
+            shutil.copyfile(self.git_directory / "index", index)
+        return {
+            "GIT_INDEX_FILE": str(index),
+            "GIT_OBJECT_DIRECTORY": str(objects),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(self.common / "objects"),
+        }
+
+    async def put(self, paths: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Makes the index say of these paths what is in the working tree: their content, or that they are gone."""
+        there, gone = await asyncio.to_thread(_sorted_out, self.root, paths)
+        if gone:
+            told = b"".join([b"0 " + b"0" * 40 + b"\t" + os.fsencode(path) + b"\0" for path in gone])
+            await self.git("update-index", "-z", "--index-info", stdin=told, environment=environment)
+        if there:
+            told = b"".join([os.fsencode(path) + b"\0" for path in there])
+            arguments = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+            await self.git(*arguments, stdin=told, environment=environment)
+
+    async def _filtered(self, paths: Sequence[str]) -> set[str]:
+        """The paths that a filter is for which is not run."""
+        off = await self.filters()
+        if not off or not paths:
+            return set()
+        told = b"".join([os.fsencode(path) + b"\0" for path in paths])
+        said = (await self.git("check-attr", "-z", "--stdin", "filter", stdin=told)).items
+        return {path for path, value in zip(said[::3], said[2::3], strict=False) if value in off}
+
+    async def _is_staged(self) -> bool:
+        if not await self.head():
+            return bool((await self.git("ls-files", "-z", "--cached", limit=1)).output)
+        return (await self.git("diff", "--cached", "--quiet", check=False)).code == 1
+
+    async def _nothing(self) -> str:
+        return (await self.git("hash-object", "-t", "tree", "--stdin")).text.strip()
+
+    async def identity(self) -> dict[str, str]:
+        """The environment that says who commits: nothing where the user has told git, else our name."""
+        given: dict[str, str] = {}
+        for key, own in zip(("name", "email"), NAME, strict=True):
+            if not (await self.git("config", "--get", f"user.{key}", check=False)).text.strip():
+                given |= {f"GIT_{role}_{key.upper()}": own for role in ("AUTHOR", "COMMITTER")}
+        return given
+
+    def _is_hidden(self, path: str) -> bool:
+        return any(_beneath(path, each) for each in self.hidden)
+
+
+async def find_repository(directory: Path) -> Repository | None:
+    """The repository that a directory is in, None for none.
+
+    Raises CallerError where git is missing or too old, for a bare repository, for one that is broken, and for the
+    inside of one's own folder.
+    """
+    check_version((await run_git(["version"], Path("/"))).text)
+    asked = ["rev-parse", "--path-format=absolute", "--is-inside-work-tree", "--git-dir", "--git-common-dir"]
+    found = await run_git(asked, directory)
+    if found.code:
+        if "not a git repository (or any" in found.error:
+            return None
+        raise failed(found, asked, str(directory))
+    inside, *folders = found.text.splitlines()
+    if inside != "true":
+        hint = "clone it, and work in the clone"
+        raise CallerError(
+            "this is a bare repository, or the inside of one: it has no files", path=str(directory), hint=hint
+        )
+    top = await run_git(["rev-parse", "--show-toplevel"], directory)
+    folder = await run_git(["rev-parse", "--show-prefix"], directory)
+    roots = top.text.splitlines()
+    if top.code or folder.code or len(folders) != 2 or len(roots) != 1:
+        raise CallerError("the path of the repository cannot be used: it has a line break", path=str(directory))
+    return Repository(
+        Path(roots[0]), Path(folders[0]), Path(folders[1]), folder=folder.text.removesuffix("\n").rstrip("/")
+    )
+
+
+def shown(names: Collection[str], most: int = 5) -> str:
+    """Names in a line, made safe to show; of many the first."""
+    listed = [name if name.isprintable() else ascii(name) for name in list(names)[:most]]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(listed) + more
+
+
+def _sorted_out(root: Path, paths: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The paths that are there and those that are not; what lies behind a link is not."""
+    folders = {"": True}
+
+    def is_folder(name: str) -> bool:
+        if name not in folders:
+            folders[name] = is_folder(name.rpartition("/")[0]) and _is(root / name, stat.S_ISDIR)
+        return folders[name]
+
+    there: list[str] = []
+    gone: list[str] = []
+    for path in paths:
+        present = is_folder(path.rpartition("/")[0]) and _is(root / path, lambda _: True)
+        (there if present else gone).append(path)
+    return there, gone
+
+
+def _is(path: Path, kind: Callable[[int], bool]) -> bool:
+    try:
+        return kind(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _beneath(path: str, place: str) -> bool:
+    return place == "." or path in (place, f"{place}/") or path.startswith(f"{place}/")
+
+
+def _off(name: str) -> tuple[tuple[str, str], ...]:
+    keys = ("clean", "smudge", "process")
+    return (*[(f"filter.{name}.{key}", "") for key in keys], (f"filter.{name}.required", "false"))
+
+
+def _quoted(path: Path) -> str:
+    """A path in a list that `:` separates, as git reads it."""
+    text = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'

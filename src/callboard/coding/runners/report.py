@@ -1,0 +1,172 @@
+"""What came of a run of tests.
+
+Owns the values and the words for them. Knows nothing of runners.
+Law: a run is good only if its process ended with 0; what it printed can make it worse, never better.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Final
+
+import msgspec
+
+MAX_FAILURES: Final = 200
+"""Failures that are kept of a run."""
+MAX_MESSAGE: Final = 2000
+"""Characters of a failure's message that are kept."""
+MAX_LINE: Final = 4000
+"""Characters of a line that are read, which bounds what a line can cost."""
+MAX_SUMMARY: Final = 6000
+MAX_END: Final = 2500
+"""Characters of the output's end that are kept where no failure could be read from it."""
+
+_SHOWN_FAILURES = 12
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A test that failed, or something that kept tests from running. `place` is `file:line`, "" if unknown."""
+
+    name: str
+    place: str = ""
+    message: str = ""
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """What a parser read. `complete` says that the output ends with the runner's own summary.
+
+    `text` is the output as it reads, where it came as events.
+    """
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    errors: int = 0
+    failures: tuple[Failure, ...] = ()
+    complete: bool = False
+    text: str = ""
+
+    @property
+    def total(self) -> int:
+        return self.passed + self.failed + self.errors
+
+
+class TestReport(Tally, frozen=True, kw_only=True):
+    """A run of tests. `errors` are what failed outside of a test: at import, in a fixture, at compiling.
+
+    `code` is the exit code of the process, None if it was stopped; `stopped` says by what. `digest` names the content
+    of the tree that it ran on, "" if unknown. `end` is the end of the output, where no failure could be read from it.
+    """
+
+    # Not a test, as pytest would think.
+    __test__: ClassVar[bool] = False
+
+    runner: str
+    command: tuple[str, ...]
+    code: int | None = None
+    stopped: str = ""
+    digest: str = ""
+    end: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        """Whether tests ran, all of them, and none failed."""
+        return self.code == 0 and self.complete and not self.failed and not self.errors and self.passed > 0
+
+    @property
+    def headline(self) -> str:
+        """The outcome in one line."""
+        counts = (
+            (self.failed, "failed"),
+            (self.errors, "error" if self.errors == 1 else "errors"),
+            (self.passed, "passed"),
+            (self.skipped, "skipped"),
+        )
+        said = ", ".join([f"{count} {word}" for count, word in counts if count]) or "no tests ran"
+        if self.stopped:
+            said += f"; stopped: {self.stopped}"
+        elif not self.complete:
+            said += f"; the run ended early, with exit code {self.code}"
+        elif self.code and not self.failed and not self.errors:
+            said += f"; but the exit code is {self.code}"
+        return f"{self.runner}: {said}"
+
+    @property
+    def summary(self) -> str:
+        """The outcome, and each failure with its place and message; for models and people."""
+        parts = [self.headline]
+        left = MAX_SUMMARY
+        shown = 0
+        for failure in self.failures[:_SHOWN_FAILURES]:
+            where = f" ({failure.place})" if failure.place else ""
+            told = f"- {failure.name}{where}\n{_indented(failure.message)}".rstrip()
+            if shown and len(told) > left:
+                break
+            left -= len(told)
+            shown += 1
+            parts.append(told)
+        if len(self.failures) > shown:
+            names = ", ".join([each.name for each in self.failures[shown : shown + 20]])
+            parts.append(f"and {len(self.failures) - shown} more: {names}")
+        if self.end:
+            parts.append(f"The output ends with:\n{_indented(self.end)}")
+        return "\n".join([*parts, *self.notes])
+
+
+def report_of(
+    tally: Tally,
+    *,
+    runner: str,
+    command: Sequence[str],
+    code: int | None,
+    output: str,
+    stopped: str = "",
+    notes: Iterable[str] = (),
+    root: str = "",
+) -> TestReport:
+    """The report of a run whose output is `output`; paths beneath the root are told without it."""
+    values = {**msgspec.structs.asdict(tally), "text": ""}
+    output = tally.text or output
+    if stopped or code is None:
+        values["complete"] = False
+    failures = tally.failures[:MAX_FAILURES]
+    beneath = f"{root.rstrip('/')}/" if root.rstrip("/") else "\0"
+    values["failures"] = tuple(
+        [
+            Failure(each.name.replace(beneath, ""), each.place, each.message[:MAX_MESSAGE].replace(beneath, ""))
+            for each in failures
+        ]
+    )
+    report = TestReport(**values, runner=runner, command=tuple(command), code=code, stopped=stopped, notes=tuple(notes))
+    if report.good or failures:
+        return report
+    return msgspec.structs.replace(report, end=output.rstrip()[-MAX_END:].lstrip("\n"))
+
+
+def plain(output: str) -> str:
+    """The output without what is for terminals, and without the rest of very long lines."""
+    lines = _ESCAPES.sub("", output).replace("\r\n", "\n").split("\n")
+    return "\n".join([line[:MAX_LINE] for line in lines])
+
+
+def place_of(path: str, line: str, root: str) -> str:
+    """`file:line` from the root on, "" for a file that lies elsewhere."""
+    path = path.removeprefix("file://")
+    if root and path.startswith(f"{root.rstrip('/')}/"):
+        path = path[len(root.rstrip("/")) + 1 :]
+    path = path.removeprefix("./")
+    if not path or path.startswith(("/", "<", "node:", "../")) or "node_modules/" in path or "site-packages/" in path:
+        return ""
+    return f"{path}:{line}"
+
+
+def message_of(lines: Iterable[str], most: int = 40) -> str:
+    """Lines as a message: at most `most`, and no empty ones around them."""
+    return "\n".join([line.rstrip() for line in list(lines)[:most]]).strip("\n")
+
+
+def _indented(text: str) -> str:
+    return "\n".join([f"    {line}" if line else "" for line in text.splitlines()])

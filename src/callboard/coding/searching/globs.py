@@ -1,0 +1,56 @@
+"""Shell patterns of paths.
+
+Owns their meaning: `*` stays in a name, `**` goes through directories, `{a,b}` is either. A pattern without a slash
+is about the last name. Knows nothing of files.
+Quadratic in the number of names at most.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from typing import Final
+
+_BRACES: Final = re.compile(r"\{([^{}]*)\}")
+_EXPANDED: Final = 64
+"""Patterns that one with braces stands for at most."""
+
+
+class Glob:
+    """A pattern, to be matched with paths from the root."""
+
+    def __init__(self, pattern: str) -> None:
+        self._patterns = [each.removeprefix("./").split("/") for each in _expanded(pattern)]
+
+    def matches(self, path: str) -> bool:
+        """Whether the path is one of these."""
+        names = path.split("/")
+        return any(
+            fnmatchcase(names[-1], steps[0]) if len(steps) == 1 else _matches(steps, names) for steps in self._patterns
+        )
+
+
+def _expanded(pattern: str) -> list[str]:
+    waiting = [pattern]
+    done: list[str] = []
+    while waiting and len(waiting) + len(done) < _EXPANDED:
+        each = waiting.pop()
+        found = _BRACES.search(each)
+        if found is None:
+            done.append(each)
+        else:
+            waiting += [each[: found.start()] + choice + each[found.end() :] for choice in found[1].split(",")]
+    return [*done, *waiting]
+
+
+def _matches(steps: list[str], names: list[str]) -> bool:
+    """Whether the steps are these names; `reached` are the numbers of names that the steps so far can stand for."""
+    reached = {0}
+    for step in steps:
+        if step == "**":
+            reached = {*range(min(reached), len(names) + 1)}
+        else:
+            reached = {at + 1 for at in reached if at < len(names) and fnmatchcase(names[at], step)}
+        if not reached:
+            return False
+    return len(names) in reached

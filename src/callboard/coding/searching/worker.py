@@ -1,0 +1,42 @@
+"""A process that searches texts for one pattern.
+
+Run by its path, with nothing but Python. It reads the pattern and its flags as a line of JSON, then texts: each its
+length in eight bytes, and UTF-8. For each it writes the numbers of the lines that match, as a line of JSON.
+Law: whoever asks may end it at any time; an expression that takes forever takes it along, and nobody else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import BinaryIO
+
+MAX_LINES = 1000
+"""Numbers of lines of one text."""
+
+
+def numbers(expression: re.Pattern[str], text: str) -> Iterator[int]:
+    """The numbers of the lines that match, from 1."""
+    search = expression.search
+    for number, line in enumerate(text.split("\n"), 1):
+        if search(line):
+            yield number
+
+
+def serve(asked: BinaryIO, answers: BinaryIO) -> None:
+    """Until nothing more is asked."""
+    warnings.simplefilter("ignore")
+    pattern, ignore_case = json.loads(asked.readline())
+    expression = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
+    while len(size := asked.read(8)) == 8:
+        text = asked.read(int.from_bytes(size, "big")).decode("utf-8", "surrogatepass").removesuffix("\n")
+        found = [number for number, _ in zip(numbers(expression, text), range(MAX_LINES), strict=False)]
+        answers.write(json.dumps(found).encode() + b"\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.buffer, sys.stdout.buffer)

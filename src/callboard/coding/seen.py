@@ -1,0 +1,44 @@
+"""What a model has seen of files.
+
+Owns, for each file, what its lines were when they were last shown, by number. Knows nothing of files.
+Law: a line whose number changed since it was shown was not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import Literal, TypeAlias
+
+Sight: TypeAlias = Literal["seen", "changed", "unseen"]
+
+
+class Seen:
+    """The lines of files that were shown, by the files' canonical paths. Takes memory for what was shown, no more.
+
+    Only hashes are kept, of Python's own, which nobody outside of the process can choose.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[str, dict[int, int]] = {}
+        self._lock = Lock()
+
+    def show(self, path: str, start: int, lines: Sequence[str]) -> None:
+        """These lines were shown; the first has the number `start`, from 1."""
+        with self._lock:
+            self._files.setdefault(path, {}).update(enumerate(map(hash, lines), start))
+
+    def sight(self, path: str, start: int, lines: Sequence[str]) -> Sight:
+        """Whether these lines are what was shown under their numbers; `unseen` if any was never shown."""
+        with self._lock:
+            known = self._files.get(path, {})
+            found = [known.get(number) for number in range(start, start + len(lines))]
+        if None in found:
+            return "unseen"
+        return "seen" if found == [*map(hash, lines)] else "changed"
+
+    def forget(self, path: str, start: int = 1) -> None:
+        """What was shown from line `start` on has another number now, or is gone."""
+        with self._lock:
+            known = self._files.get(path, {})
+            self._files[path] = {number: line for number, line in known.items() if number < start}

@@ -1,0 +1,75 @@
+"""What a model can do in a workspace: each module one of the seven tools, each function one action.
+
+Owns the choice of tools for a job. The tools are imported when they are first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, Final
+
+from callboard.coding.actions import ACTION, Actions
+from callboard.coding.workspace import Workspace
+from callboard.tools import Ensemble, Invoker, Tool
+
+TIMEOUT: Final = 60
+"""Seconds of a call to a tool that says nothing else."""
+
+_OF_ONE_ACTION: Final = {"bash": "bash", "test": "run_tests"}
+"""The tools of one action, and its name where each action is a tool."""
+
+
+def ensemble(workspace: Workspace, actions: Iterable[str], *, single: bool) -> Ensemble:
+    """The tools for some actions, by their single names such as `read_file`: one for each, or the seven with these alone."""
+    names = {*actions}
+    made: list[Tool[..., Any]] = []
+    if single:
+        made = [each for name, each in _single().items() if name in names]
+    else:
+        for name, tool in _seven().items():
+            if isinstance(tool, Actions):
+                made += [left] if (left := tool.only(names)) else []
+            elif _OF_ONE_ACTION[name] in names:
+                made.append(tool)
+    return Ensemble("coding", made, {"timeout": TIMEOUT}, workspace)
+
+
+def single_action(name: str, arguments: Mapping[str, Any]) -> str:
+    """The single name of the action that a call means; of a call that means none, the tool's name."""
+    invoker = _invokers().get(name)
+    if invoker is None:
+        return _OF_ONE_ACTION.get(name, name)
+    tool = _seven()[name]
+    asked = invoker.understood(arguments).get(ACTION)
+    meant = tool.actions.get(asked) if isinstance(tool, Actions) and isinstance(asked, str) else None
+    return meant.name if meant is not None else name
+
+
+@cache
+def _seven() -> Mapping[str, Tool[..., Any]]:
+    from callboard.coding.tools.bash import bash  # noqa: PLC0415  # tools import this package
+    from callboard.coding.tools.code_edit import code_edit  # noqa: PLC0415
+    from callboard.coding.tools.file import file  # noqa: PLC0415
+    from callboard.coding.tools.git import git  # noqa: PLC0415
+    from callboard.coding.tools.navigate import navigate  # noqa: PLC0415
+    from callboard.coding.tools.search import search  # noqa: PLC0415
+    from callboard.coding.tools.test import test  # noqa: PLC0415
+
+    return {each.name: each for each in (file, code_edit, search, navigate, git, bash, test)}
+
+
+@cache
+def _single() -> Mapping[str, Tool[..., Any]]:
+    from callboard.coding.tools.test import run_tests  # noqa: PLC0415  # as above
+
+    found: dict[str, Tool[..., Any]] = {}
+    for tool in (*_seven().values(), run_tests):
+        for each in tool.actions.values() if isinstance(tool, Actions) else (tool,):
+            found.setdefault(each.name, each)
+    return found
+
+
+@cache
+def _invokers() -> Mapping[str, Invoker]:
+    return {name: Invoker.of(tool) for name, tool in _seven().items() if isinstance(tool, Actions)}

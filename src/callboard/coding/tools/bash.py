@@ -1,0 +1,40 @@
+"""The tool `bash`: a command in the sandbox (seed 003).
+
+Owns what a model is told of a command that ended, or was ended. What a command may do is the sandbox's business.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from callboard.coding.actions import action
+from callboard.coding.commands import MAX_SECONDS, run_command, shell, stopped_words
+from callboard.coding.workspace import workspace_of
+from callboard.tools import Context
+
+
+@action(
+    approval=True,
+    timeout=MAX_SECONDS + 60,
+    subjects={"command": "command"},
+    cli={"-c": "command", "-t": "timeout"},
+)
+async def bash(
+    context: Context,
+    command: Annotated[str, "The command, for bash"],
+    timeout: Annotated[float, "Seconds that it may take"] = 120,  # noqa: ASYNC109  # what the model asks for, not ours
+) -> str:
+    """Runs a command in the root of the repository. Each call begins there anew, and nothing stays running."""
+    workspace = workspace_of(context)
+    if not command.strip() or "\0" in command:
+        raise ValueError("there is no command")
+    seconds = min(max(timeout, 1.0), MAX_SECONDS)
+    outcome = await run_command(
+        workspace, [shell(), "-c", command], seconds=seconds, progress=context.progress, label=command[:200]
+    )
+    lines = [outcome.output.decode("utf-8", "replace").rstrip("\n")]
+    if stopped := stopped_words(outcome, workspace, seconds):
+        lines.append(f"(stopped: {stopped})")
+    elif outcome.code:
+        lines.append(f"(exit code {outcome.code})")
+    return "\n".join([line for line in lines if line]) or "(no output)"

@@ -1,0 +1,165 @@
+"""The tool `code_edit`: lines by their numbers, and patches (seed 003).
+
+Owns what a model can do to lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from callboard.coding.actions import Action, Actions, action
+from callboard.coding.editing import Opened, check_seen, open_text, save, shown_lines
+from callboard.coding.edits.change import EditRefused
+from callboard.coding.edits.lines import check_range, read_range, replace_lines
+from callboard.coding.edits.lines import insert_lines as inserted
+from callboard.coding.edits.patches import read_patch
+from callboard.coding.patching import files_of, patch_files
+from callboard.coding.text_files import lf
+from callboard.coding.tools.file import SUBJECTS, FilePath, append_text
+from callboard.coding.walking import told
+from callboard.coding.workspace import workspace_of
+from callboard.schema import ArgumentsInvalid
+from callboard.tools import Context
+
+FirstLine = Annotated[int | str, "The first line, from 1; or a range such as 3:9"]
+LastLine = Annotated[int | None, "The last line; by default the first"]
+NewContent = Annotated[str, "The lines to put there"]
+
+
+@action(idempotent=True, subjects=SUBJECTS)
+def get_lines(
+    context: Context,
+    path: FilePath,
+    start_line: FirstLine = 1,
+    end_line: Annotated[int | None, "The last line; by default as far as one result goes"] = None,
+) -> str:
+    """Shows lines of a file with their numbers."""
+    workspace = workspace_of(context)
+    opened = open_text(workspace, path)
+    count = len(opened.lines)
+    if not count:
+        return "(the file is empty)"
+    # A number alone is where to begin.
+    alone = end_line is None and str(start_line).isdigit()
+    start, end = _range(opened, start_line, count if alone else end_line)
+    end = min(end, count)
+    check_range(opened.lines, start, end)
+    shown, last = shown_lines(workspace, opened, start, end)
+    return shown if last == count else f"{shown}\n[lines {start} to {last} of {count}]"
+
+
+@action(approval=True, subjects=SUBJECTS)
+def edit_lines(
+    context: Context, path: FilePath, start_line: FirstLine, end_line: LastLine = None, *, new_content: NewContent
+) -> str:
+    """Puts new lines in place of lines of a file. Read these lines first."""
+    return _put(context, path, start_line, end_line, new_content)
+
+
+@action(approval=True, subjects=SUBJECTS)
+def insert_lines(
+    context: Context,
+    path: FilePath,
+    line_number: Annotated[int, "The number that the first new line gets, from 1"],
+    content: NewContent,
+) -> str:
+    """Puts new lines into a file before a line."""
+    return _insert(context, path, line_number, content)
+
+
+@action(approval=True, subjects=SUBJECTS)
+def delete_lines(context: Context, path: FilePath, start_line: FirstLine, end_line: LastLine = None) -> str:
+    """Deletes lines of a file. Read these lines first."""
+    return _put(context, path, start_line, end_line, "")
+
+
+@action(name="append_file", approval=True, subjects=SUBJECTS)
+def append_lines(
+    context: Context,
+    path: FilePath,
+    added: Annotated[str, "The lines to add"],
+    start_line: Annotated[int | str | None, "The line behind which they come; by default the last"] = None,
+) -> str:
+    """Adds lines behind a line of a file, or at its end; a file that is not there is made."""
+    if start_line is None:
+        return append_text(context, path, added)
+    _, last = _range(open_text(workspace_of(context), path), start_line, None)
+    return _insert(context, path, last + 1, added)
+
+
+def _put(context: Context, path: str, start_line: int | str, end_line: int | None, content: str) -> str:
+    workspace = workspace_of(context)
+    with workspace.changing:
+        opened = open_text(workspace, path)
+        start, end = _range(opened, start_line, end_line)
+        change = replace_lines(opened.file.text, start, end, lf(content))
+        check_seen(workspace, opened, start, end)
+        what = "Edited" if content else "Deleted lines of"
+        return f"{what} {told(path)}:\n{save(workspace, opened, change)}"
+
+
+def _insert(context: Context, path: str, line: int, content: str) -> str:
+    workspace = workspace_of(context)
+    with workspace.changing:
+        opened = open_text(workspace, path)
+        change = inserted(opened.file.text, line, lf(content))
+        if opened.lines:
+            # At the end it is the last line that says where.
+            beside = min(line, len(opened.lines))
+            check_seen(workspace, opened, beside, beside)
+        return f"Inserted into {told(path)}:\n{save(workspace, opened, change)}"
+
+
+def _range(opened: Opened, start_line: int | str, end_line: int | None) -> tuple[int, int]:
+    """The first and the last line that are meant; one line where no last one is said."""
+    if isinstance(start_line, int):
+        return start_line, end_line or start_line
+    first, last = read_range(start_line)
+    if last == first:
+        return first, end_line or first
+    return first, end_line or last or len(opened.lines)
+
+
+class _Patch(Action):
+    """Its argument `files` is what the patch says, whatever the call does: permissions look at it."""
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        values = super().validate(arguments)
+        try:
+            patches = read_patch(lf(values["patch"]), values["path"] or "")
+        except EditRefused as refused:
+            raise ArgumentsInvalid([(("patch",), str(refused))]) from None
+        return {**values, "files": files_of(patches)}
+
+
+def _apply_patch(
+    context: Context,
+    patch: Annotated[str, "A unified diff, or a patch from *** Begin Patch to *** End Patch"],
+    path: Annotated[str | None, "The file of a diff that names none"] = None,
+    files: Annotated[Sequence[str], "The files that it changes: read from the patch"] = (),  # noqa: ARG001  # for permissions to look at
+) -> str:
+    """Applies a patch: all of it, to all of its files, or nothing."""
+    workspace = workspace_of(context)
+    with workspace.changing:
+        return patch_files(workspace, read_patch(lf(patch), path or ""))
+
+
+apply_patch = _Patch(_apply_patch, name="apply_patch", approval=True, subjects={"path": "path", "files": "path"})
+
+code_edit = Actions(
+    "code_edit",
+    "Reads and changes lines of a file by their numbers, and applies patches.",
+    {
+        "get_lines": get_lines,
+        "edit_lines": edit_lines,
+        "insert_at_line": insert_lines,
+        "delete_lines": delete_lines,
+        "append": append_lines,
+        "apply_patch": apply_patch,
+    },
+    default="get_lines",
+    approval=True,
+    subjects=apply_patch.subjects,
+    cli={"-f": "path", "-l": "start_line", "-r": "new_content", "-a": "added", "-p": "patch"},
+)

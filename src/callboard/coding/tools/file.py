@@ -1,0 +1,125 @@
+"""The tool `file`: whole files, and texts in them (seed 003).
+
+Owns what a model can do to a file without line numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from callboard.coding.actions import Actions, action
+from callboard.coding.editing import MAX_SHOWN, encoded, open_text, save
+from callboard.coding.edits.change import Change, Span, lines_of
+from callboard.coding.edits.exact import replace_text
+from callboard.coding.edits.lines import insert_lines
+from callboard.coding.text_files import TextFile, lf
+from callboard.coding.walking import told
+from callboard.coding.workspace import workspace_of
+from callboard.tools import Context
+
+FilePath = Annotated[str, "The file's path"]
+SUBJECTS: Final = {"path": "path"}
+
+
+@action(idempotent=True, subjects=SUBJECTS)
+def read_file(context: Context, path: FilePath) -> str:
+    """Reads a file. Of a long one the beginning is given, and how to read on."""
+    workspace = workspace_of(context)
+    opened = open_text(workspace, path)
+    text, lines = opened.file.text, opened.lines
+    if len(text) <= MAX_SHOWN:
+        workspace.seen.show(opened.key, 1, lines)
+        return text or "(the file is empty)"
+    end = text.rfind("\n", 0, MAX_SHOWN) + 1
+    if not end:
+        return f"{text[:MAX_SHOWN]}\n[the first {MAX_SHOWN} of {len(text)} characters; the first line goes on]"
+    count = text.count("\n", 0, end)
+    workspace.seen.show(opened.key, 1, lines[:count])
+    return f"{text[:end]}[lines 1 to {count} of {len(lines)}; read on with get_lines from line {count + 1}]"
+
+
+@action(approval=True, subjects=SUBJECTS)
+def write_file(context: Context, path: FilePath, content: Annotated[str, "The whole content"]) -> str:
+    """Writes a file, in place of what was in it; directories that are missing are made."""
+    return _write(context, path, content)
+
+
+@action(approval=True, subjects=SUBJECTS)
+def replace_in_file(
+    context: Context,
+    path: FilePath,
+    old: Annotated[str, "The text to replace, exactly as it is in the file"],
+    new: Annotated[str, "The text to put in its place"],
+    all: Annotated[bool, "Replace it wherever it is, not only where it is once"] = False,  # noqa: A002  # models know it by this name
+) -> str:
+    """Replaces a text in a file by another. The old text has to be there exactly once."""
+    workspace = workspace_of(context)
+    with workspace.changing:
+        opened = open_text(workspace, path)
+        old, new = lf(old), lf(new)
+        change = replace_text(opened.file.text, old, new, every=all)
+        count = opened.file.text.count(old)
+        shown = save(workspace, opened, change)
+        return f"Replaced {count} occurrence{'s' if count > 1 else ''} in {told(path)}:\n{shown}"
+
+
+@action(approval=True, subjects=SUBJECTS)
+def append_file(context: Context, path: FilePath, content: Annotated[str, "The lines to add"]) -> str:
+    """Adds lines at the end of a file; one that is not there is made."""
+    return append_text(context, path, content)
+
+
+@action(approval=True, subjects=SUBJECTS)
+def delete_file(context: Context, path: FilePath) -> str:
+    """Deletes a file."""
+    workspace = workspace_of(context)
+    with workspace.changing:
+        workspace.files.delete(path)
+    return f"Deleted {told(path)}"
+
+
+file = Actions(
+    "file",
+    "Reads and changes whole files.",
+    {
+        "read": read_file,
+        "write": write_file,
+        "replace": replace_in_file,
+        "append": append_file,
+        "delete": delete_file,
+    },
+    default="read",
+    approval=True,
+    subjects=SUBJECTS,
+)
+
+
+def append_text(context: Context, path: str, content: str) -> str:
+    """What is done by `append_file`."""
+    workspace = workspace_of(context)
+    with workspace.changing:
+        try:
+            opened = open_text(workspace, path)
+        except FileNotFoundError:
+            return _write(context, path, content)
+        change = insert_lines(opened.file.text, len(opened.lines) + 1, lf(content))
+        return f"Appended to {told(path)}:\n{save(workspace, opened, change)}"
+
+
+def _write(context: Context, path: str, content: str) -> str:
+    workspace = workspace_of(context)
+    with workspace.changing:
+        try:
+            opened = open_text(workspace, path)
+        except FileNotFoundError:
+            data = encoded(TextFile(content))
+            workspace.files.write(path, data)
+            workspace.seen.show(workspace.files.canonical(path), 1, lines_of(lf(content)))
+            return f"Wrote {len(data)} bytes to {told(path)}"
+        text = lf(content)
+        new = opened.file.changed(Change(text, (Span(1, len(opened.lines), len(lines_of(text))),)))
+        data = encoded(new)
+        workspace.files.write(path, data)
+        workspace.seen.forget(opened.key)
+        workspace.seen.show(opened.key, 1, lines_of(text))
+        return f"Wrote {len(data)} bytes to {told(path)}"

@@ -1,0 +1,195 @@
+"""The tool `git` (seed 003), through the program git.
+
+Owns what a model can ask of the repository, and git's own short words for the answers. How git is run is the business
+of `repository`.
+Law: every path is beneath the root of the workspace; a job stays on its branch; nothing leaves the machine unless the
+user said so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+from callboard.coding.actions import Actions, action
+from callboard.coding.git_program import GitFailed
+from callboard.coding.repository import Repository, find_repository, shown
+from callboard.coding.workspace import Workspace, workspace_of
+from callboard.tools import Context
+
+MAX_DIFF: Final = 60_000
+"""Bytes of a difference that a model is given."""
+MAX_LOG: Final = 100
+MAX_STATUS: Final = 200
+"""Files that are listed."""
+SECONDS: Final = 600.0
+
+
+async def repository_of(workspace: Workspace) -> Repository | None:
+    """The repository of a workspace: the one it was given, else the one that is found, once. Raises CallerError."""
+    if workspace.repository is None:
+        workspace.repository = await find_repository(workspace.root)
+    return workspace.repository
+
+
+@action(timeout=SECONDS)
+async def git_status(context: Context) -> str:
+    """Shows the branch, and which files changed."""
+    repository = await _repository(context)
+    branch = await repository.branch()
+    lines = [f"On branch {branch}" if branch else f"HEAD detached at {(await repository.head())[:7]}"]
+    if repository.operation:
+        lines.append(f"A {repository.operation} is under way")
+    status = await repository.status()
+    lines += [f"{each.staged}{each.unstaged} {shown([each.path])}" for each in status.changes[:MAX_STATUS]]
+    if len(status.changes) > MAX_STATUS:
+        lines.append(f"and {len(status.changes) - MAX_STATUS} more")
+    return "\n".join(lines if status.changes else [*lines, "nothing to commit, working tree clean"])
+
+
+@action(timeout=SECONDS, cli={"-b": "base"})
+async def git_diff(
+    context: Context,
+    base: Annotated[str, "The branch or commit to compare with, by default the last commit"] = "",
+    branch: Annotated[str, "The branch whose changes since base are shown, instead of those of the files"] = "",
+    files: Annotated[Sequence[str], "Only these files or folders"] = (),
+) -> str:
+    """Shows what changed, as a patch."""
+    workspace, repository = workspace_of(context), await _repository(context)
+    paths = _paths(workspace, repository, files)
+    outcome = await repository.diff(base, branch, paths, limit=MAX_DIFF)
+    text = outcome.output.decode("utf-8", "replace")
+    if outcome.cut:
+        text = f"{text.rpartition(chr(10))[0]}\n[the patch goes on: ask for single files]"
+    new = [] if branch else [path for path in await repository.new_files() if _is_within(path, paths)]
+    also = f"New files, not in the patch: {shown(new, 20)}" if new else ""
+    return "\n".join([part for part in (text.rstrip("\n"), also) if part]) or "no changes"
+
+
+@action(timeout=SECONDS, cli={"-n": "limit"})
+async def git_log(context: Context, limit: Annotated[int, "How many commits"] = 10) -> str:
+    """Shows the last commits, the newest first."""
+    repository = await _repository(context)
+    commits = await repository.log(min(max(limit, 1), MAX_LOG))
+    return "\n".join([f"{each.id[:7]} {each.date} {each.subject}" for each in commits]) or "no commits yet"
+
+
+@action(timeout=SECONDS, approval=True)
+async def git_add(context: Context, files: Annotated[Sequence[str], "The files or folders; . is all"]) -> str:
+    """Stages files for the next commit."""
+    workspace, repository = workspace_of(context), await _repository(context)
+    paths = _paths(workspace, repository, files)
+    left_out = await repository.stage(paths or None)
+    staged = [each for each in (await repository.status(every=True)).changes if each.staged not in " ?"]
+    within = [each.path for each in staged if _is_within(each.path, paths)]
+    told = f"Staged {shown(within, 20)}" if within else "Nothing to stage there: these files did not change"
+    return f"{told}{_left_out(left_out)}"
+
+
+@action(timeout=SECONDS, approval=True, cli={"-m": "message"})
+async def git_commit(context: Context, message: Annotated[str, "What was changed and why"]) -> str:
+    """Commits what is staged; where nothing is staged, all that changed."""
+    repository = await _repository(context)
+    if not message.strip():
+        raise ValueError("a commit needs a message")
+    commit = await repository.commit(message)
+    remaining = [each.path for each in (await repository.status()).changes]
+    also = f"\nNot in it: {shown(remaining)}" if remaining else ""
+    subject = message.strip().splitlines()[0]
+    return f"[{await repository.branch() or 'detached HEAD'} {commit[:7]}] {subject}{also}"
+
+
+@action(timeout=SECONDS, approval=True, cli={"-u": "remote"})
+async def git_push(
+    context: Context,
+    branch: Annotated[str, "The branch, by default the current one"] = "",
+    remote: Annotated[str, "Where to"] = "origin",
+) -> str:
+    """Pushes a branch to a remote."""
+    workspace, repository = workspace_of(context), await _repository(context)
+    if not workspace.may_push:
+        raise PermissionError("nothing is pushed from here: the user pushes with --push")
+    branch = branch or await repository.branch()
+    if repository.only_branch and branch != repository.only_branch:
+        raise PermissionError(f"only {repository.only_branch} may be pushed")
+    return await repository.push(branch, remote) or f"{branch} -> {remote}/{branch}"
+
+
+@action(timeout=SECONDS, approval=True)
+async def git_checkout(
+    context: Context, branch: Annotated[str, "The branch; or a file, which is put back as in the last commit"]
+) -> str:
+    """Switches to a branch, or puts a file back as it is in the last commit."""
+    workspace, repository = workspace_of(context), await _repository(context)
+    if branch in await repository.branches():
+        if repository.only_branch and branch != repository.only_branch:
+            raise PermissionError(f"this work stays on its branch {repository.only_branch}")
+        await repository.switch(branch)
+        return f"Switched to branch '{branch}'"
+    (path,) = _paths(workspace, repository, [branch]) or ("",)
+    if not path or not await repository.is_tracked(path):
+        raise GitFailed(f"{branch!r} is no branch and no file of the last commit")
+    await repository.restore([path])
+    return f"{shown([path])} is as in the last commit"
+
+
+@action(timeout=SECONDS, approval=True, also={"name": "branch"})
+async def git_branch(context: Context, branch: Annotated[str, "Its name"]) -> str:
+    """Makes a branch and switches to it."""
+    repository = await _repository(context)
+    if repository.only_branch:
+        return f"You are on branch {repository.only_branch}, which was made for this work: commit there."
+    await repository.create_branch(branch)
+    await repository.switch(branch)
+    return f"Switched to a new branch '{branch}'"
+
+
+git = Actions(
+    "git",
+    "Looks into the repository's history, and commits.",
+    {
+        "status": git_status,
+        "diff": git_diff,
+        "log": git_log,
+        "add": git_add,
+        "commit": git_commit,
+        "push": git_push,
+        "checkout": git_checkout,
+        "create_branch": git_branch,
+    },
+    default="status",
+    approval=True,
+    timeout=SECONDS,
+    subjects={"action": "command"},
+)
+
+
+async def _repository(context: Context) -> Repository:
+    workspace = workspace_of(context)
+    repository = await repository_of(workspace)
+    if repository is None:
+        raise GitFailed("not a git repository", path=str(workspace.root), hint="git init makes one")
+    return repository
+
+
+def _paths(workspace: Workspace, repository: Repository, files: Sequence[str]) -> list[str]:
+    """Paths as git writes them. Raises PermissionError for one that is not beneath the root."""
+    found = []
+    for each in files:
+        path = Path(os.path.normpath(workspace.root / each))
+        if not path.is_relative_to(workspace.root) or not path.is_relative_to(repository.root):
+            raise PermissionError(f"{each!r} is outside of {str(workspace.root)!r}")
+        found.append(str(path.relative_to(repository.root)))
+    return found
+
+
+def _is_within(path: str, places: Sequence[str]) -> bool:
+    return not places or any(place in (".", path) or path.startswith(f"{place}/") for place in places)
+
+
+def _left_out(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    return f"\nLeft out: {shown(names)} (another repository, or for a filter that is not run here)"

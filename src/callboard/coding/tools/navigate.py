@@ -1,0 +1,108 @@
+"""The tool `navigate`: directories, and what files are made of (seed 003).
+
+Owns what a model can look at to find its way.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from callboard.coding.actions import Actions, action
+from callboard.coding.editing import open_text
+from callboard.coding.outlines import Outline, outline_of
+from callboard.coding.outlines.languages import NAMES
+from callboard.coding.walking import by_path, is_skipped, told, walk
+from callboard.coding.workspace import Workspace, workspace_of
+from callboard.tools import Context
+
+MAX_ENTRIES: Final = 500
+"""Names that are shown."""
+MAX_SYMBOLS: Final = 500
+_LINE: Final = 200
+
+Directory = Annotated[str, "The directory"]
+FilePath = Annotated[str, "The file's path"]
+ALSO: Final = {"path": "directory"}
+_OF_DIRECTORY: Final = {"directory": "path"}
+_OF_FILE: Final = {"path": "path"}
+
+
+@action(also=ALSO, idempotent=True, subjects=_OF_DIRECTORY)
+def list_directory(
+    context: Context,
+    directory: Directory = ".",
+    show_hidden: Annotated[bool, "Names that begin with a dot too"] = False,
+    extension: Annotated[str, "Only files that end so, such as .py"] = "",
+) -> str:
+    """Lists a directory; the names of directories end with a slash."""
+    found = walk(workspace_of(context).files, directory, depth=1)
+    end = extension if extension.startswith(".") or not extension else f".{extension}"
+    names = [
+        told(entry.path) + "/" * (entry.kind == "directory")
+        for entry in found.entries
+        if (show_hidden or not entry.path.startswith(".")) and (not end or entry.path.endswith(end))
+    ]
+    return _limited(names, "nothing is there", cut=found.cut)
+
+
+@action(also=ALSO, idempotent=True, subjects=_OF_DIRECTORY)
+def tree(
+    context: Context,
+    directory: Directory = ".",
+    max_depth: Annotated[int, "Levels of directories"] = 3,
+) -> str:
+    """Shows a directory and what is below it, but not hidden ones nor what others wrote."""
+    found = walk(workspace_of(context).files, directory, depth=max(1, max_depth))
+    shown = [entry for entry in found.entries if not entry.path.rpartition("/")[2].startswith(".")]
+    # The walk is by level, so that what is left out of a large tree is deep in it.
+    kept = sorted(shown[:MAX_ENTRIES], key=lambda entry: by_path(entry.path))
+    lines = []
+    for entry in kept:
+        name = entry.path.rpartition("/")[2]
+        closed = entry.kind == "directory" and is_skipped(name)
+        lines.append("  " * (entry.depth - 1) + told(name) + "/" * (entry.kind == "directory") + " ..." * closed)
+    more = len(shown) > len(kept) or found.cut
+    return "\n".join([*(lines or ["nothing is there"]), *([f"... (limited to {MAX_ENTRIES} results)"] if more else [])])
+
+
+@action(idempotent=True, subjects=_OF_FILE)
+def outline(context: Context, path: FilePath) -> str:
+    """Shows what a source file defines: functions, classes, methods, types, with their lines."""
+    read, _ = _outline(workspace_of(context), path)
+    found = [f"{each.line}: [{each.kind}] {each.path[:_LINE]}" for each in read.symbols[: MAX_SYMBOLS + 1]]
+    return _limited(found, "nothing is defined there", limit=MAX_SYMBOLS)
+
+
+@action(idempotent=True, subjects=_OF_FILE)
+def imports(context: Context, path: FilePath) -> str:
+    """Shows what a source file imports, with the lines."""
+    read, lines = _outline(workspace_of(context), path)
+    found = [f"{number}: {lines[number - 1].strip()[:_LINE]}" for number in read.imports[: MAX_SYMBOLS + 1]]
+    return _limited(found, "nothing is imported there", limit=MAX_SYMBOLS)
+
+
+def _outline(workspace: Workspace, path: str) -> tuple[Outline, list[str]]:
+    opened = open_text(workspace, path)
+    read = outline_of(opened.file.text, opened.key)
+    if read is None:
+        raise ValueError(f"{told(path)} is in none of the languages that are understood: {', '.join(NAMES)}")
+    return read, opened.lines
+
+
+def _limited(lines: list[str], nothing: str, *, limit: int = MAX_ENTRIES, cut: bool = False) -> str:
+    limited = [f"... (limited to {limit} results)"] if cut or len(lines) > limit else []
+    return "\n".join([*(lines[:limit] or [nothing]), *limited])
+
+
+navigate = Actions(
+    "navigate",
+    "Shows directories, and what source files define and import.",
+    {
+        "list_directory": list_directory,
+        "get_file_outline": outline,
+        "find_imports": imports,
+        "get_tree": tree,
+    },
+    default="list_directory",
+    subjects={"directory": "path", "path": "path"},
+)

@@ -1,0 +1,203 @@
+"""The tool `search`: texts, files and definitions (seed 003).
+
+Owns what a model can look for, and how much of it is shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Annotated, Final, Literal
+
+from callboard.coding.actions import Actions, action
+from callboard.coding.outlines import outline_of
+from callboard.coding.outlines.languages import LANGUAGES
+from callboard.coding.searching.globs import Glob
+from callboard.coding.searching.query import Query, read_query
+from callboard.coding.searching.search import matching
+from callboard.coding.text_files import MAX_BYTES, NoText, decode
+from callboard.coding.walking import files_below, told
+from callboard.coding.workspace import Workspace, workspace_of
+from callboard.tools import Context
+
+SECONDS: Final = 30.0
+"""One search."""
+MOST: Final = 1000
+"""Results that a call can ask for."""
+_LINE: Final = 300
+"""Characters of a line that are shown."""
+_MENTIONS: Final = 5
+"""Files that are named where there is no definition."""
+
+Directory = Annotated[str, "Where to look: a directory, or a file"]
+Pattern = Annotated[str, "A regular expression"]
+IgnoreCase = Annotated[bool, "Whether upper and lower case are the same"]
+MaxResults = Annotated[int, "Lines, files or definitions at most"]
+SUBJECTS: Final = {"directory": "path"}
+ALSO: Final = {"path": "directory"}
+
+
+class _Results:
+    """Lines of results up to a limit, and what is said behind them."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = max(1, min(limit, MOST))
+        self._lines: list[str] = []
+        self.notes: list[str] = []
+
+    @property
+    def full(self) -> bool:
+        return len(self._lines) > self._limit
+
+    def add(self, line: str) -> None:
+        self._lines.append(line)
+
+    def text(self, nothing: str) -> str:
+        shown = self._lines[: self._limit]
+        limited = [f"... (limited to {self._limit} results)"] if self.full else []
+        return "\n".join([*(shown or [nothing]), *limited, *[f"({note})" for note in self.notes]])
+
+
+@action(also=ALSO, idempotent=True, subjects=SUBJECTS)
+async def grep(
+    context: Context,
+    pattern: Pattern,
+    directory: Directory = ".",
+    *,
+    file_pattern: Annotated[str, "Names of files, such as *.py; with a slash, paths, such as src/**/*.py"] = "*",
+    case_insensitive: IgnoreCase = False,
+    max_results: MaxResults = 100,
+) -> str:
+    """Searches the lines of files for a regular expression. Gives path:line:text."""
+    query = read_query(pattern, ignore_case=case_insensitive)
+    return await _lines(workspace_of(context), query, directory, file_pattern, max_results)
+
+
+@action(idempotent=True, subjects={"path": "path"})
+async def find_in_file(
+    context: Context,
+    path: Annotated[str, "The file's path"],
+    pattern: Pattern,
+    case_insensitive: IgnoreCase = False,
+) -> str:
+    """Searches the lines of one file for a regular expression. Gives path:line:text."""
+    query = read_query(pattern, ignore_case=case_insensitive)
+    return await _lines(workspace_of(context), query, path, "*", MOST)
+
+
+@action(also=ALSO, idempotent=True, subjects=SUBJECTS)
+async def find_files(
+    context: Context,
+    pattern: Annotated[str, "Names of files, such as *_test.go; with a slash, paths, such as src/**/*.py"],
+    directory: Directory = ".",
+    max_results: MaxResults = 100,
+) -> str:
+    """Finds files by their names. Gives their paths."""
+    workspace = workspace_of(context)
+    results = _Results(max_results)
+    begin = workspace.files.canonical(directory) or "."
+    paths, cut = await asyncio.to_thread(files_below, workspace.files, begin)
+    if cut:
+        results.notes.append(f"only the first {len(paths)} files were looked at; name a directory")
+    glob = Glob(pattern)
+    for path in paths:
+        if glob.matches(path):
+            results.add(told(path))
+        if results.full:
+            break
+    return results.text(f"no file is named {pattern}")
+
+
+@action(also=ALSO, idempotent=True, subjects=SUBJECTS)
+async def find_definition(
+    context: Context,
+    name: Annotated[str, "A function, class, method or type, such as run, or Server.run"],
+    directory: Directory = ".",
+    language: Annotated[
+        Literal["python", "go", "javascript", "typescript", "rust", "java", "c"] | None, "By default all of these"
+    ] = None,
+) -> str:
+    """Finds where a function, class, method or type is defined. Gives path:line:text."""
+    workspace = workspace_of(context)
+    results = _Results(100)
+    mentions: list[str] = []
+    suffixes = [suffix for each in LANGUAGES if _is(each.name, language) for suffix in each.suffixes]
+    query = Query(name.rpartition(".")[2] or name, fixed=True)
+    async for path, lines in _matches(workspace, query, directory, f"*{{{','.join(suffixes)}}}", results):
+        found = await asyncio.to_thread(_definitions, workspace, path, name)
+        for number, text in found:
+            results.add(_result(path, number, text))
+        if not found:
+            mentions += [_result(path, *lines[0])] if len(mentions) < _MENTIONS else []
+        if results.full:
+            break
+    nothing = f"no definition of {name} was found"
+    return results.text("\n".join([nothing, *(["it is mentioned at:", *mentions] if mentions else [])]))
+
+
+async def _lines(workspace: Workspace, query: Query, start: str, file_pattern: str, limit: int) -> str:
+    results = _Results(limit)
+    if query.fixed:
+        results.notes.append("the pattern is no regular expression; it was searched for as it is")
+    async for path, lines in _matches(workspace, query, start, file_pattern, results):
+        for number, text in lines:
+            results.add(_result(path, number, text))
+        if results.full:
+            break
+    return results.text(f"no line matches {query.pattern}")
+
+
+async def _matches(
+    workspace: Workspace, query: Query, start: str, file_pattern: str, results: _Results
+) -> AsyncIterator[tuple[str, Sequence[tuple[int, str]]]]:
+    """What matches, until the time is over."""
+    end = asyncio.get_running_loop().time() + SECONDS
+    async with aclosing(matching(workspace, query, start, Glob(file_pattern), results.notes.append)) as found:
+        while True:
+            try:
+                async with asyncio.timeout_at(end):
+                    one = await anext(found, None)
+            except TimeoutError:
+                results.notes.append(f"stopped after {SECONDS:g} s; name a directory or a file_pattern")
+                return
+            if one is None:
+                return
+            yield one
+
+
+def _definitions(workspace: Workspace, path: str, name: str) -> list[tuple[int, str]]:
+    try:
+        text = decode(workspace.files.read(path, MAX_BYTES)).text
+    except (OSError, NoText):
+        return []
+    outline = outline_of(text, path)
+    lines = text.split("\n")
+    symbols = outline.symbols if outline is not None else []
+    meant = [each for each in symbols if name in (each.name, each.path) or each.path.endswith(f".{name}")]
+    return [(each.line, lines[each.line - 1]) for each in meant]
+
+
+def _is(name: str, language: str | None) -> bool:
+    return language is None or name == language or (name == "tsx" and language == "typescript")
+
+
+def _result(path: str, number: int, text: str) -> str:
+    shown = text if len(text) <= _LINE else f"{text[:_LINE]}..."
+    return f"{told(path)}:{number}:{shown}"
+
+
+search = Actions(
+    "search",
+    "Finds texts, files and definitions. Hidden directories, node_modules, vendor, .venv, __pycache__, target, dist "
+    "and build are left out.",
+    {
+        "grep": grep,
+        "find_files": find_files,
+        "find_in_file": find_in_file,
+        "find_definition": find_definition,
+    },
+    default="grep",
+    subjects={"directory": "path", "path": "path"},
+    cli={"-t": "pattern", "-i": "case_insensitive", "-n": "max_results"},
+)

@@ -1,0 +1,51 @@
+"""The tool `test`: the tests of the repository (seed 003).
+
+Owns what a model can ask of them. How they are run and read is the business of the runners.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from callboard.coding.actions import Action, action
+from callboard.coding.commands import MAX_SECONDS
+from callboard.coding.runners import Selection
+from callboard.coding.runners import run_tests as run_selected
+from callboard.coding.tools.git import repository_of
+from callboard.coding.workspace import workspace_of
+from callboard.tools import Context
+
+_OPTIONS: dict[str, Any] = {
+    "timeout": MAX_SECONDS + 60,
+    "cli": {"-t": "type", "-p": "package", "-r": "run", "-v": "verbose"},
+}
+
+
+@action(**_OPTIONS)
+async def run_tests(  # noqa: PLR0917  # a model passes them by name
+    context: Context,
+    type: Annotated[Literal["", "go", "npm", "python", "cargo", "make"], "What runs them; found out if empty"] = "",  # noqa: A002  # the seed's name
+    package: Annotated[str, "Only those of this package or folder"] = "",
+    run: Annotated[str, "Only those whose name matches"] = "",
+    module: Annotated[str, "Only this module or file of tests"] = "",
+    script: Annotated[str, "The script of package.json, or target of make"] = "",
+    count: Annotated[int, "How often they run"] = 1,
+    verbose: Annotated[bool, "Name every test"] = False,
+    timeout: Annotated[float, "Seconds that they may take"] = 600,  # noqa: ASYNC109  # what the model asks for, not ours
+) -> str:
+    """Runs the tests, and tells which failed, where and why."""
+    workspace = workspace_of(context)
+    repository = await repository_of(workspace)
+    report = await run_selected(
+        workspace,
+        Selection(package=package, run=run, module=module, script=script, count=count, verbose=verbose),
+        kind=type,
+        seconds=timeout,
+        progress=context.progress,
+        digest=repository.digest if repository else None,
+    )
+    workspace.reports.append(report)
+    return report.summary
+
+
+test = Action(run_tests.function, name="test", **_OPTIONS)

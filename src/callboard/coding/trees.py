@@ -1,0 +1,372 @@
+"""Where a job works: in a tree of files that is not the user's.
+
+Owns how such a tree is made, what changed in it, how it ends and how it is undone. Knows nothing of jobs but their
+folder. How files are copied is `copying`'s business.
+Law: of the user's repository, only the job's own branch and its own entry among the working trees are written, besides
+objects; their files, index, stash, HEAD and other branches are as they were, whenever the process dies. What will be
+made is on disk before it is made, so that it can be undone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from callboard.coding.copying import BORROWED, copy_tree
+from callboard.coding.git_program import GitFailed, GitOutcome, run_git
+from callboard.coding.repository import MAX_DIFF, Commit, Repository, find_repository, shown
+from callboard.coding.tree_record import (
+    OWN,
+    PATCH,
+    SCRATCH,
+    TREE,
+    Kind,
+    TreeRecord,
+    delete_branch,
+    entry_of,
+    prune,
+    remove,
+    tree_record,
+    undo,
+    write_record,
+)
+from callboard.errors import CallerError
+from callboard.mcp.state import write_private
+
+__all__ = ["Changes", "Kind", "Tree", "TreeRecord", "open_place", "open_tree", "reopen_tree", "tree_record", "undo"]
+
+MAX_PATCH: Final = 64 * 1024 * 1024
+"""Bytes of a patch that is kept of what was not committed."""
+
+_MAX_PACKAGES = 100
+_COPIED = "As it was"
+# Of a copy the bytes count: its patch is for the files as they are.
+_EXACTLY = "* -text -filter -ident -working-tree-encoding\n"
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """What differs from where the job began: files, the patch, which of the files are new and not yet committed.
+
+    `cut` says that the patch is longer.
+    """
+
+    files: tuple[str, ...]
+    diff: str
+    untracked: tuple[str, ...]
+    commits: tuple[Commit, ...]
+    cut: bool = False
+
+
+class Tree:
+    """A worktree on a branch of its own, a copy with a repository of its own, or the user's own tree (`place`).
+
+    Made by `open_tree`, `open_place` and `reopen_tree`. `borrowed` are folders of the user's tree, by their place in
+    this one, that are read there; `notices` is what the user should know. `patch` is where the result of a copy is
+    when it is closed.
+    """
+
+    def __init__(
+        self,
+        record: TreeRecord,
+        repository: Repository,
+        borrowed: Mapping[str, Path] | None = None,
+        notices: tuple[str, ...] = (),
+    ) -> None:
+        self._record = record
+        self.repository = repository
+        self.root = repository.root
+        self.base = record.base
+        self.branch = record.branch
+        self.kind = record.kind
+        self.borrowed = dict(borrowed or {})
+        self.notices = notices
+        self.patch = Path(record.job) / PATCH
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What `undo` and `reopen_tree` need, as JSON has it."""
+        told: dict[str, Any] = msgspec.to_builtins(self._record)
+        return told
+
+    async def digest(self) -> str:
+        """A name for the content of the tree as it is; see `Repository.digest`."""
+        return await self.repository.digest(self._scratch)
+
+    async def changes(self) -> Changes:
+        """What differs from the base, whether it is committed or not."""
+        patch, files = await self._difference(MAX_DIFF)
+        return Changes(
+            files=files,
+            diff=patch.output.decode("utf-8", "replace"),
+            untracked=await self.repository.new_files(),
+            commits=await self.repository.log(1000, since=self.base),
+            cut=patch.cut,
+        )
+
+    async def commit(self, message: str) -> str | None:
+        """Commits all that changed, and gives the id; None if nothing did.
+
+        Files that a filter is for which is not run are left out, and named in the notices.
+        """
+        left_out = await self.repository.stage()
+        if left_out:
+            self.notices = (*self.notices, f"not committed, since a filter or a repository is there: {shown(left_out)}")
+        try:
+            return await self.repository.commit(message, files=())
+        except GitFailed as error:
+            if error.message.startswith("nothing to commit"):
+                return None
+            raise
+
+    async def close(self, *, keep: bool) -> None:
+        """Ends the work: the tree goes unless it is to be kept, its branch stays if it has commits.
+
+        What was not committed, and all that changed in a copy, is in `patch`.
+        """
+        if self.kind == "place":
+            return
+        # Git works in the folder, which may be gone.
+        gone = not await asyncio.to_thread(_made_sure, self.root)
+        head = await self.repository.head()
+        if not gone:
+            await self._keep_patch(self.base if self.kind == "copy" else head)
+        self._record = replace(self._record, head=head)
+        write_record(self._record)
+        if keep:
+            return
+        await remove(self._record)
+        if self.kind == "worktree" and head == self.base:
+            await delete_branch(self._record)
+
+    async def push(self, remote: str = "origin") -> str:
+        """Pushes the branch; see `Repository.push`."""
+        return await self.repository.push(self.branch, remote)
+
+    @property
+    def _scratch(self) -> Path:
+        return Path(self._record.job) / SCRATCH
+
+    async def _difference(
+        self, limit: int, base: str = "", flags: tuple[str, ...] = ()
+    ) -> tuple[GitOutcome, tuple[str, ...]]:
+        found: dict[str, str] = {}
+        base = base or self.base or "HEAD"
+        state = await self.repository.digest(self._scratch, found)
+        patch = await self.repository.git("diff", *flags, base, state, "--", limit=limit, environment=found)
+        names = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, state)
+        return patch, tuple((await self.repository.git(*names, environment=found)).items)
+
+    async def _keep_patch(self, base: str) -> None:
+        patch, _ = await self._difference(MAX_PATCH, base, ("--binary", "--full-index"))
+        if patch.cut:
+            raise CallerError(
+                f"what changed is more than {MAX_PATCH} bytes as a patch",
+                path=str(self.root),
+                hint="the tree stays: take what you need from it",
+            )
+        if patch.output:
+            write_private(self.patch, patch.output)
+
+
+async def open_tree(directory: Path, job: Path, branch: str, at: str = "HEAD") -> Tree:
+    """A tree for a job on the repository that `directory` is in, or on a copy where git has no commit of it.
+
+    `job` is the job's folder. The branch is made at the commit `at`; if the name is taken, it gets a number.
+    Raises CallerError.
+    """
+    directory, job = _absolute(directory), _absolute(job)
+    if tree_record(job) is not None:
+        raise CallerError("the job has a tree already", path=str(job))
+    repository = await find_repository(directory)
+    if repository is not None:
+        await repository.check_branch(branch)
+        await prune(repository, job.parent)
+        base = await repository.commit_id(at)
+        if not base and at != "HEAD":
+            raise CallerError(f"{at!r} is no commit", path=str(repository.root))
+        if base and await _has_folder(repository, base):
+            return await _worktree(repository, directory, job, branch, base)
+    return await _copy(directory, job, branch, repository)
+
+
+async def open_place(directory: Path, job: Path) -> Tree | None:
+    """The user's own tree, for work that the user looks at; None where there is no repository."""
+    repository = await find_repository(directory)
+    if repository is None:
+        return None
+    record = TreeRecord(
+        kind="place",
+        job=str(_absolute(job)),
+        directory=str(_absolute(directory)),
+        branch=await repository.branch(),
+        base=await repository.head(),
+        repository=str(repository.git_directory),
+        common=str(repository.common),
+    )
+    return Tree(record, repository, notices=await _notices(repository))
+
+
+async def reopen_tree(record: TreeRecord) -> Tree:
+    """The tree of a job that was interrupted. Nobody else may work in it. Raises CallerError if it is not whole."""
+    root = Path(record.job) / TREE
+    own = Path(record.repository) if record.kind == "copy" else entry_of(record)
+    if own is None or not root.is_dir():
+        raise CallerError("the job's tree is gone", path=str(root))
+    # Git takes its lock away when all files are there; ours is written then.
+    if not record.base or (own / "locked").exists():
+        raise CallerError("the job's tree was not finished", path=str(root), hint="undo the job, and begin again")
+    with suppress(FileNotFoundError):
+        (own / "index.lock").unlink()
+    repository = Repository(root, own, Path(record.common), only_branch=record.branch)
+    source = await find_repository(Path(record.directory))
+    borrowed = await _borrowed(source.root if source else Path(record.directory), source)
+    repository.hidden = frozenset(borrowed)
+    return Tree(record, repository, borrowed)
+
+
+def _made_sure(folder: Path) -> bool:
+    """Whether a folder was there; it is then."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return True
+    return False
+
+
+def _absolute(path: Path) -> Path:
+    return path.resolve()
+
+
+# How it is made
+
+
+async def _worktree(repository: Repository, directory: Path, job: Path, branch: str, base: str) -> Tree:
+    record = TreeRecord(
+        kind="worktree",
+        job=str(job),
+        directory=str(directory),
+        branch=branch,
+        base=base,
+        repository=str(repository.git_directory),
+        common=str(repository.common),
+    )
+    record = await _new_branch(repository, record)
+    # Online, for what git-lfs and partial clones fetch: nothing has been written by a model yet.
+    await repository.git("worktree", "add", "--quiet", str(job / TREE), record.branch, online=True)
+    entry = entry_of(record)
+    if entry is None:
+        raise CallerError("git made no working tree", path=str(job / TREE))
+    borrowed = await _borrowed(repository.root, repository)
+    own = Repository(
+        job / TREE,
+        entry,
+        repository.common,
+        folder=repository.folder,
+        hidden=borrowed,
+        only_branch=record.branch,
+    )
+    return Tree(record, own, borrowed, await _notices(repository))
+
+
+async def _new_branch(repository: Repository, record: TreeRecord) -> TreeRecord:
+    """Makes the first branch that is free of `name`, `name-2`, ...; the record is on disk before it."""
+    number = 1
+    while True:
+        name = record.branch if number == 1 else f"{record.branch}-{number}"
+        if name not in await repository.branches():
+            planned = replace(record, branch=name)
+            write_record(planned)
+            try:
+                await repository.create_branch(name, record.base)
+            except GitFailed:
+                if name not in await repository.branches():
+                    raise
+            else:
+                return planned
+        number += 1
+
+
+async def _copy(directory: Path, job: Path, branch: str, repository: Repository | None) -> Tree:
+    own = Repository(job / TREE, job / OWN, folder="", only_branch=branch)
+    record = TreeRecord(
+        kind="copy",
+        job=str(job),
+        directory=str(directory),
+        branch=branch,
+        base="",
+        repository=str(own.git_directory),
+        common=str(own.common),
+    )
+    write_record(record)
+    left_out = await copy_tree(directory, own.root, without=job)
+    borrowed = await _borrowed(directory, None)
+    own.hidden = frozenset(borrowed)
+    # The first branch gets its name through the environment of no repository: it is made here.
+    made = {"GIT_DIR": str(own.git_directory), "GIT_WORK_TREE": str(own.root)}
+    await run_git(["init", "--quiet", "--template="], own.root, environment=made)
+    info = own.git_directory / "info"
+    info.mkdir(exist_ok=True)
+    (info / "attributes").write_text(_EXACTLY)
+    await own.check_branch(branch)
+    await own.git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
+    await own.git("config", "core.autocrlf", "false")
+    (own.root / ".git").write_text(f"gitdir: {own.git_directory}\n")
+    await own.stage()
+    await own.git("commit", "--quiet", "--allow-empty", f"--message={_COPIED}", environment=await own.identity())
+    record = replace(record, base=await own.head())
+    write_record(record)
+    why = "is in no commit yet" if repository else "is no git repository"
+    notices = [f"{directory} {why}: the job works on a copy, and its result is a patch"]
+    if left_out:
+        notices.append(f"not in the copy: {shown(left_out)}")
+    return Tree(record, own, borrowed, tuple(notices))
+
+
+async def _has_folder(repository: Repository, commit: str) -> bool:
+    """Whether a commit knows the folder that the repository was found from."""
+    if not repository.folder:
+        return True
+    outcome = await repository.git("rev-parse", "--verify", "--quiet", f"{commit}:{repository.folder}", check=False)
+    return outcome.code == 0
+
+
+async def _borrowed(root: Path, repository: Repository | None) -> dict[str, Path]:
+    """Folders of what is installed, which git does not know: at the top, and packages' own one folder down."""
+    found = await asyncio.to_thread(_installed, root, repository.folder if repository else "")
+    if repository is not None and found:
+        told = b"".join([os.fsencode(name) + b"\0" for name in found])
+        ignored = await repository.git("check-ignore", "-z", "--stdin", stdin=told, check=False)
+        found = {name: found[name] for name in ignored.items}
+    return found
+
+
+def _installed(root: Path, folder: str) -> dict[str, Path]:
+    places = {*BORROWED, *(f"{folder}/{name}" for name in BORROWED if folder)}
+    with suppress(OSError):
+        packages = sorted(root.glob("*/package.json"))[:_MAX_PACKAGES]
+        places |= {f"{package.parent.name}/node_modules" for package in packages}
+    return {
+        place: root / place for place in sorted(places) if (root / place).is_dir() and not (root / place).is_symlink()
+    }
+
+
+async def _notices(repository: Repository) -> tuple[str, ...]:
+    """What the user should know of the tree that the job's is made from."""
+    told = []
+    status = await repository.status()
+    if status.changes:
+        told.append(f"the working tree has changes that are not in it: {shown([each.path for each in status.changes])}")
+    if operation := repository.operation:
+        told.append(f"a {operation} is under way here; the job begins at the last commit")
+    elif not await repository.branch():
+        told.append(f"HEAD is detached; the job begins at {(await repository.head())[:12]}")
+    if (repository.root / ".gitmodules").is_file():
+        told.append("submodules are empty in it")
+    return tuple(told)

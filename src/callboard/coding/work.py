@@ -1,0 +1,410 @@
+"""A job, from its description to what it hands over.
+
+Owns the order: record, tree, sandbox, phases, commit, push. What happens in a phase is `conduct`'s business.
+Law: the user's tree is never touched; whatever becomes of a job, what was changed is on its branch, and no process of
+it is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from callboard.coding import github
+from callboard.coding.brief import instructions, task_text
+from callboard.coding.conduct import Conduct, said_last
+from callboard.coding.desk import Desk
+from callboard.coding.job import Job, Jobs, JobType
+from callboard.coding.phases import Form, Phase, actions, phases_of
+from callboard.coding.record import Record, Step, Told
+from callboard.coding.report import commit_message, pull_request
+from callboard.coding.trees import Tree, open_tree
+from callboard.coding.trees import undo as undo_tree
+from callboard.configuration import Settings
+from callboard.configuration.coding import Rights
+from callboard.core import InvocationCanister, Model, Verdict
+from callboard.errors import CallboardError, CallerError
+from callboard.modes import plan_of
+from callboard.tools import Policy, Rule
+
+MAX_LOGS: Final = 20_000
+"""Characters of a file of logs that are read: its end."""
+MAX_DIFF: Final = 1_000_000
+"""Characters of the diff that a job's record keeps."""
+
+
+class Approver(Protocol):
+    """Asks a person, and knows what was allowed before."""
+
+    @property
+    def rules(self) -> list[Rule]: ...
+
+    async def __call__(self, invocation: InvocationCanister, why: str) -> Verdict: ...
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done, where and how. `given` is what the command was called with."""
+
+    kind: JobType
+    directory: Path
+    given: dict[str, Any]
+    settings: Settings
+    logs: str = ""
+    rights: Rights = "full"
+    form: Form | None = None
+    rounds: int | None = None
+    without_sandbox: bool = False
+    keep: bool = False
+
+
+async def work(
+    assignment: Assignment,
+    model: Model,
+    jobs: Jobs,
+    show: Callable[[Step], None],
+    approver: Approver,
+    *,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Job:
+    """Does it, and gives the job as it ended. Raises CallerError before anything is begun; after that errors are the job's.
+
+    When it is cancelled, the job is too, and CancelledError goes on; SIGTERM ends it the same way, and gives the job.
+    """
+    task = await _task(assignment)
+    job = jobs.create(
+        assignment.kind,
+        task,
+        assignment.directory,
+        model=model.name,
+        given={key: value for key, value in assignment.given.items() if value not in (None, "", False)},
+    )
+    with jobs.running(job.id), Record(jobs.folder(job.id)) as record, _ended_by(signal.SIGTERM) as ended:
+        worker = _Worker(assignment, model, jobs, jobs.update(job, state="running"), task=task, clock=clock)
+
+        def tell(step: Step) -> None:
+            record.add(step)
+            show(step)
+
+        try:
+            return await worker.run(tell, approver)
+        except asyncio.CancelledError:
+            worker.end("cancelled", "ended by a signal" if ended else "")
+            if not ended:
+                raise
+            if (current := asyncio.current_task()) is not None:
+                current.uncancel()
+            return worker.job
+        except CallboardError as error:
+            return worker.end("failed", error.message, error=str(error))
+        except OSError as error:
+            return worker.end("failed", str(error), error=str(error))
+
+
+class _Worker:
+    """One job under way; `job` is its record as it is on disk."""
+
+    def __init__(
+        self, assignment: Assignment, model: Model, jobs: Jobs, job: Job, *, task: str, clock: Callable[[], datetime]
+    ) -> None:
+        self.job = job
+        self._assignment = assignment
+        self._model = model
+        self._jobs = jobs
+        self._task = task
+        self._clock = clock
+
+    async def run(self, tell: Callable[[Step], None], approver: Approver) -> Job:
+        assignment, coding = self._assignment, self._assignment.settings.coding
+        deadline = self._clock() + timedelta(minutes=coding.limits.max_task_duration_minutes)
+        form = assignment.form or plan_of(self._model).coding
+        phases = _permitted(phases_of(assignment.kind, form), assignment.rights)
+        async with self._tree(tell) as tree:
+            async with AsyncExitStack() as stack:
+                desk = await stack.enter_async_context(
+                    Desk(
+                        tree,
+                        self._jobs.folder(self.job.id),
+                        coding,
+                        without_sandbox=assignment.without_sandbox,
+                        guards_tests=assignment.kind == "debug" or form == "short",
+                        reviewed=assignment.given.get("base") if assignment.kind == "review" else None,
+                    )
+                )
+                for notice in desk.notices:
+                    tell(Told(notice))
+                conduct = Conduct(
+                    self._model,
+                    desk,
+                    phases,
+                    kind=assignment.kind,
+                    task=self._task,
+                    instructions=instructions(coding.project, desk.repository_instructions),
+                    settings=coding,
+                    policy=_Policies(assignment, approver),
+                    approve=self._asking(approver),
+                    single=form == "short",
+                    rounds=self._rounds(),
+                    deadline=deadline,
+                    clock=self._clock,
+                )
+                try:
+                    async with aclosing(conduct.steps()) as steps:
+                        async for step in steps:
+                            tell(step)
+                            if conduct.phase != self.job.phase:
+                                self._update(phase=conduct.phase)
+                finally:
+                    self._update(rounds=conduct.rounds, calls=conduct.calls, usage=_counted(conduct.usage))
+                    await asyncio.shield(self._deliver(tree, desk, conduct))
+            if not conduct.missing:
+                await self._publish(tree, tell)
+        missing = conduct.missing
+        if missing:
+            return self.end("failed", conduct.why or f"the evidence of the phase {conduct.phase!r} does not hold")
+        return self.end("completed", "")
+
+    def end(self, state: Any, reason: str, error: str = "") -> Job:
+        self._update(state=state, reason=reason, error=error)
+        return self.job
+
+    def _update(self, **changes: Any) -> None:
+        self.job = self._jobs.update(self.job, **changes)
+
+    def _rounds(self) -> int | None:
+        assignment = self._assignment
+        coding = assignment.settings.coding
+        mode = coding.modes.get(assignment.kind)
+        return assignment.rounds or (mode.rounds if mode else None) or coding.limits.max_inference_runs
+
+    def _asking(self, approver: Approver) -> Callable[[InvocationCanister, str], Any]:
+        async def asked(invocation: InvocationCanister, why: str) -> Verdict:
+            self._update(state="waiting", reason=f"asks whether {invocation.name} may run")
+            try:
+                return await approver(invocation, why)
+            finally:
+                self._update(state="running", reason="")
+
+        return asked
+
+    @asynccontextmanager
+    async def _tree(self, tell: Callable[[Step], None]) -> AsyncIterator[Tree]:
+        assignment = self._assignment
+        coding = assignment.settings.coding
+        at = str(assignment.given.get("branch") or assignment.given.get("at") or "HEAD")
+        folder = self._jobs.folder(self.job.id)
+        name = f"{coding.git.branch_prefix}{assignment.kind}-{self.job.id}"
+        tree = await open_tree(assignment.directory, folder, name, at)
+        try:
+            self._update(tree={**tree.record})
+            for notice in tree.notices:
+                tell(Told(notice))
+            yield tree
+        finally:
+            await asyncio.shield(tree.close(keep=assignment.keep or coding.keep_temp_files))
+
+    async def _deliver(self, tree: Tree, desk: Desk, conduct: Conduct) -> None:
+        """Commits what was changed, and writes down what the job hands over."""
+        job, assignment = self.job, self._assignment
+        described = said_last(conduct.said)
+        output: dict[str, Any] = {"summary": described, "missing": [*conduct.missing]}
+        if conduct.findings is not None:
+            output["findings"] = [msgspec.to_builtins(each) for each in conduct.findings]
+        if assignment.kind in ("build", "debug"):
+            message = commit_message(job, described)
+            await tree.commit(message if not conduct.missing else f"Not finished: {message}")
+            changes = await tree.changes()
+            tests = desk.tests_told
+            title, body = pull_request(
+                job,
+                described,
+                files=changes.files,
+                tests=tests,
+                missing=conduct.missing,
+                issue=assignment.given.get("issue"),
+            )
+            output |= {
+                "branch": tree.branch,
+                "commits": [each.id for each in changes.commits],
+                "files": [*changes.files],
+                "diff": changes.diff[:MAX_DIFF],
+                "tests": desk.tests_summary,
+                "pull_request": {"title": title, "body": body},
+            }
+            if tree.kind == "copy" and changes.diff:
+                output["patch"] = str(tree.patch)
+        self._update(output=output)
+
+    async def _publish(self, tree: Tree, tell: Callable[[Step], None]) -> None:
+        """Pushes the branch, and opens a pull request, where the user asked for it."""
+        given, git = self._assignment.given, self._assignment.settings.coding.git
+        if self._assignment.kind not in ("build", "debug") or not (given.get("push") or given.get("pr")):
+            return
+        if tree.kind != "worktree":
+            raise CallerError("there is no repository to push from", path=str(self._assignment.directory))
+        await tree.repository.push(tree.branch, git.remote)
+        tell(Told(f"pushed {tree.branch} to {git.remote}"))
+        if given.get("pr"):
+            wanted = self.job.output["pull_request"]
+            url = await github.open_pull_request(
+                self._assignment.directory,
+                branch=tree.branch,
+                title=wanted["title"],
+                body=wanted["body"],
+                draft=git.always_draft_pr,
+            )
+            tell(Told(f"opened {url}"))
+            self._update(output={**self.job.output, "pull_request_url": url})
+
+
+class _Policies(Policy):
+    """The policy of a job: what was allowed meanwhile counts from the next call on."""
+
+    def __init__(self, assignment: Assignment, approver: Approver) -> None:
+        super().__init__()
+        self._assignment = assignment
+        self._approver = approver
+
+    def decide(self, *arguments: Any, **named: Any) -> Any:
+        return Policy(_rules(self._assignment, self._approver.rules)).decide(*arguments, **named)
+
+
+def _rules(assignment: Assignment, answered: list[Rule]) -> Iterator[Rule]:
+    """The last that matches decides: what is denied stays denied, whatever was answered."""
+    settings = assignment.settings
+    tools, permissions = settings.coding.tools, settings.permissions
+    mode = settings.coding.modes.get(assignment.kind)
+    yield Rule("*", "allow")
+    if tools.allowed_bash_commands:
+        yield Rule("bash", "deny")
+        yield from (Rule(f"bash({each})", "allow") for each in tools.allowed_bash_commands)
+    yield from (Rule(each, "allow") for each in permissions.allow)
+    yield from (Rule(each, "ask") for each in permissions.ask)
+    yield from answered
+    yield from (Rule(f"bash({each})", "deny") for each in tools.forbidden_commands)
+    yield from (Rule(each, "deny") for each in permissions.deny)
+    yield from (Rule(each, "deny") for each in (mode.deny if mode else ()))
+
+
+_RIGHTS: Final[Mapping[Rights, tuple[str, ...]]] = {
+    "read-only": ("look", "history"),
+    "edit": ("look", "history", "edit", "commit", "run_tests"),
+}
+
+
+def _permitted(phases: tuple[Phase, ...], rights: Rights) -> tuple[Phase, ...]:
+    """The phases with those of their tools that are within the rights."""
+    if rights == "full":
+        return phases
+    allowed = actions(_RIGHTS[rights])
+    return tuple(
+        msgspec.structs.replace(phase, tools=tuple(each for each in actions(phase.tools) if each in allowed))
+        for phase in phases
+    )
+
+
+def assign(
+    kind: JobType,
+    given: dict[str, Any],
+    directory: Path,
+    settings: Settings,
+    *,
+    rights: str = "",
+    form: str = "",
+    rounds: int | None = None,
+    without_sandbox: bool = False,
+    keep: bool = False,
+    standard_input: Any = None,
+) -> Assignment:
+    """An assignment from what a command was called with. Raises CallerError that says what is missing or wrong."""
+    coding = settings.coding
+    mode = coding.modes.get(kind)
+    rights = rights or (mode.rights if mode and mode.rights else "full")
+    if rights not in (*_RIGHTS, "full"):
+        raise CallerError(f"no rights {rights!r}", path="--rights", hint="there are read-only, edit and full")
+    if form not in ("", "phased", "short"):
+        raise CallerError(f"no form {form!r}", path="--form", hint="there are phased and short")
+    if kind in ("build", "debug") and rights == "read-only":
+        raise CallerError(
+            f"{kind} changes files", path="--rights read-only", hint="ask with callboard triage or review"
+        )
+    given = {**given, "directory": str(directory)}
+    for name in ("description", "symptoms"):
+        if given.get(name) == "-" and standard_input is not None:
+            given[name] = standard_input.read().decode("utf-8", "replace")
+    asked = {"build": "description", "debug": "symptoms", "triage": "description", "review": "branch"}[kind]
+    other = "number" if kind == "review" else "issue"
+    if not given.get(asked) and not given.get(other):
+        option = {"number": "--pr"}.get(other, f"--{other}")
+        raise CallerError(f"missing {asked!r} in input", path=f"callboard {kind}", hint=f"pass --{asked} or {option}")
+    logs = ""
+    if given.get("logs"):
+        try:
+            logs = Path(given["logs"]).read_text("utf-8", "replace")[-MAX_LOGS:]
+        except OSError as error:
+            raise CallerError(error.strerror or str(error), path=str(given["logs"])) from None
+        given["logs"] = str(given["logs"])
+    del given["directory"]
+    return Assignment(
+        kind=kind,
+        directory=directory,
+        given=given,
+        settings=settings,
+        logs=logs,
+        rights=rights,
+        form=form or None,  # type: ignore[arg-type]  # checked above
+        rounds=rounds,
+        without_sandbox=without_sandbox,
+        keep=keep,
+    )
+
+
+async def undo_job(job: Job, jobs: Jobs) -> str:
+    """Takes back what a job did; what was done, in words. Raises CallerError if it runs, or if it cannot be taken back."""
+    if job.state in ("pending", "running", "waiting"):
+        raise CallerError(f"the job is {job.state}", path=job.id, hint=f"callboard jobs cancel {job.id}")
+    with jobs.running(job.id):
+        return await undo_tree(job.tree, jobs.folder(job.id))
+
+
+async def _task(assignment: Assignment) -> str:
+    """The task in full, with what GitHub says of it."""
+    given, directory = assignment.given, assignment.directory
+    issue = ""
+    if given.get("issue"):
+        issue = await github.issue_text(given["issue"], directory)
+    if given.get("number"):
+        branch, issue = await github.pull_request_of(given["number"], directory)
+        given["branch"] = given.get("branch") or branch
+    task = task_text(given, assignment.logs, issue)
+    return task or f"Review the branch {given.get('branch')}."
+
+
+@contextmanager
+def _ended_by(number: int) -> Iterator[list[int]]:
+    """The current task is cancelled by a signal; the list then holds it."""
+    ended: list[int] = []
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+
+    def end() -> None:
+        ended.append(number)
+        if task is not None:
+            task.cancel()
+
+    with suppress(NotImplementedError, ValueError, RuntimeError):
+        loop.add_signal_handler(number, end)
+    try:
+        yield ended
+    finally:
+        with suppress(NotImplementedError, ValueError, RuntimeError):
+            loop.remove_signal_handler(number)
+
+
+def _counted(usage: Any) -> dict[str, int]:
+    return {"input": usage.input, "output": usage.output, "cached": usage.cached}

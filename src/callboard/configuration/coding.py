@@ -1,0 +1,135 @@
+"""What can be set of the coding agents: `[coding]` in callboard.toml.
+
+Owns the keys of seed 003's configuration (limits, git, tools, project, context, modes) that mean something here, and
+their defaults. Knows nothing of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+Strings: TypeAlias = tuple[str, ...]
+Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+Rights: TypeAlias = Literal["read-only", "edit", "full"]
+"""What a job may do: read; change files, commit and run the tests; run commands as well."""
+
+RESULT_LIMITS: Final[Mapping[str, int]] = {
+    "search": 6000,
+    "grep": 6000,
+    "file": 24_000,
+    "read_file": 24_000,
+    "default": 8000,
+}
+"""Characters of a result that a model is shown, by tool."""
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class LimitSettings(_Table, frozen=True):
+    """`max_task_duration_minutes` and `max_inference_runs` bound a whole job; without the second the phases' own rounds do.
+
+    The others bound each command in the sandbox: `command_seconds`, `command_memory_mb` of a process, `command_processes`.
+    """
+
+    max_task_duration_minutes: Positive = 30
+    max_inference_runs: Count | None = None
+    command_seconds: Positive = 120
+    command_memory_mb: Count = 2048
+    command_processes: Count = 256
+
+
+class GitSettings(_Table, frozen=True):
+    """`branch_prefix` begins the names of jobs' branches; `remote` is pushed to; `always_draft_pr` makes pull requests drafts."""
+
+    branch_prefix: str = "callboard/"
+    remote: str = "origin"
+    always_draft_pr: bool = True
+
+
+class ToolSettings(_Table, frozen=True):
+    """Command patterns of `bash`, by shell words: those that are allowed (all, if empty) and those that are not."""
+
+    allowed_bash_commands: Strings = ()
+    forbidden_commands: Strings = ()
+
+
+class ProjectSettings(_Table, frozen=True):
+    """What the model is told of the project; `workdir` is the folder of the repository that the tests run in."""
+
+    name: str = ""
+    workdir: str = ""
+    tech_stack: Strings = ()
+
+
+class SandboxSettings(_Table, frozen=True):
+    """`hosts` may be reached from the sandbox (`pypi.org`, `*.npmjs.org`), `readable` are further folders that are seen there."""
+
+    hosts: Strings = ()
+    readable: Strings = ()
+
+
+class ContextSettings(_Table, frozen=True):
+    """`compact_at` is the share of the model's context at which older rounds are compacted, `keep_rounds` stay as they are.
+
+    `tool_result_limits` are characters by tool; `default` is for the others.
+    """
+
+    compact_at: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.75
+    keep_rounds: Count = 3
+    tool_result_limits: dict[str, Count] = {}
+
+    def result_limit(self, tool: str) -> int:
+        """Characters of a result of this tool."""
+        limits = {**RESULT_LIMITS, **self.tool_result_limits}
+        return limits.get(tool, limits["default"])
+
+
+class ModeSettings(_Table, frozen=True):
+    """Of one kind of job. `rights` is what it may do, `rounds` bounds it, `deny` are permission patterns of tools."""
+
+    rights: Rights | None = None
+    rounds: Count | None = None
+    deny: Strings = ()
+
+
+class CodingSettings(_Table, frozen=True):
+    """`[coding]`; `keep_temp_files` keeps the working tree of a job that is done."""
+
+    limits: LimitSettings = LimitSettings()
+    git: GitSettings = GitSettings()
+    tools: ToolSettings = ToolSettings()
+    project: ProjectSettings = ProjectSettings()
+    sandbox: SandboxSettings = SandboxSettings()
+    context: ContextSettings = ContextSettings()
+    modes: dict[Literal["build", "debug", "review", "triage", "chat"], ModeSettings] = {}
+    keep_temp_files: bool = False
+
+
+GUARDED: Final = (("sandbox",), ("git", "remote"), ("tools", "allowed_bash_commands"), ("modes",))
+"""What a project's file may set only if the user trusts the project: it opens the sandbox, or widens what may be done."""
+
+
+def guarded(given: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """The guarded keys of a file's `[coding]`."""
+    for keys in GUARDED:
+        value: Any = given
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value is not None:
+            yield keys
+
+
+def joined(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of two files as one, key by key."""
+    return {
+        key: joined(lower[key], higher[key])
+        if isinstance(lower.get(key), Mapping) and isinstance(higher.get(key), Mapping)
+        else higher.get(key, lower.get(key))
+        for key in {**lower, **higher}
+    }

@@ -1,0 +1,206 @@
+"""Results that a model wrote itself.
+
+Owns the marks by which a made-up result begins, and cuts it out of the reply's text. Knows nothing of dialects.
+Laws: calls stay calls, and text stays where it was; the same text gives the same, however it came in pieces; text is
+held back until it is known whether it is a mark, and no longer; constant work a character.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from callboard.core import (
+    ArgumentsPiece,
+    Event,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Note,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextPiece,
+    Usage,
+    Why,
+)
+from callboard.loop.loop import MADE_UP
+
+EXCERPT: Final = 200
+"""Characters of what was cut that are told."""
+MAX_LINE: Final = 4096
+"""Characters of a line that may be a result in JSON; a longer one is judged by these."""
+
+_CALLS = (InvocationStarted, ArgumentsPiece, InvocationEnded, InvocationIncomplete)
+
+
+def _atoms(text: str) -> list[str]:
+    """A literal, as the patterns of its characters."""
+    return [r"[ \t]{1,4}" if char == " " else re.escape(char) for char in text]
+
+
+_LEAD: Final = r"[ \t*#>]{0,8}"
+_NAME: Final = r"[\w./:-]{1,64}"
+_TAGS: Final[Sequence[tuple[Sequence[str], str]]] = (
+    ([*_atoms("<tool_response"), r"[^<>\n]{0,100}", ">"], "</tool_response>"),
+    ([*_atoms("<tool_result"), r"[^<>\n]{0,100}", ">"], "</tool_result>"),
+    (_atoms("[TOOL_RESULTS]"), "[/TOOL_RESULTS]"),
+    (_atoms("<|start_header_id|>ipython<|end_header_id|>"), "<|eot_id|>"),
+)
+"""Marks of results wherever they stand, and what ends them."""
+_WORDS: Final[Sequence[Sequence[str]]] = (
+    _atoms("tool results:"),
+    _atoms("tool execution results:"),
+    *(
+        [*_atoms("tool "), r"\d{1,4}", *_atoms(" ("), _NAME, *_atoms(f") {what}:")]
+        for what in ("output", "error", "failed")
+    ),
+    _atoms("observation:"),
+    [*_atoms("✅ "), _NAME, ":"],
+    [*_atoms("❌ "), _NAME, *_atoms(" failed")],
+    [r"\{", r"\s{0,8}", *_atoms('"success"'), r"\s{0,8}", ":", r"\s{0,8}", "[tf]"],
+)
+"""Marks of results behind a call; nothing ends them."""
+_OBJECT: Final[Sequence[str]] = (r"\{", r"[ \t]{0,8}", '"')
+_KEYS: Final = (re.compile(r'"success"\s*:\s*(?:true|false)'), re.compile(r'"(?:output|error)"\s*:'))
+"""What the line of such an object has, if it is a result."""
+
+
+def _whole(*marks: Iterable[str]) -> re.Pattern[str]:
+    """Matches any of them; the group tells which."""
+    return re.compile("|".join([f"({_LEAD}{''.join(atoms)})" for atoms in marks]), re.IGNORECASE)
+
+
+def _begun(*marks: Sequence[str]) -> re.Pattern[str]:
+    """Matches the beginnings of any of them."""
+    patterns = []
+    for atoms in marks:
+        pattern = ""
+        for atom in reversed(atoms):
+            pattern = f"(?:{atom}{pattern})?"
+        patterns.append(_LEAD + pattern)
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+_TAG: Final = _whole(*[atoms for atoms, _ in _TAGS])
+_WORD: Final = _whole(*_WORDS)
+_JSON: Final = _whole(_OBJECT)
+_TAG_BEGUN: Final = _begun(*[atoms for atoms, _ in _TAGS])
+_ANY_BEGUN: Final = _begun(*[atoms for atoms, _ in _TAGS], *_WORDS, _OBJECT)
+
+
+_CLOSINGS: Final = {closing: re.compile(re.escape(closing), re.IGNORECASE) for _, closing in _TAGS}
+
+
+class Fabricated:
+    """A Stage between a model and the loop: the events of a reply in, the same without made-up results out.
+
+    A result's tag is cut up to the one that closes it. Of other marks, which count behind a call only, everything
+    is cut up to the end of the reply's text. An alert names what was cut.
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._buffer = ""
+        """What is not decided yet."""
+        self._starts = True
+        """Whether the buffer is at the beginning of a line."""
+        self._called = False
+        self._closing: str | None = None
+        """While something is cut, what ends it; empty for the end of the text."""
+        self._excerpt = ""
+
+    def feed(self, event: Event, /) -> list[Event]:
+        match event:
+            case TextPiece(text=text):
+                quiet = not self._buffer and self._closing is None
+                self._buffer += text
+                given = self._read()
+                # Most of what comes is text in the middle of a line.
+                return [event] if quiet and given == [TextPiece(text)] else given
+            case ReplyStarted() | Usage() | Note():
+                return [event]
+            case ReplyEnded() | ReplyFailed():
+                given = [*self.finish(), event]
+                self._begin()
+                return given
+            case _:
+                given = self._read(over=True)
+                self._starts = True
+                self._called = self._called or isinstance(event, _CALLS)
+                return [*given, event]
+
+    def finish(self, why: Why = "stop", /) -> list[Event]:
+        given = self._read(over=True)
+        if self._closing is not None:
+            self._excerpt = (self._excerpt + self._buffer)[:EXCERPT]
+            self._buffer = ""
+            given.append(self._note())
+        return given
+
+    def _read(self, *, over: bool = False) -> list[Event]:
+        """Decides as much as can be; all of it where no more of it comes."""
+        given: list[Event] = []
+        text = self._buffer
+        begin = at = 0
+        """What is between them passes."""
+        while at < len(text):
+            if self._closing is not None:
+                ended, at = self._skip(text, at)
+                begin = at
+                if not ended:
+                    break
+                given.append(self._note())
+            elif not self._starts:
+                at = text.find("\n", at) + 1 or len(text)
+                self._starts = text[at - 1] == "\n"
+            elif not over and self._holds(text, at):
+                break
+            else:
+                self._starts = False
+                self._closing = self._mark(text, at)
+                if self._closing is not None and at > begin:
+                    given.append(TextPiece(text[begin:at]))
+        if at > begin:
+            given.append(TextPiece(text[begin:at]))
+        self._buffer = text[at:]
+        return given
+
+    def _holds(self, text: str, at: int) -> bool:
+        """Whether more has to come before it is known what the line begins with."""
+        if _TAG.match(text, at) or (self._called and _WORD.match(text, at)):
+            return False
+        begun = _ANY_BEGUN if self._called else _TAG_BEGUN
+        if begun.fullmatch(text, at):
+            return True
+        return bool(self._called and _JSON.match(text, at)) and len(text) - at < MAX_LINE and text.find("\n", at) < 0
+
+    def _mark(self, text: str, at: int) -> str | None:
+        """What ends the result that begins here, None if none does."""
+        if tag := _TAG.match(text, at):
+            return _TAGS[(tag.lastindex or 1) - 1][1]
+        if not self._called:
+            return None
+        if _WORD.match(text, at):
+            return ""
+        if _JSON.match(text, at):
+            line = text[at : at + MAX_LINE].partition("\n")[0]
+            return "" if all(key.search(line) for key in _KEYS) else None
+        return None
+
+    def _skip(self, text: str, at: int) -> tuple[bool, int]:
+        """Whether the end of a result has come, and how far it is cut."""
+        closing = self._closing or ""
+        found = _CLOSINGS[closing].search(text, at) if closing else None
+        end = found.end() if found else max(at, len(text) - max(0, len(closing) - 1))
+        self._excerpt = (self._excerpt + text[at : min(end, at + EXCERPT)])[:EXCERPT]
+        if found:
+            self._closing, self._starts = None, True
+        return found is not None, end
+
+    def _note(self) -> Note:
+        excerpt, self._excerpt = self._excerpt, ""
+        return Note("alert", f"{MADE_UP}, and it was cut: {excerpt}")

@@ -1,0 +1,246 @@
+"""Commands in namespaces of their own, by bubblewrap.
+
+Owns how bubblewrap is started, and the leash by which its processes are held. What there is in the sandbox is
+`view`'s business, which system calls may be made `filter`'s.
+Law: the first process of a pid namespace is what its processes live by. It is ended by a handle, not by its
+number, and when it is gone so are they.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import re
+import secrets
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from callboard.sandbox import launcher
+from callboard.sandbox.confinement import Confinement, Outcome, SandboxUnavailable
+from callboard.sandbox.environment import environment_of
+from callboard.sandbox.filter import seccomp_filter
+from callboard.sandbox.held import checked, made
+from callboard.sandbox.places import own_place
+from callboard.sandbox.proxy import opened_proxy
+from callboard.sandbox.running import at_the_gate, follow
+from callboard.sandbox.view import FILES, HOME, View
+
+_OPTIONS = [
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-net",
+    "--unshare-cgroup-try",
+    "--hostname",
+    "sandbox",
+    "--die-with-parent",
+    "--new-session",
+    "--cap-drop",
+    "ALL",
+]
+
+_USER = 1000
+"""Who root is inside."""
+_NOBODYS = 0x40000000
+"""From here to twice that are numbers of users that no machine gives out."""
+_COUNTED_APART = (5, 14)
+"""Since this kernel, a limit on processes counts those of the own user namespace (user_namespaces(7))."""
+_MOMENT = 1
+"""Seconds for bubblewrap to say which its first process is."""
+
+
+class Bubblewrap:
+    """`program` is bwrap. `maps` says whether root's commands are to run as nobody; not every kernel can do that."""
+
+    name = "bubblewrap"
+
+    def __init__(self, program: Path, *, maps: bool = True) -> None:
+        self.program = program
+        self._maps = maps and os.getuid() == 0
+
+    @property
+    def notice(self) -> str:
+        if os.getuid() or self._maps:
+            return ""
+        return "commands run as root, though without its capabilities; their processes are counted, not limited"
+
+    async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
+        workspace = own_place(confinement.workspace)
+        home = own_place(confinement.home) if confinement.home else None
+        confined = msgspec.structs.replace(confinement, workspace=workspace, home=home)
+        kept, borrowed = checked(confined.kept, workspace), checked(confined.borrowed, workspace)
+        async with AsyncExitStack() as stack:
+            stack.enter_context(made(workspace, [*kept, *borrowed]))
+            view = View(staged=self._maps)
+            view.system(confined)
+            view.own(confined, kept, borrowed)
+            behind = command
+            if confined.hosts:
+                behind = view.proxy(await stack.enter_async_context(opened_proxy(confined.hosts)), command)
+            view.closed(workspace)
+            leash = await stack.enter_async_context(_held(home or HOME))
+            outcome = await follow(
+                [
+                    *self._launch(view),
+                    *leash.arguments,
+                    *view.arguments,
+                    "--",
+                    *at_the_gate(behind, confined.limits, processes=self._bound(confined), stdin=stdin),
+                ],
+                leash,
+                directory=Path("/"),
+                environment=environment_of(confined, home or HOME),
+                stdin=stdin,
+                limits=confined.limits,
+            )
+            began = bool(outcome.stopped) or await leash.began()
+        if began:
+            return outcome
+        if self._maps:
+            outcome = await Bubblewrap(self.program, maps=False).run(command, confinement, stdin=stdin)
+            self._maps = False
+            return outcome
+        text = outcome.output.decode(errors="replace").strip()
+        raise SandboxUnavailable(f"bubblewrap refuses: {text or outcome.code}", path=str(self.program))
+
+    def _launch(self, view: View) -> list[str]:
+        program = [str(self.program), *_OPTIONS]
+        if os.getuid():
+            return program
+        program += ["--uid", str(_USER), "--gid", str(_USER)]
+        if not self._maps:
+            return program
+        user = _NOBODYS + secrets.randbelow(_NOBODYS)
+        return [
+            os.path.realpath(sys.executable),
+            "-I",
+            "-S",
+            launcher.__file__,
+            str(user),
+            *view.sources,
+            "--",
+            *program,
+        ]
+
+    def _bound(self, confinement: Confinement) -> int | None:
+        """For the processes; root's as root are bound by none, and on an old kernel all of the user's count."""
+        if os.getuid() == 0:
+            return confinement.limits.processes if self._maps else None
+        release = re.match(r"(\d+)\.(\d+)", os.uname().release)
+        apart = release and (int(release[1]), int(release[2])) >= _COUNTED_APART
+        return confinement.limits.processes if apart else None
+
+
+class _Status(msgspec.Struct, rename="kebab"):
+    """A line of bubblewrap's --json-status-fd."""
+
+    child_pid: int | None = None
+    exit_code: int | None = None
+
+
+class _Leash:
+    own = 2  # bubblewrap, and the first process inside
+
+    def __init__(self, status: asyncio.StreamReader) -> None:
+        self.arguments: list[str] = []
+        self.descriptors: list[int] = []
+        self._status = status
+        self._first: asyncio.Task[int | None] | None = None
+
+    def give(self, option: str, descriptor: int, *operands: str) -> None:
+        self.descriptors.append(descriptor)
+        self.arguments += [option, str(descriptor), *operands]
+
+    async def hold(self, process: Process) -> None:
+        await asyncio.wait({self._handle()})
+
+    async def end(self, process: Process) -> None:
+        done, _ = await asyncio.wait({self._handle()}, timeout=_MOMENT)
+        handle = done.pop().result() if done else None
+        if handle is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            return
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        await _readable(handle)
+
+    async def began(self) -> bool:
+        """Whether the command ran; else what came out is bubblewrap's."""
+        lines = (await self._status.read()).splitlines()
+        return any(msgspec.json.decode(line, type=_Status).exit_code is not None for line in lines)
+
+    def close(self) -> None:
+        self._give_away()
+        if self._first and not self._first.cancel():
+            handle = self._first.result()
+            if handle is not None:
+                os.close(handle)
+
+    def _handle(self) -> asyncio.Task[int | None]:
+        self._give_away()
+        if self._first is None:
+            self._first = asyncio.create_task(self._first_process())
+        return self._first
+
+    async def _first_process(self) -> int | None:
+        line = await self._status.readline()
+        process = msgspec.json.decode(line, type=_Status).child_pid if line else None
+        if process is None:
+            return None
+        try:
+            return os.pidfd_open(process)
+        except ProcessLookupError:
+            return None
+
+    def _give_away(self) -> None:
+        """Bubblewrap has its own by now."""
+        while self.descriptors:
+            os.close(self.descriptors.pop())
+
+
+@asynccontextmanager
+async def _held(home: Path) -> AsyncIterator[_Leash]:
+    reading, writing = os.pipe()
+    status = asyncio.StreamReader()
+    leash = _Leash(status)
+    leash.give("--json-status-fd", writing)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(status),
+        open(reading, "rb", buffering=0),  # noqa: ASYNC230, PTH123, SIM115  # a pipe, closed with its transport
+    )
+    try:
+        user, group = (os.getuid(), os.getgid()) if os.getuid() else (_USER, _USER)
+        leash.give("--seccomp", _filled(seccomp_filter(platform.machine(), namespaces=True)))
+        for place, text in FILES.items():
+            leash.give("--ro-bind-data", _filled(text.format(user=user, group=group, home=home).encode()), place)
+        yield leash
+    finally:
+        leash.close()
+        transport.close()
+
+
+def _filled(data: bytes) -> int:
+    descriptor = os.memfd_create("callboard")
+    os.write(descriptor, data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+async def _readable(descriptor: int) -> None:
+    """Until it is; a process's handle is when the process is gone."""
+    loop = asyncio.get_running_loop()
+    gone = asyncio.Event()
+    loop.add_reader(descriptor, gone.set)
+    try:
+        await gone.wait()
+    finally:
+        loop.remove_reader(descriptor)

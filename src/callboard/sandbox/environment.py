@@ -1,0 +1,25 @@
+"""What of our environment a command gets.
+
+Law: what is not on the list is not passed on, so no key that is set today or tomorrow gets in.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from callboard.sandbox.confinement import Confinement
+from callboard.sandbox.places import rustup_home
+
+_PASSED = ("PATH", "LANG", "TERM", "TZ")
+_SET = {"PATH": "/usr/local/bin:/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1"}
+"""The machine's configuration of git is not readable, which git would complain of."""
+
+
+def environment_of(confinement: Confinement, home: Path, **further: str) -> dict[str, str]:
+    """The whole environment of a command; what the confinement adds comes last."""
+    passed = {name: value for name, value in os.environ.items() if name in _PASSED or name.startswith("LC_")}
+    # Found through HOME, which is another here.
+    if (rustup_home() / "toolchains").is_dir():
+        passed["RUSTUP_HOME"] = str(rustup_home())
+    return {**_SET, **passed, "HOME": str(home), **further, **confinement.environment}

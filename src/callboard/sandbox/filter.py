@@ -1,0 +1,100 @@
+"""The seccomp filter, as the kernel wants it: classic BPF over `struct seccomp_data`.
+
+Owns the translation of the rules of `syscalls`. Knows nothing of how it is installed.
+Law: what is not of the architecture that the filter was made for ends the process.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from callboard.sandbox.confinement import SandboxUnavailable
+from callboard.sandbox.syscalls import CALLS, OWN_NETWORK, REFUSED, SHARED, Machine, Rule, Test
+
+# linux/bpf_common.h and linux/seccomp.h
+_LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
+_KILL, _ERROR, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
+_TESTS = {"equal": _IF_EQUAL, "any": _IF_ANY_BIT}
+
+# linux/audit.h
+_ARCHITECTURES: dict[Machine, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+# Numbers from here on are those of x32, which are other numbers of the same calls.
+_X32 = 0x40000000
+
+
+class _Step(NamedTuple):
+    """One instruction. The jumps are steps to leave out."""
+
+    code: int
+    value: int
+    if_true: int = 0
+    if_false: int = 0
+
+
+@functools.cache
+def seccomp_filter(machine: str, *, namespaces: bool) -> bytes:
+    """The program for a machine as `platform.machine()` names it, an array of `struct sock_filter`.
+
+    `namespaces` says whether the command has its own. Raises SandboxUnavailable for other machines.
+    """
+    architecture: Machine
+    match machine:
+        case "x86_64" | "AMD64":
+            architecture = "x86_64"
+        case "aarch64" | "arm64":
+            architecture = "aarch64"
+        case _:
+            raise SandboxUnavailable(f"there is no table of system calls for {machine}")
+    families = OWN_NETWORK if namespaces else ()
+    steps = [
+        _Step(_LOAD, _ARCHITECTURE),
+        _Step(_IF_EQUAL, _ARCHITECTURES[architecture], if_true=1),
+        _Step(_RETURN, _KILL),
+        _Step(_LOAD, _NUMBER),
+    ]
+    if architecture == "x86_64":
+        steps += [_Step(_IF_AT_LEAST, _X32, if_false=1), _Step(_RETURN, _KILL)]
+    for rule in (*REFUSED, *(() if namespaces else SHARED)):
+        number = getattr(CALLS[rule.call], architecture)
+        if number is not None:
+            steps += _refused(number, rule)
+    steps += _sockets(getattr(CALLS["socket"], architecture), families)
+    steps.append(_Step(_RETURN, _ALLOW))
+    return b"".join(struct.pack("=HBBI", step.code, step.if_true, step.if_false, step.value) for step in steps)
+
+
+def _refused(number: int, rule: Rule) -> list[_Step]:
+    return _if_number(number, [*_if_all(rule.tests), _Step(_RETURN, _ERROR | rule.error)], reload=rule.tests)
+
+
+def _sockets(number: int, families: Sequence[int]) -> list[_Step]:
+    """A family that is not among these is as if the kernel had been built without it."""
+    inside = [
+        _Step(_LOAD, _ARGUMENTS),
+        *(_Step(_IF_EQUAL, family, if_true=len(families) - place) for place, family in enumerate(families)),
+        _Step(_RETURN, _ERROR | errno.EAFNOSUPPORT),
+    ]
+    return _if_number(number, inside, reload=families)
+
+
+def _if_number(number: int, inside: list[_Step], *, reload: Sequence[object]) -> list[_Step]:
+    """`inside`, for this system call only; the number is loaded again where `inside` loads something else."""
+    after = [_Step(_LOAD, _NUMBER)] if reload else []
+    return [_Step(_IF_EQUAL, number, if_false=len(inside) + len(after)), *inside, *after]
+
+
+def _if_all(tests: Sequence[Test]) -> list[_Step]:
+    """Falls through where every test says yes, else jumps over the one step that follows."""
+    steps: list[_Step] = []
+    for place, test in enumerate(tests):
+        behind = 2 * (len(tests) - place - 1) + 1
+        steps += [
+            _Step(_LOAD, _ARGUMENTS + 8 * test.argument),
+            _Step(_TESTS[test.asks], test.value, if_false=behind),
+        ]
+    return steps

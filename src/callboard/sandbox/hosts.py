@@ -1,0 +1,101 @@
+"""Which hosts a command may reach.
+
+Owns the list and what an entry means. Knows nothing of proxies.
+Law: an address that is not of the public internet is reached only if the list names that address itself.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+from callboard.errors import CallerError
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+PORTS = (80, 443)
+"""The ports of an entry that names none."""
+
+_NAME = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
+_HOST_AND_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
+# RFC 6052: an IPv4 address follows.
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+class Entry(NamedTuple):
+    """`*.` before a name stands for every name beneath it, not for itself."""
+
+    host: str | Address
+    ports: tuple[int, ...]
+
+
+class Hosts:
+    """The list, such as `("pypi.org", "*.npmjs.org", "example.org:8443", "127.0.0.1:8080")`. Raises CallerError."""
+
+    def __init__(self, entries: Iterable[str]) -> None:
+        self._entries = [_entry(entry) for entry in entries]
+
+    def allow(self, host: str, port: int) -> bool:
+        """Whether a name, or an address that stands for a name, may be asked for."""
+        name = normal(host)
+        return any(port in entry.ports and _matches(name, entry.host) for entry in self._entries)
+
+    def allow_address(self, address: str, port: int) -> bool:
+        """Whether an address that an allowed name has led to may be reached."""
+        found = _plain(ipaddress.ip_address(address.partition("%")[0]))
+        return (found.is_global and not found.is_multicast) or any(
+            found == entry.host and port in entry.ports for entry in self._entries
+        )
+
+
+def host_and_port(text: str, port: int) -> tuple[str, int]:
+    """The parts of `host`, `host:port` or `[address]:port`; raises ValueError."""
+    found = _HOST_AND_PORT.fullmatch(text)
+    if not found:
+        raise ValueError(text)
+    port = int(found["port"] or port)
+    if not found["host"] or not 0 < port < 65536:
+        raise ValueError(text)
+    return found["host"].strip("[]"), port
+
+
+def normal(host: str) -> str | Address:
+    """The host in the one spelling that it is compared in; raises ValueError."""
+    try:
+        return _plain(ipaddress.ip_address(host))
+    except ValueError:
+        name = host.lower().removesuffix(".")
+        # What ends with a number, some resolvers take for an address.
+        if not _NAME.fullmatch(name) or len(name) > 253 or name.rpartition(".")[2].isdigit():
+            raise ValueError(host) from None
+        return name
+
+
+def _entry(text: str) -> Entry:
+    try:
+        host, port = host_and_port(text, 0 or PORTS[0])
+        wild = host.startswith("*.")
+        found = normal(host.removeprefix("*."))
+    except ValueError:
+        raise CallerError(
+            "is no host", path=f"hosts: {text!r}", hint="write it as example.org, *.example.org or example.org:8443"
+        ) from None
+    ports = (port,) if text.endswith(f":{port}") else PORTS
+    return Entry(f"*.{found}" if wild else found, ports)
+
+
+def _matches(name: str | Address, entry: str | Address) -> bool:
+    if isinstance(name, str) and isinstance(entry, str) and entry.startswith("*."):
+        return name.endswith(entry[1:])
+    return name == entry
+
+
+def _plain(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address stands for."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address in _NAT64:
+            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        return address.ipv4_mapped or address.sixtofour or address
+    return address

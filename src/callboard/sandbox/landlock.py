@@ -1,0 +1,99 @@
+"""Commands that the kernel's Landlock forbids what it can: where there are no namespaces.
+
+Owns the rules, and says what they cannot do. See landlock(7); a supervisor applies them.
+Law: a rule only ever allows, and for all that is beneath a directory. So what is kept in the workspace is left out
+by naming everything beside it, and nothing new can be made there.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+
+from callboard.sandbox.confinement import Confinement, Outcome
+from callboard.sandbox.filter import seccomp_filter
+from callboard.sandbox.held import checked, put_back
+from callboard.sandbox.places import SYSTEM, SYSTEM_FILES, interpreter_places, own_place, readable_places
+from callboard.sandbox.supervised import private_directories, supervise
+
+_READABLE = ("/proc", "/dev/random", "/dev/urandom", "/etc/passwd", "/etc/group", "/etc/hosts")
+_WRITABLE = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/shm")  # noqa: S108  # multiprocessing needs it
+
+_LACKS = (
+    "other processes are visible, and /dev/shm is everybody's",
+    "there are no sockets at all, hosts or not",
+    "directories borrowed from elsewhere are not shown",
+    "nothing new can be made beside a directory that is kept",
+)
+# From which version of Landlock on it is not so.
+_LACKED_BEFORE = (
+    (2, "files cannot be moved from one directory to another"),
+    (3, "files that are only readable can be truncated"),
+    (5, "devices that are writable can be controlled"),
+    (6, "signals can be sent to your other processes"),
+)
+
+
+class Landlock:
+    """`version` is that of the kernel's Landlock, from 1."""
+
+    name = "landlock"
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+
+    @property
+    def notice(self) -> str:
+        lacks = [*_LACKS, *(lack for version, lack in _LACKED_BEFORE if self._version < version)]
+        if os.getuid() == 0:
+            lacks.append("commands run as root, though without its capabilities; processes are counted, not limited")
+        return f"confined by Landlock {self._version} for want of bubblewrap: {'; '.join(lacks)}"
+
+    async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
+        workspace = own_place(confinement.workspace)
+        home = own_place(confinement.home) if confinement.home else None
+        confined = msgspec.structs.replace(confinement, workspace=workspace, home=home)
+        kept = checked(confined.kept, workspace)
+        by_name = [str(place) for place in kept if len(place.parts) == 1 and not (workspace / place).is_dir()]
+        held = [workspace / place for place in kept if str(place) not in by_name]
+        held += [
+            place for place in map(Path, map(os.path.realpath, interpreter_places())) if place.is_relative_to(workspace)
+        ]
+        with ExitStack() as stack:
+            stack.enter_context(put_back(workspace, by_name))
+            private, temporary = stack.enter_context(private_directories())
+            reading, writing = os.pipe()
+            os.write(writing, seccomp_filter(platform.machine(), namespaces=False))
+            os.close(writing)
+            stack.callback(os.close, reading)
+            writable = [*_beside(workspace, held), home or private, temporary, *map(Path, _WRITABLE)]
+            readable = [*SYSTEM, *SYSTEM_FILES, *map(Path, _READABLE), *readable_places(confined), workspace]
+            return await supervise(
+                command,
+                confined,
+                home=home or private,
+                temporary=temporary,
+                stdin=stdin,
+                restrictions=[
+                    *(f"write={place}" for place in writable if place.exists()),
+                    *(f"read={place}" for place in readable if place.exists()),
+                    f"seccomp={reading}",
+                ],
+                descriptors=[reading],
+            )
+
+
+def _beside(directory: Path, held: Sequence[Path]) -> Iterator[Path]:
+    """What there is in a directory, without what is held; the directory itself if nothing in it is."""
+    if not any(place.is_relative_to(directory) for place in held):
+        yield directory
+    elif directory not in held:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if not entry.is_symlink():
+                    yield from _beside(directory / entry.name, held)

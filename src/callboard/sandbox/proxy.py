@@ -1,0 +1,179 @@
+"""The way out of a sandbox: an HTTP proxy on a Unix socket, for the hosts of a list.
+
+Owns what is asked of it (RFC 9110, section 9.3.6: CONNECT; RFC 9112, section 3.2.2: the absolute form), names that
+it looks up itself, and the two ways that bytes go. Which hosts may be reached is `hosts`' business.
+Law: a name is looked up once, and what was checked is what is connected to; one request a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import tempfile
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from callboard.sandbox.hosts import Hosts, host_and_port
+
+MAX_HEAD = 32 * 1024
+"""Bytes of a request's line and headers."""
+MAX_CONNECTIONS = 64
+"""Connections at once; more are refused."""
+_PATIENCE = 30
+"""Seconds for a request's head, and for a connection to its host."""
+_BLOCK = 64 * 1024
+
+# Of the connection to us, and not of what is asked (RFC 9110, section 7.6.1).
+_OURS = (b"connection", b"proxy-connection", b"proxy-authorization", b"keep-alive", b"host")
+
+
+class Refused(Exception):
+    """What is answered instead of what was asked for."""
+
+    def __init__(self, status: int, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        body = f"callboard's sandbox: {reason}{hint and f'; {hint}'}\n".encode()
+        self.answer = (
+            b"HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+            % (
+                status,
+                reason.encode("ascii", "replace"),
+                len(body),
+                body,
+            )
+        )
+
+
+class Asked(NamedTuple):
+    """Where a request leads, and what the host is sent first: nothing for CONNECT."""
+
+    host: str
+    port: int
+    head: bytes
+
+
+@asynccontextmanager
+async def opened_proxy(hosts: Sequence[str]) -> AsyncIterator[Path]:
+    """The socket of a proxy that is there as long as this is. Raises CallerError for a list that is none."""
+    proxy = _Proxy(Hosts(hosts))
+    # Private, and short: the path of a socket has 107 bytes.
+    directory = Path(tempfile.mkdtemp(prefix="callboard-", dir="/tmp"))  # mkdtemp's are nobody else's
+    try:
+        place = directory / "proxy"
+        server = await asyncio.start_unix_server(proxy.serve, place, limit=MAX_HEAD)
+        # The directory is closed to others, and the command may be another user.
+        place.chmod(0o666)
+        try:
+            yield place
+        finally:
+            server.close()
+            await proxy.close()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def asked(head: bytes) -> Asked:
+    """What a request's head asks for. Raises Refused."""
+    try:
+        return _asked(*head.removesuffix(b"\r\n\r\n").split(b"\r\n"))
+    except ValueError:
+        raise Refused(400, "this is no request to a proxy") from None
+
+
+def _asked(line: bytes, *headers: bytes) -> Asked:
+    method, target, version = line.split(b" ")
+    if not version.startswith(b"HTTP/1.") or not method.isalpha():
+        raise ValueError(line)
+    if method == b"CONNECT":
+        return Asked(*host_and_port(target.decode("ascii"), 443), b"")
+    scheme, _, rest = target.partition(b"://")
+    if scheme.lower() != b"http":
+        raise ValueError(line)
+    authority, slash, path = rest.partition(b"/")
+    host, port = host_and_port(authority.decode("ascii"), 80)
+    kept = [header for header in headers if header.partition(b":")[0].strip().lower() not in _OURS]
+    lines = [b" ".join((method, (slash or b"/") + path, version)), b"Host: " + authority, *kept, b"Connection: close"]
+    return Asked(host, port, b"\r\n".join(lines) + b"\r\n\r\n")
+
+
+class _Proxy:
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+        self._served: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task  # noqa: S101  # asyncio starts one
+        self._served.add(task)
+        try:
+            await self._exchange(reader, writer)
+        except Refused as refused:
+            with suppress(OSError):
+                writer.write(refused.answer)
+                await writer.drain()
+        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
+            pass
+        finally:
+            self._served.discard(task)
+            writer.close()
+
+    async def close(self) -> None:
+        self._closed = True
+        for task in self._served:
+            task.cancel()
+        await asyncio.gather(*self._served, return_exceptions=True)
+
+    async def _exchange(self, reader: StreamReader, writer: StreamWriter) -> None:
+        if self._closed or len(self._served) > MAX_CONNECTIONS:
+            raise Refused(503, "too many connections at once")
+        async with asyncio.timeout(_PATIENCE):
+            wanted = asked(await reader.readuntil(b"\r\n\r\n"))
+            answers, questions = await self._reach(wanted)
+        try:
+            if wanted.head:
+                questions.write(wanted.head)
+            else:
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await asyncio.gather(_copy(reader, questions), _copy(answers, writer))
+        finally:
+            questions.close()
+
+    async def _reach(self, wanted: Asked) -> tuple[StreamReader, StreamWriter]:
+        place = wanted.host if wanted.port in (80, 443) else f"{wanted.host}:{wanted.port}"
+        try:
+            allowed = self._hosts.allow(wanted.host, wanted.port)
+        except ValueError:
+            raise Refused(400, "this is no name of a host") from None
+        if not allowed:
+            raise Refused(403, f"{place} is not among the hosts that are allowed", f'add "{place}" to the list `hosts`')
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(wanted.host, wanted.port, type=socket.SOCK_STREAM)
+        except OSError:
+            raise Refused(502, f"{place} is not known") from None
+        addresses = [str(each[4][0]) for each in found]
+        inside = [address for address in addresses if self._hosts.allow_address(address, wanted.port)]
+        if not inside:
+            raise Refused(
+                403,
+                f"{place} has an address that is not public",
+                f'add that address too, such as "{addresses[0]}:{wanted.port}", to the list `hosts`',
+            )
+        for address in inside:
+            with suppress(OSError):
+                return await asyncio.open_connection(address, wanted.port, limit=_BLOCK)
+        raise Refused(502, f"{place} does not answer")
+
+
+async def _copy(reader: StreamReader, writer: StreamWriter) -> None:
+    with suppress(OSError):
+        while block := await reader.read(_BLOCK):
+            writer.write(block)
+            await writer.drain()
+    with suppress(OSError, RuntimeError):
+        writer.write_eof()

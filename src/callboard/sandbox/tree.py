@@ -1,0 +1,53 @@
+"""A process and all that came of it, as /proc shows them.
+
+Owns counting them and their memory. Knows nothing of limits.
+Law: it looks only at processes beneath the one it was asked for. Where there is no /proc it sees that one alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from mmap import PAGESIZE
+
+
+def processes(root: int, most: int) -> list[int]:
+    """The process and those beneath it; looking ends when there are more than `most`."""
+    found = [root]
+    for process in found:
+        if len(found) > most:
+            break
+        with suppress(OSError):
+            for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208  # done often
+                found += map(int, _read(f"/proc/{process}/task/{thread}/children").split())
+    return found
+
+
+def resident(processes: Sequence[int]) -> int:
+    """Bytes of memory, where what several share counts several times; a few microseconds a process."""
+    total = 0
+    for process in processes:
+        with suppress(OSError, IndexError):
+            total += int(_read(f"/proc/{process}/statm").split()[1]) * PAGESIZE
+    return total
+
+
+def proportional(processes: Sequence[int]) -> int:
+    """Bytes of memory, where what several share is divided among them; takes up to a millisecond for 100 MB."""
+    total = 0
+    for process in processes:
+        try:
+            rollup = _read(f"/proc/{process}/smaps_rollup")
+        except OSError:
+            total += resident([process])
+            continue
+        for line in rollup.splitlines():
+            if line.startswith(b"Pss:"):
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+def _read(file: str) -> bytes:
+    with open(file, "rb", buffering=0) as opened:  # noqa: PTH123  # read often
+        return opened.read() or b""

@@ -1,0 +1,25 @@
+"""Commands that nothing confines: for a machine that is a sandbox itself.
+
+Owns nothing but the name and the warning: the environment, the limits and the end of all processes are
+`supervised`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from callboard.sandbox.confinement import Confinement, Outcome
+from callboard.sandbox.places import own_place
+from callboard.sandbox.supervised import private_directories, supervise
+
+
+class Unconfined:
+    name = "none"
+    notice = "no sandbox: commands can read, change and reach whatever you can"
+
+    async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
+        confined = msgspec.structs.replace(confinement, workspace=own_place(confinement.workspace))
+        with private_directories() as (home, temporary):
+            return await supervise(command, confined, home=confined.home or home, temporary=temporary, stdin=stdin)

@@ -1,0 +1,160 @@
+"""What a rule's pattern says of a path or a command.
+
+Owns the comparison, and the three answers to it. Knows nothing of rules, tools or files: links are not followed.
+Law: `yes` and `no` are certain; whatever may be is `maybe`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from callboard.errors import CallerError
+from callboard.tools.commands import Segment, Word
+
+Answer: TypeAlias = Literal["yes", "maybe", "no"]
+Parts: TypeAlias = tuple[str | None, ...]
+"""Patterns of words, or of names; None stands for any number of them."""
+
+_PLACES: Final = frozenset(
+    f"{root}/{name}" for root in ("", "/usr", "/usr/local", "/opt/homebrew") for name in ("bin", "sbin")
+)
+"""Where a program is what its name says."""
+
+
+class Path(NamedTuple):
+    """A path without `.` and `..`. `relative` is None where it leads out, `absolute` where that is not known."""
+
+    relative: tuple[str, ...] | None
+    absolute: tuple[str, ...] | None
+    names: tuple[str, ...]
+    """The names that are in it for certain, whatever is before them."""
+
+
+def read_path(text: str, root: str = "") -> Path:
+    """The path of a text, `root` being the absolute path of what relative ones are relative to, if that is known."""
+    base = _names(root) if root.startswith("/") else None
+    names = _names(text)
+    absolute: tuple[str, ...] | None = names
+    if not text.startswith("/"):
+        absolute = None if base is None else _names(f"{root}/{text}")
+    if absolute is not None and base is not None:
+        beneath = absolute[: len(base)] == base
+        return Path(absolute[len(base) :] if beneath else None, absolute, absolute)
+    outside = text.startswith("/") or names[:1] == ("..",)
+    return Path(None if outside else names, absolute, tuple([name for name in names if name != ".."]))
+
+
+def _names(path: str) -> tuple[str, ...]:
+    """The names of a path, with those `..` that lead out of where it begins."""
+    names: list[str] = []
+    for name in path.split("/"):
+        if name == ".." and names and names[-1] != "..":
+            names.pop()
+        elif name == ".." and path.startswith("/"):
+            continue
+        elif name not in {"", "."}:
+            names.append(name)
+    return tuple(names)
+
+
+class Pattern:
+    """The pattern in `tool(pattern)`. Raises CallerError for one that cannot be."""
+
+    def __init__(self, text: str) -> None:
+        if not text.strip() or ".." in text.split("/"):
+            hint = "a path beneath the root, or the words of a command: file(src/**), bash(git status*)"
+            raise CallerError("no pattern of a path or a command", path=f"({text})", hint=hint)
+        self._rooted = text.startswith("/")
+        self._names: Parts = tuple(
+            [None if name == "**" else name for name in text.split("/") if name not in {"", "."}]
+        )
+        words = text.split()
+        self._words: Parts = tuple([None if word == "*" else word for word in words])
+        if words[-1].endswith("*"):
+            self._words += (None,)
+        self._begins: Parts = (*self._words, None)
+
+    def of_path(self, path: Path) -> Answer:
+        if self._rooted:
+            if path.absolute is not None:
+                return "yes" if _matches(self._names, path.absolute) else "no"
+            return "maybe"
+        if path.relative is not None:
+            return "yes" if _matches(self._names, path.relative) else "no"
+        # It may lead back in.
+        return "maybe" if _matches((None, *self._names), path.names) else "no"
+
+    def allows_path(self, path: Path) -> bool:
+        return self.of_path(path) == "yes"
+
+    def allows_command(self, segment: Segment) -> bool:
+        """Whether these words, and nothing else, are what it speaks of."""
+        first, *rest = segment.words
+        directory, _, name = first.text.rpartition("/")
+        names = (first.text, name) if directory in _PLACES else (first.text,)
+        return any(_matches(self._words, [Word(each, first.certain), *rest]) for each in names)
+
+    def of_command(self, segment: Segment) -> Answer:
+        """Whether the segment begins as it says, wherever its program is; options may stand in between."""
+        first, *rest = segment.words
+        names = {first.text, first.text.rpartition("/")[2]}
+        if any(_matches(self._begins, [Word(each, first.certain), *rest]) for each in names):
+            return "yes"
+        may = segment.opaque or any(_may_match(self._begins, [Word(each, first.certain), *rest]) for each in names)
+        return "maybe" if may else "no"
+
+
+def _matches(pattern: Parts, parts: Iterable[str | Word]) -> bool:
+    """As many steps a part as the pattern has."""
+    at = _with_skipped({0}, pattern)
+    for part in parts:
+        text, certain = (part.text, part.certain) if isinstance(part, Word) else (part, True)
+        after: set[int] = set()
+        for place in at:
+            if place < len(pattern):
+                wanted = pattern[place]
+                if wanted is None:
+                    after.add(place)
+                elif certain and fnmatchcase(text, wanted):
+                    after.add(place + 1)
+        at = _with_skipped(after, pattern)
+        if not at:
+            return False
+    return len(pattern) in at
+
+
+def _may_match(pattern: Parts, words: Sequence[Word]) -> bool:
+    """The same, where a word that is not certain may be any words, and an option and its value may be left out."""
+    at = _with_skipped({0}, pattern)
+    skipped: set[int] = set()
+    """Where the pattern may be behind a value that was left out."""
+    for number, word in enumerate(words):
+        if not word.certain:
+            at = set(range(min(at), len(pattern) + 1))
+            continue
+        after: set[int] = set(skipped)
+        skipped = set()
+        for place in at:
+            wanted = pattern[place] if place < len(pattern) else ""
+            if wanted is None:
+                after.add(place)
+            elif place < len(pattern) and fnmatchcase(word.text, wanted):
+                after.add(place + 1)
+            if number and word.text.startswith("-"):
+                after.add(place)
+                skipped.add(place)
+        at = _with_skipped(after, pattern)
+        if not at:
+            return False
+    return len(pattern) in at
+
+
+def _with_skipped(at: set[int], pattern: Parts) -> set[int]:
+    """The places, and those behind any number of parts that may be none."""
+    for place in sorted(at):
+        while place < len(pattern) and pattern[place] is None:
+            place += 1  # noqa: PLW2901  # the place itself is in it already
+            at.add(place)
+    return at

@@ -1,0 +1,116 @@
+import asyncio
+import os
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from callboard.coding.git_program import check_version, git_path, run_git
+from callboard.errors import CallerError
+
+
+def run(arguments, directory, **options):
+    return asyncio.run(run_git(arguments, directory, **options))
+
+
+def test_git_is_not_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CallerError, match="git is not installed; install git"):
+        run(["version"], tmp_path)
+
+
+def test_a_program_of_the_current_directory_is_not_taken_for_git(monkeypatch, tmp_path):
+    planted = tmp_path / "git"
+    planted.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    planted.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f".::{os.environ['PATH']}")
+    assert Path(git_path()).parent != tmp_path
+    assert run(["version"], tmp_path).text.startswith("git version")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("said", ["git version 2.31.0\n", "git version 2.50.1 (Apple Git-155)\n", "git version 3.0\n"])
+def test_versions_that_will_do(said):
+    check_version(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"), [("git version 2.30.9\n", "2.30.9 is too old"), ("hub\n", "'hub' is no version"), ("", "no version")]
+)
+def test_versions_that_will_not_do(said, words):
+    with pytest.raises(CallerError, match=words):
+        check_version(said)
+
+
+def test_what_is_more_than_the_limit_is_cut_while_it_is_read(repo):
+    (repo / "large").write_bytes(b"0123456789\n" * 100_000)
+    outcome = run(["hash-object", "-w", "large"], repo)
+    read = run(["cat-file", "blob", outcome.text.strip()], repo, limit=1000)
+    assert (len(read.output), read.cut, read.code) == (1000, True, 0)
+
+
+def test_a_call_that_takes_too_long_is_ended(repo):
+    # It waits for its input, which the fifo never gives.
+    os.mkfifo(repo / "fifo")
+    with pytest.raises(CallerError, match="git took more than"):
+        run(["hash-object", "fifo"], repo, seconds=0.2)
+
+
+def test_a_call_that_is_cancelled_takes_its_lock_away(repo, tmp_path, git):
+    """A filter of the user's own that waits: git holds the lock of the index, and is ended."""
+    script = tmp_path / "slow"
+    script.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 1000\n")
+    script.chmod(0o755)
+    git(repo, "config", "filter.slow.clean", str(script))
+    (repo / ".gitattributes").write_text("*.slow filter=slow\n")
+    (repo / "x.slow").write_text("x\n")
+
+    async def cancelled():
+        task = asyncio.create_task(run_git(["add", "x.slow"], repo))
+        while not (tmp_path / "pid").exists() or not (repo / ".git" / "index.lock").exists():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert not (repo / ".git" / "index.lock").exists()
+    with pytest.raises(ProcessLookupError):
+        while True:
+            os.kill(int((tmp_path / "pid").read_text()), signal.SIG_DFL)
+
+
+def test_nothing_of_the_environment_gets_through(monkeypatch, repo, tmp_path, git):
+    """What would make git run something, or work elsewhere, is not passed on."""
+    script = tmp_path / "run"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n")
+    script.chmod(0o755)
+    for name in ("GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_EDITOR", "GIT_SSH_COMMAND", "GIT_ASKPASS", "PAGER", "EDITOR"):
+        monkeypatch.setenv(name, str(script))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", f"'core.fsmonitor={script}'")
+    (repo / "a.py").write_text("changed\n")
+    assert "+changed" in run(["diff"], repo).text
+    assert "a.py" in run(["status", "--short"], repo).text
+    assert "second" in run(["log", "-p"], repo).text
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_network_is_not_reached_unless_it_is_asked_for(repo, tmp_path, git):
+    script = tmp_path / "ssh"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 1\n")
+    script.chmod(stat.S_IRWXU)
+    git(repo, "config", "core.sshCommand", str(script))
+    git(repo, "remote", "add", "origin", "host:repository")
+    assert run(["fetch", "origin"], repo).code != 0
+    assert run(["ls-remote", f"ext::{script}"], repo, online=True).code != 0
+    assert not (tmp_path / "ran").exists()
+    assert run(["ls-remote", "origin"], repo, online=True).code != 0
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(CallerError, match="no such folder"):
+        run(["version"], tmp_path / "nothing")

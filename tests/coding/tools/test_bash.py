@@ -1,0 +1,145 @@
+import asyncio
+
+import pytest
+
+from callboard.coding.tools.bash import bash
+from callboard.coding.workspace import Workspace
+from callboard.core import InvocationCanister
+from callboard.errors import CallerError
+from callboard.execution import execute
+from callboard.sandbox import Confinement, find_sandbox
+from callboard.tools import Ensemble
+from callboard.sandbox import CommandLimits, SandboxUnavailable
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs a command, by default without confinement: what is told of it is the same."""
+
+    def call(command, *, limits=None, without=True, sandbox=None, **given):
+        async def running():
+            found = sandbox or await find_sandbox(without=without)
+            confinement = Confinement(workspace=tmp_path, limits=limits or CommandLimits())
+            workspace = Workspace(tmp_path, sandbox=found, confinement=confinement)
+            ensemble = Ensemble("coding", [bash], {}, workspace)
+            await ensemble.connect()
+            try:
+                return await execute_one(ensemble, {"command": command, **given})
+            finally:
+                await ensemble.disconnect()
+
+        return asyncio.run(running())
+
+    return call
+
+
+async def execute_one(ensemble, arguments):
+    from callboard import execute_invoker
+
+    return await execute_invoker(ensemble.access_invoker("bash"), arguments, on_error="feedback")
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("echo one; echo two >&2", "one\ntwo"),
+        ("exit 3", "(exit code 3)"),
+        ("echo no; false", "no\n(exit code 1)"),
+        ("true", "(no output)"),
+        ("kill -9 $$", "(exit code 137)"),
+        ("nonsense-of-a-command 2>/dev/null", "(exit code 127)"),
+        ("printf '\\xff\\n'", "\ufffd"),
+        ("[[ a == a ]] && echo bash", "bash"),
+        ("cat", "(no output)"),
+    ],
+)
+def test_what_is_told(run, command, told):
+    assert run(command).text == told
+
+
+def test_a_command_that_runs_too_long(run):
+    assert run("echo begun; sleep 1000", timeout=1).text == "begun\n(stopped: it had 1 s)"
+
+
+def test_a_command_that_prints_too_much(run):
+    text = run("yes 0123456789", limits=CommandLimits(output=1000)).text
+    assert "(stopped: it printed" in text
+    assert len(text) < 2000
+
+
+@pytest.mark.parametrize("command", ["", " \n", "a\0b"])
+def test_no_command(run, command):
+    assert "there is no command" in run(command).error.message
+
+
+def test_in_the_sandbox_of_this_machine(run, tmp_path):
+    try:
+        result = run("echo x > y; cat y; ls /nothing", without=False)
+    except SandboxUnavailable:
+        pytest.skip("this machine has none")
+    assert result.text.startswith("x\n")
+    assert result.text.endswith("(exit code 2)")
+    assert (tmp_path / "y").read_text() == "x\n"
+
+
+def test_where_there_is_no_sandbox(tmp_path):
+    async def running():
+        workspace = Workspace(tmp_path, sandbox=object())
+        ensemble = Ensemble("coding", [bash], {}, workspace)
+        await ensemble.connect()
+        workspace.sandbox, workspace.unavailable = None, "there is none here"
+        try:
+            return await execute_one(ensemble, {"command": "true"})
+        finally:
+            await ensemble.disconnect()
+
+    message = asyncio.run(running()).error.message
+    assert "there is none here" in message
+    assert "--no-sandbox" in message
+
+
+def test_it_tells_that_it_runs(tmp_path, monkeypatch):
+    from callboard.coding import commands
+
+    monkeypatch.setattr(commands, "EVERY", 0.01)
+    heard = []
+
+    async def running():
+        workspace = Workspace(tmp_path, sandbox=await find_sandbox(without=True))
+        await workspace.connect()
+        try:
+            await commands.run_command(
+                workspace,
+                ["/bin/sh", "-c", "while [ ! -e heard ]; do :; done"],
+                seconds=60,
+                progress=lambda *told: (heard.append(told), (tmp_path / "heard").touch() if len(heard) > 3 else None),
+                label="waiting",
+            )
+        finally:
+            await workspace.disconnect()
+
+    asyncio.run(running())
+    assert heard[0] == (0.0, 60, "waiting")
+    assert heard[3][0] > heard[1][0]
+
+
+def test_cancelling_ends_the_command(tmp_path):
+    async def running():
+        workspace = Workspace(tmp_path, sandbox=await find_sandbox(without=True))
+        ensemble = Ensemble("coding", [bash], {}, workspace)
+        await ensemble.connect()
+        task = asyncio.create_task(execute_one(ensemble, {"command": "echo $$ > pid; exec sleep 1000"}))
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith("\n"):
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await ensemble.disconnect()
+
+    asyncio.run(running())
+    import os
+    import signal
+
+    with pytest.raises(ProcessLookupError):
+        while True:
+            os.kill(int((tmp_path / "pid").read_text()), signal.SIG_DFL)

@@ -1,0 +1,59 @@
+import asyncio
+
+import pytest
+
+from callboard import execute_invoker
+from callboard.coding.repository import find_repository
+from callboard.coding.tools.test import run_tests, test as test_tool
+from callboard.coding.workspace import Workspace
+from callboard.sandbox import Confinement, find_sandbox
+from callboard.tools import Ensemble
+
+
+@pytest.fixture
+def workspace(repo):
+    return Workspace(repo, sandbox=asyncio.run(find_sandbox(without=True)), confinement=Confinement(workspace=repo))
+
+
+def call(workspace, name="run_tests", **arguments):
+    async def running():
+        ensemble = Ensemble("coding", [run_tests, test_tool], {}, workspace)
+        await ensemble.connect()
+        try:
+            return await execute_invoker(ensemble.access_invoker(name), arguments, on_error="feedback")
+        finally:
+            await ensemble.disconnect()
+
+    return asyncio.run(running())
+
+
+def test_what_a_model_is_told_and_what_is_kept(workspace, repo):
+    (repo / "test_it.py").write_text("def test_a():\n    assert 1 + 1 == 3\n\ndef test_b():\n    pass\n")
+    told = call(workspace).text
+    assert told.startswith("pytest: 1 failed, 1 passed\n- test_it.py::test_a (test_it.py:2)\n    assert (1 + 1) == 3")
+    (report,) = workspace.reports
+    assert not report.good
+    assert report.digest == asyncio.run(asyncio.run(find_repository(repo)).digest())
+    (repo / "test_it.py").write_text("def test_a():\n    assert 1 + 1 == 2\n")
+    assert call(workspace, "test", type="python", verbose=True).text == "pytest: 1 passed"
+    good = workspace.reports[-1]
+    assert good.good
+    # An edit afterwards is on another tree.
+    (repo / "a.py").write_text("edited\n")
+    assert asyncio.run(asyncio.run(find_repository(repo)).digest()) != good.digest
+    assert [each.digest != "" for each in workspace.reports] == [True, True]
+
+
+def test_without_a_repository(tmp_path, home):
+    root = tmp_path / "plain"
+    root.mkdir()
+    (root / "test_it.py").write_text("def test_a(): pass\n")
+    workspace = Workspace(root, sandbox=asyncio.run(find_sandbox(without=True)))
+    assert call(workspace).text == "pytest: 1 passed"
+    assert workspace.reports[0].digest == ""
+
+
+def test_what_cannot_be_asked(workspace):
+    assert "no file in the root says how it is tested" in call(workspace).error.message
+    assert call(workspace, type="maven").error.category == "validation"
+    assert "is no name" in call(workspace, type="make", package="-C/").error.message

@@ -1,0 +1,84 @@
+import pytest
+
+from callboard.configuration import load_settings
+from callboard.errors import CallerError
+
+OWN = """
+[coding.limits]
+max_inference_runs = 5
+[coding.git]
+always_draft_pr = false
+branch_prefix = "mine/"
+[coding.modes.build]
+rights = "edit"
+rounds = 3
+[coding.context.tool_result_limits]
+grep = 100
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    def loaded(project, own=OWN):
+        (tmp_path / ".git").mkdir(exist_ok=True)
+        (tmp_path / "callboard.toml").write_text(project)
+        (tmp_path / "config/callboard").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "config/callboard/callboard.toml").write_text(own)
+        return load_settings({}, tmp_path, {"XDG_CONFIG_HOME": str(tmp_path / "config")}).coding
+
+    return loaded
+
+
+def test_the_tables_of_both_files_are_joined_key_by_key(load):
+    coding = load("[coding.limits]\nmax_task_duration_minutes = 3\n[coding.git]\nbranch_prefix = 'theirs/'\n")
+    assert (coding.limits.max_task_duration_minutes, coding.limits.max_inference_runs) == (3, 5)
+    assert (coding.git.branch_prefix, coding.git.always_draft_pr) == ("theirs/", False)
+    assert coding.modes["build"].rounds == 3
+
+
+def test_what_is_true_by_default_can_be_switched_off_and_on_again(load):
+    """A zero value is a value (seed 003's mistake)."""
+    assert load("").git.always_draft_pr is False
+    assert load("[coding.git]\nalways_draft_pr = true\n").git.always_draft_pr is True
+
+
+def test_limits_of_results(load):
+    context = load("").context
+    assert [context.result_limit(name) for name in ("grep", "file", "bash")] == [100, 24_000, 8000]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("[coding]\nlimit = 1", "limit"),
+        ("[coding.limits]\nmax_rounds = 1", "coding.limits"),
+        ("[coding.limits]\nmax_inference_runs = 0", "coding.limits.max_inference_runs"),
+        ("[coding.context]\ncompact_at = 2", "coding.context.compact_at"),
+        ("[coding.modes.cook]\nrounds = 1", "cook"),
+        ("[coding.modes.build]\nrights = 'all'", "rights"),
+    ],
+)
+def test_what_cannot_be_is_told_by_its_place(load, text, place):
+    with pytest.raises(CallerError, match=r"callboard\.toml:") as told:
+        load(text)
+    assert place in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[coding.sandbox]\nhosts = ["example.org"]',
+        '[coding.sandbox]\nreadable = ["/home"]',
+        '[coding.git]\nremote = "elsewhere"',
+        '[coding.tools]\nallowed_bash_commands = ["curl"]',
+        '[coding.modes.review]\nrights = "full"',
+    ],
+)
+def test_a_project_does_not_widen_what_may_be_done(load, tmp_path, text):
+    with pytest.raises(CallerError, match="only if you trust the project"):
+        load(text)
+    assert load(text, f'trusted = ["{tmp_path}"]\n')
+
+
+def test_a_project_may_narrow_it(load):
+    assert load('[coding.tools]\nforbidden_commands = ["curl*"]').tools.forbidden_commands == ("curl*",)

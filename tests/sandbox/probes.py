@@ -1,0 +1,322 @@
+"""Tries to get out of a sandbox: `probes.py SANDBOX DIRECTORY` prints what came of each try, as JSON.
+
+Run by test_probes in a mount namespace of its own, where what may be written to is mounted over, so that nothing
+is harmed by a sandbox that does not hold.
+"""
+
+# ruff: noqa: ASYNC240, PTH110, PTH208, T201  # a script
+
+import asyncio
+import json
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from callboard.sandbox import CommandLimits, Confinement, find_sandbox
+from callboard.sandbox.bubblewrap import Bubblewrap
+
+MIB = 1024 * 1024
+SECRET = "sk-not-a-real-key"
+OVERLAID = ("/usr", "/etc", "/var/tmp")
+LIMITS = CommandLimits(seconds=20, output=64 * 1024, processes=100, memory=256 * MIB, file=8 * MIB)
+
+BOMB = """
+import os, time
+children = 0
+try:
+    while children < 600:
+        if os.fork() == 0:
+            time.sleep(30); os._exit(0)
+        children += 1
+    time.sleep(2)
+except OSError:
+    pass
+else:
+    print("ESCAPED")
+"""
+TYPE = """
+import fcntl, os, pty, termios
+main, other = pty.openpty()
+if os.fork() == 0:
+    os.setsid()
+    fcntl.ioctl(other, termios.TIOCSCTTY, 0)
+    fcntl.ioctl(other, TERMINAL)
+    os.write(1, b"ESCAPED")
+os.wait()
+"""
+SYSCALL = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.syscall(CALL) >= 0:
+    print("ESCAPED")
+"""
+NUMBERS = {
+    "io_uring": "425, 1, ctypes.create_string_buffer(256)",
+    "userfaultfd": {"x86_64": "323, 1", "aarch64": "282, 1"},
+    "keyctl": {"x86_64": "250, 0, -3, 1", "aarch64": "219, 0, -3, 1"},
+    "new user namespace": {"x86_64": "272, 0x10000000", "aarch64": "97, 0x10000000"},
+    "another's limits": {"x86_64": "302, OTHER, 7, None, None", "aarch64": "261, OTHER, 7, None, None"},
+    "ptrace": {"x86_64": "101, 16, OTHER, 0, 0", "aarch64": "117, 16, OTHER, 0, 0"},
+}
+
+
+def mount(*arguments):
+    subprocess.run(["mount", *arguments], check=True, capture_output=True)
+
+
+class Ground:
+    """Where the probes are made: a workspace, and around it what is not to be reached."""
+
+    def __init__(self, directory):
+        mount("-t", "tmpfs", "tmpfs", str(directory))
+        # Not on the directory's own file system, so that what is written is nowhere.
+        for number, place in enumerate(OVERLAID):
+            upper, work = directory / f"upper{number}", directory / f"work{number}"
+            upper.mkdir()
+            work.mkdir()
+            mount("-t", "overlay", "overlay", "-o", f"lowerdir={place},upperdir={upper},workdir={work}", place)
+        self.workspace = directory / "workspace"
+        self.other = directory / "other"
+        self.home = directory / "home"
+        for each in (
+            self.workspace,
+            self.other,
+            self.home / ".ssh",
+            self.workspace / "work",
+            self.workspace / ".git" / "hooks",
+        ):
+            each.mkdir(parents=True)
+        self.victim = self.other / "victim"
+        self.victim.write_text("as it was")
+        self.key = self.home / ".ssh" / "id"
+        self.key.write_text(SECRET)
+        (self.workspace / "link").symlink_to(self.other)
+        (self.workspace / "key").symlink_to(self.key)
+        shutil.copy(shutil.which("cat"), self.workspace / "set-id")
+        (self.workspace / "set-id").chmod(0o4755)
+        os.environ.update(HOME=str(self.home), SOME_API_KEY=SECRET)
+        self.tcp = socket.create_server(("127.0.0.1", 0))
+        self.udp = socket.socket(type=socket.SOCK_DGRAM)
+        self.udp.bind(("127.0.0.1", 0))
+        self.udp.setblocking(False)
+        self.unix = socket.socket(socket.AF_UNIX)
+        self.unix.bind(str(self.other / "socket"))
+        self.unix.listen()
+        self.datagrams = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.datagrams.bind(str(self.other / "datagrams"))
+        self.datagrams.setblocking(False)
+        for path in (self.other / "socket", self.other / "datagrams"):
+            path.chmod(0o777)
+        self.abstract = socket.socket(socket.AF_UNIX)
+        self.abstract.bind(f"\0callboard-{os.getpid()}")
+        self.abstract.listen()
+        self.process = subprocess.Popen(["sleep", "300"])
+
+    def received(self, endpoint):
+        try:
+            return bool(endpoint.recv(100))
+        except BlockingIOError:
+            return False
+
+
+class Probes:
+    def __init__(self, sandbox, ground):
+        self.sandbox = sandbox
+        self.ground = ground
+        self.found = {}
+
+    async def run(self, *command, limits=LIMITS):
+        confinement = Confinement(workspace=self.ground.workspace, limits=limits)
+        return await self.sandbox.run(command, confinement)
+
+    async def shell(self, name, script, escaped=None, **more):
+        """By default it has escaped if it says so."""
+        outcome = await self.run("sh", "-c", script, **more)
+        await self.judge(name, outcome, escaped)
+
+    async def python(self, name, program, escaped=None, **more):
+        outcome = await self.run(os.path.realpath(sys.executable), "-c", program, **more)
+        await self.judge(name, outcome, escaped)
+
+    async def judge(self, name, outcome, escaped):
+        """Anything else than its own failure is told, such as a program that is not there."""
+        bad = escaped(outcome) if escaped else b"ESCAPED" in outcome.output or SECRET.encode() in outcome.output
+        self.found[name] = "escaped" if bad else "blocked"
+        if os.environ.get("PROBES_TELL"):
+            print(name, self.found[name], outcome.code, outcome.stopped, outcome.output[-300:], file=sys.stderr)
+
+    async def sane(self):
+        """A probe is worth something only where ordinary work can be done."""
+        outcome = await self.run(
+            "sh",
+            "-c",
+            'echo x > work/new && cat work/new && "$0" -c "print(6 * 7)" && git --version',
+            os.path.realpath(sys.executable),
+        )
+        assert b"42\ngit version" in outcome.output, outcome
+
+    async def files(self):
+        ground = self.ground
+        before = os.listdir(ground.other)
+        await self.shell(
+            "write through a link",
+            "echo x > link/victim; echo x > ../other/victim; echo x > link/new; rm -f ../other/victim",
+            lambda _: os.listdir(ground.other) != before or ground.victim.read_text() != "as it was",
+        )
+        places = [f"{place}/escaped" for place in ("/usr", "/etc", "/var/tmp", str(ground.home))]
+        await self.shell(
+            "write elsewhere", f"touch {' '.join(places)}", lambda _: any(os.path.exists(place) for place in places)
+        )
+        await self.shell("read a key", f"cat {ground.key}; cat key; ln {ground.key} work/hard && cat work/hard")
+        await self.shell(
+            "plant a hook",
+            "echo x > .git/hooks/pre-commit; mv .git work/away; mv .git away && mkdir -p .git/hooks && echo x > .git/hooks/pre-commit",
+            lambda _: os.listdir(ground.workspace / ".git" / "hooks"),
+        )
+        await self.python(
+            "leave a set-id file",
+            "import os\n"
+            "for attempt in (lambda: os.chmod('work/new', 0o4755), lambda: os.close(os.open('work/new2', 0o101, 0o4755)),\n"
+            "                lambda: os.mknod('work/new3', 0o104755)):\n"
+            "    try: attempt()\n"
+            "    except OSError: pass\n",
+            lambda _: any(
+                path.stat().st_mode & 0o6000 for path in ground.workspace.glob("work/new*") if not path.is_symlink()
+            ),
+        )
+
+    async def network(self):
+        ground = self.ground
+        connect = (
+            "import socket\ns = socket.socket({family})\ns.settimeout(2)\ns.connect({address!r})\nprint('ESCAPED')"
+        )
+        await self.python("TCP to loopback", connect.format(family="2", address=ground.tcp.getsockname()))
+        await self.python(
+            "UDP to loopback",
+            f"import socket\nsocket.socket(2, 2).sendto(b'x', {ground.udp.getsockname()!r})",
+            lambda _: ground.received(ground.udp),
+        )
+        await self.python("Unix socket", connect.format(family="1", address=ground.unix.getsockname()))
+        await self.python(
+            "abstract Unix socket", connect.format(family="1", address=ground.abstract.getsockname().decode())
+        )
+        await self.python(
+            "datagram from a pair",
+            f"import socket\nsocket.socketpair(1, 2)[0].sendto(b'x', {ground.datagrams.getsockname()!r})",
+            lambda _: ground.received(ground.datagrams),
+        )
+        await self.python("VM socket", "import socket\nsocket.socket(40, 1)\nprint('ESCAPED')")
+
+    async def processes(self):
+        ground = self.ground
+        await self.python("fork bomb", BOMB)
+        await self.shell("kill a process", f"kill -9 {ground.process.pid}", lambda _: ground.process.poll() is not None)
+        await self.shell(
+            "see a process",
+            f"test -d /proc/{ground.process.pid} && grep -q sleep /proc/{ground.process.pid}/comm && echo ESCAPED",
+        )
+        await self.shell("another's environment", "cat /proc/[0-9]*/environ")
+        await self.shell("own environment", "env")
+        await self.shell(
+            "a daemon stays",
+            "setsid sleep 7777 >/dev/null 2>&1 & (setsid sh -c 'sleep 7777 & sleep 7777' &)",
+            lambda _: left("7777"),
+        )
+        await self.shell(
+            "the tree outlives its time",
+            "(setsid sh -c 'sleep 7778' &); sleep 7778",
+            lambda outcome: outcome.stopped != "timeout" or left("7778"),
+            limits=CommandLimits(seconds=0.5),
+        )
+
+    async def privileges(self):
+        machine = os.uname().machine
+        await self.shell("set-id file", "./set-id /proc/self/status", capable)
+        await self.shell("su", "su -c 'cat /proc/self/status' </dev/null", capable)
+        # Into the workspace, so that it is no harm where it is not refused.
+        await self.shell("mount", "mount -t tmpfs x work && echo ESCAPED")
+        await self.shell("unshare", "unshare -Ur cat /proc/self/status", capable)
+        for name, call in NUMBERS.items():
+            numbers = (call if isinstance(call, str) else call[machine]).replace("OTHER", str(os.getpid()))
+            await self.python(name, SYSCALL.replace("CALL", numbers))
+        for name, terminal in (("TIOCSTI", "termios.TIOCSTI, b'x'"), ("TIOCLINUX", "0x541c, b'\\x03'")):
+            await self.python(name, TYPE.replace("TERMINAL", terminal))
+
+    async def limits(self):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        await self.shell(
+            "3 GB of output",
+            "yes | head -c 3000000000",
+            lambda outcome: (
+                outcome.stopped != "output" or len(outcome.output) > LIMITS.output + 100 or grown(before) > 32 * MIB
+            ),
+        )
+        await self.shell(
+            "large file",
+            "head -c 100000000 /dev/zero > work/large",
+            lambda _: (self.ground.workspace / "work" / "large").stat().st_size > LIMITS.file,
+        )
+        (self.ground.workspace / "work" / "large").unlink(missing_ok=True)
+        await self.python("much memory", f"x = bytearray({2 * LIMITS.memory})\nprint('ESCAPED')")
+        await self.python(
+            "memory in files",
+            "import os\nfiles = []\n"
+            "for number in range(100):\n"
+            "    files.append(os.memfd_create('x'))\n    os.write(files[-1], bytes(1000000))\nprint('ESCAPED')",
+        )
+
+
+def capable(outcome):
+    """Whether a status of a process shows capabilities."""
+    shown = [line.split()[1] for line in outcome.output.splitlines() if line.startswith(b"CapEff:")]
+    return any(int(each, 16) for each in shown)
+
+
+def grown(before):
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+
+
+def left(marker):
+    """Whether a process with this argument is there."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if marker.encode() in path.read_bytes().split(b"\0"):
+                return True
+        except OSError:
+            pass
+    return False
+
+
+async def main(name, directory):
+    if name in {"none", "landlock"}:
+        sandbox = await find_sandbox(prefer=name)
+    else:
+        program, _, maps = name.partition("=")
+        sandbox = Bubblewrap(Path(program), maps=maps != "root")
+    probes = Probes(sandbox, Ground(Path(directory)))
+    try:
+        await probes.sane()
+        await probes.limits()
+        if name == "none":
+            await probes.shell("own environment", "env")
+            await probes.shell(
+                "a daemon stays", "(setsid sh -c 'sleep 7777 & sleep 7777' >/dev/null 2>&1 &)", lambda _: left("7777")
+            )
+            await probes.python("fork bomb", BOMB)
+            del probes.found["memory in files"]
+        else:
+            await probes.files()
+            await probes.network()
+            await probes.processes()
+            await probes.privileges()
+    finally:
+        probes.ground.process.kill()
+    print(json.dumps(probes.found))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

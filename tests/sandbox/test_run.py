@@ -1,0 +1,394 @@
+"""What a command sees and does in each sandbox that works here. The ways out are test_probes'."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from callboard.errors import CallerError
+from callboard.sandbox import CommandLimits, Confinement
+
+MIB = 1024 * 1024
+PYTHON = os.path.realpath(sys.executable)
+
+
+def run(sandbox, *command, stdin=b"", **confinement):
+    return asyncio.run(sandbox.run(command, Confinement(**confinement), stdin=stdin))
+
+
+def shell(sandbox, script, **more):
+    return run(sandbox, "sh", "-c", script, **more)
+
+
+def python(sandbox, program, **more):
+    return run(sandbox, PYTHON, "-c", program, **more)
+
+
+def processes(marker):
+    """Those that have this argument."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if marker in path.read_text("utf-8", "replace").split("\0"):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def names(directory):
+    return [path.name for path in directory.iterdir()]
+
+
+def until(condition, seconds=20):
+    """A bound for what must come true, not a wait."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def marker(request):
+    """A number of seconds that nobody else sleeps."""
+    return f"{100000 + os.getpid()}.{abs(hash(request.node.nodeid)) % 10**9}"
+
+
+class TestCommand:
+    def test_what_comes_of_it(self, sandbox, workspace):
+        outcome = shell(sandbox, "echo out; echo err >&2; exit 3", workspace=workspace)
+        assert (outcome.code, outcome.output, outcome.total, outcome.stopped) == (3, b"out\nerr\n", 8, "")
+
+    @pytest.mark.parametrize(("script", "code"), [("kill -TERM $$", 143), ("exit 71", 71), ("exec nothing-here", 127)])
+    def test_status(self, sandbox, workspace, script, code):
+        assert shell(sandbox, script, workspace=workspace).code == code
+
+    def test_input(self, sandbox, workspace):
+        data = bytes(range(256)) * 4096
+        outcome = run(sandbox, "cat", workspace=workspace, stdin=data, limits=CommandLimits(output=2 * MIB))
+        assert outcome.output == data
+
+    def test_input_that_nobody_reads(self, sandbox, workspace):
+        assert run(sandbox, "true", workspace=workspace, stdin=bytes(MIB)).code == 0
+
+    def test_no_input_is_no_pipe(self, sandbox, workspace):
+        """Programs such as rg would read it."""
+        assert run(sandbox, "readlink", "/proc/self/fd/0", workspace=workspace).output == b"/dev/null\n"
+
+    def test_nothing_of_ours_is_inherited(self, sandbox, workspace):
+        assert shell(sandbox, "ls /proc/self/fd | wc -l", workspace=workspace).output.strip() == b"4"
+
+    def test_files_are_its_owners(self, sandbox, workspace):
+        (workspace / "private").write_text("mine")
+        (workspace / "private").chmod(0o600)
+        outcome = shell(sandbox, "cat private; mkdir -p a/b; echo x > a/b/new; pwd", workspace=workspace, kept=())
+        assert outcome.output == f"mine{workspace}\n".encode()
+        assert (workspace / "a/b/new").stat().st_uid == workspace.stat().st_uid
+
+    def test_environment(self, sandbox, workspace, monkeypatch):
+        monkeypatch.setenv("SOME_API_KEY", "secret")
+        monkeypatch.setenv("CALLBOARD_MODEL", "secret")
+        monkeypatch.setenv("LC_TIME", "C")
+        outcome = run(sandbox, "env", workspace=workspace, environment={"COLOUR": "green"})
+        names = {line.partition("=")[0] for line in outcome.output.decode().splitlines()}
+        assert b"secret" not in outcome.output
+        assert {"PATH", "HOME", "LC_TIME", "COLOUR"} <= names
+
+    def test_home_is_private_and_goes_away(self, sandbox, workspace):
+        first = shell(sandbox, 'echo x > "$HOME/left"; ls -A "$HOME"', workspace=workspace)
+        assert first.output == b"left\n"
+        assert shell(sandbox, 'ls -A "$HOME"', workspace=workspace).output == b""
+
+    def test_home_that_stays(self, sandbox, workspace, tmp_path):
+        home = tmp_path / "home"
+        home.mkdir()
+        shell(sandbox, 'echo x > "$HOME/left"', workspace=workspace, home=home)
+        assert (home / "left").read_text() == "x\n"
+
+    def test_a_workspace_that_is_none(self, sandbox, tmp_path):
+        with pytest.raises(CallerError, match="no such directory"):
+            run(sandbox, "true", workspace=tmp_path / "absent")
+
+    def test_not_a_home_directory(self, sandbox, workspace, monkeypatch):
+        monkeypatch.setenv("HOME", str(workspace))
+        with pytest.raises(CallerError, match="every key"):
+            run(sandbox, "true", workspace=workspace)
+
+
+class TestPrograms:
+    @pytest.mark.parametrize(
+        ("program", "script", "output"),
+        [
+            ("node", "node -e 'console.log(6 * 7)'", b"42"),
+            ("cc", "printf 'int main(){return 42;}' > a.c && cc a.c -o a && ./a; echo $?", b"42"),
+            (
+                "git",
+                "git init -q . && git -c user.name=a -c user.email=a commit -qm x --allow-empty && git log",
+                b"commit",
+            ),
+            ("rg", "echo needle > a.txt; rg needle", b"a.txt:needle"),
+        ],
+    )
+    def test_run(self, sandbox, workspace, program, script, output):
+        if not shutil.which(program):
+            pytest.skip(f"there is no {program}")
+        assert output in shell(sandbox, script, workspace=workspace, kept=()).output
+
+    def test_virtual_environment(self, sandbox, workspace):
+        script = f"{PYTHON} -m venv --without-pip v && v/bin/python -c 'import sys; print(sys.prefix)'"
+        assert shell(sandbox, script, workspace=workspace).output == f"{workspace}/v\n".encode()
+
+    def test_multiprocessing(self, sandbox, workspace):
+        program = "import multiprocessing as m\nwith m.Pool(2) as pool: print(sum(pool.map(abs, range(-9, 0))))"
+        assert python(sandbox, program, workspace=workspace).output == b"45\n"
+
+    def test_our_own_python(self, sandbox, workspace):
+        outcome = run(sandbox, sys.executable, "-c", "import sys; print(sys.prefix)", workspace=workspace)
+        assert outcome.output == f"{sys.prefix}\n".encode()
+
+
+class TestLimits:
+    def test_time(self, sandbox, workspace, marker):
+        script = f"echo begun; (setsid sleep {marker} &); sleep {marker}"
+        outcome = shell(sandbox, script, workspace=workspace, limits=CommandLimits(seconds=1))
+        assert (outcome.code, outcome.output, outcome.stopped) == (None, b"begun\n", "timeout")
+        assert processes(marker) == []
+
+    def test_output(self, sandbox, workspace):
+        outcome = shell(sandbox, "yes | head -c 3000000000", workspace=workspace, limits=CommandLimits(output=1000))
+        assert (outcome.code, outcome.stopped) == (None, "output")
+        assert outcome.total < MIB
+        assert len(outcome.output) < 1100
+
+    def test_output_that_is_cut(self, sandbox, workspace):
+        outcome = shell(sandbox, "seq 1000", workspace=workspace, limits=CommandLimits(output=100))
+        assert (outcome.code, outcome.stopped, outcome.total) == (0, "", 3893)
+        assert outcome.output.decode().splitlines()[:3] == ["1", "2", "3"]
+        assert "\n[3793 bytes are missing here]\n" in outcome.output.decode()
+        assert outcome.output.endswith(b"999\n1000\n")
+
+    def test_memory_of_a_process(self, sandbox, workspace):
+        limits = CommandLimits(memory=128 * MIB)
+        assert b"MemoryError" in python(sandbox, f"bytearray({256 * MIB})", workspace=workspace, limits=limits).output
+
+    def test_memory_of_all(self, sandbox, workspace):
+        program = f"import os, time\nfor _ in range(3): os.fork()\nx = bytearray(b'x' * {32 * MIB})\ntime.sleep(60)"
+        outcome = python(sandbox, program, workspace=workspace, limits=CommandLimits(memory=128 * MIB))
+        assert outcome.stopped == "memory"
+
+    def test_memory_that_is_shared_counts_once(self, sandbox, workspace):
+        program = f"import os, time\nx = bytearray(b'x' * {32 * MIB})\nfor _ in range(3): os.fork()\ntime.sleep(0.3)"
+        outcome = python(sandbox, program, workspace=workspace, limits=CommandLimits(memory=128 * MIB))
+        assert (outcome.code, outcome.stopped) == (0, "")
+
+    def test_address_space_is_no_memory(self, sandbox, workspace):
+        program = f"import mmap\nmmap.mmap(-1, {4096 * MIB}, prot=0, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)"
+        assert python(sandbox, program, workspace=workspace).code == 0
+
+    def test_processes(self, sandbox, workspace, marker):
+        script = f"for n in $(seq 60); do sleep {marker} & done; wait"
+        outcome = shell(sandbox, script, workspace=workspace, limits=CommandLimits(processes=30, seconds=20))
+        assert outcome.stopped == "processes" or b"fork" in outcome.output
+        assert processes(marker) == []
+
+    def test_file(self, sandbox, workspace):
+        shell(sandbox, "head -c 3000000 /dev/zero > large", workspace=workspace, limits=CommandLimits(file=MIB))
+        assert (workspace / "large").stat().st_size <= MIB
+
+
+class TestEnd:
+    def test_what_is_left_behind(self, sandbox, workspace, marker):
+        script = f"sleep {marker} & (setsid nohup sleep {marker} >/dev/null 2>&1 &); echo over"
+        outcome = shell(sandbox, script, workspace=workspace)
+        assert (outcome.code, outcome.output) == (0, b"over\n")
+        assert processes(marker) == []
+
+    def test_streams_that_are_closed_early(self, sandbox, workspace):
+        assert shell(sandbox, "exec >/dev/null 2>&1; sleep 0.2; exit 5", workspace=workspace).code == 5
+
+    @pytest.mark.parametrize("begun", [True, False])
+    def test_cancelled(self, sandbox, workspace, marker, begun):
+        async def cancel():
+            script = f"echo > begun; (setsid sleep {marker} &); sleep {marker}"
+            task = asyncio.create_task(sandbox.run(["sh", "-c", script], Confinement(workspace=workspace)))
+            while begun and not (workspace / "begun").exists():  # noqa: ASYNC110  # another process says so
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return processes(marker)
+
+        assert asyncio.run(cancel()) == []
+        assert not (workspace / ".git").exists()
+
+    def test_several_at_once(self, sandbox, workspace):
+        async def several():
+            confinement = Confinement(workspace=workspace)
+            return await asyncio.gather(*(sandbox.run(["echo", str(n)], confinement) for n in range(8)))
+
+        assert [outcome.output for outcome in asyncio.run(several())] == [b"%d\n" % n for n in range(8)]
+        assert not (workspace / ".git").exists()
+
+    def test_we_are_killed(self, sandbox, workspace, marker, tmp_path):
+        program = tmp_path / "program.py"
+        construct = (
+            f"Bubblewrap(Path({str(sandbox.program)!r}), maps={sandbox._maps})" if sandbox.name == "bubblewrap" else ""
+        )
+        program.write_text(
+            "import asyncio\nfrom pathlib import Path\n"
+            "from callboard.sandbox import Confinement, find_sandbox\n"
+            "from callboard.sandbox.bubblewrap import Bubblewrap\n"
+            "async def main():\n"
+            f"    sandbox = {construct or f'await find_sandbox(prefer={sandbox.name!r})'}\n"
+            f"    script = 'echo > begun; (setsid sleep {marker} &); sleep {marker}'\n"
+            f"    await sandbox.run(['sh', '-c', script], Confinement(workspace=Path({str(workspace)!r})))\n"
+            "asyncio.run(main())\n"
+        )
+        ours = subprocess.Popen([sys.executable, str(program)])
+        until(lambda: (workspace / "begun").exists() and len(processes(marker)) > 1)
+        ours.send_signal(signal.SIGKILL)
+        ours.wait()
+        until(lambda: not processes(marker))
+
+
+class TestKept:
+    @pytest.mark.parametrize("attempt", ["echo x > .git/config", "rm -rf .git", "mv .git away", "mkdir .git/new"])
+    def test_directory(self, confining, workspace, attempt):
+        (workspace / ".git").mkdir()
+        (workspace / ".git/config").write_text("mine")
+        outcome = shell(confining, f"cat .git/config; {attempt}", workspace=workspace)
+        assert outcome.output.startswith(b"mine")
+        assert outcome.code != 0
+        assert (workspace / ".git/config").read_text() == "mine"
+        assert names(workspace / ".git") == ["config"]
+
+    @pytest.mark.parametrize("attempt", ["echo x > .git", "rm -f .git; mkdir -p .git/hooks", "mv .git away"])
+    def test_file(self, confining, workspace, attempt):
+        (workspace / ".git").write_text("gitdir: elsewhere")
+        shell(confining, attempt, workspace=workspace)
+        assert (workspace / ".git").read_text() == "gitdir: elsewhere"
+
+    @pytest.mark.parametrize(
+        "attempt", ["echo x > .git", "mkdir -p .git/hooks; echo x > .git/hooks/x", "ln -s /etc .git"]
+    )
+    def test_absent(self, confining, workspace, attempt):
+        shell(confining, attempt, workspace=workspace)
+        assert names(workspace) == []
+
+    @pytest.mark.parametrize(
+        "attempt", ["rm -rf a", "mv a away; mkdir -p a/b; echo x > a/b/c", "mv a/b away", "echo x > a/b/c"]
+    )
+    def test_deep(self, confining, workspace, attempt):
+        (workspace / "a/b").mkdir(parents=True)
+        (workspace / "a/b/c").write_text("mine")
+        (workspace / "a/other").mkdir()
+        shell(confining, f"{attempt}; echo x > a/other/new", workspace=workspace, kept=("a/b/c",))
+        assert (workspace / "a/b/c").read_text() == "mine"
+
+    @pytest.mark.parametrize("place", ["/etc", "../other", "."])
+    def test_elsewhere(self, confining, workspace, place):
+        with pytest.raises(CallerError, match="must be a path in the workspace"):
+            run(confining, "true", workspace=workspace, kept=(place,))
+
+    def test_link(self, confining, workspace):
+        (workspace / ".git").symlink_to("/tmp")
+        with pytest.raises(CallerError, match="is a link"):
+            run(confining, "true", workspace=workspace)
+
+
+class TestBubblewrap:
+    """What only namespaces can do."""
+
+    def test_borrowed(self, bubblewrap, workspace, tmp_path):
+        library = tmp_path / "node_modules"
+        library.mkdir()
+        (library / "a.js").write_text("mine")
+        outcome = shell(
+            bubblewrap, "cat web/node_modules/a.js; echo x > web/node_modules/b.js",
+            workspace=workspace, borrowed={"web/node_modules": library},
+        )  # fmt: skip
+        assert outcome.output.startswith(b"mine")
+        assert outcome.code != 0
+        assert names(workspace) == []
+        assert names(library) == ["a.js"]
+
+    def test_borrowed_environment(self, bubblewrap, workspace, tmp_path):
+        """Its scripts name its own place."""
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "v")], check=True)
+        script = tmp_path / "v/bin/script"
+        script.write_text(f"#!{tmp_path}/v/bin/python\nprint(42)\n")
+        script.chmod(0o755)
+        outcome = run(bubblewrap, ".venv/bin/script", workspace=workspace, borrowed={".venv": tmp_path / "v"})
+        assert outcome.output == b"42\n"
+
+    def test_borrowed_through_a_link(self, bubblewrap, workspace, tmp_path):
+        (workspace / "web").symlink_to(tmp_path)
+        with pytest.raises(CallerError, match="is a link"):
+            run(bubblewrap, "true", workspace=workspace, borrowed={"web/modules": tmp_path})
+
+    def test_readable(self, bubblewrap, workspace, tmp_path):
+        (tmp_path / "shown").write_text("mine")
+        outcome = shell(
+            bubblewrap,
+            f"cat {tmp_path}/shown; echo x > {tmp_path}/shown",
+            workspace=workspace,
+            readable=(tmp_path / "shown",),
+        )
+        assert outcome.output.startswith(b"mine")
+        assert (tmp_path / "shown").read_text() == "mine"
+
+    def test_what_is_there(self, bubblewrap, workspace, tmp_path):
+        (tmp_path / "neighbour").write_text("secret")
+        outcome = shell(bubblewrap, f"ls {tmp_path} /tmp /home /etc/shadow; id -un", workspace=workspace)
+        assert b"neighbour" not in outcome.output
+        assert outcome.output.endswith(b"callboard\n")
+
+    def test_loopback(self, bubblewrap, workspace):
+        program = (
+            "import socket\nserver = socket.create_server(('127.0.0.1', 0))\n"
+            "client = socket.create_connection(server.getsockname())\nclient.send(b'x')\n"
+            "print(server.accept()[0].recv(1), len(socket.getaddrinfo('localhost', 80)) > 0)"
+        )
+        assert python(bubblewrap, program, workspace=workspace).output == b"b'x' True\n"
+
+    def test_worktree(self, bubblewrap, workspace, tmp_path):
+        def git(*arguments, cwd):
+            subprocess.run(
+                ["git", "-c", "user.name=a", "-c", "user.email=a", *arguments], cwd=cwd, check=True, capture_output=True
+            )
+
+        main, tree = tmp_path / "main", tmp_path / "tree"
+        main.mkdir()
+        git("init", "-q", ".", cwd=main)
+        git("commit", "-qm", "first", "--allow-empty", cwd=main)
+        git("worktree", "add", str(tree), cwd=main)
+        (tree / "new").write_text("x")
+        outcome = shell(
+            bubblewrap, f"git log --oneline; git status --short; echo x > {main}/.git/config", workspace=tree
+        )
+        assert b" first\n?? new\n" in outcome.output
+        assert outcome.code != 0
+        assert "repositoryformatversion" in (main / ".git/config").read_text()
+
+    def test_a_command_cannot_ask_for_another_repository(self, bubblewrap, workspace, tmp_path):
+        other = tmp_path / "other"
+        subprocess.run(["git", "init", "-q", str(other)], check=True)
+        (workspace / ".git").write_text(f"gitdir: {other}/.git")
+        assert b"No such file" in shell(bubblewrap, f"ls {other}", workspace=workspace).output
+
+    def test_temporary_files_have_a_size(self, bubblewrap, workspace):
+        script = "for n in 1 2 3; do head -c 900000 /dev/zero > /tmp/$n; done"
+        outcome = shell(bubblewrap, script, workspace=workspace, limits=CommandLimits(file=MIB))
+        assert b"No space left" in outcome.output
+
+    def test_our_python_in_the_workspace_is_not_written_to(self, bubblewrap, workspace, monkeypatch):
+        (workspace / "v").mkdir()
+        monkeypatch.setattr(sys, "prefix", str(workspace / "v"))
+        assert shell(bubblewrap, "echo x > v/new", workspace=workspace).code != 0
