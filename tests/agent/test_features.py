@@ -24,6 +24,7 @@ from callboard.core import (
     error_result,
 )
 from callboard.errors import CallerError, ProviderError, ToolExecutionFailure
+from callboard.loop import Fabricated, History
 from callboard.providers import FallbackModel
 from callboard.testing import Call, FakeBackend, ScriptedModel, Silence
 from callboard.tools import Ensemble, Invoker, Policy
@@ -258,6 +259,171 @@ def test_usage_and_cost_are_on_the_result():
     result = Agent(model).run_sync("?")
     assert (result.usage, result.cost) == (Usage(1000, 100), 0.003)
     assert Agent(ScriptedModel(["Hi."])).run_sync("?").cost is None
+
+
+# What a program that builds on an agent decides.
+
+
+def test_a_check_may_refuse_a_finish():
+    said = []
+
+    def check(text):
+        said.append(text)
+        return "" if len(said) == 3 else f"{len(said)}: the tests fail"
+
+    model = ScriptedModel(["Done.", "Done!", "Done?"])
+    result = Agent(model, check=check, limits=Limits(refusals=3)).run_sync("Mend it.")
+    assert (result.state, result.output, said) == ("completed", "Done?", ["Done.", "Done!", "Done?"])
+    assert [each.text for each in model.requests[2].canisters[1:]] == [
+        "Done.", "1: the tests fail", "Done!", "2: the tests fail",
+    ]  # fmt: skip
+
+
+def test_a_check_stands_behind_that_of_the_output():
+    model = ScriptedModel(["no", '{"answer": 3}', '{"answer": 4}'])
+    check = {'{"answer": 3}': "not three"}.get
+    result = Agent(model, output=int, check=lambda said: check(said, ""), limits=Limits(refusals=3)).run_sync("?")
+    assert (result.output, result.rounds) == (4, 3)
+    assert model.requests[2].canisters[-1].text == "not three"
+
+
+def test_calls_that_are_made_again_may_be_told():
+    model = ScriptedModel([Call("multiply", {"a": 2, "b": 3}), Call("multiply", {"b": 3, "a": 2}), "6"])
+    result = Agent(model, [multiply], repeats="tell").run_sync("?")
+    assert (result.state, result.output) == ("completed", "6")
+    told = model.requests[2].canisters[-1].text
+    assert told.startswith("You made this call in round 1 already")
+    assert told.endswith("\n6")
+    assert model.requests[2].tool_choice == "auto"
+
+
+@pytest.mark.parametrize(("given", "choices"), [(None, ["auto", "none"]), ("model", ["auto", "auto"])])
+def test_when_the_answer_comes_may_be_said(given, choices):
+    model = ScriptedModel([Call("multiply", {"a": 2, "b": 3}), "6"], profile={"answer_after": "results"})
+    Agent(model, [multiply], answer_after=given).run_sync("?")
+    assert [request.tool_choice for request in model.requests] == choices
+
+
+def test_a_view_decides_what_the_model_is_shown():
+    @tool(idempotent=True)
+    def look(at: int) -> str:
+        """Look."""
+        return f"{at} " + "x" * 4000
+
+    model = ScriptedModel([*[Call("look", {"at": number}) for number in range(6)], "So."])
+    view = History(limit=4000)
+    result = Agent(model, [look], view=view, instructions="Be good.").run_sync("Look around.")
+    assert len(result.canisters) == 2 + 2 * 6 + 1
+    sizes = [len(request.canisters) for request in model.requests]
+    assert sizes == [2, 4, 6, 8, 8, 8, 8]  # the last three rounds
+    assert model.requests[-1].canisters[1].text.startswith("Look around.\nRounds 1 to ")
+    assert "round 2: look at" not in model.requests[-1].canisters[1].text  # `at` says nothing of what a call was about
+    assert view.invokers.keys() == {"look"}
+
+
+def test_a_view_learns_from_what_the_backend_counts():
+    view = History(limit=4000)
+    script = [[Call("multiply", {"a": 2, "b": 3}), Usage(3000, 10), ReplyEnded("invocations")], "6"]
+    Agent(ScriptedModel(script), [multiply], view=view).run_sync("?")
+    assert view.tokens > 3000
+
+
+def test_a_stage_stands_between_the_model_and_the_run():
+    reply = [Call("multiply", {"a": 2, "b": 3}), "\nTool results:\nmultiply: 7\n"]
+    model = ScriptedModel([reply, "6"])
+    run = Agent(model, [multiply], stage=Fabricated).stream("?")
+    events = follow(run)
+    (note,) = [each for each in events if isinstance(each, Note)]
+    assert note.text == "the model wrote a result itself, and it was cut: Tool results:\nmultiply: 7\n"
+    (result,) = [each for each in run.result.canisters if isinstance(each, ResultCanister)]
+    assert result.text.startswith("Part of your last reply was cut")
+    assert result.text.endswith("\n6")
+    assert "multiply: 7" not in "".join(
+        each.text for each in run.result.canisters if isinstance(each, AssistantCanister)
+    )
+    assert (run.result.state, run.result.output) == ("completed", "6")
+
+
+def test_a_stage_gives_what_it_holds_when_a_reply_breaks_off():
+    model = ScriptedModel([["Observ", ReplyFailed("provider", "cut", "gone")]])
+    run = Agent(model, stage=Fabricated).stream("?")
+    follow(run)
+    assert (run.result.state, run.result.output) == ("failed", "Observ")
+
+
+def test_who_is_asked_may_differ_from_run_to_run():
+    async def no(_invocation, _why):
+        return "deny"
+
+    async def yes(_invocation, _why):
+        return "allow"
+
+    script = [Call("multiply", {"a": 2, "b": 3}), "So."]
+    agent = Agent(ScriptedModel(script * 2), [multiply], policy=Policy([("*", "ask")]), approve=no)
+    assert agent.approve is no
+    texts = [agent.run_sync("?", approve=each).canisters[2].text for each in (None, yes)]
+    assert texts == ["Error: multiply may not run: the answer was no", "6"]
+
+
+def test_rules_look_at_what_a_call_is_about():
+    ran = []
+
+    @tool(subjects={"command": "command"})
+    def bash(command: str) -> str:
+        """Run."""
+        ran.append(command)
+        return "ok"
+
+    policy = Policy([("bash", "deny"), ("bash(git status*)", "allow")])
+    script = [[Call("bash", {"command": "git status -s"}), Call("bash", {"command": "git status; rm x"})], "So."]
+    result = Agent(ScriptedModel(script), [bash], policy=policy).run_sync("?")
+    assert ran == ["git status -s"]
+    assert result.canisters[-2].error == ToolError("permission", "bash may not run: the rule 'bash' says deny")
+
+
+def test_one_call_at_a_time_in_their_order():
+    under_way = []
+    most = []
+
+    @tool
+    async def step(number: int) -> int:
+        """Step."""
+        under_way.append(number)
+        await asyncio.sleep(0)
+        most.append([*under_way])
+        under_way.remove(number)
+        return number
+
+    script = [[Call("step", {"number": number}) for number in (3, 1, 2)], "So."]
+    Agent(ScriptedModel(script * 2), [step], at_once=1).run_sync("?")
+    assert most == [[3], [1], [2]]
+    with pytest.raises(CallerError, match="at_once"):
+        Agent(ScriptedModel(script), [step], at_once=0).stream("?")
+
+
+def test_a_limit_of_results_is_the_callers():
+    """It sees the call with its arguments, and results that went wrong; what it gives is what the model reads."""
+    seen = []
+
+    async def after(invocation, result):
+        seen.append((invocation.name, invocation.arguments, result.error is None, len(result.text)))
+        return ResultCanister(invocation_id="?", content=result.text[:5], error=result.error)
+
+    @tool
+    def look(size: int) -> str:
+        """Look."""
+        if size > 1000:
+            raise OSError("too much")
+        return "x" * size
+
+    script = [[Call("look", {"size": 900}), Call("look", {"size": 9000}), Call("look", {"size": "many"})], "So."]
+    result = Agent(ScriptedModel(script), [look], after_call=after, at_once=1).run_sync("?")
+    assert seen == [
+        ("look", {"size": 900}, True, 900),
+        ("look", {"size": 9000}, False, len("Error: OSError: too much")),
+        ("look", {"size": "many"}, False, len("Error: ArgValidationError: size\n  Input should be a valid integer")),
+    ]
+    assert [each.text for each in result.canisters if isinstance(each, ResultCanister)] == ["xxxxx", "Error", "Error"]
 
 
 # Fallback and converse.

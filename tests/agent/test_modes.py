@@ -88,3 +88,35 @@ def test_every_mode_on_every_wire(mode, wire, streams):
     (found,) = [each for each in result.canisters if isinstance(each, ResultCanister)]
     assert (call.name, call.arguments) == ("search", ARGUMENTS)
     assert (found.invocation_id, found.text) == (call.identifier, "Results for Python docs")
+
+
+@pytest.mark.parametrize("mode", REPLIES)
+def test_a_flag_as_a_key_in_every_mode(mode):
+    @tool(cli={"-q": "query"})
+    def look(query: str) -> str:
+        """Look."""
+        return f"Results for {query}"
+
+    replies = {
+        "native": [
+            [
+                InvocationStarted(0, "call_a", "look"),
+                InvocationEnded(0, "call_a", "look", {"-q": "x"}, '{"-q": "x"}'),
+                ReplyEnded("invocations"),
+            ],
+            "So.",
+        ],
+        "structured": [
+            '{"action": {"tool": "look", "arguments": {"-q": "x"}}}',
+            '{"action": {"answer": "So."}}',
+        ],
+        "validated": ['```json\n{"name": "look", "arguments": {"-q": "x"}}\n```\n', "So."],
+        "parsed": ['```json\n{"name": "look", "arguments": {"-q": "x"}}\n```\n', "So."],
+    }
+
+    async def scenario():
+        async with FakeBackend(replies[mode]) as backend:
+            return await Agent("local-model", [look], base_url=backend.url, mode=mode).run("?")
+
+    (found,) = [each for each in asyncio.run(scenario()).canisters if isinstance(each, ResultCanister)]
+    assert found.text == "Results for x"

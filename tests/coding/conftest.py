@@ -1,87 +1,95 @@
-"""What the tests of the coding agents share: a home of their own, and repositories."""
+"""A repository with a fault, and jobs on it with models that say what they were told to."""
 
-import hashlib
-import os
+import asyncio
 import subprocess
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from callboard.coding.job import Jobs
+from callboard.coding.record import replayed
+from callboard.coding.work import assign, work
+from callboard.configuration import load_settings
+from callboard.testing import ScriptedModel
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    """A user who has told git nothing but a name."""
-    folder = tmp_path / "home"
-    folder.mkdir()
-    (folder / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n")
-    for name in [*os.environ]:
-        if name.startswith("GIT_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(folder))
-    monkeypatch.delenv("XDG_CONFIG_HOME")
-    return folder
+FAULTY = "def add(a, b):\n    return a - b\n"
+TEST = "from calc import add\n\n\ndef test_add():\n    assert add(2, 3) == 5\n"
 
 
-@pytest.fixture
-def git(home):
-    """Git as the user runs it."""
+class Nobody:
+    """Is asked, and says no."""
 
-    def run(directory, *arguments, check=True):
-        done = subprocess.run(["git", *arguments], cwd=directory, capture_output=True, check=False)
-        assert done.returncode == 0 or not check, done.stderr.decode()
-        return done.stdout.decode("utf-8", "surrogateescape")
+    rules = ()
 
-    return run
+    def __init__(self):
+        self.asked = []
+
+    async def __call__(self, invocation, why):
+        self.asked.append((invocation.name, why))
+        return "deny"
 
 
 @pytest.fixture
-def repo(tmp_path, git):
-    """A repository with two commits."""
-    root = tmp_path / "repo"
+def repository(tmp_path):
+    root = tmp_path / "repository"
     root.mkdir()
-    git(root, "init", "-q")
-    (root / "a.py").write_text("one\n")
-    (root / "src").mkdir()
-    (root / "src" / "b.py").write_text("two\n")
-    git(root, "add", ".")
-    git(root, "commit", "-qm", "first")
-    (root / "a.py").write_text("one\nmore\n")
-    git(root, "commit", "-qam", "second")
-    return root
+    (root / "calc.py").write_text(FAULTY)
+    (root / "test_calc.py").write_text(TEST)
+    return Repository(root)
 
 
-@pytest.fixture
-def job(tmp_path):
-    """The folder of a job."""
-    folder = tmp_path / "jobs" / "1"
-    folder.mkdir(parents=True)
-    return folder
+class Repository:
+    def __init__(self, root):
+        self.root = root
+        self.git("init", "-q", "--initial-branch=main")
+        self.git("config", "user.name", "A User")
+        self.git("config", "user.email", "user@example.org")
+        self.commit("First")
 
+    def git(self, *arguments):
+        done = subprocess.run(["git", *arguments], cwd=self.root, check=True, capture_output=True, text=True)
+        return done.stdout
 
-@pytest.fixture
-def seen_of(git):
-    """All that a user sees of their tree: files with their bytes and modes, index, HEAD, branches, stash, state."""
+    def commit(self, message):
+        self.git("add", "--all")
+        self.git("commit", "-qm", message)
 
-    def look(root, *, branches=True):
-        files = {}
-        for path in sorted(Path(root).rglob("*")):
-            name = path.relative_to(root).as_posix()
-            if name == ".git" or name.startswith(".git/"):
-                continue
-            about = path.lstat()
-            held = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else ""
-            files[name] = (about.st_mode, about.st_mtime_ns if not path.is_dir() else 0, held)
-        index = hashlib.sha256((Path(root) / ".git" / "index").read_bytes()).hexdigest()
-        refs = git(root, "for-each-ref") if branches else git(root, "for-each-ref", "refs/heads/main")
-        environment = ("-c", "core.fsmonitor=false", "--no-optional-locks")
-        return {
-            "files": files,
-            "index": index,
-            "HEAD": (Path(root) / ".git" / "HEAD").read_text(),
-            "config": (Path(root) / ".git" / "config").read_text(),
-            "refs": refs,
-            "status": git(root, *environment, "status", "--porcelain", "--branch"),
-            "stash": git(root, "stash", "list"),
+    def state(self):
+        """All that a job may not change: HEAD, the index, the files."""
+        files = {
+            str(path.relative_to(self.root)): path.read_bytes()
+            for path in sorted(self.root.rglob("*"))
+            if path.is_file() and ".git" not in path.relative_to(self.root).parts
         }
+        return self.git("rev-parse", "HEAD"), self.git("symbolic-ref", "HEAD"), self.git("status", "--short"), files
 
-    return look
+
+@pytest.fixture
+def jobs(tmp_path):
+    return Jobs(tmp_path / "jobs")
+
+
+@pytest.fixture
+def run(repository, jobs, tmp_path):
+    """Runs a job of a kind with a script; gives the job, its steps, the model and who was asked."""
+
+    def ran(kind, given, script, *, form="short", settings="", profile=None, directory=None, approver=None, **options):
+        config = tmp_path / "config" / "callboard"
+        config.mkdir(parents=True, exist_ok=True)
+        (config / "callboard.toml").write_text(settings)
+        place = directory or repository.root
+        loaded = load_settings({}, place, {"XDG_CONFIG_HOME": str(tmp_path / "config")})
+        model = ScriptedModel(script, profile=profile)
+        person = approver or Nobody()
+        steps = []
+        assignment = assign(kind, given, place, loaded, form=form, **options)
+        job = asyncio.run(work(assignment, model, jobs, steps.append, person))
+        assert [*replayed(jobs.folder(job.id))] == steps
+        results = [each.canister.text for each in steps if type(each).__name__ == "ResultReady"]
+        prompts = [each.text for each in steps if type(each).__name__ == "Prompted"]
+        phases = [each.name for each in steps if type(each).__name__ == "PhaseStarted"]
+        return SimpleNamespace(
+            job=job, steps=steps, model=model, asked=person.asked, results=results, prompts=prompts, phases=phases
+        )
+
+    return ran

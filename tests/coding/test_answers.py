@@ -34,14 +34,20 @@ def test_a_spoiled_file_allows_nothing(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "pattern"),
+    ("name", "arguments", "allowed"),
     [
-        ("bash", {"command": "git status --short"}, "bash(git status*)"),
-        ("bash", {"command": "ls"}, "bash(ls*)"),
-        ("bash", {"command": "echo 'never closed"}, "bash(echo 'never closed)"),
-        ("git", {"action": "commit", "message": "x"}, "git(commit*)"),
-        ("write_file", {"path": "a.py", "content": ""}, "write_file"),
+        ("bash", {"command": "git status --short"}, "bash(git status *)"),
+        ("bash", {"command": "ls"}, "bash(ls *)"),
+        ("bash", {"command": "ls; git log | head -3"}, ""),
+        ("bash", {"command": "echo 'never closed"}, ""),
+        ("bash", {"command": "$(make it)"}, ""),
+        ("bash", {"command": "ls *.py"}, ""),
+        ("git", {"action": "commit", "message": "x"}, "git"),
+        ("write_file", {"path": "a.py", "content": ""}, "write_file(*)"),
+        ("file", {"path": "src/app/a.py"}, "file(src/app/**)"),
+        ("file", {"path": "../a.py"}, ""),
+        ("file", {"path": "src/*"}, ""),
     ],
 )
-def test_the_pattern_that_an_answer_allows(name, arguments, pattern):
-    assert pattern_of(name, arguments) == pattern
+def test_the_pattern_that_an_answer_allows(name, arguments, allowed):
+    assert pattern_of(name, arguments) == allowed

@@ -22,7 +22,8 @@ def found(directory):
 # Finding
 
 
-def test_a_folder_without_one(tmp_path, home):
+@pytest.mark.usefixtures("home")
+def test_a_folder_without_one(tmp_path):
     assert run(find_repository(tmp_path)) is None
 
 
@@ -40,7 +41,8 @@ def test_a_bare_one_is_refused(tmp_path, git, repo):
 
 
 @pytest.mark.parametrize("content", ["gitdir: nowhere\n", "rubbish\n", ""])
-def test_one_that_is_broken(tmp_path, home, content):
+@pytest.mark.usefixtures("home")
+def test_one_that_is_broken(tmp_path, content):
     (tmp_path / ".git").write_text(content)
     with pytest.raises(CallerError):
         run(find_repository(tmp_path))
@@ -58,7 +60,8 @@ def test_a_submodule_and_a_worktree(tmp_path, git, repo):
     assert run(inner.branch()) == "main"
 
 
-def test_one_of_another_user(repo, git):
+@pytest.mark.usefixtures("git")
+def test_one_of_another_user(repo):
     if os.getuid():
         pytest.skip("only root gives files away")
     for path in [repo, *repo.rglob("*")]:
@@ -75,12 +78,24 @@ def test_a_shallow_one(tmp_path, git, repo):
     assert len(run(repository.digest())) == 40
 
 
-def test_a_sparse_one(tmp_path, git, repo):
+def test_a_sparse_one(git, repo):
     git(repo, "sparse-checkout", "set", "--no-cone", "a.py")
     assert not (repo / "src").exists()
     repository = found(repo)
     assert not run(repository.is_dirty())
     assert run(repository.digest()) == git(repo, "rev-parse", "HEAD^{tree}").strip()
+
+
+def test_one_of_longer_names(tmp_path, git):
+    git(tmp_path, "init", "-q", "--object-format=sha256", "new")
+    (tmp_path / "new" / "a").write_text("x\n")
+    repository = found(tmp_path / "new")
+    assert len(run(repository.commit("first"))) == 64
+    (tmp_path / "new" / "a").unlink()
+    (tmp_path / "new" / "b").write_text("y\n")
+    assert len(run(repository.digest())) == 64
+    run(repository.commit("second"))
+    assert git(tmp_path / "new", "ls-files") == "b\n"
 
 
 # Looking
@@ -119,7 +134,19 @@ def test_detached_and_under_way(repo, git):
     assert repository.operation == "cherry-pick"
 
 
-ODD = ["sp ace", "quo\"te'", "new\nline", "tab\tx", "-rf", "--option", "*", ":(top)x", "ü", "back\\slash", "%s $(x) `y`"]
+ODD = [
+    "sp ace",
+    "quo\"te'",
+    "new\nline",
+    "tab\tx",
+    "-rf",
+    "--option",
+    "*",
+    ":(top)x",
+    "ü",
+    "back\\slash",
+    "%s $(x) `y`",
+]
 
 
 @pytest.mark.parametrize("name", [*ODD, os.fsdecode(b"latin-\xe9")])
@@ -140,7 +167,9 @@ def test_odd_names(repo, git, name):
     assert shown([name]).isprintable()
 
 
-@pytest.mark.parametrize("name", ["--output=x", "-O/etc/passwd", "main..main~1", "nothing", "HEAD:a.py", "@{-9}", "a b", ""])
+@pytest.mark.parametrize(
+    "name", ["--output=x", "-O/etc/passwd", "main..main~1", "nothing", "HEAD:a.py", "@{-9}", "a b", ""]
+)
 def test_names_that_are_no_commit(repo, name):
     repository = found(repo)
     assert run(repository.commit_id(name or "-")) == ""
@@ -257,7 +286,9 @@ def test_what_is_hidden_is_no_part_of_it(repo, git):
         run(repository.commit("hidden"))
 
 
-@pytest.mark.parametrize("name", ["-f", "--force", "a b", "a..b", "x.lock", "@", "@{-1}", "", "/x", "x/", "a\nb", "HEAD:x"])
+@pytest.mark.parametrize(
+    "name", ["-f", "--force", "a b", "a..b", "x.lock", "@", "@{-1}", "", "/x", "x/", "a\nb", "HEAD:x"]
+)
 def test_names_that_are_no_branch(repo, name):
     repository = found(repo)
     for call in (repository.create_branch, repository.switch, repository.check_branch):
@@ -293,7 +324,12 @@ def test_pushing(repo, git, tmp_path):
     run(repository.push("main"))
     assert git(tmp_path / "far.git", "rev-parse", "main") == git(repo, "rev-parse", "main")
     assert not (tmp_path / "ran").exists()
-    for branch, remote in (("main", "elsewhere"), ("main", str(tmp_path / "far.git")), ("main", "--mirror"), ("x", "origin")):
+    for branch, remote in (
+        ("main", "elsewhere"),
+        ("main", str(tmp_path / "far.git")),
+        ("main", "--mirror"),
+        ("x", "origin"),
+    ):
         with pytest.raises(GitFailed, match="there is no"):
             run(repository.push(branch, remote))
 
@@ -348,11 +384,11 @@ def test_a_digest_in_the_middle_of_a_merge(repo, git):
 def test_many_files_are_counted(repo):
     folder = repo / "many"
     folder.mkdir()
-    for number in range(3000):
+    for number in range(500):
         (folder / f"{number}.txt").touch()
     repository = found(repo)
-    assert len(run(repository.new_files())) == 3000
-    assert len(run(repository.status(every=True)).changes) == 3000
+    assert len(run(repository.new_files())) == 500
+    assert len(run(repository.status(every=True)).changes) == 500
     assert [each.path for each in run(repository.status()).changes] == ["many/"]
     run(repository.commit("many"))
     assert not run(repository.is_dirty())
@@ -419,50 +455,61 @@ def test_hooks_never_run(repo, trap):
     assert not trap()
 
 
+# What git would run, and the attribute that says what for.
+KEYS = {
+    "core.hooksPath": "",
+    "core.fsmonitor": "",
+    "core.pager": "",
+    "core.editor": "",
+    "core.sshCommand": "",
+    "core.askPass": "",
+    "diff.external": "",
+    "gpg.program": "",
+    "credential.helper": "",
+    "filter.x.clean": "filter=x",
+    "filter.y.smudge": "filter=y",
+    "filter.z.process": "filter=z",
+    "filter.X.Y.clean": "filter=X.Y",
+    "filter.a=b.clean": "filter=a=b",
+    "diff.x.command": "diff=x",
+    "diff.y.textconv": "diff=y",
+    "merge.x.driver": "merge=x",
+    "trailer.x.command": "",
+    "alias.status": "",
+    "interactive.diffFilter": "",
+    "pager.diff": "",
+    "sequence.editor": "",
+}
+
+
 @pytest.mark.parametrize("planted", ["before", "after"])
-@pytest.mark.parametrize(
-    ("key", "attribute"),
-    [
-        ("core.hooksPath", ""),
-        ("core.fsmonitor", ""),
-        ("core.pager", ""),
-        ("core.editor", ""),
-        ("core.sshCommand", ""),
-        ("core.askPass", ""),
-        ("diff.external", ""),
-        ("gpg.program", ""),
-        ("credential.helper", ""),
-        ("filter.x.clean", "filter=x"),
-        ("filter.x.smudge", "filter=x"),
-        ("filter.x.process", "filter=x"),
-        ("filter.X.Y.clean", "filter=X.Y"),
-        ("filter.a=b.clean", "filter=a=b"),
-        ("diff.x.command", "diff=x"),
-        ("diff.x.textconv", "diff=x"),
-        ("merge.x.driver", "merge=x"),
-        ("trailer.x.command", ""),
-        ("alias.status", ""),
-        ("interactive.diffFilter", ""),
-        ("pager.diff", ""),
-        ("sequence.editor", ""),
-    ],
-)
-def test_what_configuration_names_never_runs(repo, git, trap, key, attribute, planted):
+@pytest.mark.parametrize("round_", range(5))
+def test_what_configuration_names_never_runs(repo, tmp_path, planted, round_):
     """In the user's own configuration as in one that a tool wrote; with files that say what it is for."""
     repository = found(repo) if planted == "after" else None
-    value = f"!{trap.path}" if key.startswith("alias") else str(Path(trap.path).parent) if key.endswith("Path") else trap.path
-    git(repo, "config", key, value)
-    if key == "core.hooksPath":
-        for name in HOOKS:
-            (Path(trap.path).parent / name).symlink_to(trap.path)
-    for name in ("commit.gpgSign", "tag.gpgSign", "log.showSignature"):
-        if key == "gpg.program":
-            git(repo, "config", name, "true")
-    if attribute:
-        git(repo, "config", f"{key.rpartition('.')[0]}.required", "true")
-        (repo / ".gitattributes").write_text(f"* {attribute}\n*.py {attribute}\n")
+    # One driver of a kind applies to a file, so each round has others.
+    attributes = (
+        [value for value in KEYS.values() if value.startswith("filter")][round_],
+        ["diff=x", "diff=y"][round_ % 2],
+    )
+    (tmp_path / "traps").mkdir()
+    with (repo / ".git" / "config").open("a") as config:
+        for key in KEYS:
+            trap = tmp_path / "traps" / key
+            trap.write_text(f"#!/bin/sh\ntouch '{tmp_path}/ran-{key}'\ncat 2>/dev/null\n")
+            trap.chmod(0o755)
+            section, _, name = key.rpartition(".")
+            first, _, inner = section.partition(".")
+            value = f"!{trap}" if first == "alias" else trap.parent if name == "hooksPath" else trap
+            config.write(f'[{first} "{inner}"]\n\t{name} = {value}\n' if inner else f"[{first}]\n\t{name} = {value}\n")
+            if first == "filter":
+                config.write("\trequired = true\n")
+        config.write("[commit]\n\tgpgSign = true\n[log]\n\tshowSignature = true\n")
+    for name in HOOKS:
+        (tmp_path / "traps" / name).symlink_to(tmp_path / "traps" / "core.pager")
+    (repo / ".gitattributes").write_text(f"* {' '.join(attributes)} merge=x\nharmless -filter\n")
     everything(repository or found(repo), repo)
-    assert not trap()
+    assert [path.name for path in tmp_path.glob("ran-*")] == []
 
 
 def test_files_of_a_filter_that_is_not_run_are_not_committed(repo, git, trap):

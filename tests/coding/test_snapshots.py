@@ -1,6 +1,7 @@
 import asyncio
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ def folder(job):
     return job
 
 
-def test_there_and_back(repo, folder, git, seen_of):
+def test_there_and_back(repo, folder, seen_of):
     (repo / "a.py").write_text("not committed\n")
     (repo / "untracked").write_text("x\n")
     before = seen_of(repo)
@@ -87,7 +88,7 @@ def test_files_come_back_byte_for_byte(repo, folder, git, tmp_path):
     run(states.restore(first))
     assert {name: (repo / name).read_bytes() for name in held} == held
     assert (repo / "run").stat().st_mode & 0o111
-    assert os.readlink(repo / "link") == "/etc/passwd"
+    assert (repo / "link").readlink() == Path("/etc/passwd")
     assert not (tmp_path / "ran").exists()
 
 
@@ -137,7 +138,8 @@ def test_a_file_becomes_a_folder_and_a_folder_a_link(repo, folder, tmp_path):
     assert (outside / "b.py").read_text() == "not ours\n"
 
 
-def test_a_folder_without_git(tmp_path, home, folder):
+@pytest.mark.usefixtures("home")
+def test_a_folder_without_git(tmp_path, folder):
     root = tmp_path / "plain"
     root.mkdir()
     (root / "x").write_text("x\n")

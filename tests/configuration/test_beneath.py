@@ -272,3 +272,140 @@ def test_no_descriptor_is_left_open(root):
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - as above
     with pytest.raises(RuntimeError, match="the ensemble is not connected"):
         made.read("up", 100)
+
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+
+
+@as_root
+def test_as_root_files_keep_their_owner_and_new_ones_have_their_directorys(beneath, root):
+    os.chown(root / "a" / "file", 1234, 2345)
+    os.chown(root / "a" / "b", 3456, 4567)
+    beneath.write("a/file", b"new")
+    beneath.write("a/b/c/d", b"new")
+    owners = [(each.stat().st_uid, each.stat().st_gid) for each in (root / "a/file", root / "a/b/c", root / "a/b/c/d")]
+    assert owners == [(1234, 2345), (3456, 4567), (3456, 4567)]
+
+
+def test_nothing_that_is_written_runs_as_its_owner(beneath, root):
+    (root / "a" / "file").chmod(0o6755)
+    beneath.write("a/file", b"new")
+    assert (root / "a" / "file").stat().st_mode & 0o7777 == 0o755
+
+
+def test_permissions_of_a_new_file(beneath, root):
+    beneath.write("new", b"", 0o700)
+    beneath.write("a/file", b"", 0o700)
+    assert (root / "new").stat().st_mode & 0o777 == 0o700
+    assert (root / "a" / "file").stat().st_mode & 0o777 == 0o644
+
+
+def test_another_name_of_a_file_is_left_what_it_was(beneath, root):
+    (root / "same").hardlink_to(root / "a" / "file")
+    beneath.write("a/file", b"new")
+    assert (root / "same").read_bytes() == b"in a"
+
+
+@pytest.mark.parametrize(
+    ("path", "canonical"),
+    [
+        ("a/file", "a/file"),
+        ("./a//b/../file", "a/file"),
+        ("{root}/a/file", "a/file"),
+        ("up", "a/file"),
+        ("twice/b/up", "a/file"),
+        ("a/new", "a/new"),
+        ("absolute/new", "a/new"),
+        ("", ""),
+        ("a/b/..", "a"),
+        ("{root}", ""),
+    ],
+)
+def test_the_one_path(beneath, root, path, canonical):
+    assert beneath.canonical(path.format(root=root)) == canonical
+
+
+def test_a_file_is_opened_and_looked_at(beneath, root):
+    with beneath.open("up") as file:
+        assert file.read(2) == b"in"
+        assert file.read() == b" a"
+    assert beneath.stat("up").st_size == 4
+    for path, error in (
+        ("a", IsADirectoryError),
+        ("pipe", PermissionError),
+        ("out", PermissionError),
+        ("x", FileNotFoundError),
+    ):
+        with pytest.raises(error):
+            beneath.open(path)
+    with pytest.raises(PermissionError):
+        beneath.stat("out")
+
+
+def test_a_directory_is_opened(beneath):
+    with beneath.directory("absolute/b") as opened:
+        assert os.listdir(opened) == ["up"]  # noqa: PTH208  # of a descriptor
+    with pytest.raises(NotADirectoryError), beneath.directory("up"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("a", IsADirectoryError),
+        ("", IsADirectoryError),
+        ("a/b/..", IsADirectoryError),
+        ("pipe", PermissionError),
+        ("nothing", FileNotFoundError),
+        ("../secret", PermissionError),
+        ("a/out/x", PermissionError),
+        ("etc/passwd", PermissionError),
+        ("{root}/../secret", PermissionError),
+    ],
+)
+def test_what_cannot_be_deleted(beneath, root, tmp_path, path, error):
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(error):
+        beneath.delete(path.format(root=root))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("path", ["a/file", "absolute/file", "up", "out", "nowhere", "loop", "etc"])
+def test_what_is_deleted_is_a_name(beneath, root, tmp_path, path):
+    there = (root / path).parent.resolve() / (root / path).name
+    before = {*tmp_path.rglob("*")}
+    beneath.delete(path)
+    assert before - {*tmp_path.rglob("*")} == {there}
+    assert (tmp_path / "secret").read_text() == "secret"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git",
+        ".git/config",
+        ".GIT/config",
+        "a/.Git/hooks/x",
+        "git/config",
+        "way/new",
+        ".git/../a/file",
+        "git",
+        "x/.git/y",
+    ],
+)
+def test_what_is_kept(root, path):
+    (root / ".git").mkdir()
+    (root / ".git" / "config").write_text("config")
+    (root / "git").symlink_to(".git")
+    (root / "way").symlink_to("a/../.git/hooks")
+    made = Beneath(str(root), (".git",))
+    asyncio.run(made.connect())
+    before = sorted(root.rglob("*"))
+    with pytest.raises(PermissionError, match=r"is not to be changed: nothing in '\.(git|GIT|Git)' is"):
+        made.write(path, b"new")
+    if path != "git":  # a link's own name
+        with pytest.raises(PermissionError, match="is not to be changed"):
+            made.delete(path)
+    assert sorted(root.rglob("*")) == before
+    assert made.read(".git/config", 10) == made.read("git/config", 10) == b"config"
+    asyncio.run(made.disconnect())

@@ -5,8 +5,9 @@ from types import ModuleType
 
 import pytest
 
-from callboard.configuration.callables import find_callable, make_connection
-from callboard.errors import DescriptorError
+from callboard.configuration import callables, load_configuration
+from callboard.configuration.callables import ensemble_file, find_callable, make_connection, named_ensembles
+from callboard.errors import CallerError, DescriptorError
 from callboard.tools import EnsembleDescriptor, InvokerDescriptor
 
 
@@ -118,3 +119,36 @@ def test_keys_that_do_not_fit(options, told):
     with pytest.raises(DescriptorError) as caught:
         connected(**options)
     assert str(caught.value) == told
+
+
+@pytest.fixture
+def added(monkeypatch):
+    """What packages add."""
+
+    def add(*objects):
+        monkeypatch.setattr(callables, "plugins", {"callboard.ensembles": objects}.__getitem__)
+        callables._added.cache_clear()
+
+    yield add
+    monkeypatch.undo()
+    callables._added.cache_clear()
+
+
+def test_ensembles_that_packages_add(added, tmp_path):
+    file = tmp_path / "shop.toml"
+    file.write_text(
+        "[ensemble]\nname = 'till'\n[[invokers]]\nname = 'fill'\ncallable = 'textwrap:fill'\narguments = {}\n"
+    )
+    added(file, str(tmp_path / "other.toml"))
+    assert ensemble_file("shop") == file
+    assert [*named_ensembles()] == ["io", "shop", "other"]
+    assert [ensemble_file(name) for name in ("nothing", "./shop", "shop.toml", "")] == [None] * 4
+    (read,) = load_configuration(["shop"])["ensembles"]
+    assert (read.name, [each.name for each in read.invokers]) == ("till", ["fill"])
+
+
+def test_what_is_no_file_of_an_ensemble(added):
+    added(3)
+    with pytest.raises(CallerError, match="callboard.ensembles: 3 is no path of a file; name one: NAME.toml"):
+        ensemble_file("shop")
+    assert ensemble_file("io") is not None

@@ -407,4 +407,5 @@ def test_two_files_of_one_name(write, tmp_path):
 def test_no_directory(tmp_path):
     with pytest.raises(DescriptorError) as caught:
         load_configuration([str(tmp_path / "nothing")])
-    assert str(caught.value) == f"{tmp_path}/nothing: no such directory; a directory, or a built-in ensemble: io"
+    told = "no such directory; a directory, or a built-in ensemble: io, coding, coding_single"
+    assert str(caught.value) == f"{tmp_path}/nothing: {told}"

@@ -21,6 +21,8 @@ from callboard.sandbox.bubblewrap import Bubblewrap
 
 MIB = 1024 * 1024
 SECRET = "sk-not-a-real-key"
+NAP = f"7777.{os.getpid()}"
+"""Seconds that nobody else sleeps."""
 OVERLAID = ("/usr", "/etc", "/var/tmp")
 LIMITS = CommandLimits(seconds=20, output=64 * 1024, processes=100, memory=256 * MIB, file=8 * MIB)
 
@@ -223,13 +225,13 @@ class Probes:
         await self.shell("own environment", "env")
         await self.shell(
             "a daemon stays",
-            "setsid sleep 7777 >/dev/null 2>&1 & (setsid sh -c 'sleep 7777 & sleep 7777' &)",
-            lambda _: left("7777"),
+            f"setsid sleep {NAP} >/dev/null 2>&1 & (setsid sh -c 'sleep {NAP} & sleep {NAP}' &)",
+            lambda _: left(NAP),
         )
         await self.shell(
             "the tree outlives its time",
-            "(setsid sh -c 'sleep 7778' &); sleep 7778",
-            lambda outcome: outcome.stopped != "timeout" or left("7778"),
+            f"(setsid sh -c 'sleep {NAP}' &); sleep {NAP}",
+            lambda outcome: outcome.stopped != "timeout" or left(NAP),
             limits=CommandLimits(seconds=0.5),
         )
 
@@ -304,7 +306,7 @@ async def main(name, directory):
         if name == "none":
             await probes.shell("own environment", "env")
             await probes.shell(
-                "a daemon stays", "(setsid sh -c 'sleep 7777 & sleep 7777' >/dev/null 2>&1 &)", lambda _: left("7777")
+                "a daemon stays", f"(setsid sh -c 'sleep {NAP} & sleep {NAP}' >/dev/null 2>&1 &)", lambda _: left(NAP)
             )
             await probes.python("fork bomb", BOMB)
             del probes.found["memory in files"]

@@ -43,7 +43,7 @@ def made(home, *names):
         (
             [".cargo/bin/rustup", ".cargo/credentials.toml", ".rustup/toolchains/x", ".rustup/settings.toml"],
             ".cargo/bin",
-            {".cargo/bin", ".rustup/toolchains", ".rustup/settings.toml"},
+            {".cargo/bin", ".rustup"},
         ),
         (
             [".local/bin/x", ".local/lib/node_modules/x", ".local/share/keyrings/x"],

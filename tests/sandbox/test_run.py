@@ -65,7 +65,9 @@ class TestCommand:
         outcome = shell(sandbox, "echo out; echo err >&2; exit 3", workspace=workspace)
         assert (outcome.code, outcome.output, outcome.total, outcome.stopped) == (3, b"out\nerr\n", 8, "")
 
-    @pytest.mark.parametrize(("script", "code"), [("kill -TERM $$", 143), ("exit 71", 71), ("exec nothing-here", 127)])
+    @pytest.mark.parametrize(
+        ("script", "code"), [("kill -TERM $$", 143), ("exit 71", 71), ("exec nothing-here", 127), ("exit 1", 1)]
+    )
     def test_status(self, sandbox, workspace, script, code):
         assert shell(sandbox, script, workspace=workspace).code == code
 
@@ -111,6 +113,10 @@ class TestCommand:
         shell(sandbox, 'echo x > "$HOME/left"', workspace=workspace, home=home)
         assert (home / "left").read_text() == "x\n"
 
+    def test_no_command(self, sandbox, workspace):
+        with pytest.raises(CallerError, match="is no command"):
+            run(sandbox, "echo", "a\0b", workspace=workspace)
+
     def test_a_workspace_that_is_none(self, sandbox, tmp_path):
         with pytest.raises(CallerError, match="no such directory"):
             run(sandbox, "true", workspace=tmp_path / "absent")
@@ -132,6 +138,7 @@ class TestPrograms:
                 "git init -q . && git -c user.name=a -c user.email=a commit -qm x --allow-empty && git log",
                 b"commit",
             ),
+            ("cargo", "cargo init -q --vcs none --name a . && cargo run -q --offline", b"Hello, world!"),
             ("rg", "echo needle > a.txt; rg needle", b"a.txt:needle"),
         ],
     )
@@ -155,9 +162,9 @@ class TestPrograms:
 
 class TestLimits:
     def test_time(self, sandbox, workspace, marker):
-        script = f"echo begun; (setsid sleep {marker} &); sleep {marker}"
-        outcome = shell(sandbox, script, workspace=workspace, limits=CommandLimits(seconds=1))
-        assert (outcome.code, outcome.output, outcome.stopped) == (None, b"begun\n", "timeout")
+        script = f"(setsid sleep {marker} &); sleep {marker}"
+        outcome = shell(sandbox, script, workspace=workspace, limits=CommandLimits(seconds=0.6))
+        assert (outcome.code, outcome.stopped) == (None, "timeout")
         assert processes(marker) == []
 
     def test_output(self, sandbox, workspace):
@@ -251,7 +258,9 @@ class TestEnd:
             f"    await sandbox.run(['sh', '-c', script], Confinement(workspace=Path({str(workspace)!r})))\n"
             "asyncio.run(main())\n"
         )
-        ours = subprocess.Popen([sys.executable, str(program)])
+        # Where its private directories are then left.
+        environment = dict(os.environ, TMPDIR=str(tmp_path))
+        ours = subprocess.Popen([sys.executable, str(program)], env=environment)
         until(lambda: (workspace / "begun").exists() and len(processes(marker)) > 1)
         ours.send_signal(signal.SIGKILL)
         ours.wait()

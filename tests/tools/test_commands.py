@@ -93,6 +93,8 @@ DOCUMENT = "it has a document in it"
         ("for x in a b; do rm y; done", ["rm y"], COMPOUND),
         ("while rm x; do ls; done", ["rm x", "ls"], COMPOUND),
         ("[[ -f x ]] && rm x", ["rm x"], COMPOUND),
+        ("time ! rm", ["rm", "! rm", "time ! rm"], COMPOUND),
+        ("time coproc rm", ["rm", "coproc rm", "time coproc rm"], COMPOUND),
         ("A=b rm x", ["rm x"], "it sets a variable"),
         ("A='b c' B=\"d\" rm x", ["rm x"], "it sets a variable"),
         ("env A=b rm x", ["rm x", "env A=b rm x"], "it sets a variable"),

@@ -95,15 +95,29 @@ def test_a_descriptions_place():
 
 @pytest.mark.parametrize("arguments", [None, TEXT])
 def test_what_a_tool_says_of_itself_holds_unless_the_descriptor_does(arguments):
-    function = tool(timeout=5, idempotent=True, approval=True, cli={"-t": "text"}, strict=True)(plain)
+    function = tool(
+        timeout=5, idempotent=True, approval=True, cli={"-t": "text"}, strict=True, subjects={"text": "path"}
+    )(plain)
     kept = make_invoker(described(arguments), function)
     assert (kept.timeout, kept.idempotent, kept.approval, kept.cli) == (5, True, True, {"-t": "text"})
-    assert kept.declare().strict is True
+    assert (kept.declare().strict, kept.subjects) == (True, {"text": "path"})
     said = make_invoker(
-        described(arguments, timeout=7.0, idempotent=False, approval=False, cli={"-x": "text"}, strict=False), function
-    )
+        described(
+            arguments, timeout=7.0, idempotent=False, approval=False, cli={"-x": "text"}, strict=False,
+            subjects={"text": "command"},
+        ),
+        function,
+    )  # fmt: skip
+    assert said.subjects == {"text": "command"}
     assert (said.timeout, said.idempotent, said.approval, said.cli) == (7, False, False, {"-x": "text"})
     assert said.declare().strict is False
+
+
+@pytest.mark.parametrize("arguments", [None, TEXT])
+def test_a_subject_that_is_no_argument_is_refused(arguments):
+    with pytest.raises(DescriptorError) as caught:
+        make_invoker(described(arguments, subjects={"txt": "path"}), tool(plain))
+    assert str(caught.value).endswith("invokers[0]: subjects: no argument 'txt'; did you mean 'text'?")
 
 
 def test_the_schema_is_the_only_judge_of_values():

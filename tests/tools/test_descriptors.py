@@ -105,7 +105,7 @@ def test_the_seeds_inline_invokers():
 
 def test_both_forms_say_the_same():
     keys = {"name": "x", "timeout": 1, "approval": True}
-    beside = {"arguments": {"type": "object"}, "cli": {"-t": "text"}}
+    beside = {"arguments": {"type": "object"}, "cli": {"-t": "text"}, "subjects": {"file": "path", "line": "command"}}
     assert read_invoker({"invoker": keys, **beside}) == read_invoker({**keys, **beside})
     invokers = [{"name": "x"}]
     file = read_ensemble({"ensemble": {"name": "e", "root": "r"}, "invokers": invokers})
@@ -128,6 +128,8 @@ def test_both_forms_say_the_same():
         ("[invoker]\nname = 'x'\ntimeout = 0", "invoker.timeout: Expected `float` > 0.0"),
         ("[invoker]\nname = 'x'\nenabled = 'perhaps'", "invoker.enabled: Expected `bool`, got `str`"),
         ("[invoker]\nname = 'x'\n[cli]\n-t = 3", "cli: Expected `str`, got `int`"),
+        ("[invoker]\nname = 'x'\n[subjects]\nfile = 'files'", "subjects: Invalid enum value 'files'"),
+        ("[invoker]\nname = 'x'\nsubjects = {}", "invoker.subjects: unknown key; [subjects] stands beside [invoker]"),
         ("invoker = 3", "invoker: not a table"),
         ("name = 'x'\narguments = 3", "arguments: Expected `object | null`, got `int`"),
     ],

@@ -7,7 +7,7 @@ import pytest
 
 from callboard import Context, Ensemble, Invoker, tool
 from callboard.core import ToolDeclaration
-from callboard.errors import SchemaError
+from callboard.errors import SchemaError, ToolDefinitionError
 from callboard.schema import ArgumentsInvalid
 
 SCHEMA = {
@@ -110,3 +110,85 @@ def test_its_ensemble_may_be_given_or_come_later():
     assert later.ensemble is None
     io.add_invoker(later)
     assert later.ensemble is io
+
+
+# Flags as keys.
+
+SEARCH = {
+    "type": "object",
+    "properties": {"text": {"type": "string"}, "path": {"type": "string", "default": "."}, "-v": {"type": "boolean"}},
+    "required": ["text"],
+    "additionalProperties": False,
+}
+FLAGS = {"-t": "text", "-p": "path", "--path": "path", "-v": "text"}
+
+
+@pytest.mark.parametrize("method", ["__call__", "unvalidated"])
+def test_a_flag_as_a_key_is_the_argument_it_stands_for(method):
+    calls = []
+    invoker = Invoker("search", recording(calls), SEARCH, cli=FLAGS)
+    asyncio.run(getattr(invoker, method)(Context(), {"-t": "x", "path": "src"}))
+    asyncio.run(getattr(invoker, method)(Context(), {"--path": "lib", "text": "x", "-v": True}))
+    assert [given for _, given in calls] == [
+        {"text": "x", "path": "src"},
+        {"path": "lib", "text": "x", "-v": True},  # which is an argument here
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"-t": "x", "text": "y"}, "-t\n  Stands for 'text', which is given already"),
+        ({"text": "x", "-p": "a", "--path": "b"}, "--path\n  Stands for 'path', which is given already"),
+        ({"-x": "x"}, "text\n  Field required\n-x\n  Extra inputs are not permitted"),
+        ({"-p": 3}, "text\n  Field required\npath\n  Input should be a valid string"),
+    ],
+)
+def test_mistakes_with_flags(arguments, message):
+    calls = []
+    with pytest.raises(ArgumentsInvalid) as caught:
+        asyncio.run(Invoker("search", recording(calls), SEARCH, cli=FLAGS)(Context(), arguments))
+    assert str(caught.value) == f"ArgValidationError: {message}"
+    assert calls == []
+
+
+def test_arguments_as_the_tool_would_get_them():
+    invoker = Invoker("search", recording([]), SEARCH, cli=FLAGS)
+    assert invoker.understood({"-t": "x"}) == {"text": "x", "path": "."}
+    assert invoker.understood({"-p": "x"}) == {"path": "x"}  # not even these fit
+    assert invoker.understood({"-t": "x", "text": "y"}) == {"-t": "x", "text": "y"}
+
+
+# What permissions look at, and which calls change nothing.
+
+
+def test_the_subjects_of_a_tool():
+    @tool(subjects={"path": "path"})
+    def read(path: str) -> str:
+        """Read."""
+        return path
+
+    assert read.subjects == Invoker.of(read).subjects == {"path": "path"}
+    assert Invoker("search", recording([]), SEARCH, subjects={"path": "path"}).subjects == {"path": "path"}
+    assert Invoker("search", recording([]), SEARCH).subjects == {}
+
+
+@pytest.mark.parametrize(
+    ("subjects", "told"),
+    [
+        ({"pth": "path"}, "search: subjects: no argument 'pth'; did you mean 'path'?"),
+        ({"path": "file"}, "search: subjects.path: no subject 'file'; path, command"),
+    ],
+)
+def test_subjects_that_cannot_be(subjects, told):
+    with pytest.raises(ToolDefinitionError) as caught:
+        Invoker("search", recording([]), SEARCH, subjects=subjects)
+    assert str(caught.value) == told
+
+
+def test_which_calls_are_idempotent():
+    always = Invoker("search", recording([]), SEARCH, idempotent=True)
+    never = Invoker("search", recording([]), SEARCH)
+    some = Invoker("search", recording([]), SEARCH, cli=FLAGS, repeatable=lambda given: given["path"] == ".")
+    assert [each.is_idempotent({"text": "x"}) for each in (always, never, some)] == [True, False, True]
+    assert not some.is_idempotent({"text": "x", "-p": "src"})

@@ -47,7 +47,8 @@ class Actions(Tool[..., Any]):
     """One tool of several: the argument `action` says which, and the others are that one's.
 
     Where a call does not say which, it is the only one that its arguments fit, else `default` if they fit that.
-    The actions are all `async def`, or none is. Raises ToolDefinitionError.
+    Flags and subjects are those of the actions, and those that are given besides. The actions are all `async def`, or
+    none is. Raises ToolDefinitionError.
     """
 
     def __init__(
@@ -60,6 +61,9 @@ class Actions(Tool[..., Any]):
         self.actions = dict(actions)
         self._default = default
         self._about = description
+        for each in ("cli", "subjects"):
+            of_actions = {key: value for tool in actions.values() for key, value in getattr(tool, each).items()}
+            options[each] = {**of_actions, **(options.get(each) or {})}
         super().__init__(_acting(self.actions), name=name, **options)
         self.repeatable = self._is_repeatable
 
@@ -105,8 +109,8 @@ class Actions(Tool[..., Any]):
         return {**self.actions[name].validate(rest), ACTION: name}
 
     def _is_repeatable(self, arguments: Mapping[str, Any]) -> bool:
-        meant = self.actions.get(arguments.get(ACTION, ""))
-        return meant is not None and meant.idempotent
+        meant = arguments.get(ACTION)
+        return isinstance(meant, str) and meant in self.actions and self.actions[meant].idempotent
 
     def _chosen(self, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         rest = {key: value for key, value in given.items() if key != ACTION}
@@ -166,7 +170,10 @@ def _acting(actions: Mapping[str, Tool[..., Any]]) -> Callable[..., Any]:
     """The function of the tool, which takes what `validate` gives."""
 
     def act(context: Context, **arguments: Any) -> Any:
-        tool = actions[arguments.pop(ACTION)]
+        asked = arguments.pop(ACTION, None)
+        if asked not in (*actions,):  # not validated (mode parsed)
+            raise ArgumentsInvalid([((ACTION,), _no_action(asked, actions))])
+        tool = actions[asked]
         given = {tool.context_parameter: context} if tool.context_parameter else {}
         return tool.function(**arguments, **given)
 

@@ -6,7 +6,7 @@ Owns the answers of one project, and the file that keeps those for good. Knows n
 from __future__ import annotations
 
 import json
-import shlex
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +14,11 @@ from typing import Any, Final
 from callboard.errors import CallerError
 from callboard.mcp.state import write_private
 from callboard.tools import Rule
+from callboard.tools.commands import parse_command
 
 FILE: Final = "answers.json"
+
+_PLAIN = re.compile(r"[\w@%+=:,./-]+")
 
 
 class Answers:
@@ -44,17 +47,23 @@ class Answers:
 
 
 def pattern_of(name: str, arguments: Mapping[str, Any]) -> str:
-    """The pattern that allows a call and those like it: of a command its first two words."""
+    """The pattern that allows a call and those like it: of a command its program with the next word, of a file its
+    folder. "" where no pattern says just that: for several programs, or a command that cannot be read for sure.
+    """
     command = arguments.get("command")
     if isinstance(command, str):
-        try:
-            words = shlex.split(command)[:2]
-        except ValueError:
-            return f"{name}({command})"
-        return f"{name}({' '.join(words)}*)"
-    action = arguments.get("action")
-    if isinstance(action, str):
-        return f"{name}({action}*)"
+        read = parse_command(command)
+        if read.unclear or len(read.segments) != 1 or read.segments[0].opaque:
+            return ""
+        words = read.segments[0].words[:2]
+        plain = all(word.certain and _PLAIN.fullmatch(word.text) for word in words)
+        return f"{name}({' '.join([word.text for word in words])} *)" if plain else ""
+    path = arguments.get("path")
+    if isinstance(path, str):
+        folder = path.rpartition("/")[0]
+        if not _PLAIN.fullmatch(path) or ".." in path or path.startswith("/"):
+            return ""
+        return f"{name}({folder}/**)" if folder else f"{name}(*)"
     return name
 
 

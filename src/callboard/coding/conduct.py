@@ -118,7 +118,7 @@ class Conduct:
         )
         self._facts.failed = self._desk.failing
         history: tuple[Canister, ...] = ()
-        left, refused = phase.rounds, 0
+        begun, left, refused = self.rounds, phase.rounds, 0
         digest = await self._desk.digest()
         view = self._view()
         while True:
@@ -132,7 +132,8 @@ class Conduct:
             async with aclosing(self._followed(run, phase)) as events:
                 async for step in events:
                     yield step
-            left -= self._take(run)
+            self._take(run)
+            left = phase.rounds - (self.rounds - begun)
             history = (*history, *run.result.canisters) if run.result else history
             async with aclosing(self._judged(phase)) as steps:
                 async for step in steps:
@@ -149,18 +150,19 @@ class Conduct:
         """The events of a run, until it ends, or until the phase has settled."""
         async with aclosing(aiter(run)) as events:  # type: ignore[type-var]  # a generator
             async for event in events:
-                if isinstance(event, RoundStarted) and phase.settles and self._holds:
-                    return
+                if isinstance(event, RoundStarted):
+                    if phase.settles and self._holds:
+                        return
+                    self.rounds += 1
                 yield event
         if run.failure is not None:
             raise run.failure
 
-    def _take(self, run: Run) -> int:
-        """Adds up what a run took; its rounds."""
+    def _take(self, run: Run) -> None:
+        """Adds up what a run took, and keeps what it said."""
         result = run.result
         if result is None:
             raise AssertionError("a run ends with a result")
-        self.rounds += result.rounds
         self.usage += result.usage
         self.calls += sum(isinstance(each, InvocationCanister) for each in result.canisters)
         self.why = result.why if result.state == "incomplete" else ""
@@ -171,7 +173,6 @@ class Conduct:
             self.findings = result.output
             self._facts.findings = result.output
             self._facts.said = told_findings(result.output)
-        return result.rounds
 
     async def _judged(self, phase: Phase) -> AsyncGenerator[Step]:
         """Finds out what the evidence needs, and judges it."""

@@ -138,14 +138,13 @@ class Desk:
 
     def cut(self, tool: str, text: str, limit: int) -> str:
         """A result, cut at the end of a line; the whole of it is kept, and the model is told how to read on."""
-        head = text[:limit]
-        line_end = head.rfind("\n")
-        head = head[:line_end] if line_end > limit // 2 else head
+        end = text.rfind("\n", limit // 2, limit) + 1 or limit
+        head = text[:end]
         identifier = self._kept.keep(text)
         offset = len(head.encode("utf-8", "replace"))
         tokens = (len(text) - len(head)) // 4
         return (
-            f"{head}\n[Output of {tool} truncated: ~{tokens} more tokens. "
+            f"{head.rstrip()}\n[Output of {tool} truncated: ~{tokens} more tokens. "
             f'Read on with {READ_RESULT}(identifier="{identifier}", offset={offset})]'
         )
 

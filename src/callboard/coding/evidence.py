@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -18,7 +19,8 @@ SHOWN: Final = 5
 """Names that are listed of many."""
 
 
-class Finding(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Finding:
     """A fault that a review found: where, how bad, and what is wrong."""
 
     file: str

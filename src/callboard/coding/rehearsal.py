@@ -7,9 +7,10 @@ Law: nothing is written, and nothing that the model has seen counts as seen by i
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from difflib import SequenceMatcher
 from typing import Final
 
@@ -22,7 +23,7 @@ from callboard.coding.text_files import MAX_BYTES, NoText, decode
 from callboard.coding.tools import single_action
 from callboard.coding.walking import told
 from callboard.coding.workspace import Workspace
-from callboard.configuration.beneath import Beneath
+from callboard.configuration.beneath import Beneath, Place
 from callboard.core import InvocationCanister, ResultCanister
 from callboard.execution import execute_invoker
 from callboard.tools import Ensemble, Invoker
@@ -105,20 +106,18 @@ class Imagined(Beneath):
                 raise PermissionError(f"{path!r} is not to be changed") from None
             return steps.lstrip("/")
 
-    def write(self, path: str, data: bytes, mode: int | None = None) -> None:  # noqa: ARG002  # as those on disk take it
+    def write(self, path: str, data: bytes, mode: int | None = None) -> None:
         try:
             with self._place(path, change=True) as place:
                 key = place.path
-            with suppress(FileNotFoundError):
-                # What is no file cannot be written.
-                self.open(path).close()
+                _check(place, path)
         except FileNotFoundError:
             key = self.canonical(path)
         self._written[key] = data
 
     def delete(self, path: str) -> None:
         with self._place(path, change=True, follow=False) as place:
-            os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)
+            _check(place, path)
             self._written[place.path] = None
 
     def diff(self) -> str:
@@ -130,6 +129,12 @@ class Imagined(Beneath):
             return self._real.read(path, MAX_BYTES)
         except OSError:
             return None
+
+
+def _check(place: Place, path: str) -> None:
+    """Raises OSError for a path that leads to nothing, or to a directory."""
+    if stat.S_ISDIR(os.stat(place.name, dir_fd=place.parent, follow_symlinks=False).st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
 
 
 def unified(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:

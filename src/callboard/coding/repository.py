@@ -61,6 +61,8 @@ _PLUMBING: Final = frozenset(
         *("rev-list", "rev-parse", "symbolic-ref", "update-ref"),
     }
 )
+# A prompt of the user's shell may show the name.
+_PLAIN = re.compile(r"[\w./+#=@-]+")
 _KEY = re.compile(r"filter\.(.+)\.(clean|smudge|process)", re.DOTALL)
 
 
@@ -280,8 +282,10 @@ class Repository:
         return await self.head()
 
     async def create_branch(self, name: str, at: str = "HEAD") -> None:
-        """Makes a branch. Raises GitFailed for a name that cannot be one or is taken."""
+        """Makes a branch. Raises GitFailed for a name that cannot be one, is taken, or would surprise a shell."""
         await self.check_branch(name)
+        if not _PLAIN.fullmatch(name):
+            raise GitFailed(f"{name!r} is no name for a branch", hint="letters, digits, - and / make one")
         await self.git("branch", "--no-track", name, at)
 
     async def check_branch(self, name: str) -> None:
@@ -353,13 +357,10 @@ class Repository:
     async def put(self, paths: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Makes the index say of these paths what is in the working tree: their content, or that they are gone."""
         there, gone = await asyncio.to_thread(_sorted_out, self.root, paths)
-        if gone:
-            told = b"".join([b"0 " + b"0" * 40 + b"\t" + os.fsencode(path) + b"\0" for path in gone])
-            await self.git("update-index", "-z", "--index-info", stdin=told, environment=environment)
-        if there:
-            told = b"".join([os.fsencode(path) + b"\0" for path in there])
-            arguments = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-            await self.git(*arguments, stdin=told, environment=environment)
+        for some, how in ((gone, ("--force-remove",)), (there, ("--add", "--remove", "--replace"))):
+            if some:
+                told = b"".join([os.fsencode(path) + b"\0" for path in some])
+                await self.git("update-index", *how, "-z", "--stdin", stdin=told, environment=environment)
 
     async def _filtered(self, paths: Sequence[str]) -> set[str]:
         """The paths that a filter is for which is not run."""

@@ -88,6 +88,8 @@ class Tree:
         self.borrowed = dict(borrowed or {})
         self.notices = notices
         self.patch = Path(record.job) / PATCH
+        # What is computed of the tree has one place.
+        self._computing = asyncio.Lock()
 
     @property
     def record(self) -> dict[str, Any]:
@@ -97,7 +99,8 @@ class Tree:
 
     async def digest(self) -> str:
         """A name for the content of the tree as it is; see `Repository.digest`."""
-        return await self.repository.digest(self._scratch)
+        async with self._computing:
+            return await self.repository.digest(self._scratch)
 
     async def changes(self) -> Changes:
         """What differs from the base, whether it is committed or not."""
@@ -158,10 +161,11 @@ class Tree:
     ) -> tuple[GitOutcome, tuple[str, ...]]:
         found: dict[str, str] = {}
         base = base or self.base or "HEAD"
-        state = await self.repository.digest(self._scratch, found)
-        patch = await self.repository.git("diff", *flags, base, state, "--", limit=limit, environment=found)
-        names = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, state)
-        return patch, tuple((await self.repository.git(*names, environment=found)).items)
+        async with self._computing:
+            state = await self.repository.digest(self._scratch, found)
+            patch = await self.repository.git("diff", *flags, base, state, "--", limit=limit, environment=found)
+            names = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, state)
+            return patch, tuple((await self.repository.git(*names, environment=found)).items)
 
     async def _keep_patch(self, base: str) -> None:
         patch, _ = await self._difference(MAX_PATCH, base, ("--binary", "--full-index"))

@@ -1,25 +1,21 @@
 """What the turns of a chat changed, and the way back.
 
-Owns the rule by which changes are taken back. Knows nothing of models, and of states only that they can be compared.
+Owns their snapshots, and the rule by which changes are taken back. Knows nothing of models.
 Law: only files that a turn changed are put back, and none that somebody else has changed since.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from callboard.coding.repository import shown
-from callboard.coding.snapshots import Snapshots
+from callboard.coding.snapshots import Snapshots, open_snapshots
 from callboard.errors import CallerError
-
-_Content: TypeAlias = str
-"""Mode and object of a file in a state."""
-
-_PUT_BACK: Final = ("restore", "--quiet", "--staged", "--worktree", "--pathspec-from-file=-", "--pathspec-file-nul")
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -31,55 +27,101 @@ class Turn(msgspec.Struct, frozen=True):
     undone: bool = False
 
 
-def turns_of(output: dict[str, Any]) -> list[Turn]:
-    """The turns that a chat's job has on record."""
-    return msgspec.convert(output.get("turns", []), list[Turn])
+class Turns:
+    """The turns of a chat in `directory` that changed files, its states kept in `folder`; `kept` as `record` gives it."""
+
+    def __init__(self, directory: Path, folder: Path, kept: Iterable[Any] = ()) -> None:
+        self._directory = directory
+        self._folder = folder
+        self._turns = msgspec.convert([*kept], list[Turn])
+        self._open: Turn | None = None
+        self._states: Snapshots | None = None
+
+    def __bool__(self) -> bool:
+        """Whether there is something to take back."""
+        return any(not turn.undone for turn in self._turns)
+
+    @property
+    def record(self) -> list[Any]:
+        """All that is to be known of them, as JSON has it; the one under way among them."""
+        made: list[Any] = msgspec.to_builtins([*self._turns, *([self._open] if self._open else [])])
+        return made
+
+    @property
+    def files(self) -> list[str]:
+        """What they changed, without what is taken back."""
+        return sorted({path for turn in self._turns if not turn.undone for path in turn.files})
+
+    async def begin(self, label: str) -> None:
+        """Keeps the tree as it is before the first change of a turn. Raises CallerError where it cannot be kept."""
+        if self._open is None:
+            self._open = Turn(await (await self._snapshots()).take(label))
+
+    async def end(self) -> None:
+        """The turn is over; one that changed no file is forgotten. Raises CallerError."""
+        turn, self._open = self._open, None
+        if turn is None:
+            return
+        states = await self._snapshots()
+        after = await states.take("after the turn")
+        files = tuple(await _differences(states, turn.before, after))
+        if files:
+            self._turns.append(Turn(turn.before, after, files))
+
+    async def take_back(self, *, all_: bool = False) -> tuple[str, ...]:
+        """Takes back what the last turn changed, or `all_` of them, that is not taken back yet; gives the files.
+
+        Raises CallerError, and changes nothing, where somebody else has changed one of these files since.
+        """
+        left = [turn for turn in self._turns if not turn.undone]
+        if not left:
+            raise CallerError("there is nothing to take back")
+        chosen = left if all_ else left[-1:]
+        files = await _take_back(await self._snapshots(), chosen)
+        self._turns = [msgspec.structs.replace(turn, undone=turn.undone or turn in chosen) for turn in self._turns]
+        return files
+
+    async def diff(self) -> str:
+        """What the files differ in from those before the first turn that changed some, as a patch."""
+        return await (await self._snapshots()).diff(self._turns[0].before) if self._turns else ""
+
+    async def _snapshots(self) -> Snapshots:
+        if self._states is None:
+            self._states = await open_snapshots(self._directory, self._folder)
+        return self._states
 
 
-async def changed(snapshots: Snapshots, before: str, after: str) -> tuple[str, ...]:
-    """The files that differ between two states."""
-    return tuple(await _differences(snapshots, before, after))
-
-
-async def take_back(snapshots: Snapshots, turns: Sequence[Turn]) -> tuple[str, ...]:
-    """Puts the files that these turns changed back as they were before, and gives them.
-
-    The tree as it is now is kept first. Raises CallerError, and changes nothing, where a file was changed since by
-    somebody else.
-    """
-    now = await snapshots.take("before going back")
-    stands: dict[str, _Content] = {}
-    target: dict[str, str] = {}
+async def _take_back(states: Snapshots, turns: Sequence[Turn]) -> tuple[str, ...]:
+    now = await states.take("before going back")
+    stands: dict[str, str] = {}
     foreign: set[str] = set()
+    following = now
     for turn in reversed(turns):
-        after = turn.after or now
-        moved = await _differences(snapshots, after, now) if after != now else {}
-        for path, (old, new) in (await _differences(snapshots, turn.before, after)).items():
+        after, following = turn.after or following, turn.before
+        moved = await _differences(states, after, now)
+        for path, (old, new) in (await _differences(states, turn.before, after)).items():
             if stands[path] != new if path in stands else path in moved:
                 foreign.add(path)
-            stands[path], target[path] = old, turn.before
+            stands[path] = old
     if foreign:
         raise CallerError(
-            f"changed since by somebody else: {shown(sorted(foreign), 20)}",
-            path=str(_repository(snapshots).root),
-            hint="nothing was taken back; git diff shows what is there",
+            f"changed since by somebody else: {shown(sorted(foreign), 20)}", hint="nothing was taken back"
         )
-    for state in dict.fromkeys(target.values()):
-        await _put_back(snapshots, state, [path for path, of in target.items() if of == state])
-    await snapshots.take("after going back")
-    return tuple(sorted(target))
+    await _put_back(states, now, stands)
+    await states.take("after going back")
+    return tuple(sorted(stands))
 
 
 # What `Snapshots` does not do yet: it restores whole states.
 
 
-def _repository(snapshots: Snapshots) -> Any:
-    return snapshots._own  # noqa: SLF001  # until it can compare states and restore single files itself
+def _repository(states: Snapshots) -> Any:
+    return states._own  # noqa: SLF001  # until it can compare states and restore single files itself
 
 
-async def _differences(snapshots: Snapshots, before: str, after: str) -> dict[str, tuple[_Content, _Content]]:
-    """The files that differ, each with what it is in both states."""
-    items = (await _repository(snapshots).git("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after)).items
+async def _differences(states: Snapshots, before: str, after: str) -> dict[str, tuple[str, str]]:
+    """The files that differ between two states, each with its mode and content in both."""
+    items = (await _repository(states).git("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after)).items
     found = {}
     for about, path in zip(items[::2], items[1::2], strict=True):
         old_mode, new_mode, old, new, _ = about.removeprefix(":").split(" ")
@@ -87,7 +129,14 @@ async def _differences(snapshots: Snapshots, before: str, after: str) -> dict[st
     return found
 
 
-async def _put_back(snapshots: Snapshots, state: str, paths: Collection[str]) -> None:
-    told = b"".join([os.fsencode(path) + b"\0" for path in paths])
-    environment = {"GIT_LITERAL_PATHSPECS": "1"}
-    await _repository(snapshots).git(*_PUT_BACK, f"--source={state}", stdin=told, environment=environment)
+async def _put_back(states: Snapshots, now: str, files: Mapping[str, str]) -> None:
+    """Makes these files what is given, by mode and content, where all are as in the state `now`."""
+    own = _repository(states)
+    scratch = {"GIT_INDEX_FILE": str(own.git_directory / "going-back")}
+    await own.git("read-tree", now, environment=scratch)
+    # First those that go: one may be a file where another's folder was.
+    entries = sorted([(content, path) for path, content in files.items()])
+    told = b"".join([content.encode() + b"\t" + os.fsencode(path) + b"\0" for content, path in entries])
+    await own.git("update-index", "-z", "--index-info", stdin=told, environment=scratch)
+    tree = (await own.git("write-tree", environment=scratch)).text.strip()
+    await own.git("read-tree", "--reset", "-u", tree)

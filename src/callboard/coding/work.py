@@ -24,7 +24,8 @@ from callboard.coding.desk import Desk
 from callboard.coding.job import Job, Jobs, JobType
 from callboard.coding.phases import Form, Phase, actions, phases_of
 from callboard.coding.record import Record, Step, Told
-from callboard.coding.report import commit_message, pull_request
+from callboard.coding.report import commit_message, pull_request, told_findings
+from callboard.coding.repository import find_repository
 from callboard.coding.trees import Tree, open_tree
 from callboard.coding.trees import undo as undo_tree
 from callboard.configuration import Settings
@@ -134,7 +135,7 @@ class _Worker:
                         coding,
                         without_sandbox=assignment.without_sandbox,
                         guards_tests=assignment.kind == "debug" or form == "short",
-                        reviewed=assignment.given.get("base") if assignment.kind == "review" else None,
+                        reviewed=await self._base() if assignment.kind == "review" else None,
                     )
                 )
                 for notice in desk.notices:
@@ -177,6 +178,11 @@ class _Worker:
     def _update(self, **changes: Any) -> None:
         self.job = self._jobs.update(self.job, **changes)
 
+    async def _base(self) -> str:
+        """What a branch is compared with: what was said, else where the user's own tree is."""
+        repository = await find_repository(self._assignment.directory)
+        return str(self._assignment.given.get("base") or (await repository.head() if repository else "HEAD"))
+
     def _rounds(self) -> int | None:
         assignment = self._assignment
         coding = assignment.settings.coding
@@ -216,6 +222,7 @@ class _Worker:
         output: dict[str, Any] = {"summary": described, "missing": [*conduct.missing]}
         if conduct.findings is not None:
             output["findings"] = [msgspec.to_builtins(each) for each in conduct.findings]
+            output["summary"] = told_findings(conduct.findings)
         if assignment.kind in ("build", "debug"):
             message = commit_message(job, described)
             await tree.commit(message if not conduct.missing else f"Not finished: {message}")
@@ -283,13 +290,18 @@ def _rules(assignment: Assignment, answered: list[Rule]) -> Iterator[Rule]:
     yield Rule("*", "allow")
     if tools.allowed_bash_commands:
         yield Rule("bash", "deny")
-        yield from (Rule(f"bash({each})", "allow") for each in tools.allowed_bash_commands)
+        yield from (Rule(f"bash({_begun(each)})", "allow") for each in tools.allowed_bash_commands)
     yield from (Rule(each, "allow") for each in permissions.allow)
     yield from (Rule(each, "ask") for each in permissions.ask)
     yield from answered
-    yield from (Rule(f"bash({each})", "deny") for each in tools.forbidden_commands)
+    yield from (Rule(f"bash({_begun(each)})", "deny") for each in tools.forbidden_commands)
     yield from (Rule(each, "deny") for each in permissions.deny)
     yield from (Rule(each, "deny") for each in (mode.deny if mode else ()))
+
+
+def _begun(command: str) -> str:
+    """A pattern for a command with whatever words behind it."""
+    return command if "*" in command else f"{command} *"
 
 
 _RIGHTS: Final[Mapping[Rights, tuple[str, ...]]] = {

@@ -49,9 +49,6 @@ class Workspace:
         self.changing = RLock()
         self.sandbox = sandbox
         self.unavailable = ""
-        self.repository: Repository | None = None
-        self.may_push = False
-        self.reports: list[TestReport] = []
         self._tree: Tree | None = None
         self.repository: Repository | None = None
         self.may_push = False

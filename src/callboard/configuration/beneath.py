@@ -186,7 +186,7 @@ class Beneath:
 
     def _walk(self, path: str, held: list[int], *, make: bool, change: bool, follow: bool) -> Place:
         """`held` are the open directories from the root to the one that the walk is in."""
-        steps = self._steps(path, path)
+        steps = self._steps(path, path, change=change)
         names: list[str] = []
         links = 0
         while steps:
@@ -197,8 +197,6 @@ class Beneath:
                 os.close(held.pop())
                 names.pop()
                 continue
-            if change and step.casefold() in self._kept:
-                raise PermissionError(f"{path!r} is not to be changed: nothing in {step!r} is")
             target = _target(step, held[-1]) if steps or follow else None
             if target is not None:
                 links += 1
@@ -207,7 +205,7 @@ class Beneath:
                 while target.startswith("/") and len(held) > 1:
                     os.close(held.pop())
                     names.pop()
-                steps += self._steps(target, path)
+                steps += self._steps(target, path, change=change)
             elif not steps:
                 return Place(held[-1], step, "/".join([*names, step]))
             else:
@@ -217,14 +215,18 @@ class Beneath:
                 raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
         return Place(held[-1], ".", "/".join(names))
 
-    def _steps(self, path: str, asked: str) -> list[str]:
+    def _steps(self, path: str, asked: str, *, change: bool) -> list[str]:
         """The names of a path, last first, from the root if it is absolute."""
         names = _names(path)
         if path.startswith("/"):
-            for root in self._spellings:
-                if names[: len(root)] == root:
-                    return names[len(root) :][::-1]
-            raise self._outside(asked)
+            root = next((root for root in self._spellings if names[: len(root)] == root), None)
+            if root is None:
+                raise self._outside(asked)
+            names = names[len(root) :]
+        # Before anything is made on the way.
+        kept = next((name for name in names if name.casefold() in self._kept), None) if change else None
+        if kept is not None:
+            raise PermissionError(f"{asked!r} is not to be changed: nothing in {kept!r} is")
         return names[::-1]
 
     def _own_root(self) -> int:

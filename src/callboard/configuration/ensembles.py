@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from callboard.configuration.callables import SHIPPED, ensemble_file, find_callable, make_connection, named_ensembles
+from callboard.configuration.callables import ensemble_file, find_callable, make_connection, named_ensembles
 from callboard.configuration.mcp import DescribedServer, read_servers
 from callboard.configuration.toml import Document, read_document
 from callboard.errors import DescriptorError, ToolExecutionFailure

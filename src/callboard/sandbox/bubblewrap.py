@@ -22,7 +22,6 @@ from pathlib import Path
 
 import msgspec
 
-from callboard.sandbox import launcher
 from callboard.sandbox.confinement import Confinement, Outcome, SandboxUnavailable
 from callboard.sandbox.environment import environment_of
 from callboard.sandbox.filter import seccomp_filter
@@ -46,6 +45,8 @@ _OPTIONS = [
     "--cap-drop",
     "ALL",
 ]
+
+_LAUNCHER = Path(__file__).with_name("launcher.py")
 
 _USER = 1000
 """Who root is inside."""
@@ -101,8 +102,9 @@ class Bubblewrap:
                 stdin=stdin,
                 limits=confined.limits,
             )
-            began = bool(outcome.stopped) or await leash.began()
-        if began:
+            # Bubblewrap's own status where it fails, and one that a command may have too.
+            failed = outcome.code == 1 and not await leash.began()
+        if not failed:
             return outcome
         if self._maps:
             outcome = await Bubblewrap(self.program, maps=False).run(command, confinement, stdin=stdin)
@@ -123,7 +125,7 @@ class Bubblewrap:
             os.path.realpath(sys.executable),
             "-I",
             "-S",
-            launcher.__file__,
+            str(_LAUNCHER),
             str(user),
             *view.sources,
             "--",
@@ -198,7 +200,7 @@ class _Leash:
             return None
         try:
             return os.pidfd_open(process)
-        except ProcessLookupError:
+        except OSError:
             return None
 
     def _give_away(self) -> None:

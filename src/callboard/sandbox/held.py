@@ -122,6 +122,7 @@ def _replace(name: str, directory: int, state: _State) -> None:
         shutil.rmtree(name, dir_fd=directory)
     if kind == "file":
         with open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=directory), "wb") as file:  # noqa: PTH123  # as above
+            os.fchmod(file.fileno(), mode)
             file.write(content)
 
 

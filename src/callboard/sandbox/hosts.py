@@ -50,15 +50,12 @@ class Hosts:
         )
 
 
-def host_and_port(text: str, port: int) -> tuple[str, int]:
+def host_and_port(text: str, default: int) -> tuple[str, int]:
     """The parts of `host`, `host:port` or `[address]:port`; raises ValueError."""
     found = _HOST_AND_PORT.fullmatch(text)
-    if not found:
+    if not found or not found["host"] or (found["port"] and not 0 < int(found["port"]) < 65536):
         raise ValueError(text)
-    port = int(found["port"] or port)
-    if not found["host"] or not 0 < port < 65536:
-        raise ValueError(text)
-    return found["host"].strip("[]"), port
+    return found["host"].strip("[]"), int(found["port"] or default)
 
 
 def normal(host: str) -> str | Address:
@@ -68,22 +65,21 @@ def normal(host: str) -> str | Address:
     except ValueError:
         name = host.lower().removesuffix(".")
         # What ends with a number, some resolvers take for an address.
-        if not _NAME.fullmatch(name) or len(name) > 253 or name.rpartition(".")[2].isdigit():
+        if len(name) > 253 or not _NAME.fullmatch(name) or name.rpartition(".")[2].isdigit():
             raise ValueError(host) from None
         return name
 
 
 def _entry(text: str) -> Entry:
     try:
-        host, port = host_and_port(text, 0 or PORTS[0])
+        host, port = host_and_port(text, 0)
         wild = host.startswith("*.")
         found = normal(host.removeprefix("*."))
     except ValueError:
         raise CallerError(
             "is no host", path=f"hosts: {text!r}", hint="write it as example.org, *.example.org or example.org:8443"
         ) from None
-    ports = (port,) if text.endswith(f":{port}") else PORTS
-    return Entry(f"*.{found}" if wild else found, ports)
+    return Entry(f"*.{found}" if wild else found, (port,) if port else PORTS)
 
 
 def _matches(name: str | Address, entry: str | Address) -> bool:

@@ -2,7 +2,7 @@
 
 Owns which paths those are: the system's, the programs of PATH with what they need, our own interpreter, and the
 repository of a worktree. Knows nothing of how they are shown.
-Law: never a home directory, nor what is above one, nor a place where keys are kept, whoever asks for it.
+Law: never a home directory, nor what is above one, nor a place where keys are kept, unless the caller names it.
 """
 
 from __future__ import annotations
@@ -186,8 +186,7 @@ def _of_programs(entry: Path) -> Iterator[Path]:
         if (there / mark).exists():
             yield there / part
     if (there / "rustup").exists():
-        yield rustup_home() / "toolchains"
-        yield rustup_home() / "settings.toml"
+        yield rustup_home()
     yield from _base_of(there.parent)
 
 

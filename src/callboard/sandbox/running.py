@@ -16,7 +16,8 @@ from pathlib import Path
 from time import thread_time
 from typing import Any, Protocol, TypeVar
 
-from callboard.sandbox.confinement import CommandLimits, Outcome, Stopped
+from callboard.errors import CallerError
+from callboard.sandbox.confinement import CommandLimits, Outcome, SandboxUnavailable, Stopped
 from callboard.sandbox.output import Kept
 from callboard.sandbox.tree import processes, proportional, resident
 
@@ -25,11 +26,12 @@ _T = TypeVar("_T")
 # RLIMIT_DATA, not RLIMIT_AS: node, Go and Java reserve address space that they never use. The kinds of limits are
 # not the same for every shell, and one that is lower already stays.
 _GATE = """read -r _ || exit
-for limit in "-c 0" "-n {files}" "-f {blocks}" "-d {kibibytes}"; do ulimit $limit; done 2>/dev/null
-{{ ulimit -u {processes} || ulimit -p {processes}; }} 2>/dev/null
-exec "$@" """
-_FILES = 4096
-_NO_LIMIT = "unlimited"
+for limit in "-c 0" "-n 4096" "-f {blocks}" "-d {kibibytes}"; do ulimit $limit; done 2>/dev/null
+"""
+_PROCESSES = "{{ ulimit -u {processes} || ulimit -p {processes}; }} 2>/dev/null\n"
+_BECOME = 'exec "$@"'
+# Some programs read a pipe that they were not meant to.
+_NO_INPUT = " </dev/null"
 
 TOO_MUCH = 64
 """How many times what is kept a command may print before it is ended."""
@@ -69,11 +71,10 @@ def at_the_gate(command: Sequence[str], limits: CommandLimits, *, processes: int
     `processes` counts threads too, and those that are not the command's where it has no namespace of its own; None
     leaves that to the watch.
     """
-    script = _GATE.format(
-        files=_FILES, blocks=limits.file // 512, kibibytes=limits.memory // 1024, processes=processes or _NO_LIMIT
-    )
-    # Some programs read a pipe that they were not meant to.
-    return ["/bin/sh", "-c", script if stdin else script + "</dev/null", "sh", *command]
+    script = _GATE.format(blocks=limits.file // 512, kibibytes=limits.memory // 1024)
+    if processes is not None:
+        script += _PROCESSES.format(processes=processes)
+    return ["/bin/sh", "-c", script + _BECOME + ("" if stdin else _NO_INPUT), "sh", *command]
 
 
 async def follow(
@@ -85,7 +86,10 @@ async def follow(
     stdin: bytes,
     limits: CommandLimits,
 ) -> Outcome:
-    """Starts what leads to a command at the gate, and comes back when nothing of it is left. Raises OSError."""
+    """Starts what leads to a command at the gate, and comes back when nothing of it is left.
+
+    Raises SandboxUnavailable where it cannot be started, and CallerError for what is no command.
+    """
     loop = asyncio.get_running_loop()
     began = loop.time()
     start = asyncio.create_subprocess_exec(
@@ -100,7 +104,12 @@ async def follow(
         limit=_BLOCK,
     )
     # Cancelled in between, it would be a process that nobody knows.
-    process, cancelled = await _finish(start)
+    try:
+        process, cancelled = await _finish(start)
+    except OSError as error:
+        raise SandboxUnavailable(f"cannot be started: {error.strerror}", path=command[0]) from None
+    except ValueError as error:
+        raise CallerError(f"is no command: {error}", path=repr(command)) from None
     kept = Kept(limits.output)
     tasks: set[asyncio.Task[Any]] = set()
     stopped: Stopped = ""

@@ -66,7 +66,7 @@ class View:
             self._show(place, option="--bind")
         for place in interpreter_places():
             # Whoever could change it would be run by us.
-            if any(place.is_relative_to(each) for each in writable):
+            if place.exists() and any(place.is_relative_to(each) for each in writable):
                 self._show(place)
         for step in sorted({step for place in kept for step in steps_to(place)[:-1]}):
             # Renamed, it would take what is kept with it; a mount cannot be.

@@ -9,7 +9,7 @@ from callboard.tools.invoker import Invocable, Invoker
 from callboard.tools.permissions import Permission, Policy, Rule
 from callboard.tools.refusal import refusal
 from callboard.tools.roster import Roster
-from callboard.tools.tool import Tool, tool
+from callboard.tools.tool import Subject, Tool, tool
 from callboard.tools.wrappers import approval_required, cached, filtered, prefixed, renamed
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Policy",
     "Roster",
     "Rule",
+    "Subject",
     "Tool",
     "ToolLike",
     "approval_required",

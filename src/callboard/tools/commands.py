@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from callboard.tools import programs
 
-MAX_LENGTH: Final = 64 * 1024
+MAX_LENGTH: Final = 16 * 1024
 """Characters of a command that is read; a longer one is unclear."""
 MAX_DEPTH: Final = 8
 """Commands inside of commands, as in `env nice sh -c '...'`."""
@@ -90,6 +90,7 @@ _OPENERS: Final = frozenset({"if", "then", "else", "elif", "do", "while", "until
 _CLOSERS: Final = frozenset({"fi", "done", "esac", "}"})
 _LISTS: Final = frozenset({"for", "case", "select", "function", "[["})
 """Reserved words behind which no program stands."""
+_RESERVED: Final = _OPENERS | _CLOSERS | _LISTS | {"!"}
 
 
 class _Reading:
@@ -176,6 +177,10 @@ class _Reading:
             self.doubt("commands are in commands too deeply")
             return
         first = words[0]
+        if first.text in _RESERVED:
+            # Behind bash's own `time` these are no programs.
+            self.doubt("it has a compound command")
+            self.run(words[1:], depth + 1)
         name = first.text.rpartition("/")[2]
         if not first.certain or not name:
             self.doubt("which program it runs is not certain")

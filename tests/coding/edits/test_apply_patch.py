@@ -29,12 +29,26 @@ def wrapped(body):
 @pytest.mark.parametrize(
     ("body", "line", "made"),
     [
-        pytest.param("@@ class B:\n     def run(self):\n-        return 1\n+        return 2", 8, "        return 2", id="head"),
-        pytest.param("@@ class B:\n@@     def run(self):\n-        return 1\n+        return 2", 8, "        return 2", id="heads"),
+        pytest.param(
+            "@@ class B:\n     def run(self):\n-        return 1\n+        return 2", 8, "        return 2", id="head"
+        ),
+        pytest.param(
+            "@@ class B:\n@@     def run(self):\n-        return 1\n+        return 2",
+            8,
+            "        return 2",
+            id="heads",
+        ),
         pytest.param("-class B:\n+class C:", 6, "class C:", id="no @@"),
-        pytest.param("@@\n-        return 1\n+        return 3\n*** End of File", 8, "        return 3", id="the end of the file"),
+        pytest.param(
+            "@@\n-        return 1\n+        return 3\n*** End of File", 8, "        return 3", id="the end of the file"
+        ),
         pytest.param("@@ -8,1 +8,1 @@\n-        return 1\n+        return 4", 8, "        return 4", id="numbers"),
-        pytest.param("@@ class B: @@\n     def run(self):\n-        return 1\n+        return 2", 8, "        return 2", id="closed"),
+        pytest.param(
+            "@@ class B: @@\n     def run(self):\n-        return 1\n+        return 2",
+            8,
+            "        return 2",
+            id="closed",
+        ),
         pytest.param("@@ class A:\n+    x = 1", 2, "    x = 1", id="below a head"),
     ],
 )

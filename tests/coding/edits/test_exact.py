@@ -92,7 +92,7 @@ def test_each():
         pytest.param(
             "def two():\n    return 3",
             "x",
-            "old is not in the file: the nearest is lines 5 to 6:\n5| def two():\n6| \treturn \"2\"\n"
+            'old is not in the file: the nearest is lines 5 to 6:\n5| def two():\n6| \treturn "2"\n'
             "the file has '\\treturn \"2\"' where '    return 3' was given",
             id="another line",
         ),

@@ -28,7 +28,9 @@ NEW = "one\ntwo\n3\nfour\nfive\n"
         pytest.param("@@ -3 +3 @@\n-three\n+3\n", id="no file"),
         pytest.param("```diff\n--- a/f\n+++ b/f\n@@ -3 +3 @@\n-three\n+3\n```\n", id="fenced"),
         pytest.param("Here it is:\n--- a/f\n+++ b/f\n@@\n-three\n+3\n```\n", id="talk before, a fence behind"),
-        pytest.param("diff --git a/f b/f\nindex 1..2 100644\n--- a/f\n+++ b/f\n@@ -3 +3 @@ two\n-three\n+3\n", id="git"),
+        pytest.param(
+            "diff --git a/f b/f\nindex 1..2 100644\n--- a/f\n+++ b/f\n@@ -3 +3 @@ two\n-three\n+3\n", id="git"
+        ),
         pytest.param("--- a/f\n+++ b/f\n@@ -3 +3 @@\n-three\n+3\n-- \n2.39.5\n\n", id="a mail"),
         pytest.param('--- "a/\\146"\n+++ "b/\\146"\n@@ -3 +3 @@\n-three\n+3\n', id="quoted"),
     ],
@@ -80,7 +82,11 @@ def test_what_is_refused(diff, told):
 @pytest.mark.parametrize(
     ("text", "diff", "told"),
     [
-        ("a\nb\na\nb\n", "@@\n-b\n+c\n", "hunk 1 of 1: its lines are 2 times in the file, at lines 2, 4; add more lines"),
+        (
+            "a\nb\na\nb\n",
+            "@@\n-b\n+c\n",
+            "hunk 1 of 1: its lines are 2 times in the file, at lines 2, 4; add more lines",
+        ),
         ("b\na\nb\n", "@@ -2 +2 @@\n-b\n+c\n", "its lines are 2 times"),
         ("a\n", "@@ -1 +1 @@\n-  a\n+b\n", "line 1 of the file differs in indentation only"),
         ("a\n", "@@ -9,0 +10 @@\n+b\n", "it puts lines in at 9, and the file has 1 lines"),
@@ -125,7 +131,11 @@ def test_what_git_writes_is_read_back(tmp_path_factory, one, other):
     (folder / "old").write_text(one, newline="")
     (folder / "new").write_text(other, newline="")
     ran = subprocess.run(
-        ["git", "diff", "--no-index", "--no-color", "old", "new"], cwd=folder, capture_output=True, text=True, check=False
+        ["git", "diff", "--no-index", "--no-color", "old", "new"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if "@@" in ran.stdout:
         (patch,) = read_unified(ran.stdout.replace("a/old", "a/f").replace("b/new", "b/f"))

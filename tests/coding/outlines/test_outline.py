@@ -94,18 +94,23 @@ def test_what_is_in_no_language():
         "",
         "\0",
         "\ud800",
-        "(" * 300_000,
-        "[" * 150_000 + "]" * 150_000,
-        "{" * 300_000,
-        "class A{" * 30_000,
-        "\"'`" * 30_000,
-        "\n" * 100_000,
-        "".join(" " * depth + "if x:\n" for depth in range(600)),
+        "(" * 30_000,
+        "[" * 15_000 + "]" * 15_000,
+        "{" * 30_000,
+        "class A{" * 3_000,
+        "\"'`" * 3_000,
+        "\n" * 10_000,
+        "".join(" " * depth + "if x:\n" for depth in range(300)),
     ],
     ids=["empty", "null", "surrogate", "open", "nested", "braces", "classes", "quotes", "lines", "indented"],
 )
 def test_odd_texts(language, text):
     assert outline_of(text, f"a{language.suffixes[0]}") is not None
+
+
+def test_three_hundred_thousand_brackets():
+    assert outline_of("[" * 300_000 + "]" * 300_000, "a.py").symbols == []
+    assert outline_of("{" * 300_000, "a.js").symbols == []
 
 
 def test_a_file_that_is_too_large_for_a_grammar():

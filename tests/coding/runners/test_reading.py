@@ -50,7 +50,9 @@ def test_no_run_that_failed_becomes_good(case):
             assert not read(case["runner"], output, None).good
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case["good"] and case["runner"] != "make"], ids=lambda case: case["output"])
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case["good"] and case["runner"] != "make"], ids=lambda case: case["output"]
+)
 def test_a_run_that_was_cut_is_not_good(case):
     """Its runner says at the end what came of it; where that is missing, it is not known."""
     lines = text_of(case).splitlines(keepends=True)
@@ -69,7 +71,9 @@ def test_spoilt_output_is_read_without_complaint(case, data):
     assert report.summary.startswith(f"{name}: ")
 
 
-@pytest.mark.parametrize("piece", ["=", "_", "= ", "_ ", "(", "at (", "1 a", "a:1:", "● ", "' panicked at ", "---- ", "{", "\\u"])
+@pytest.mark.parametrize(
+    "piece", ["=", "_", "= ", "_ ", "(", "at (", "1 a", "a:1:", "● ", "' panicked at ", "---- ", "{", "\\u"]
+)
 @pytest.mark.parametrize("name", sorted(BY_NAME))
 def test_a_hostile_line_costs_no_more_than_its_length(name, piece):
     read(name, piece * 200_000, 1)
@@ -104,9 +108,19 @@ def test_the_words_for_models():
     ("name", "output", "code", "headline"),
     [
         ("pytest", "", 0, "pytest: no tests ran; the run ended early, with exit code 0"),
-        ("pytest", "=== 3 passed in 0.1s ===\nFAIL Required test coverage of 90%", 1, "pytest: 3 passed; but the exit code is 1"),
+        (
+            "pytest",
+            "=== 3 passed in 0.1s ===\nFAIL Required test coverage of 90%",
+            1,
+            "pytest: 3 passed; but the exit code is 1",
+        ),
         ("pytest", "3 passed, 1 warning in 61.20s (0:01:01)", 0, "pytest: 3 passed"),
-        ("unittest", f"{'-' * 70}\nRan 0 tests in 0.0s\n\nNO TESTS RAN\n", 5, "unittest: no tests ran; but the exit code is 5"),
+        (
+            "unittest",
+            f"{'-' * 70}\nRan 0 tests in 0.0s\n\nNO TESTS RAN\n",
+            5,
+            "unittest: no tests ran; but the exit code is 5",
+        ),
         ("make", "anything", 0, "make: 1 passed"),
         ("make", "=== 3 passed in 0.1s ===\n", 0, "make: 3 passed"),
         ("make", "=== 3 passed in 0.1s ===\n", 2, "make: 3 passed; but the exit code is 2"),

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,17 @@ from callboard.coding.workspace import Workspace
 from callboard.errors import CallerError
 from callboard.sandbox import Confinement, SandboxUnavailable, find_sandbox
 
+# The first Python on PATH is ours, and the plug-ins that are installed with it are not loaded.
+QUICK = {
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+}
+
 
 def outcome_of(root, *, borrowed=None, without=True, **given):
     async def run():
         sandbox = await find_sandbox(without=without)
-        confinement = Confinement(workspace=root, borrowed=borrowed or {})
+        confinement = Confinement(workspace=root, borrowed=borrowed or {}, environment=QUICK)
         workspace = Workspace(root, sandbox=sandbox, confinement=confinement)
         await workspace.connect()
         try:
@@ -45,7 +52,7 @@ def test_python(project):
     before = sorted(path for path in project.rglob("*") if path.is_file())
     report = outcome_of(project)
     assert (report.passed, report.failed, report.good) == (1, 1, False)
-    assert [(each.place, each.message.split("\n")[0]) for each in report.failures][0][0] == "tests/test_calc.py:9"
+    assert report.failures[0].place == "tests/test_calc.py:9"
     assert sorted(path for path in project.rglob("*") if path.is_file()) == before
     assert outcome_of(project, selection=Selection(run="zero", package="./...")).good
     (project / "calc.py").write_text("def add(a, b):\n    return a + b\n")
@@ -57,11 +64,11 @@ def test_python(project):
 def test_the_tree_is_tested_not_what_is_installed_of_it(project, tmp_path):
     """An editable install of the user's own tree would be found first, if the tree's own sources were not."""
     environment = tmp_path / "user" / ".venv"
-    packages = environment / "lib" / f"python{'.'.join(os.sys.version.split('.')[:2])}" / "site-packages"
+    packages = environment / "lib" / f"python{'.'.join(sys.version.split('.')[:2])}" / "site-packages"
     packages.mkdir(parents=True)
     (environment / "bin").mkdir()
-    (environment / "bin" / "python").symlink_to(os.sys.executable)
-    (environment / "pyvenv.cfg").write_text(f"home = {Path(os.path.realpath(os.sys.executable)).parent}\n")
+    (environment / "bin" / "python").symlink_to(sys.executable)
+    (environment / "pyvenv.cfg").write_text(f"home = {Path(os.path.realpath(sys.executable)).parent}\n")
     (tmp_path / "user" / "calc.py").write_text("def add(a, b):\n    return a + b\n")
     (packages / "user.pth").write_text(f"{tmp_path / 'user'}\n")
     report = outcome_of(project, borrowed={".venv": environment})
@@ -76,9 +83,9 @@ def test_unittest_where_there_is_no_pytest(project, tmp_path):
     """A Python that cannot import it, since it sees no site-packages."""
     environment = tmp_path / "bare"
     (environment / "bin").mkdir(parents=True)
-    (environment / "bin" / "python").symlink_to(os.path.realpath(os.sys.executable))
+    (environment / "bin" / "python").symlink_to(os.path.realpath(sys.executable))
     (environment / "pyvenv.cfg").write_text(
-        f"home = {Path(os.path.realpath(os.sys.executable)).parent}\ninclude-system-site-packages = false\n"
+        f"home = {Path(os.path.realpath(sys.executable)).parent}\ninclude-system-site-packages = false\n"
     )
     report = outcome_of(project, borrowed={".venv": environment})
     assert report.runner == "unittest"
@@ -109,7 +116,10 @@ def test_a_run_that_never_ends_is_ended(project):
     [
         ("import os\ndef test_x():\n    print('1 passed in 0.01s', flush=True)\n    os._exit(0)\n", False),
         ("import sys\ndef test_x():\n    print('\\n=== 1 passed in 0.01s ===')\n    assert False\n", False),
-        ("import atexit\natexit.register(lambda: print('=== 9 passed in 0.01s ==='))\ndef test_x():\n    assert False\n", False),
+        (
+            "import atexit\natexit.register(lambda: print('=== 9 passed in 0.01s ==='))\ndef test_x():\n    assert False\n",
+            False,
+        ),
         ("import nothing\n", False),
         ("def test_x(): pass\n", True),
         ("", False),

@@ -1,15 +1,16 @@
 import asyncio
+import os
+import signal
+from contextlib import suppress
 
 import pytest
 
+from callboard import execute_invoker
+from callboard.coding import commands
 from callboard.coding.tools.bash import bash
 from callboard.coding.workspace import Workspace
-from callboard.core import InvocationCanister
-from callboard.errors import CallerError
-from callboard.execution import execute
-from callboard.sandbox import Confinement, find_sandbox
+from callboard.sandbox import CommandLimits, Confinement, SandboxUnavailable, find_sandbox
 from callboard.tools import Ensemble
-from callboard.sandbox import CommandLimits, SandboxUnavailable
 
 
 @pytest.fixture
@@ -34,8 +35,6 @@ def run(tmp_path):
 
 
 async def execute_one(ensemble, arguments):
-    from callboard import execute_invoker
-
     return await execute_invoker(ensemble.access_invoker("bash"), arguments, on_error="feedback")
 
 
@@ -99,8 +98,6 @@ def test_where_there_is_no_sandbox(tmp_path):
 
 
 def test_it_tells_that_it_runs(tmp_path, monkeypatch):
-    from callboard.coding import commands
-
     monkeypatch.setattr(commands, "EVERY", 0.01)
     heard = []
 
@@ -129,17 +126,14 @@ def test_cancelling_ends_the_command(tmp_path):
         ensemble = Ensemble("coding", [bash], {}, workspace)
         await ensemble.connect()
         task = asyncio.create_task(execute_one(ensemble, {"command": "echo $$ > pid; exec sleep 1000"}))
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith("\n"):
-            await asyncio.sleep(0.01)
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith("\n"):  # noqa: ASYNC110  # for another process
+            await asyncio.sleep(0.01)  # a file of another process
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         await ensemble.disconnect()
 
     asyncio.run(running())
-    import os
-    import signal
-
-    with pytest.raises(ProcessLookupError):
+    with suppress(ProcessLookupError):
         while True:
             os.kill(int((tmp_path / "pid").read_text()), signal.SIG_DFL)

@@ -230,7 +230,9 @@ def test_a_diff_with_windows_ends(at):
 
 
 @pytest.mark.parametrize("path", ["../out", "/etc/passwd", ".git/config", "sub/.Git/config", "link/x"])
-@pytest.mark.parametrize("form", ["Add File: {}\n+x", "Delete File: {}", "Update File: {}\n@@\n-x\n+y", "Update File: f\n*** Move to: {}"])
+@pytest.mark.parametrize(
+    "form", ["Add File: {}\n+x", "Delete File: {}", "Update File: {}\n@@\n-x\n+y", "Update File: f\n*** Move to: {}"]
+)
 def test_patches_stay_inside(at, tmp_path, path, form):
     (tmp_path / "out").write_text("x\n")
     (at.root / "link").symlink_to(tmp_path)

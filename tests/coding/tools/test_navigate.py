@@ -11,7 +11,9 @@ from callboard.coding.tools.navigate import imports, list_directory, navigate, o
 @pytest.fixture
 def at(desk):
     made = desk(navigate, list_directory, tree, outline, imports)
-    made.write("src/main.py", "import os\nfrom sys import (\n    path,\n)\n\n\nclass A:\n    def run(self):\n        pass\n")
+    made.write(
+        "src/main.py", "import os\nfrom sys import (\n    path,\n)\n\n\nclass A:\n    def run(self):\n        pass\n"
+    )
     made.write("src/deep/er/x.go", "package x\n")
     made.write("readme.md", "")
     made.write(".env", "")
@@ -78,5 +80,7 @@ def test_an_outline_of_nothing(at):
     at.write("empty.py", "")
     assert at.call("outline", path="empty.py") == "nothing is defined there"
     assert at.call("imports", path="empty.py") == "nothing is imported there"
-    assert "readme.md is in none of the languages that are understood: python, go," in at.refused("outline", path="readme.md")
+    assert "readme.md is in none of the languages that are understood: python, go," in at.refused(
+        "outline", path="readme.md"
+    )
     assert "there is no file nothing.py" in at.refused("outline", path="nothing.py")

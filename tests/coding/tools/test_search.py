@@ -210,7 +210,10 @@ def children_of_this_process():
 def test_find_files(filled):
     assert filled.call("search", action="find_files", pattern="*.py").splitlines() == ["a/x.py", "a-b.py", "a.py"]
     assert filled.call("find_files", pattern="a/**/*.go") == "a/deep/b.go"
-    assert filled.call("find_files", pattern="*", directory="a", max_results=1) == "a/deep/b.go\n... (limited to 1 results)"
+    assert (
+        filled.call("find_files", pattern="*", directory="a", max_results=1)
+        == "a/deep/b.go\n... (limited to 1 results)"
+    )
     assert filled.call("find_files", pattern="nothing*", path="a") == "no file is named nothing*"
 
 
@@ -229,7 +232,10 @@ DEFINITIONS = {
     [
         ({"name": "run"}, ["a.py:2:    def run(self):", "a.py:6:def run():", "c.ts:2:export const run = () => 1"]),
         ({"name": "Server.run"}, ["a.py:2:    def run(self):"]),
-        ({"name": "Server"}, ["a.py:1:class Server:", "b.go:3:type Server struct{}", "c.ts:1:export interface Server {}"]),
+        (
+            {"name": "Server"},
+            ["a.py:1:class Server:", "b.go:3:type Server struct{}", "c.ts:1:export interface Server {}"],
+        ),
         ({"name": "Run", "language": "go"}, ["b.go:5:func (s *Server) Run() {}"]),
         ({"name": "Run", "language": "typescript"}, ["d.tsx:1:export function Run() { return <a/> }"]),
         ({"name": "a"}, ["no definition of a was found", "it is mentioned at:", "a.py:1:class Server:"]),

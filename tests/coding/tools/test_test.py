@@ -1,10 +1,14 @@
 import asyncio
+import os
+import sys
+from pathlib import Path
 
 import pytest
 
 from callboard import execute_invoker
 from callboard.coding.repository import find_repository
-from callboard.coding.tools.test import run_tests, test as test_tool
+from callboard.coding.tools.test import run_tests
+from callboard.coding.tools.test import test as single
 from callboard.coding.workspace import Workspace
 from callboard.sandbox import Confinement, find_sandbox
 from callboard.tools import Ensemble
@@ -12,12 +16,21 @@ from callboard.tools import Ensemble
 
 @pytest.fixture
 def workspace(repo):
-    return Workspace(repo, sandbox=asyncio.run(find_sandbox(without=True)), confinement=Confinement(workspace=repo))
+    return made(repo)
+
+
+def made(root):
+    environment = {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    confinement = Confinement(workspace=root, environment=environment)
+    return Workspace(root, sandbox=asyncio.run(find_sandbox(without=True)), confinement=confinement)
 
 
 def call(workspace, name="run_tests", **arguments):
     async def running():
-        ensemble = Ensemble("coding", [run_tests, test_tool], {}, workspace)
+        ensemble = Ensemble("coding", [run_tests, single], {}, workspace)
         await ensemble.connect()
         try:
             return await execute_invoker(ensemble.access_invoker(name), arguments, on_error="feedback")
@@ -44,11 +57,12 @@ def test_what_a_model_is_told_and_what_is_kept(workspace, repo):
     assert [each.digest != "" for each in workspace.reports] == [True, True]
 
 
-def test_without_a_repository(tmp_path, home):
+@pytest.mark.usefixtures("home")
+def test_without_a_repository(tmp_path):
     root = tmp_path / "plain"
     root.mkdir()
     (root / "test_it.py").write_text("def test_a(): pass\n")
-    workspace = Workspace(root, sandbox=asyncio.run(find_sandbox(without=True)))
+    workspace = made(root)
     assert call(workspace).text == "pytest: 1 passed"
     assert workspace.reports[0].digest == ""
 

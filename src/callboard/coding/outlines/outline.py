@@ -61,9 +61,9 @@ def _read(tree: Tree, language: Language) -> Outline:
     imports: list[int] = []
     scopes: list[tuple[int, Symbol]] = []
     cursor = tree.walk()
+    depth = 0  # the cursor counts its own anew each time
     while True:
         node = cursor.node
-        depth = cursor.depth
         enter = True
         if node is not None and node.is_named:
             while scopes and scopes[-1][0] >= depth:
@@ -82,10 +82,12 @@ def _read(tree: Tree, language: Language) -> Outline:
                     if definition.scope:
                         scopes.append((depth, found))
         if enter and cursor.goto_first_child():
+            depth += 1
             continue
         while not cursor.goto_next_sibling():
             if not cursor.goto_parent():
                 return Outline(symbols, list(dict.fromkeys(imports)))
+            depth -= 1
 
 
 def _symbol(node: Node, definition: Definition, language: Language, scopes: list[Symbol]) -> Symbol | None:

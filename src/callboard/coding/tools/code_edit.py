@@ -160,6 +160,5 @@ code_edit = Actions(
     },
     default="get_lines",
     approval=True,
-    subjects=apply_patch.subjects,
     cli={"-f": "path", "-l": "start_line", "-r": "new_content", "-a": "added", "-p": "patch"},
 )

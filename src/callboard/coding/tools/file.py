@@ -90,7 +90,6 @@ file = Actions(
     },
     default="read",
     approval=True,
-    subjects=SUBJECTS,
 )
 
 

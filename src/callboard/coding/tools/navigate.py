@@ -104,5 +104,4 @@ navigate = Actions(
         "get_tree": tree,
     },
     default="list_directory",
-    subjects={"directory": "path", "path": "path"},
 )

@@ -198,6 +198,5 @@ search = Actions(
         "find_definition": find_definition,
     },
     default="grep",
-    subjects={"directory": "path", "path": "path"},
     cli={"-t": "pattern", "-i": "case_insensitive", "-n": "max_results"},
 )

@@ -144,7 +144,7 @@ class ToolServer:
 
     async def _run(self, call: Call, invoker: Invoker, session: Session) -> types.CallToolResult:
         peer = Peer(call, session)
-        permission, why = self._policy.decide(invoker)
+        permission, why = self._policy.decide(invoker, call.arguments)
         if permission == "ask":
             permission = await peer.approve(InvocationCanister(call.name, call.name, call.arguments), why)
             why = "the answer was no" if "elicitation" in peer.can else f"{why}, and this client cannot be asked"

@@ -1,0 +1,75 @@
+"""What does a command cost in a sandbox?
+
+usage: python bench/sandbox.py
+
+Milliseconds of a command that does nothing, wall and CPU, the latter ours and that of all processes that it takes:
+by itself, and in each sandbox that works here. Each figure is the mean of so many commands, best of five. Wall time
+grows with what else the machine does.
+"""
+
+import asyncio
+import os
+import resource
+import tempfile
+import time
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+from callboard.sandbox import Confinement, SandboxUnavailable, find_sandbox
+from callboard.sandbox.bubblewrap import Bubblewrap
+
+COMMANDS = 20
+TIMES = 5
+
+
+async def plain() -> None:
+    process = await asyncio.create_subprocess_exec("true", stdin=DEVNULL, stdout=PIPE)
+    await process.communicate()
+
+
+def used() -> float:
+    """Seconds of CPU time."""
+    each = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in each)
+
+
+async def cost(command: Callable[[], Awaitable[object]]) -> tuple[float, float]:
+    await command()
+    wall, cpu = [], []
+    for _ in range(TIMES):
+        began, before = time.perf_counter(), used()
+        for _ in range(COMMANDS):
+            await command()
+        wall.append((time.perf_counter() - began) / COMMANDS * 1e3)
+        cpu.append((used() - before) / COMMANDS * 1e3)
+    return min(wall), min(cpu)
+
+
+async def costs() -> dict[str, tuple[float, float]]:
+    found = {"by itself": await cost(plain)}
+    with tempfile.TemporaryDirectory() as workspace:
+        confinement = Confinement(workspace=Path(workspace))
+        for name in ("bubblewrap", "landlock", "none"):
+            try:
+                sandbox = await find_sandbox(prefer=name)
+            except SandboxUnavailable:
+                continue
+            found[name] = await cost(partial(sandbox.run, ["true"], confinement))
+            if isinstance(sandbox, Bubblewrap) and os.getuid() == 0:
+                unmapped = Bubblewrap(sandbox.program, maps=False)
+                found["bubblewrap, root as root"] = await cost(partial(unmapped.run, ["true"], confinement))
+    return found
+
+
+def main() -> None:
+    found = asyncio.run(costs())
+    print(f"A command that does nothing, {COMMANDS} one after the other, best of {TIMES}\n")
+    print(f"{'':32}{'ms':>10}{'CPU ms':>10}")
+    for name, figures in found.items():
+        print(f"{name:32}" + "".join(f"{figure:10.1f}" for figure in figures))
+
+
+if __name__ == "__main__":
+    main()

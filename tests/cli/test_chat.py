@@ -1,0 +1,399 @@
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import io
+import json
+import os
+import pty
+import re
+import signal
+import stat
+import subprocess
+import sys
+import termios
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from callboard.cli.approvals import MAX_LINES, Approvals, tell_diff
+from callboard.cli.chat import Talk
+from callboard.cli.chat_commands import COMMANDS
+from callboard.cli.jobs import JobDisplay
+from callboard.cli.terminal import PlainEditor
+from callboard.coding.job import Jobs, jobs_directory
+from callboard.coding.work import Assignment
+from callboard.configuration import load_settings
+from callboard.core import InvocationCanister, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, TextPiece
+from callboard.errors import CallerError
+from callboard.testing import Call, FakeBackend, ScriptedModel, Silence
+
+COMMAND = (sys.executable, "-c", "import typer; from callboard.cli.chat import chat; typer.run(chat)")
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")
+CODE = "def add(a, b):\n    return a - b\n"
+EDIT = {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"}
+
+
+def call(name, arguments, said=""):
+    return [
+        ReplyStarted(),
+        *([TextPiece(said)] if said else []),
+        InvocationStarted(0, "call_1", name),
+        InvocationEnded(0, "call_1", name, arguments, json.dumps(arguments)),
+        ReplyEnded("invocations"),
+    ]
+
+
+@pytest.fixture
+def place(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "calc.py").write_text(CODE)
+    return folder
+
+
+def own_terminal():
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+class Terminal:
+    """A process at a terminal of its own."""
+
+    def __init__(self, process, master):
+        self.process = process
+        self.text = ""
+        self.at = 0
+        self._master = master
+        self._news = asyncio.Event()
+        asyncio.get_running_loop().add_reader(master, self._read)
+
+    def _read(self):
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:
+            data = b""
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._master)
+        self.text += ESCAPES.sub("", data.decode("utf-8", "replace"))
+        # prompt_toolkit asks where the cursor is.
+        if b"\x1b[6n" in data:
+            os.write(self._master, b"\x1b[1;1R")
+        self._news.set()
+
+    async def sees(self, *texts):
+        """Waits until these are shown, one behind the other, after what was seen before."""
+        for text in texts:
+            while (found := self.text.find(text, self.at)) < 0:
+                self._news.clear()
+                try:
+                    await asyncio.wait_for(self._news.wait(), 20)
+                except TimeoutError:
+                    raise AssertionError(f"{text!r} is not in {self.text[self.at :]!r}") from None
+            self.at = found + len(text)
+
+    def types(self, text):
+        os.write(self._master, text.encode())
+
+    def hang_up(self):
+        asyncio.get_running_loop().remove_reader(self._master)
+        with Path(os.devnull).open("rb") as nothing:
+            os.dup2(nothing.fileno(), self._master)
+
+    async def ends(self):
+        async with asyncio.timeout(20):
+            return await asyncio.to_thread(self.process.wait)
+
+
+@asynccontextmanager
+async def terminal(place, replies, *arguments, plain=False):
+    async with FakeBackend(replies) as backend:
+        master, slave = pty.openpty()
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200", "LINES": "50"}
+        command = COMMAND
+        if plain:
+            code = COMMAND[-1].replace("import typer;", "import sys, typer; sys.modules['prompt_toolkit'] = None;")
+            command = (*COMMAND[:-1], code)
+        process = subprocess.Popen(  # noqa: ASYNC220  # it is at once
+            [*command, "--model", "fake-model", "--mode", "native", "--base-url", backend.url, *arguments],
+            cwd=place,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=own_terminal,  # noqa: PLW1509  # no other thread runs yet
+        )
+        os.close(slave)
+        shown = Terminal(process, master)
+        shown.backend = backend
+        try:
+            yield shown
+        finally:
+            process.kill()
+            process.wait()
+            asyncio.get_running_loop().remove_reader(master)
+            os.close(master)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_conversation_at_a_terminal(place, plain):
+    async def scenario():
+        replies = [call("file", EDIT, "I shall mend it."), "Mended.", "I see."]
+        async with terminal(place, replies, plain=plain) as shown:
+            await shown.sees("rights: edit", "edit>")
+            shown.types("mend add\r" if not plain else "mend add\n")
+            await shown.sees("I shall mend it.", "-    return a - b", "+    return a + b", "[y]es")
+            assert (place / "calc.py").read_text() == CODE
+            shown.types("y\r")
+            await shown.sees("Replaced 1 occurrence", "Mended.", "edit>")
+            assert "a + b" in (place / "calc.py").read_text()
+            shown.types("/undo\r")
+            await shown.sees("taken back: calc.py", "edit>")
+            assert (place / "calc.py").read_text() == CODE
+            shown.types("what now?\r")
+            await shown.sees("I see.", "edit>")
+            said = shown.backend.requests[-1].body["messages"][-1]["content"]
+            assert "took your changes back" in said
+            assert "calc.py" in said
+            assert said.endswith("what now?")
+            shown.types("/quit\r")
+            await shown.sees("--resume")
+            assert await shown.ends() == 0
+
+    asyncio.run(scenario())
+    (job,) = Jobs().all()
+    assert (job.type, job.state, job.description, job.output["files"]) == ("chat", "completed", "mend add", [])
+    history = jobs_directory().parent / "chat-history"
+    assert history.exists() != plain
+    if not plain:
+        assert "mend add" in history.read_text()
+        assert stat.S_IMODE(history.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(("plain", "how"), [(False, "cancelled"), (True, "hung up")])
+def test_at_the_prompt_it_ends_when_it_is_told_to(place, plain, how):
+    async def scenario():
+        async with terminal(place, [], plain=plain) as shown:
+            await shown.sees("edit>")
+            (job,) = Jobs().all()
+            assert (job.state, job.reason) == ("waiting", "for the user")
+            if how == "cancelled":
+                await Jobs().cancel(job.id)
+            else:
+                shown.hang_up()
+            assert await shown.ends() == 130
+
+    asyncio.run(scenario())
+    (job,) = Jobs().all()
+    assert job.state == "cancelled"
+
+
+def test_keys_and_signals(place):
+    pid = place / "pid"
+    sleep = call("bash", {"command": "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"}, "Sleeping.")
+
+    async def scenario():
+        replies = ["Two lines.", Silence([ReplyStarted(), TextPiece("Once upon")]), call("file", EDIT), "Here.", sleep]
+        async with terminal(place, replies, "--no-sandbox") as shown:
+            await shown.sees("edit>")
+            shown.types("one\x1b\rtwo\\\rthree\r")
+            await shown.sees("Two lines.", "edit>")
+            assert shown.backend.requests[-1].body["messages"][-1]["content"] == "one\ntwo\nthree"
+            shown.types("never sent\x03")
+            await shown.sees("ctrl-C again", "edit>")
+            shown.types("tell a story\r")
+            await shown.sees("Once upon")
+            shown.types("\x03")
+            await shown.backend.disconnected.wait()
+            await shown.sees("stopped", "edit>")
+            shown.types("mend add\r")
+            await shown.sees("[y]es")
+            shown.types("\x03")
+            await shown.sees("stopped", "edit>")
+            assert (place / "calc.py").read_text() == CODE
+            shown.types("still here?\r")
+            await shown.sees("Here.", "edit>")
+            shown.types("/mode full\r")
+            await shown.sees("nothing is asked", "full>")
+            shown.types("sleep\r")
+            await shown.sees("Sleeping.")
+            while not pid.exists():  # noqa: ASYNC110  # a file of another process
+                await asyncio.sleep(0.01)
+            # The terminal goes.
+            shown.process.send_signal(signal.SIGHUP)
+            assert await shown.ends() == 130
+
+    asyncio.run(scenario())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+    (job,) = Jobs().all()
+    assert (job.state, job.output["files"]) == ("cancelled", ["pid"])
+
+
+def test_without_a_terminal_lines_are_prompts_and_nothing_is_approved(place):
+    async def scenario():
+        async with FakeBackend([call("file", EDIT), "A pity.", "Hello."]) as backend:
+            process = await asyncio.create_subprocess_exec(
+                *COMMAND,
+                *("--model", "fake-model", "--mode", "native", "--base-url", backend.url),
+                cwd=place,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            shown = await process.communicate(b"mend add\n/nonsense\nhello")
+            return process.returncode, *[each.decode() for each in shown]
+
+    code, out, err = asyncio.run(scenario())
+    assert (code, out) == (0, "A pity.\nHello.\n")
+    assert "nobody is here to ask: denied" in err
+    assert (place / "calc.py").read_text() == CODE
+
+
+@pytest.fixture
+def talk(place):
+    """A chat in this process in which these lines are typed: what was shown, and the job."""
+
+    def talk(typed, replies, *, rights="edit", is_person=True, resume=None, **profile):
+        out, err = io.StringIO(), io.StringIO()
+        assignment = Assignment(
+            kind="chat",
+            directory=place,
+            given={},
+            settings=load_settings({}, place, {}),
+            rights=rights,
+            without_sandbox=True,
+        )
+        model = ScriptedModel(replies, profile=profile)
+        reading, writing = os.pipe()
+        os.write(writing, typed.encode())
+        os.close(writing)
+
+        async def scenario():
+            display = JobDisplay(out, err, verbose=False, as_json=False)
+            await Talk(display, PlainEditor(reading, is_person=is_person)).run(assignment, model, Jobs(), resume=resume)
+
+        try:
+            asyncio.run(scenario())
+        finally:
+            os.close(reading)
+        model.assert_complete()
+        return err.getvalue(), Jobs().all()[0]
+
+    return talk
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        *(("/help", f"/{name}") for name in COMMANDS),
+        ("/hlep", "no command /hlep; did you mean 'help'?"),
+        ("/", "no command /; there are help, mode,"),
+        ("/mode", "rights: edit (it looks freely"),
+        ("/mode full", "rights: full"),
+        ("/mode all", "there are read-only, edit, full"),
+        ("/tools", "search       free  Finds texts"),
+        ("/tools", "bash         asks  Runs a command"),
+        ("/mode full\n/tools", "bash         free  Runs a command"),
+        ("/undo", "there is nothing to take back"),
+        ("/diff", "nothing has changed"),
+        ("/cost", "0 tokens in (0 cached), 0 out, 0 rounds\n"),
+        ("/clear", "begins anew"),
+    ],
+)
+def test_commands(talk, typed, shown):
+    err, job = talk(f"{typed}\n/quit\nnever read\n", [])
+    assert shown in err
+    assert (job.state, job.rounds) == ("completed", 0)
+
+
+def test_what_begins_with_a_path_is_a_prompt(talk):
+    _, job = talk("/etc/hosts is what?\n", ["A file."])
+    assert job.description == "/etc/hosts is what?"
+
+
+def test_read_only_offers_nothing_else(talk):
+    err, _ = talk("/mode read-only\n/tools\n", [])
+    assert "search" in err
+    assert "bash" not in err
+
+
+FILE = Call("file", EDIT)
+
+
+@pytest.mark.parametrize(
+    ("answers", "made", "asked"),
+    [("y\ny\n", 2, 2), ("s\n", 2, 1), ("g\n", 2, 1), ("n\nn\n", 0, 2), ("\nY\n", 1, 2), ("", 0, 2)],
+)
+def test_answers(talk, place, answers, made, asked):
+    second = Call("file", {"action": "write", "path": "new.py", "content": "x = 1\n"})
+    err, _ = talk(f"mend add\n{answers}", [[FILE, second], "Done."])
+    assert (err.count("may file run"), ("a + b" in (place / "calc.py").read_text()) + (place / "new.py").exists()) == (
+        asked,
+        made,
+    )
+    assert (jobs_directory().parent / "answers.json").exists() == (answers == "g\n")
+
+
+def test_an_answer_for_good_holds_in_the_next_chat(talk, place):
+    talk("mend add\ng\n/undo\n", [FILE, "Done."])
+    err, _ = talk("mend add\n", [FILE, "Done."])
+    assert "may file run" not in err
+    assert "a + b" in (place / "calc.py").read_text()
+
+
+def test_a_chat_goes_on(talk, place):
+    _, job = talk("mend add\ny\n", [FILE, "Done."])
+    err, again = talk("/undo\n", [], resume=job)
+    assert f"goes on with {job.id}" in err
+    assert "taken back: calc.py" in err
+    assert (again.id, (place / "calc.py").read_text()) == (job.id, CODE)
+
+
+def test_an_error_of_the_model_ends_the_turn_only(talk):
+    def fail(_):
+        raise CallerError("the backend is gone")
+
+    err, job = talk("one\ntwo\n", [fail, "Two."])
+    assert "the backend is gone" in err
+    assert (job.state, job.output["summary"]) == ("completed", "Two.")
+
+
+class Shown:
+    def __init__(self):
+        self.lines = []
+
+    def tell(self, line, color=""):
+        self.lines.append((line, color))
+
+
+def test_a_difference_is_coloured_and_obeyed_by_no_terminal():
+    shown = Shown()
+    assert not tell_diff(shown, "--- a\n+++ b\n@@ -1 +1 @@\n-old\x1b[2J\n+new\u202e\r\n same\ttab\n")
+    assert shown.lines == [
+        ("--- a", "1"),
+        ("+++ b", "1"),
+        ("@@ -1 +1 @@", "36"),
+        ("-old\\x1b[2J", "31"),
+        ("+new\\u202e\\r", "32"),
+        (" same\ttab", ""),
+    ]
+
+
+@pytest.mark.parametrize("answers", [["y"], ["a", "y"], ["a", "a"]])
+def test_of_a_long_difference_the_rest_is_shown_when_it_is_asked_for(tmp_path, answers):
+    diff = "".join(f"+{number}\n" for number in range(MAX_LINES + 5)) + f"+{'x' * 5000}\n"
+    shown, questions, left = Shown(), [], [*answers]
+
+    async def ask(question):
+        questions.append(question)
+        return left.pop(0)
+
+    approvals = Approvals(tmp_path, tmp_path, shown, ask)
+    verdict = asyncio.run(approvals(InvocationCanister("c1", "file", EDIT, ""), "may file run", diff=diff))
+    assert verdict == ("allow" if answers[-1] == "y" else "deny")
+    assert ["[a]ll" in each for each in questions] == [True, False][: len(answers)]
+    texts = [line for line, _ in shown.lines]
+    assert "... 6 more lines" in texts
+    assert (f"+{'x' * 5000}" in texts) == (answers[0] == "a")

@@ -1,0 +1,72 @@
+"""The page of the coding tools says what the tools are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from callboard.coding.actions import Actions
+from callboard.coding.editing import MAX_SHOWN
+from callboard.coding.outlines import parsing
+from callboard.coding.searching import scan
+from callboard.coding.text_files import MAX_BYTES
+from callboard.coding.tools import _seven, navigate, search
+from callboard.coding.walking import MAX_ENTRIES, SKIPPED
+from callboard.coding.workspace import connection
+from callboard.schema import derive
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "coding_tools.md").read_text("utf-8")
+
+
+def rows(heading):
+    """The cells of the table below a heading."""
+    section = re.split(r"^#+ ", PAGE, flags=re.MULTILINE)
+    text = next(part for part in section if part.startswith(f"{heading}\n"))
+    lines = [line for line in text.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def arguments_of(tool):
+    required = tool.schema.get("required", ())
+    return ", ".join(f"`{name}`" if name in required else f"`{name}?`" for name in tool.schema["properties"])
+
+
+@pytest.mark.parametrize("name", _seven())
+def test_actions_and_arguments(name):
+    tool = _seven()[name]
+    described = [row[:3] for row in rows(name)]
+    if isinstance(tool, Actions):
+        assert described == [[f"`{key}`", f"`{each.name}`", arguments_of(each)] for key, each in tool.actions.items()]
+    else:
+        single = {"bash": "bash", "test": "run_tests"}[name]
+        assert described == [["", f"`{single}`", arguments_of(tool)]]
+
+
+def test_flags():
+    told = {row[0].strip("`"): row[1] for row in rows("Flags")}
+    assert told == {
+        name: ", ".join(f"`{flag}` {argument}" for flag, argument in tool.cli.items())
+        for name, tool in _seven().items()
+        if tool.cli
+    }
+
+
+def test_options():
+    block = re.search(r"^\[ensemble\]\n.*?^```", PAGE, re.MULTILINE | re.DOTALL)[0].partition("[[invokers]]")[0]
+    named = re.findall(r"^(\w+) =", block, re.MULTILINE)
+    assert [name for name in named if name not in ("name", "module")] == [*derive(connection).schema["properties"]]
+
+
+def test_figures():
+    for said in (
+        f"the first {MAX_SHOWN:,} characters",
+        f"more than {MAX_BYTES // 1024 // 1024} MB are refused",
+        f"takes {search.SECONDS:g} seconds and gives {search.MOST} results",
+        f"looks at {MAX_ENTRIES:,} names; {navigate.MAX_ENTRIES} names",
+        f"a file that takes more than {scan.SECONDS:g} seconds",
+        f"A file of more than {parsing.MAX_BYTES // 1024 // 1024} MB",
+    ):
+        assert said in " ".join(PAGE.split())
+    assert {*re.findall(r"`([\w.]+)`", PAGE.partition("those named ")[2].partition(", unless")[0])} == SKIPPED
