@@ -360,6 +360,20 @@ def test_an_error_of_the_model_ends_the_turn_only(talk):
     assert (job.state, job.output["summary"]) == ("completed", "Two.")
 
 
+@pytest.mark.parametrize("answer", ["s", "g", "n"])
+def test_no_answer_lasts_where_no_pattern_says_what_it_is_about(tmp_path, answer):
+    questions = []
+
+    async def ask(question):
+        questions.append(question)
+        return answer
+
+    approvals = Approvals(tmp_path, tmp_path, Shown(), ask)
+    invocation = InvocationCanister("c1", "bash", {"command": "make && rm -rf ."}, "")
+    assert asyncio.run(approvals(invocation, "may bash run")) == "deny"
+    assert (questions, approvals.rules) == (["run it? [y]es, [n]o"], [])
+
+
 class Shown:
     def __init__(self):
         self.lines = []

@@ -142,6 +142,11 @@ def test_flags_and_subjects_are_those_of_the_actions():
     assert FILE.subjects == {"path": "path"}
 
 
+def test_names_that_are_none():
+    assert FILE.calls["erase"] == "file with action='erase'"
+    assert Actions("x", "X.", {"run": read}).calls == {"run": "x with action='run'", "read": "x with action='run'"}
+
+
 def test_which_calls_may_be_repeated():
     invoker = Invoker.of(FILE)
     assert invoker.is_idempotent({"path": "a"})

@@ -27,7 +27,7 @@ def test_all_or_none(files, tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == {"a": b"x", "d": b"y"}
 
 
-def test_what_cannot_be_put_back_is_said(files, tmp_path, monkeypatch):
+def test_what_cannot_be_put_back_is_said(files, monkeypatch):
     write = files.write
 
     def once(path, data, mode=None):

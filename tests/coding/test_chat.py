@@ -208,7 +208,7 @@ def test_rights(place, chatting, rights, asked):
         ({"permissions": {"allow": ["file(*.py)"]}}, [], EDIT, False),
         ({"permissions": {"ask": ["file(*.py)"]}}, [], READ, True),
         ({"coding": {"tools": {"forbidden_commands": ["rm*"]}}}, [], Call("bash", {"command": "rm x"}), False),
-        ({}, [("git(commit*)", "allow")], Call("git", {"action": "commit", "message": "x"}), False),
+        ({}, [("git(commit *)", "allow")], Call("git", {"action": "commit", "message": "x"}), False),
         ({}, [("git(commit*)", "allow")], Call("git", {"action": "add", "files": ["."]}), True),
     ],
 )
@@ -226,10 +226,14 @@ def test_settings_and_earlier_answers_hold(chatting, settings, rules, call, aske
 @pytest.mark.parametrize(
     ("call", "pattern"),
     [
-        (EDIT, "file"),
-        (Call("bash", {"command": "git push origin main"}), "bash(git push*)"),
-        (Call("bash", {"-c": "make"}), "bash(make*)"),
-        (Call("git", {"action": "add", "files": ["."]}), "git(add*)"),
+        (EDIT, "file(*)"),
+        (Call("file", {"action": "write", "path": "src/x/a.py", "content": ""}), "file(src/x/**)"),
+        (Call("code_edit", {"-p": "--- a/calc.py\n+++ b/calc.py\n@@ -1 +0,0 @@\n-def add(a, b):\n"}), ""),
+        (Call("bash", {"command": "git push origin main"}), "bash(git push *)"),
+        (Call("bash", {"-c": "make"}), "bash(make *)"),
+        (Call("bash", {"command": "make && rm -rf ."}), ""),
+        (Call("git", {"action": "add", "files": ["."]}), "git(add *)"),
+        (Call("test"), "test"),
     ],
 )
 def test_the_pattern_of_an_answer_is_one_that_permissions_understand(chatting, call, pattern):

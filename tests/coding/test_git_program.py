@@ -69,7 +69,8 @@ def test_a_call_that_takes_too_long_is_ended(repo):
 def test_a_call_that_is_cancelled_takes_its_lock_away(repo, tmp_path, git):
     """A filter of the user's own that waits: git holds the lock of the index, and is ended."""
     script = tmp_path / "slow"
-    script.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 1000\n")
+    os.mkfifo(tmp_path / "fifo")
+    script.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nread -r _ < {tmp_path}/fifo\n")
     script.chmod(0o755)
     git(repo, "config", "filter.slow.clean", str(script))
     (repo / ".gitattributes").write_text("*.slow filter=slow\n")
@@ -77,9 +78,9 @@ def test_a_call_that_is_cancelled_takes_its_lock_away(repo, tmp_path, git):
 
     async def cancelled():
         task = asyncio.create_task(run_git(["add", "x.slow"], repo))
-        while not (tmp_path / "pid").exists() or not (repo / ".git" / "index.lock").exists():  # noqa: ASYNC110  # for another process
-            await asyncio.sleep(0.01)  # a file of another process
-        task.cancel()
+        while not task.done() and not ((tmp_path / "pid").exists() and (repo / ".git" / "index.lock").exists()):  # noqa: ASYNC110  # for another process
+            await asyncio.sleep(0.01)
+        assert task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 

@@ -9,7 +9,7 @@ from callboard.coding.workspace import Workspace, connection, workspace_of
 from callboard.errors import CallerError
 
 
-def test_it_lives_as_long_as_it_is_connected(tmp_path, monkeypatch):
+def test_it_lives_as_long_as_it_is_connected(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     (tmp_path / "f").write_text("x")
     workspace = Workspace(tmp_path / "link", sandbox=object())
@@ -30,8 +30,8 @@ def test_a_root_that_is_none(tmp_path):
 
 
 def test_options(tmp_path):
-    made = connection(str(tmp_path), hosts=["pypi.org"], readable=["/opt"])
-    assert made.confinement.hosts == ("pypi.org",)
+    made = connection(str(tmp_path), hosts=["example.org"], readable=["/opt"])
+    assert made.confinement.hosts == ("example.org",)
     assert [str(path) for path in made.confinement.readable] == ["/opt"]
     assert made.confinement.workspace == tmp_path
 

@@ -325,7 +325,7 @@ def test_the_one_path(beneath, root, path, canonical):
     assert beneath.canonical(path.format(root=root)) == canonical
 
 
-def test_a_file_is_opened_and_looked_at(beneath, root):
+def test_a_file_is_opened_and_looked_at(beneath):
     with beneath.open("up") as file:
         assert file.read(2) == b"in"
         assert file.read() == b" a"

@@ -149,6 +149,6 @@ def test_ensembles_that_packages_add(added, tmp_path):
 
 def test_what_is_no_file_of_an_ensemble(added):
     added(3)
-    with pytest.raises(CallerError, match="callboard.ensembles: 3 is no path of a file; name one: NAME.toml"):
+    with pytest.raises(CallerError, match=r"callboard\.ensembles: 3 is no path of a file; name one: NAME\.toml"):
         ensemble_file("shop")
     assert ensemble_file("io") is not None

@@ -6,7 +6,7 @@ import pytest
 
 from callboard import Invoker, execute_invoker
 from callboard.configuration import files, load_configuration
-from callboard.configuration.ensembles import SHIPPED
+from callboard.configuration.callables import SHIPPED
 from callboard.errors import DescriptorError
 
 

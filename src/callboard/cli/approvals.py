@@ -44,22 +44,27 @@ class Approvals:
     def rules(self) -> list[Rule]:
         return self._answers.rules
 
-    async def __call__(self, invocation: InvocationCanister, why: str, *, diff: str = "", pattern: str = "") -> Verdict:
+    async def __call__(
+        self, invocation: InvocationCanister, why: str, *, diff: str = "", pattern: str | None = None
+    ) -> Verdict:
         """The answer. `diff` is what an edit would do, shown in place of its arguments; `pattern` what an answer for
-        the session or for good is about, by default the call and those like it.
+        the session or for good is about, by default the call and those like it; with "" there is none.
         """
         # All of it, and escaped: nobody approves what was not shown.
         self._display.tell(why if diff else f"{why}: {json.dumps(invocation.arguments)}", "33")
         more = bool(diff) and tell_diff(self._display, diff)
-        pattern = pattern or pattern_of(invocation.name, invocation.arguments or {})
-        question = f"run it? [y]es, [n]o, [s]ession or [g]ood: {shown(pattern)} from now on"
+        if pattern is None:
+            pattern = pattern_of(invocation.name, invocation.arguments or {})
+        lasting = f", [s]ession or [g]ood: {shown(pattern)} from now on" if pattern else ""
+        question = f"run it? [y]es, [n]o{lasting}"
         answer = await self._answer(f"{question}, [a]ll of the diff" if more else question)
         if more and answer == "a":
             tell_diff(self._display, diff, whole=True)
             answer = await self._answer(question)
-        if answer in ("s", "g"):
+        if pattern and answer in ("s", "g"):
             self._answers.allow(pattern, for_good=answer == "g")
-        return "allow" if answer in ("y", "s", "g") else "deny"
+            return "allow"
+        return "allow" if answer == "y" else "deny"
 
     async def _answer(self, question: str) -> str:
         answer = await self._ask(question)

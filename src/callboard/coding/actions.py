@@ -66,6 +66,8 @@ class Actions(Tool[..., Any]):
             options[each] = {**of_actions, **(options.get(each) or {})}
         super().__init__(_acting(self.actions), name=name, **options)
         self.repeatable = self._is_repeatable
+        names = {word: key for key, each in self.actions.items() for word in (key, each.name)}
+        self.calls = {word: f"{name} with {ACTION}={key!r}" for word, key in names.items() if word != name}
 
     def only(self, names: Collection[str]) -> Actions | None:
         """The same with those actions alone that are tools of these names; None where none is."""

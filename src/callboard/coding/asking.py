@@ -27,14 +27,14 @@ FREE: Final = frozenset((*actions(READS), READ_RESULT))
 
 class Approver(Protocol):
     """Asks a person whether a call may run, and knows what was allowed before. `diff` is what an edit would do,
-    `pattern` what answers for the session and for good are about.
+    `pattern` what answers for the session and for good are about, "" where there are none.
     """
 
     @property
     def rules(self) -> list[Rule]: ...
 
     async def __call__(
-        self, invocation: InvocationCanister, why: str, *, diff: str = "", pattern: str = ""
+        self, invocation: InvocationCanister, why: str, *, diff: str = "", pattern: str | None = None
     ) -> Verdict: ...
 
 
@@ -107,10 +107,19 @@ class Asking(Policy):
         if self.decide(invoker, invocation.arguments)[0] == "allow":
             # Since this call was looked at, an answer for another one has allowed it too.
             return "allow"
-        given = invoker.understood(invocation.arguments or {})
-        about = {name: given.get(name) for name, subject in invoker.subjects.items() if subject == "command"}
         self._around(f"asks whether {invocation.name} may run")
         try:
-            return await self._approver(invocation, why, diff=diff, pattern=pattern_of(invocation.name, about))
+            return await self._approver(invocation, why, diff=diff, pattern=_pattern(invoker, invocation))
         finally:
             self._around("")
+
+
+def _pattern(invoker: Invoker, invocation: InvocationCanister) -> str:
+    """What an answer for the session or for good is about, by the arguments that permissions look at."""
+    given = invoker.understood(invocation.arguments or {})
+    about: dict[str, Any] = {}
+    for name, subject in invoker.subjects.items():
+        # A patch is about several files: no folder says which.
+        value = given.get(name)
+        about[subject] = about.get(subject) or (value if isinstance(value, str) else "")
+    return pattern_of(invoker.name, about)

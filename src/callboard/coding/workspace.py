@@ -20,6 +20,7 @@ from callboard.tools import Context
 if TYPE_CHECKING:
     from callboard.coding.repository import Repository
     from callboard.coding.runners.report import TestReport
+    from callboard.coding.trees import Tree
     from callboard.sandbox import Confinement, Sandbox
 
 KEPT: Final = (".git",)

@@ -33,7 +33,8 @@ class Invoker:
     `await invoker(context, arguments)` validates and calls. `timeout` in seconds, None leaves it to the
     ensemble. `blocking` says that the call occupies its thread until it is done; `deferred` that its result comes from
     outside: a run ends where such a call is made, and goes on with the result. `repeatable` says of arguments whether
-    that call is idempotent, for a tool of which not every call is.
+    that call is idempotent, for a tool of which not every call is. `calls` maps names by which a model may call it
+    wrongly to what it is told to write instead.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Invoker:
         strict: bool | None = None,
         subjects: Mapping[str, Subject] | None = None,
         repeatable: Callable[[Mapping[str, Any]], bool] | None = None,
+        calls: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.invocable = invocable
@@ -69,6 +71,7 @@ class Invoker:
         self.strict = strict
         self.subjects = checked_subjects(subjects, arguments_schema.get("properties", {}), name)
         self.repeatable = repeatable
+        self.calls = dict(calls or {})
         self._validator: Validates = validator or compile_schema(arguments_schema, path=name)
         self.dropped: tuple[str, ...] = getattr(self._validator, "dropped", ())
 
@@ -89,6 +92,7 @@ class Invoker:
             strict=tool.strict,
             subjects=tool.subjects,
             repeatable=tool.repeatable,
+            calls=tool.calls,
         )
 
     async def __call__(self, context: Context, arguments: Mapping[str, Any]) -> Any:

@@ -17,9 +17,9 @@ _MAX_EXCERPT = 200
 def refusal(invocation: InvocationCanister, invokers: Mapping[str, Invoker], why: str = "") -> ResultCanister | None:
     """The result of an invocation that cannot run, None for one that can. `why` says what cut it short."""
     if invocation.name not in invokers:
-        return error_result(
-            invocation.identifier, "not_found", f"no tool {invocation.name[:64]!r}; {near(invocation.name, invokers)}"
-        )
+        meant = [each.calls[invocation.name] for each in invokers.values() if invocation.name in each.calls]
+        hint = f"did you mean {' or '.join(meant)}?" if meant else near(invocation.name, invokers)
+        return error_result(invocation.identifier, "not_found", f"no tool {invocation.name[:64]!r}; {hint}")
     if invocation.arguments is None:
         if why == "length":
             told = "the call was cut at the reply's length limit before its arguments ended; make it shorter"

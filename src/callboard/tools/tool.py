@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property, reduce, update_wrapper
+from types import MappingProxyType
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_args, overload
 
 from callboard.errors import ToolDefinitionError
@@ -36,6 +37,8 @@ class Tool(Generic[P, R]):
 
     repeatable: Callable[[Mapping[str, Any]], bool] | None = None
     """Says of arguments whether that call is idempotent, for a kind of tool of which not every call is."""
+    calls: Mapping[str, str] = MappingProxyType({})
+    """Names by which a model may call it wrongly, and what it is told to write instead."""
 
     def __init__(
         self,

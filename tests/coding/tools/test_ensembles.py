@@ -39,7 +39,7 @@ def prepared(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("one\n")
     monkeypatch.chdir(tmp_path)
 
-    def prepare(name, act, **options):
+    def prepare(name, act):
         async def scenario():
             configuration = load_configuration([name])
             ensembles = await prepare_ensembles(configuration)

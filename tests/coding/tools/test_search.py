@@ -74,10 +74,12 @@ def filled(at):
     return at
 
 
-def test_the_lines_of_all_files(filled, way):
+@pytest.mark.usefixtures("way")
+def test_the_lines_of_all_files(filled):
     assert filled.call("search", action="grep", pattern="run").splitlines() == EXPECTED
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [
@@ -112,37 +114,42 @@ def test_the_lines_of_all_files(filled, way):
         ({"pattern": "run", "max_results": 9}, EXPECTED),
     ],
 )
-def test_grep(filled, way, arguments, found):
+def test_grep(filled, arguments, found):
     given = {key: value.format(root=filled.root) if key == "directory" else value for key, value in arguments.items()}
     assert filled.call("search", **given).splitlines() == found
 
 
-def test_in_one_file(filled, way):
+@pytest.mark.usefixtures("way")
+def test_in_one_file(filled):
     assert filled.call("find_in_file", path="a/x.py", pattern="run", case_insensitive=True) == (
         "a/x.py:1:run(1)\na/x.py:2:RUN"
     )
     assert filled.call("search", action="find_in_file", path="binary", pattern="run") == "no line matches run"
 
 
-def test_a_file_whose_name_has_a_line_end_is_one_line(at, way):
+@pytest.mark.usefixtures("way")
+def test_a_file_whose_name_has_a_line_end_is_one_line(at):
     at.write("a\nb:1:fake", "x\n")
     assert at.call("grep", pattern="x") == "a\\nb:1:fake:1:x"
 
 
-def test_a_name_that_is_no_unicode(at, way):
+@pytest.mark.usefixtures("way")
+def test_a_name_that_is_no_unicode(at):
     (at.root / os.fsdecode(b"a\xff")).write_text("x\n")
     assert at.call("grep", pattern="x") == "a\\udcff:1:x"
     assert at.call("find_files", pattern="a*") == "a\\udcff"
 
 
-def test_a_long_line_is_cut(at, way):
+@pytest.mark.usefixtures("way")
+def test_a_long_line_is_cut(at):
     at.write("min.js", "x" * 3_000_000)
     assert at.call("grep", pattern="x") == f"min.js:1:{'x' * 300}..."
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("directory", ["..", "/etc", "out", "nowhere"])
 @pytest.mark.parametrize("name", ["grep", "find_files", "find_definition"])
-def test_nothing_outside_is_searched(at, tmp_path, way, directory, name):
+def test_nothing_outside_is_searched(at, tmp_path, directory, name):
     (tmp_path / "secret").write_text("secret\n")
     (at.root / "out").symlink_to(tmp_path)
     arguments = {"name": "secret"} if name == "find_definition" else {"pattern": "secret"}
@@ -190,8 +197,8 @@ def test_what_is_cancelled_leaves_no_process(at, monkeypatch):
         call = asyncio.ensure_future(
             execute_invoker(at._ensemble.access_invoker("grep"), {"pattern": "^(a+)+b$"}, on_error="feedback")
         )
-        while not (children := children_of_this_process()):
-            await asyncio.sleep(0.01)
+        while not (children := children_of_this_process()):  # noqa: ASYNC110  # nobody tells us
+            await asyncio.sleep(0.01)  # until it runs
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -227,6 +234,7 @@ DEFINITIONS = {
 }
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [
@@ -242,7 +250,7 @@ DEFINITIONS = {
         ({"name": "nothing"}, ["no definition of nothing was found"]),
     ],
 )
-def test_definitions(at, way, arguments, found):
+def test_definitions(at, arguments, found):
     pytest.importorskip("tree_sitter_python")
     for name, content in DEFINITIONS.items():
         at.write(name, content)

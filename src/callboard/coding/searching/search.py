@@ -37,7 +37,7 @@ async def matching(
     async with aclosing(_found(workspace, query, start, glob, read=read, tell=tell)) as found:
         async for path, numbers in found:
             text = await asyncio.to_thread(read, path)
-            lines = [] if text is None else text.split("\n")
+            lines = text.split("\n") if text else []
             if shown := [(number, lines[number - 1]) for number in numbers if number <= len(lines)]:
                 yield path, shown
 

@@ -19,9 +19,9 @@ MAX_LINES = 1000
 
 
 def numbers(expression: re.Pattern[str], text: str) -> Iterator[int]:
-    """The numbers of the lines that match, from 1."""
+    """The numbers of the lines that match, from 1. An empty text has none."""
     search = expression.search
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), 1):
         if search(line):
             yield number
 
@@ -32,7 +32,7 @@ def serve(asked: BinaryIO, answers: BinaryIO) -> None:
     pattern, ignore_case = json.loads(asked.readline())
     expression = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
     while len(size := asked.read(8)) == 8:
-        text = asked.read(int.from_bytes(size, "big")).decode("utf-8", "surrogatepass").removesuffix("\n")
+        text = asked.read(int.from_bytes(size, "big")).decode("utf-8", "surrogatepass")
         found = [number for number, _ in zip(numbers(expression, text), range(MAX_LINES), strict=False)]
         answers.write(json.dumps(found).encode() + b"\n")
         answers.flush()
