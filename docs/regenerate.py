@@ -1,6 +1,6 @@
 # ruff: noqa: INP001, T201  # a script: no package, and it prints
 """Writes what the code knows into the pages, between their markers: into cli.md the `--help` of every command, into
-dialects.md the catalogue.
+dialects.md the catalogue, into coding.md the phases of the coding agents.
 
 `python docs/regenerate.py` writes; with `--check` it only says what is not current, and exits with 1.
 """
@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
 BLOCK = re.compile(r"(<!-- help: (?P<command>[a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 CATALOGUE = re.compile(r"(<!-- dialects -->\n).*?(<!-- end -->)", re.DOTALL)
+PHASES = re.compile(r"(<!-- phases: (?P<form>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+GROUPS = re.compile(r"(<!-- groups -->\n).*?(<!-- end -->)", re.DOTALL)
 SUMMARY = re.compile(r"(?P<call>.*?)(?: \((?P<whose>[^()]*)\))?")
 # What decides how help looks, the same everywhere. typer reads some of it when it is imported.
 FIXED = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
@@ -76,7 +78,32 @@ def with_catalogue(page: str) -> str:
     return CATALOGUE.sub(lambda found: "\n".join([f"{found[1]}{lines[0]}", *lines[1:], found[2]]), page)
 
 
-PAGES = {"cli.md": with_help, "dialects.md": with_catalogue}
+def with_phases(page: str) -> str:
+    """The page with a row for each phase of each agent, and one for each group of tools."""
+    from callboard.coding.phases import _table  # noqa: PLC0415  # not before the environment is set
+
+    forms = {"phased": _table().phased, "short": _table().short}
+
+    def rows(form: str) -> Iterator[str]:
+        for kind, phases in forms[form].items():
+            for phase in phases:
+                tools = "none: code is spoken" if phase.spoken else _listed(phase.tools)
+                cells = [kind, phase.name, phase.rounds, tools, _listed(phase.gathers), _listed(phase.evidence)]
+                cells[:2] = [f"`{cell}`" for cell in cells[:2]]
+                yield f"| {' | '.join(map(str, cells))} |\n".replace("|  |", "| |")
+
+    heads = ("| agent | phase | replies | tools | is given | evidence |\n", f"|{' --- |' * 6}\n")
+    page = PHASES.sub(lambda found: "".join([found[1], *heads, *rows(found["form"]), found[3]]), page)
+    heads = ("| group | actions |\n", f"|{' --- |' * 2}\n")
+    groups = [f"| `{name}` | {_listed(names)} |\n" for name, names in _table().groups.items()]
+    return GROUPS.sub(lambda found: "".join([found[1], *heads, *groups, found[2]]), page)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join([f"`{name}`" for name in names])
+
+
+PAGES = {"cli.md": with_help, "dialects.md": with_catalogue, "coding.md": with_phases}
 
 
 def main() -> None:

@@ -53,6 +53,10 @@ class NoSuchModel(CallerError, LookupError):
     """No model of that name, or its file is not here."""
 
 
+class SandboxUnavailable(CallerError):
+    """Commands cannot be confined on this machine, or not as they were asked to be."""
+
+
 class ModelFileError(CallboardError):
     """A model's file could not be had: every source refused, or the bytes are not the right ones."""
 

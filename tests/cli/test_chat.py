@@ -22,8 +22,8 @@ from callboard.cli.chat import Talk
 from callboard.cli.chat_commands import COMMANDS
 from callboard.cli.jobs import JobDisplay
 from callboard.cli.terminal import PlainEditor
+from callboard.coding.assignment import Assignment
 from callboard.coding.job import Jobs, jobs_directory
-from callboard.coding.work import Assignment
 from callboard.configuration import load_settings
 from callboard.core import InvocationCanister, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, TextPiece
 from callboard.errors import CallerError

@@ -3,20 +3,30 @@
 import asyncio
 import hashlib
 import os
+import shutil
 import subprocess
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from callboard.coding.assignment import assign
 from callboard.coding.job import Jobs
 from callboard.coding.record import replayed
-from callboard.coding.work import assign, work
+from callboard.coding.work import work
 from callboard.configuration import load_settings
 from callboard.testing import ScriptedModel
 
 FAULTY = "def add(a, b):\n    return a - b\n"
 TEST = "from calc import add\n\n\ndef test_add():\n    assert add(2, 3) == 5\n"
+PLUGINS = [
+    *[each.name for each in entry_points(group="pytest11")],
+    *("doctest", "junitxml", "legacypath", "unittest", "debugging"),
+]
+# A run of the tests takes a fifth of the time without the plug-ins that are installed beside pytest here.
+QUICK = f"[pytest]\naddopts = {' '.join([f'-p no:{name}' for name in PLUGINS])}\n"
+NAME = "[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n"
 
 
 class Nobody:
@@ -32,22 +42,35 @@ class Nobody:
         return "deny"
 
 
-@pytest.fixture
-def repository(tmp_path):
-    root = tmp_path / "repository"
-    root.mkdir()
+@pytest.fixture(scope="session")
+def faulty(tmp_path_factory):
+    """The repository that each test has a copy of."""
+    made = Repository(tmp_path_factory.mktemp("faulty"))
+    write_faulty(made.root)
+    made.git("init", "-q", "--initial-branch=main")
+    made.git("config", "user.name", "A User")
+    made.git("config", "user.email", "user@example.org")
+    made.commit("First")
+    return made.root
+
+
+def write_faulty(root):
     (root / "calc.py").write_text(FAULTY)
     (root / "test_calc.py").write_text(TEST)
-    return Repository(root)
+    (root / "pytest.ini").write_text(QUICK)
+
+
+@pytest.fixture
+def repository(tmp_path, faulty):
+    copied = Repository(shutil.copytree(faulty, tmp_path / "repository"))
+    # It notes where the files lie, and they lie elsewhere.
+    copied.git("update-index", "-q", "--refresh")
+    return copied
 
 
 class Repository:
     def __init__(self, root):
         self.root = root
-        self.git("init", "-q", "--initial-branch=main")
-        self.git("config", "user.name", "A User")
-        self.git("config", "user.email", "user@example.org")
-        self.commit("First")
 
     def git(self, *arguments):
         done = subprocess.run(["git", *arguments], cwd=self.root, check=True, capture_output=True, text=True)
@@ -103,9 +126,7 @@ def home(tmp_path, monkeypatch):
     """A user who has told git nothing but a name."""
     folder = tmp_path / "home"
     folder.mkdir()
-    (folder / ".gitconfig").write_text(
-        "[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n"
-    )
+    (folder / ".gitconfig").write_text(NAME)
     for name in [*os.environ]:
         if name.startswith("GIT_"):
             monkeypatch.delenv(name)
@@ -127,19 +148,34 @@ def git(home):
     return run
 
 
-@pytest.fixture
-def repo(tmp_path, git):
-    """A repository with two commits."""
-    root = tmp_path / "repo"
-    root.mkdir()
-    git(root, "init", "-q")
+@pytest.fixture(scope="session")
+def twice(tmp_path_factory):
+    """The repository that each test has a copy of."""
+    folder = tmp_path_factory.mktemp("twice")
+    (folder / "config").write_text(NAME)
+    root = folder / "repo"
+    (root / "src").mkdir(parents=True)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_GLOBAL": str(folder / "config")}
+
+    def git(*arguments):
+        subprocess.run(["git", *arguments], cwd=root, env=environment, check=True, capture_output=True)
+
+    git("init", "-q")
     (root / "a.py").write_text("one\n")
-    (root / "src").mkdir()
     (root / "src" / "b.py").write_text("two\n")
-    git(root, "add", ".")
-    git(root, "commit", "-qm", "first")
+    git("add", ".")
+    git("commit", "-qm", "first")
     (root / "a.py").write_text("one\nmore\n")
-    git(root, "commit", "-qam", "second")
+    git("commit", "-qam", "second")
+    return root
+
+
+@pytest.fixture
+def repo(tmp_path, git, twice):
+    """A repository with two commits."""
+    root = shutil.copytree(twice, tmp_path / "repo")
+    # It notes where the files lie, and they lie elsewhere.
+    git(root, "update-index", "-q", "--refresh")
     return root
 
 

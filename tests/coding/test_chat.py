@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from callboard.coding.assignment import Assignment
 from callboard.coding.chat import open_chat, undo_chat
 from callboard.coding.job import Jobs
 from callboard.coding.recalling import folded
 from callboard.coding.record import Prompted, replayed
-from callboard.coding.work import Assignment
 from callboard.configuration import load_settings
 from callboard.configuration.coding import CodingSettings
 from callboard.core import (

@@ -1,15 +1,17 @@
 """Jobs from their description to what they hand over, with models that say what they were told to."""
 
 import asyncio
-import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
-from callboard.coding.work import assign, undo_job
+from callboard.coding.assignment import assign
+from callboard.coding.work import undo_job
 from callboard.configuration import load_settings
 from callboard.core import ReplyFailed, TextPiece
 from callboard.errors import CallerError
@@ -261,7 +263,7 @@ def test_rounds_run_out(run):
 
 
 def test_a_project_without_tests_says_so(run, repository):
-    repository.git("rm", "-q", "test_calc.py")
+    repository.git("rm", "-q", "test_calc.py", "pytest.ini")
     repository.commit("No tests")
     done = run("build", BUILD, [MEND, "Done."])
     assert done.job.state == "completed"
@@ -269,11 +271,9 @@ def test_a_project_without_tests_says_so(run, repository):
     assert "No tests were run." in done.job.output["pull_request"]["body"]
 
 
-def test_a_folder_without_git_gets_a_patch(run, tmp_path, jobs):
-    place = tmp_path / "plain"
-    place.mkdir()
-    (place / "calc.py").write_text("def add(a, b):\n    return a - b\n")
-    (place / "test_calc.py").write_text("from calc import add\n\n\ndef test_add():\n    assert add(2, 3) == 5\n")
+def test_a_folder_without_git_gets_a_patch(run, repository, jobs):
+    place = repository.root
+    shutil.rmtree(place / ".git")
     job = run("debug", DEBUG, [MEND], directory=place).job
     assert job.state == "completed"
     assert (place / "calc.py").read_text().endswith("a - b\n")
@@ -414,7 +414,8 @@ SLOW = """
 import asyncio, sys
 from pathlib import Path
 from callboard.coding.job import Jobs
-from callboard.coding.work import assign, work
+from callboard.coding.assignment import assign
+from callboard.coding.work import work
 from callboard.configuration import load_settings
 from callboard.testing import Call, ScriptedModel
 
@@ -444,6 +445,15 @@ def sleepers():
     return found.stdout.split()
 
 
+def eventually(holds):
+    """Waits for what another process does, for half a minute at the most."""
+    for _ in range(3000):
+        if holds():
+            return
+        time.sleep(0.01)
+    pytest.fail("it did not happen")
+
+
 @pytest.fixture
 def slow(repository, tmp_path):
     process = subprocess.Popen(
@@ -453,6 +463,7 @@ def slow(repository, tmp_path):
         text=True,
     )
     assert process.stdout.readline() == "sleeping\n", process.stderr.read()
+    eventually(sleepers)
     yield process
     process.kill()
     process.communicate()
@@ -484,14 +495,9 @@ def test_a_kill_leaves_no_process_and_the_tree_as_it_was(slow, jobs, repository)
     before = repository.state()
     slow.kill()
     slow.wait()
+    eventually(lambda: not sleepers())
     (job,) = jobs.all()
     assert job.state == "failed"
-    for _ in range(500):
-        if not sleepers():
-            break
-        os.sched_yield()
-        subprocess.run(["sleep", "0.01"], check=True)
-    assert sleepers() == []
     assert repository.state() == before
     assert "gone" in asyncio.run(undo_job(job, jobs))
     assert repository.git("worktree", "list").count("\n") == 1

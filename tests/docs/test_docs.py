@@ -27,7 +27,9 @@ from typer.main import get_command
 
 import callboard
 from callboard import agent, core, errors, testing
-from callboard.cli import app, run
+from callboard.cli import app, chat_commands, jobs, run
+from callboard.coding import brief, copying, gather, job, phases, snapshots
+from callboard.configuration import coding
 from callboard.core import canisters, events
 from callboard.dialects import AUTO, DIALECTS, Dialect, reader
 from callboard.dialects.grammars import literals, objects
@@ -302,7 +304,7 @@ def test_layers_of_the_profile():
 def test_environment_variables():
     sources = [path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py")]
     read = {name for source in sources for name in re.findall(r'"([A-Z]+_[A-Z_]+)"[^\n]* os\.environ', source)}
-    read |= {name for source in sources for name in re.findall(r'environ[^\n"]*"([A-Z]+_[A-Z_]+)"', source)}
+    read |= {name for source in sources for name in re.findall(r'environ\b[^\n"]*"([A-Z]+_[A-Z_]+)"', source)}
     table = tomllib.loads((ROOT / "src/callboard/profiles/profiles.toml").read_text("utf-8"))
     for endpoint in table["endpoints"].values():
         read |= {endpoint[key] for key in ("url_variable", "key_variable") if key in endpoint}
@@ -378,6 +380,60 @@ def test_exit_codes():
     for line in TEXTS["agents.md"].splitlines():
         if found := re.match(r"\| `(\w+)` \|.*\| (\d+) \|$", line):
             assert run.EXIT_CODES[found[1]] == int(found[2])
+
+
+# The coding agents.
+
+
+def coding_keys(kind, begin=""):
+    """The keys of a table of settings and of those in it, with their defaults; a table by a name is in it as one of KIND."""
+    for field in msgspec.structs.fields(kind):
+        name = f"{begin}{field.name}"
+        if isinstance(field.default, msgspec.Struct):
+            yield from coding_keys(type(field.default), f"{name}.")
+        elif name == "modes":
+            yield from coding_keys(coding.ModeSettings, f"{name}.KIND.")
+        else:
+            factory = field.default_factory
+            yield name, field.default if factory is msgspec.NODEFAULT else factory()
+
+
+def test_settings_of_coding():
+    table = TEXTS["coding.md"].partition("| key | default | needs trust | meaning |\n")[2].partition("\n\n")[0]
+    said = {
+        row[0].strip("`"): row[1:3]
+        for line in table.splitlines()[1:]
+        if (row := [cell.strip() for cell in line.split("|")[1:]])
+    }
+    keys = dict(coding_keys(coding.CodingSettings))
+    assert list(said) == list(keys)
+    guarded = [".".join(each) for each in coding.GUARDED]
+    for name, default in keys.items():
+        assert said[name][0] == ("none" if default is None else f"`{json.dumps(default)}`"), name
+        trusted = any(name == each or name.startswith(f"{each}.") for each in guarded)
+        assert said[name][1] == ("yes" if trusted else ""), name
+    meaning = next(line for line in table.splitlines() if "tool_result_limits" in line)
+    assert [
+        name
+        for name, limit in coding.RESULT_LIMITS.items()
+        if not re.search(rf"{limit:,} (for|as)[^\d]*`{name}`", meaning)
+    ] == []
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        job.Job.__struct_fields__,
+        get_args(job.JobState),
+        get_args(phases.Evidence),
+        get_args(phases.Gathered),
+        get_args(coding.Rights),
+        [f"/{name}" for name in chat_commands.COMMANDS],
+        [str(code) for code in {*jobs.EXIT_CODES.values(), 2}],
+    ],
+)
+def test_tables_of_coding(names):
+    assert {f"`{name}`" for name in names} <= rows("coding.md").keys()
 
 
 def exceptions():
@@ -477,6 +533,13 @@ FIGURES = [
     ("tools.md", "than {} levels", foreign.DEPTH),
     ("tools.md", "more than {} patterns", foreign.PATTERNS),
     ("tools.md", "Text beyond {} characters", results.MAX_TEXT),
+    ("coding.md", "at most {}, of ", gather.MAX_FILES),
+    ("coding.md", ", of {:,} characters |", gather.MAX_TEXT),
+    ("coding.md", "the change, up to {:,} characters", gather.MAX_DIFF),
+    ("coding.md", "told to the model, up to {:,} characters", brief.MAX_REPOSITORY),
+    ("coding.md", "A copy is at most {:,} files", copying.MAX_FILES),
+    ("coding.md", "files and {} GB", copying.MAX_BYTES // 1024**3),
+    ("coding.md", "{} MB. Without a terminal", snapshots.MAX_FILE // 1024**2),
     ("dialects.md", "at most {:,} characters; what is longer", reader.MAX_HELD),
     ("dialects.md", "longer than {:,} characters makes", marker.MAX_NAME),
     ("dialects.md", "a key of a call object longer than {}.", json_object.MAX_KEY),

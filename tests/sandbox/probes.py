@@ -228,17 +228,23 @@ class Probes:
             f"setsid sleep {NAP} >/dev/null 2>&1 & (setsid sh -c 'sleep {NAP} & sleep {NAP}' &)",
             lambda _: left(NAP),
         )
-        await self.shell(
-            "the tree outlives its time",
-            f"(setsid sh -c 'sleep {NAP}' &); sleep {NAP}",
-            lambda outcome: outcome.stopped != "timeout" or left(NAP),
-            limits=CommandLimits(seconds=0.5),
+
+    async def pauses(self):
+        """What waits more than it works; beside others, and so with another nap than theirs."""
+        nap = f"{NAP}1"
+        await asyncio.gather(
+            self.shell("su", "su -c 'cat /proc/self/status' </dev/null", capable),
+            self.shell(
+                "the tree outlives its time",
+                f"(setsid sh -c 'sleep {nap}' &); sleep {nap}",
+                lambda outcome: outcome.stopped != "timeout" or left(nap),
+                limits=CommandLimits(seconds=0.5),
+            ),
         )
 
     async def privileges(self):
         machine = os.uname().machine
         await self.shell("set-id file", "./set-id /proc/self/status", capable)
-        await self.shell("su", "su -c 'cat /proc/self/status' </dev/null", capable)
         # Into the workspace, so that it is no harm where it is not refused.
         await self.shell("mount", "mount -t tmpfs x work && echo ESCAPED")
         await self.shell("unshare", "unshare -Ur cat /proc/self/status", capable)
@@ -311,7 +317,7 @@ async def main(name, directory):
             await probes.python("fork bomb", BOMB)
             del probes.found["memory in files"]
         else:
-            await probes.files()
+            await asyncio.gather(probes.pauses(), probes.files())
             await probes.network()
             await probes.processes()
             await probes.privileges()

@@ -13,19 +13,19 @@ from callboard.sandbox.hosts import Hosts
 @pytest.mark.parametrize(
     ("entry", "host", "port", "allowed"),
     [
-        ("pypi.org", "pypi.org", 443, True),
-        ("pypi.org", "PyPI.org.", 80, True),
-        ("pypi.org", "pypi.org", 8080, False),
-        ("pypi.org", "files.pypi.org", 443, False),
-        ("pypi.org", "pypi.org.evil.example", 443, False),
-        ("pypi.org", "evilpypi.org", 443, False),
-        ("*.pypi.org", "files.pypi.org", 443, True),
-        ("*.pypi.org", "a.b.pypi.org", 443, True),
-        ("*.pypi.org", "pypi.org", 443, False),
-        ("*.pypi.org", "evilpypi.org", 443, False),
-        ("pypi.org:8443", "pypi.org", 8443, True),
-        ("pypi.org:8443", "pypi.org", 443, False),
-        ("*.pypi.org:80", "a.pypi.org", 80, True),
+        ("example.org", "example.org", 443, True),
+        ("example.org", "Example.ORG.", 80, True),
+        ("example.org", "example.org", 8080, False),
+        ("example.org", "files.example.org", 443, False),
+        ("example.org", "example.org.evil.example", 443, False),
+        ("example.org", "evilexample.org", 443, False),
+        ("*.example.org", "files.example.org", 443, True),
+        ("*.example.org", "a.b.example.org", 443, True),
+        ("*.example.org", "example.org", 443, False),
+        ("*.example.org", "evilexample.org", 443, False),
+        ("example.org:8443", "example.org", 8443, True),
+        ("example.org:8443", "example.org", 443, False),
+        ("*.example.org:80", "a.example.org", 80, True),
         ("127.0.0.1:8080", "127.0.0.1", 8080, True),
         ("127.0.0.1:8080", "::ffff:127.0.0.1", 8080, True),
         ("[::1]:8080", "::1", 8080, True),
@@ -37,12 +37,12 @@ def test_names(entry, host, port, allowed):
 
 
 @pytest.mark.parametrize(
-    "host", ["", ".", "a..b", "-a", "a b", "a\r\nb", "0x7f.1", "2130706433", "127.1", "*.pypi.org", "ä.example"]
+    "host", ["", ".", "a..b", "-a", "a b", "a\r\nb", "0x7f.1", "2130706433", "127.1", "*.example.org", "ä.example"]
 )
 def test_no_name(host):
     """Nothing that a resolver may take for an address that we did not see."""
     with pytest.raises(ValueError):
-        Hosts(["*.pypi.org"]).allow(host, 443)
+        Hosts(["*.example.org"]).allow(host, 443)
 
 
 @pytest.mark.parametrize("entry", ["", "*", "*.", "a/b", "http://a", "a:b", "a:99999", "a:0", "a.*.b", "[::1", "a b"])
@@ -76,7 +76,7 @@ def test_no_entry(entry):
     ],
 )
 def test_addresses(address, allowed):
-    assert Hosts(["pypi.org"]).allow_address(address, 443) is allowed
+    assert Hosts(["example.org"]).allow_address(address, 443) is allowed
 
 
 def test_address_that_is_named():

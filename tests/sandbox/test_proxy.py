@@ -81,16 +81,16 @@ def test_connect():
 @pytest.mark.parametrize(
     ("hosts", "request_line", "status", "text"),
     [
-        (["pypi.org"], "CONNECT evil.example:443", b"403", b'add "evil.example" to the list `hosts`'),
-        (["pypi.org"], "CONNECT pypi.org:22", b"403", b'add "pypi.org:22" to the list'),
-        (["pypi.org"], "GET http://evil.example/", b"403", b"not among the hosts"),
+        (["example.org"], "CONNECT evil.example:443", b"403", b'add "evil.example" to the list `hosts`'),
+        (["example.org"], "CONNECT example.org:22", b"403", b'add "example.org:22" to the list'),
+        (["example.org"], "GET http://evil.example/", b"403", b"not among the hosts"),
         (["localhost"], "GET http://localhost/", b"403", b"has an address that is not public"),
         (["127.0.0.2:1"], "CONNECT 127.0.0.2:1", b"502", b"does not answer"),
         (["nothing.invalid"], "CONNECT nothing.invalid:443", b"502", b"is not known"),
-        (["pypi.org"], "CONNECT 2130706433:443", b"400", b"no name of a host"),
-        (["pypi.org"], "GET /path", b"400", b"no request to a proxy"),
-        (["pypi.org"], "GET https://pypi.org/", b"400", b"no request to a proxy"),
-        (["pypi.org"], "nonsense", b"400", b"no request to a proxy"),
+        (["example.org"], "CONNECT 2130706433:443", b"400", b"no name of a host"),
+        (["example.org"], "GET /path", b"400", b"no request to a proxy"),
+        (["example.org"], "GET https://example.org/", b"400", b"no request to a proxy"),
+        (["example.org"], "nonsense", b"400", b"no request to a proxy"),
     ],
 )
 def test_refused(hosts, request_line, status, text):
@@ -106,12 +106,12 @@ def test_a_name_and_its_address():
 
 
 def test_head_without_end():
-    assert ask(["pypi.org"], b"GET http://pypi.org/ HTTP/1.1\r\nX: " + bytes(2 * MAX_HEAD)) == b""
+    assert ask(["example.org"], b"GET http://example.org/ HTTP/1.1\r\nX: " + bytes(2 * MAX_HEAD)) == b""
 
 
 def test_too_many_connections():
     async def many():
-        async with opened_proxy(["pypi.org"]) as place:
+        async with opened_proxy(["example.org"]) as place:
             held = [await asyncio.open_unix_connection(place) for _ in range(MAX_CONNECTIONS)]
             reader, writer = await asyncio.open_unix_connection(place)
             answer = await reader.read()
@@ -124,7 +124,7 @@ def test_too_many_connections():
 
 def test_nothing_is_left():
     async def left():
-        async with opened_proxy(["pypi.org"]) as place:
+        async with opened_proxy(["example.org"]) as place:
             reader, writer = await asyncio.open_unix_connection(place)
             # The first has come in when the second is answered.
             answers, other = await asyncio.open_unix_connection(place)
@@ -140,7 +140,7 @@ def test_nothing_is_left():
 
 def test_a_list_that_is_none(bubblewrap, workspace):
     with pytest.raises(CallerError, match="is no host"):
-        asyncio.run(bubblewrap.run(["true"], Confinement(workspace=workspace, hosts=("http://pypi.org",))))
+        asyncio.run(bubblewrap.run(["true"], Confinement(workspace=workspace, hosts=("http://example.org",))))
 
 
 @given(
@@ -183,7 +183,7 @@ def test_in_a_sandbox(bubblewrap, workspace):
 
 def test_a_command_has_no_child_that_it_did_not_start(bubblewrap, workspace):
     program = "import os\ntry: os.wait()\nexcept ChildProcessError: print('none')"
-    confinement = Confinement(workspace=workspace, hosts=("pypi.org",))
+    confinement = Confinement(workspace=workspace, hosts=("example.org",))
     command = [os.path.realpath(sys.executable), "-c", program]
     assert asyncio.run(bubblewrap.run(command, confinement)).output == b"none\n"
 

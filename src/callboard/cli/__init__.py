@@ -12,7 +12,7 @@ from io import TextIOWrapper
 
 import typer
 
-from callboard.cli import clients, coding, dialects, doctor, explain, jobs, mcp, models, parse, run, serve, tools
+from callboard.cli import chat, clients, coding, dialects, doctor, explain, jobs, mcp, models, parse, run, serve, tools
 from callboard.errors import CallboardError
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ app.command("build")(coding.build)
 app.command("debug")(coding.debug)
 app.command("review")(coding.review)
 app.command("triage")(coding.triage)
+app.command("chat")(chat.chat)
 app.command("replay")(jobs.replay)
 app.command("undo")(jobs.undo)
 app.add_typer(jobs.app, name="jobs")

@@ -25,9 +25,9 @@ from callboard.cli.terminal import Interrupted
 if TYPE_CHECKING:
     from callboard.cli.jobs import JobDisplay
     from callboard.cli.terminal import Editor
+    from callboard.coding.assignment import Assignment
     from callboard.coding.chat import Chat
     from callboard.coding.job import Job
-    from callboard.coding.work import Assignment
 
 T = TypeVar("T")
 
@@ -118,10 +118,8 @@ class Talk:
         display.tell(f"go on: callboard chat --resume {job.id}    take its changes back: callboard undo {job.id}", "2")
 
     def _begin(self, chat: Chat, model: str, directory: Path, resume: Job | None) -> None:
-        sandbox = chat.workspace.sandbox
-        notice = sandbox.notice if sandbox else f"commands cannot run: {chat.workspace.unavailable}"
-        if notice:
-            self._display.tell(notice, "33")
+        if chat.workspace.notice:
+            self._display.tell(chat.workspace.notice, "33")
         what = f"goes on with {resume.id}" if resume else "/help shows what can be typed"
         self._display.tell(f"{model} in {directory}, rights: {chat.rights}; {what}", "2")
 
@@ -219,8 +217,7 @@ def _earlier(job: Job) -> Job:
 
 
 def _assignment(settings: Any, place: Path, given: Mapping[str, Any], *, no_sandbox: bool) -> Assignment:
-    from callboard.coding.chat import rights_of  # noqa: PLC0415  # not for --help
-    from callboard.coding.work import Assignment  # noqa: PLC0415
+    from callboard.coding.assignment import Assignment, rights_of  # noqa: PLC0415  # not for --help
 
     mode = settings.coding.modes.get("chat")
     return Assignment(

@@ -33,7 +33,7 @@ async def _help(_chat: Chat, _rest: str, display: JobDisplay) -> None:
 
 
 async def _mode(chat: Chat, rest: str, display: JobDisplay) -> None:
-    from callboard.coding.chat import rights_of  # noqa: PLC0415  # not for --help
+    from callboard.coding.assignment import rights_of  # noqa: PLC0415  # not for --help
 
     if rest:
         chat.rights = rights_of(rest, "/mode")

@@ -216,8 +216,9 @@ def _follow(
     from callboard.cli.approvals import Approvals  # noqa: PLC0415
     from callboard.cli.jobs import EXIT_CODES, JobDisplay, tell_outcome  # noqa: PLC0415
     from callboard.cli.models import accessed_model  # noqa: PLC0415
+    from callboard.coding.assignment import Assignment, assign  # noqa: PLC0415
     from callboard.coding.job import Jobs, jobs_directory  # noqa: PLC0415
-    from callboard.coding.work import Assignment, assign, work  # noqa: PLC0415
+    from callboard.coding.work import work  # noqa: PLC0415
     from callboard.configuration import load_settings  # noqa: PLC0415
 
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose, as_json=as_json)

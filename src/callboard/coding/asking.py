@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from callboard.coding.answers import pattern_of
+from callboard.coding.assignment import Assignment
 from callboard.coding.phases import READS, actions
 from callboard.coding.rehearsal import rehearse
+from callboard.coding.rules import rules_of
 from callboard.coding.tools import single_action
-from callboard.coding.work import Assignment, _rules
 from callboard.coding.workspace import Workspace
 from callboard.configuration.coding import Rights
 from callboard.core import InvocationCanister, ResultCanister, Verdict, error_result
@@ -65,7 +66,7 @@ class Asking(Policy):
         """Edits that were found to fail when they were to be asked about."""
 
     def decide(self, invoker: Invoker, arguments: Mapping[str, Any] | None = None) -> Any:
-        default, *rules = _rules(self._assignment, self._approver.rules)
+        default, *rules = rules_of(self._assignment.kind, self._assignment.settings, self._approver.rules)
         # What is not offered with other rights is no call at all.
         asks = self._rights == "edit" and single_action(invoker.name, arguments or {}) not in FREE
         first = Rule("*", "ask") if asks else default

@@ -1,6 +1,6 @@
 """A chat: turns of a person and a model in the person's own tree.
 
-Owns the conversation, what the model is offered, and the chat's job. Knows nothing of terminals.
+Owns the conversation and the chat's job. Knows nothing of terminals. What the model is offered is `offer`'s business.
 Law: before a turn's first change there is a state to go back to, or the user has been told that there is none.
 """
 
@@ -10,56 +10,31 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import msgspec
-
-from callboard.agent import Agent
 from callboard.agent.run import Run, RunResult
-from callboard.coding.asking import FREE, Approver, Asking
-from callboard.coding.brief import instructions
-from callboard.coding.desk import INSTRUCTIONS, MAX_FILE
-from callboard.coding.job import Job, Jobs
-from callboard.coding.phases import actions
+from callboard.coding.asking import Approver
+from callboard.coding.assignment import Assignment
+from callboard.coding.confining import confinement_of
+from callboard.coding.job import MAX_DIFF, Job, Jobs
+from callboard.coding.offer import Offer
 from callboard.coding.recalling import folded
 from callboard.coding.record import Prompted, Record, Step, Told, replayed
 from callboard.coding.seen import Seen
-from callboard.coding.tools import ensemble, single_action
 from callboard.coding.turns import Turns
 from callboard.coding.walking import told
-from callboard.coding.work import MAX_DIFF, Assignment
-from callboard.coding.workspace import KEPT, Workspace
+from callboard.coding.workspace import Workspace
 from callboard.configuration.coding import Rights
 from callboard.core import (
     AssistantCanister,
     Canister,
     InvocationCanister,
     Model,
-    ResultCanister,
     RolledBack,
-    TextualContent,
     Usage,
-    contents,
 )
 from callboard.errors import CallboardError, CallerError
-from callboard.loop import Fabricated, History, Limits
-from callboard.mcp.kept import READ_RESULT, KeptResults
-from callboard.modes import plan_of
-from callboard.sandbox import CommandLimits, Confinement
-from callboard.tools import Ensemble
-
-ROUNDS: Final = 50
-"""Replies of one turn, where nothing is set."""
-RIGHTS: Final[tuple[Rights, ...]] = ("read-only", "edit", "full")
-
-_ALL: Final = actions(("look", "history", "edit", "commit", "git_checkout", "git_branch", "check"))
-_FEW: Final = (
-    *("read_file", "list_directory", "grep", "find_files", "git_status", "git_diff"),
-    *("write_file", "replace_in_file", "append_file", "delete_file", "run_tests", "bash"),
-)
-"""What models are offered that keep to one thing at a time."""
-_STILL: Final = frozenset((*FREE, *actions(("commit",))))
-"""What changes no file."""
+from callboard.mcp.kept import KeptResults
 
 
 class Chat:
@@ -80,23 +55,20 @@ class Chat:
         approver: Approver,
         history: Iterable[Canister] = (),
     ) -> None:
-        context, plan = assignment.settings.coding.context, plan_of(model)
         self.job = job
         self.rights: Rights = assignment.rights
         self.rounds = job.rounds
         self.usage = Usage(**job.usage)
         self.cost: float | None = job.output.get("cost")
         self.workspace = workspace
-        self._assignment = assignment
-        self._model = model
         self._jobs = jobs
         self._record = record
         self._show = show
-        self._approver = approver
         self._history = [*history]
-        self._single = plan.coding == "short"
-        self._kept = KeptResults(jobs.folder(job.id) / "results")
-        self._view = History(limit=plan.context, threshold=context.compact_at, keep=context.keep_rounds)
+        kept = KeptResults(jobs.folder(job.id) / "results")
+        self._offer = Offer(
+            assignment, model, workspace, kept, approver, around=self._wait_for, changing=self._begin_changes
+        )
         self._turns = Turns(assignment.directory, jobs.folder(job.id), job.output.get("turns", ()))
         self._label = ""
         self._unkept = ""
@@ -114,13 +86,16 @@ class Chat:
         self._step(Prompted(prompt))
         self._update(state="running", reason="", description=self.job.description or prompt)
         notes, self._notes = self._notes, []
-        run = self._agent().stream("\n\n".join([*notes, prompt]), history=self._history)
+        notice = self.workspace.notice
+        run = self._offer.agent(self.rights).stream("\n\n".join([*notes, prompt]), history=self._history)
         try:
             async with aclosing(aiter(run)) as events:  # type: ignore[type-var]  # a generator
                 async for event in events:
                     self._step(event)
         finally:
             await asyncio.shield(self._end_turn(run))
+            if self.workspace.notice != notice:
+                self.tell(self.workspace.notice)
         if run.result is None:
             raise AssertionError("a run ends with a result")
         return run.result
@@ -148,13 +123,7 @@ class Chat:
 
     def tools(self) -> list[tuple[str, str, bool]]:
         """What the model is offered: the name, what it does, and whether all of it runs without asking."""
-        ensembles = self._ensembles()
-        asking = self._asking(ensembles)
-        return [
-            (invoker.name, invoker.description.partition("\n")[0].removesuffix(" Actions:"), asking.is_free(invoker))
-            for each in ensembles
-            for invoker in each.invokers.values()
-        ]
+        return self._offer.tools(self.rights)
 
     def tell(self, text: str) -> None:
         """Something in our own words, which is recorded too."""
@@ -169,62 +138,8 @@ class Chat:
 
     # A turn
 
-    def _agent(self) -> Agent:
-        coding = self._assignment.settings.coding
-        mode = coding.modes.get("chat")
-        rounds = self._assignment.rounds or (mode and mode.rounds) or coding.limits.max_inference_runs or ROUNDS
-        text = ""
-        with suppress(OSError):
-            text = self.workspace.files.read(INSTRUCTIONS, MAX_FILE).decode("utf-8", "replace")
-        ensembles = self._ensembles()
-        asking = self._asking(ensembles)
-
-        async def before(invocation: InvocationCanister) -> ResultCanister | None:
-            result = await asking.before(invocation)
-            if result is None and single_action(invocation.name, invocation.arguments or {}) not in _STILL:
-                await self._begin_changes()
-            return result
-
-        return Agent(
-            self._model,
-            ensembles=ensembles,
-            instructions=instructions(coding.project, text),
-            limits=Limits(rounds=rounds, errors=None),
-            policy=asking,
-            approve=asking.approve,
-            before_call=before,
-            after_call=self._after,
-            answer_after="model",
-            repeats="tell",
-            view=self._view,
-            at_once=1,
-            stage=Fabricated,
-        )
-
-    def _ensembles(self) -> list[Ensemble]:
-        names = _FEW if self._single else _ALL
-        offered = [name for name in names if self.rights != "read-only" or name in FREE]
-        return [ensemble(self.workspace, offered, single=self._single), self._kept.ensemble()]
-
-    def _asking(self, ensembles: Iterable[Ensemble]) -> Asking:
-        return Asking(
-            self._assignment,
-            self._approver,
-            rights=self.rights,
-            workspace=self.workspace,
-            ensembles=ensembles,
-            around=self._wait_for,
-        )
-
     def _wait_for(self, what: str) -> None:
         self._update(state="waiting" if what else "running", reason=what)
-
-    async def _after(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister | None:
-        limit = self._assignment.settings.coding.context.result_limit(invocation.name)
-        text = result.text
-        if len(text) <= limit or not all(isinstance(each, TextualContent) for each in result.content):
-            return None
-        return msgspec.structs.replace(result, content=contents(cut(self._kept, invocation.name, text, limit)))
 
     async def _begin_changes(self) -> None:
         if self._unkept:
@@ -301,7 +216,12 @@ async def open_chat(
     with jobs.running(job.id), Record(folder) as record:
         history = folded(replayed(folder)) if resume else []
         job = jobs.update(job, state="running", reason="", error="", completed_at=None, model=model.name)
-        workspace = _workspace(assignment, folder)
+        # The user's own tree. Where there is no sandbox, commands are refused, each by itself.
+        workspace = Workspace(
+            assignment.directory,
+            prefer="none" if assignment.without_sandbox else "",
+            confinement=confinement_of(assignment.settings.coding, assignment.directory, folder),
+        )
         chat = Chat(
             assignment,
             model,
@@ -345,51 +265,7 @@ async def undo_chat(job: Job, jobs: Jobs) -> str:
     return f"as before the chat: {', '.join(map(told, files))}" if files else f"{job.id} left nothing changed"
 
 
-def rights_of(name: str, path: str) -> Rights:
-    """Raises CallerError for a name that is none."""
-    for each in RIGHTS:
-        if each == name:
-            return each
-    raise CallerError(f"no rights {name!r}", path=path, hint=f"there are {', '.join(RIGHTS)}")
-
-
-def cut(kept: KeptResults, tool: str, text: str, limit: int) -> str:
-    """A result, cut at the end of a line; the whole of it is kept, and the model is told how to read on."""
-    head = text[:limit]
-    line_end = head.rfind("\n")
-    head = head[:line_end] if line_end > limit // 2 else head
-    identifier = kept.keep(text)
-    offset = len(head.encode("utf-8", "replace"))
-    return (
-        f"{head}\n[Output of {tool} truncated: ~{(len(text) - len(head)) // 4} more tokens. "
-        f'Read on with {READ_RESULT}(identifier="{identifier}", offset={offset})]'
-    )
-
-
 def _taken_back(files: Iterable[str]) -> str:
     return (
         f"(The user took your changes back. These files are again as they were before: {', '.join(map(told, files))}.)"
-    )
-
-
-def _workspace(assignment: Assignment, folder: Path) -> Workspace:
-    """The user's own tree. Where there is no sandbox, commands are refused, each by itself."""
-    coding = assignment.settings.coding
-    home = folder / "home"
-    home.mkdir(exist_ok=True, mode=0o700)
-    return Workspace(
-        assignment.directory,
-        prefer="none" if assignment.without_sandbox else "",
-        confinement=Confinement(
-            workspace=assignment.directory,
-            kept=KEPT,
-            readable=tuple(Path(each).expanduser() for each in coding.sandbox.readable),
-            home=home,
-            hosts=coding.sandbox.hosts,
-            limits=CommandLimits(
-                seconds=coding.limits.command_seconds,
-                memory=coding.limits.command_memory_mb * 1024 * 1024,
-                processes=coding.limits.command_processes,
-            ),
-        ),
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from callboard.coding.workspace import Workspace
+from callboard.errors import SandboxUnavailable
 from callboard.tools.context import Progress
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ async def run_command(
     """
     sandbox = workspace.sandbox
     if sandbox is None:
-        from callboard.sandbox import SandboxUnavailable  # noqa: PLC0415  # costs more than most calls
-
         why = workspace.unavailable or "there is no sandbox to run commands in"
         raise SandboxUnavailable(why, hint="--no-sandbox runs them without one")
     given = workspace.confinement

@@ -27,9 +27,11 @@ from callboard.core import (
     Approve,
     AssistantCanister,
     Canister,
+    Controls,
     InvocationCanister,
     Model,
     ResultCanister,
+    ResultReady,
     RoundStarted,
     TextualContent,
     Usage,
@@ -41,6 +43,8 @@ from callboard.tools import Policy
 
 REFUSALS: Final = 3
 """Claims of being done that are refused in a row, with nothing changed in between, before a phase is given up."""
+TEMPERATURE: Final = 0.7
+"""Of a fresh attempt after one that failed."""
 SHOWN: Final = 2000
 """Characters of what the tests say after an edit."""
 
@@ -121,6 +125,7 @@ class Conduct:
         begun, left, refused = self.rounds, phase.rounds, 0
         digest = await self._desk.digest()
         view = self._view()
+        dictation = self._desk.dictation(self._policy, self._approve) if phase.spoken else None
         while True:
             if self._most is not None:
                 left = min(left, self._most - self.rounds)
@@ -128,22 +133,33 @@ class Conduct:
                 self.missing = (*self.missing, "no rounds are left")
                 return
             yield Prompted(asked)
-            run = self._agent(phase, left, view).stream(asked, history=history)
+            run = self._agent(phase, left, view, refused=refused).stream(asked, history=history)
             async with aclosing(self._followed(run, phase)) as events:
                 async for step in events:
                     yield step
             self._take(run)
             left = phase.rounds - (self.rounds - begun)
-            history = (*history, *run.result.canisters) if run.result else history
+            if dictation is not None:
+                async with aclosing(dictation.put(self._facts.said)) as steps:
+                    async for step in steps:
+                        self.calls += isinstance(step, ResultReady)
+                        yield step
+                self._desk.changed()
             async with aclosing(self._judged(phase)) as steps:
                 async for step in steps:
                     yield step
             if not self.missing or self._out_of_time():
                 return
+            refused += 1
+            if dictation is not None:
+                # Shown what it wrote, a small model writes it again: each attempt is a fresh one.
+                yield Told(f"attempt {refused}: {'; '.join([*dictation.failures, *self.missing])}")
+                continue
             now = await self._desk.digest()
-            refused, digest = (refused + 1 if now == digest else 1), now
+            refused, digest = (refused if now == digest else 1), now
             if refused >= REFUSALS:
                 return
+            history = (*history, *(run.result.canisters if run.result else ()))
             asked = complaint(self.missing)
 
     async def _followed(self, run: Run, phase: Phase) -> AsyncGenerator[Step]:
@@ -191,13 +207,14 @@ class Conduct:
             pinned=lambda: complaint(self.missing) if self.missing else "",
         )
 
-    def _agent(self, phase: Phase, rounds: int, view: History) -> Agent:
+    def _agent(self, phase: Phase, rounds: int, view: History, *, refused: int) -> Agent:
         left = max((self._deadline - self._clock()).total_seconds(), 1.0)
         return Agent(
             self._model,
             ensembles=self._desk.ensembles(phase, single=self._single),
             instructions=self._instructions,
             output=list[Finding] if phase.output == "findings" else None,
+            controls=Controls(temperature=TEMPERATURE, seed=refused) if phase.spoken and refused else None,
             limits=Limits(rounds=rounds, seconds=left, errors=None),
             policy=self._policy,
             approve=self._approve,

@@ -16,24 +16,28 @@ from typing import Final, Self
 
 import msgspec
 
+from callboard.coding.confining import confinement_of
+from callboard.coding.cutting import cut
+from callboard.coding.dictation import Dictation
 from callboard.coding.editing import open_text
 from callboard.coding.evidence import Facts
 from callboard.coding.gather import chosen_files, shown_diff, shown_files, shown_tree, written_lines
 from callboard.coding.phases import Evidence, Gathered, Phase, actions
 from callboard.coding.runners import TestReport, run_tests
-from callboard.coding.toolbox import ensemble, single_action
+from callboard.coding.tools import ensemble, single_action
 from callboard.coding.trees import Tree
 from callboard.coding.workspace import Workspace
 from callboard.configuration.coding import CodingSettings
-from callboard.core import InvocationCanister, ResultCanister
+from callboard.core import Approve, InvocationCanister, ResultCanister
 from callboard.errors import CallerError
-from callboard.mcp.kept import READ_RESULT, KeptResults
-from callboard.sandbox import CommandLimits, Confinement, SandboxUnavailable, find_sandbox
-from callboard.tools import Ensemble
+from callboard.mcp.kept import KeptResults
+from callboard.sandbox import SandboxUnavailable, find_sandbox
+from callboard.tools import Ensemble, Policy
 
 MAX_FILE: Final = 200_000
 """Bytes of a file that is looked into for a prompt."""
 MAX_REPORT: Final = 3000
+MAX_SHOWN: Final = 20
 INSTRUCTIONS: Final = "AGENTS.md"
 SECONDS: Final = 600.0
 """That a run of all tests may take."""
@@ -60,7 +64,7 @@ class Desk:
     """A context manager: the sandbox is found and the workspace connected while it is entered.
 
     `guards_tests` says that the files of tests that fail at the beginning may not be changed; `reviewed` is what a
-    change under review is compared with, None where there is none. `notices` is what the user should know.
+    change under review is compared with, None where there is none.
     """
 
     def __init__(
@@ -73,7 +77,6 @@ class Desk:
         guards_tests: bool = False,
         reviewed: str | None = None,
     ) -> None:
-        self.notices: tuple[str, ...] = ()
         self.repository_instructions = ""
         self._tree = tree
         self._folder = folder
@@ -81,40 +84,27 @@ class Desk:
         self._without_sandbox = without_sandbox
         self._guards_tests = guards_tests
         self._reviewed = reviewed
-        self._readable = tuple(Path(each).expanduser() for each in settings.sandbox.readable)
         self._kept = KeptResults(folder / "results")
         self._reports: dict[str, TestReport] = {}
         self._last: TestReport | None = None
         self._first: TestReport | None = None
         self._guarded: list[str] = []
+        self._chosen: list[str] = []
         self._untestable = False
+        self._untested = ""
         self._digest = ""
         self._files: tuple[str, ...] = ()
 
     async def __aenter__(self) -> Self:
-        tree, limits = self._tree, self._settings.limits
-        home = self._folder / "home"
-        home.mkdir(exist_ok=True, mode=0o700)
-        sandbox = await find_sandbox(without=self._without_sandbox)
+        tree = self._tree
+        self._sandbox = await find_sandbox(without=self._without_sandbox)
         self.workspace = Workspace(
             tree.root,
-            sandbox=sandbox,
-            confinement=Confinement(
-                workspace=tree.root,
-                readable=self._readable,
-                borrowed=tree.borrowed,
-                home=home,
-                hosts=self._settings.sandbox.hosts,
-                limits=CommandLimits(
-                    seconds=limits.command_seconds,
-                    memory=limits.command_memory_mb * 1024 * 1024,
-                    processes=limits.command_processes,
-                ),
-            ),
+            sandbox=self._sandbox,
+            confinement=confinement_of(self._settings, tree.root, self._folder, tree.borrowed),
         )
         self.workspace.tree = tree
         await self.workspace.connect()
-        self.notices = (sandbox.notice,) if sandbox.notice else ()
         self._files = await self._listed()
         with suppress(OSError):
             self.repository_instructions = self.workspace.files.read(INSTRUCTIONS, MAX_FILE).decode("utf-8", "replace")
@@ -125,6 +115,11 @@ class Desk:
     ) -> None:
         await self.workspace.disconnect()
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user should know, as of now: what a sandbox cannot do may show when a command has run."""
+        return tuple([each for each in (self._sandbox.notice, self._untested) if each])
+
     # For the model
 
     def ensembles(self, phase: Phase, *, single: bool) -> list[Ensemble]:
@@ -132,21 +127,19 @@ class Desk:
         made = [ensemble(self.workspace, actions(phase.tools), single=single)] if phase.tools else []
         return made if single or not made else [*made, self._kept.ensemble()]
 
+    def dictation(self, policy: Policy, approve: Approve) -> Dictation:
+        """Where code goes that the model writes in words."""
+        return Dictation(
+            self.workspace, policy, approve, files=self._chosen or self._files[:MAX_SHOWN], guarded=self._guarded
+        )
+
     def did(self, invocation: InvocationCanister) -> Did:
         action = single_action(invocation.name, invocation.arguments or {})
         return Did(action, action in _LOOKS, action in _CHANGES)
 
     def cut(self, tool: str, text: str, limit: int) -> str:
-        """A result, cut at the end of a line; the whole of it is kept, and the model is told how to read on."""
-        end = text.rfind("\n", limit // 2, limit) + 1 or limit
-        head = text[:end]
-        identifier = self._kept.keep(text)
-        offset = len(head.encode("utf-8", "replace"))
-        tokens = (len(text) - len(head)) // 4
-        return (
-            f"{head.rstrip()}\n[Output of {tool} truncated: ~{tokens} more tokens. "
-            f'Read on with {READ_RESULT}(identifier="{identifier}", offset={offset})]'
-        )
+        """A result, cut; see `cutting.cut`."""
+        return cut(self._kept, tool, text, limit)
 
     async def gather(self, wanted: Iterable[Gathered], task: str) -> dict[str, str]:
         """What a phase's prompt is given, by title."""
@@ -159,8 +152,10 @@ class Desk:
                         found["The tests now"] = report.summary[:MAX_REPORT]
                         task = f"{task}\n{report.summary}"
                 case "files":
-                    names = chosen_files(task, self._files, self._read)
-                    found["Files"] = self._shown(names)
+                    self._chosen = chosen_files(task, self._files, self._read)
+                    tests = [name for name in self._chosen if _TEST_FILE.search(name)]
+                    found["The tests"] = self._shown(tests)
+                    found["The code"] = self._shown([name for name in self._chosen if name not in tests])
                 case "tree":
                     found["The files of the repository"] = shown_tree(self._files)
                 case "diff":
@@ -226,7 +221,7 @@ class Desk:
                 if isinstance(error, SandboxUnavailable):
                     raise
                 self._untestable = True
-                self.notices = (*self.notices, f"the tests are not run: {error.message}")
+                self._untested = f"the tests are not run: {error.message}"
                 return None
             # What tests write, other than what git ignores, makes another tree of it.
             self._digest = known.digest

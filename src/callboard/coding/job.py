@@ -29,6 +29,8 @@ JobType: TypeAlias = Literal["build", "debug", "review", "triage", "chat"]
 JobState: TypeAlias = Literal["pending", "running", "waiting", "completed", "failed", "cancelled"]
 
 ENDED: Final[frozenset[JobState]] = frozenset({"completed", "failed", "cancelled"})
+MAX_DIFF: Final = 1_000_000
+"""Characters of the diff that a job's record keeps."""
 DIED: Final = "its process ended without a word"
 PATIENCE: Final = 5.0
 """Seconds that a job has to end by itself when it is cancelled; then its process is killed."""

@@ -22,7 +22,9 @@ Evidence: TypeAlias = Literal["looked", "said", "changed", "tests", "reproduced"
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A phase: see `phases.toml` for its fields. `settles` ends it as soon as its evidence holds."""
+    """A phase: see `phases.toml` for its fields. `settles` ends it as soon as its evidence holds; where it is `spoken`,
+    the model calls no tools, and the code that it writes in words is put into the files.
+    """
 
     name: str
     prompt: str
@@ -33,6 +35,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     output: Literal["", "findings"] = ""
     hands_on: bool = False
     settles: bool = False
+    spoken: bool = False
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -114,6 +114,7 @@ class Record:
                 self._end_reply()
                 self._events.flush()
             case ResultReady(canister=canister):
+                self._end_calls()
                 self._take(canister)
                 self._events.flush()
             case RunEnded():
@@ -137,9 +138,13 @@ class Record:
         if self._said or self._thought or self._calls:
             thought = f"<think>\n{''.join(self._thought)}\n</think>\n" if self._thought else ""
             self._write("response.txt", thought + "".join(self._said))
+        self._said, self._thought = [], []
+        self._end_calls()
+
+    def _end_calls(self) -> None:
         if self._calls:
             self._write("tool-calls.json", json.dumps(self._calls, indent=2, ensure_ascii=False))
-        self._said, self._thought, self._calls = [], [], []
+            self._calls = []
 
     def _end_round(self) -> None:
         if self._results:

@@ -71,7 +71,7 @@ class _StandIn(Workspace):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.root)
         self.files = self.imagined = Imagined(workspace.files)
-        self.seen = _copy(workspace.seen)
+        self.seen = workspace.seen.copy()
 
 
 class Imagined(Beneath):
@@ -197,10 +197,3 @@ def _common(one: Sequence[str], other: Sequence[str]) -> int:
 def _span(start: int, length: int) -> str:
     """Lines as a hunk's header has them: none are told by the line before them."""
     return f"{start + bool(length)}" if length == 1 else f"{start + bool(length)},{length}"
-
-
-def _copy(seen: Seen) -> Seen:
-    copied = Seen()
-    with seen._lock:  # noqa: SLF001  # a copy is Seen's to make; it has no other way to be made yet
-        copied._files = {path: {**lines} for path, lines in seen._files.items()}  # noqa: SLF001  # as above
-    return copied

@@ -37,6 +37,13 @@ class Seen:
             return "unseen"
         return "seen" if found == [*map(hash, lines)] else "changed"
 
+    def copy(self) -> Seen:
+        """What was shown so far; what is shown to one of them later is not known to the other."""
+        copied = Seen()
+        with self._lock:
+            copied._files = {path: {**lines} for path, lines in self._files.items()}
+        return copied
+
     def forget(self, path: str, start: int = 1) -> None:
         """What was shown from line `start` on has another number now, or is gone."""
         with self._lock:

@@ -8,8 +8,9 @@ repositories inside, and files of more than 50 MB are no part of a state, and ar
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -73,12 +74,34 @@ class Snapshots:
         """
         commit = await self._known(identifier)
         now = await self.take(_BEFORE)
-        arguments = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", now, commit)
-        files = (await self._own.git(*arguments)).items
+        files = await self.differences(now, commit)
         if files:
             await self._own.git("read-tree", "--reset", "-u", commit)
             await self.take(f"as in {commit[:12]}")
         return tuple(files)
+
+    async def differences(self, before: str, after: str) -> dict[str, tuple[str, str]]:
+        """The files that differ between two states, each with its mode and content in both, as git names them."""
+        items = (await self._own.git("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after)).items
+        found = {}
+        for about, path in zip(items[::2], items[1::2], strict=True):
+            old_mode, new_mode, old, new, _ = about.removeprefix(":").split(" ")
+            found[path] = (f"{old_mode} {old}", f"{new_mode} {new}")
+        return found
+
+    async def put_back(self, files: Mapping[str, str], now: str) -> None:
+        """Makes these files what is given, by mode and content as `differences` gives them.
+
+        The tree must be as in the state `now`, which no other files leave. Raises CallerError.
+        """
+        scratch = {"GIT_INDEX_FILE": str(self._own.git_directory / "going-back")}
+        await self._own.git("read-tree", now, environment=scratch)
+        # First those that go: one may be a file where another's folder was.
+        entries = sorted([(content, path) for path, content in files.items()])
+        told = b"".join([content.encode() + b"\t" + os.fsencode(path) + b"\0" for content, path in entries])
+        await self._own.git("update-index", "-z", "--index-info", stdin=told, environment=scratch)
+        tree = (await self._own.git("write-tree", environment=scratch)).text.strip()
+        await self._own.git("read-tree", "--reset", "-u", tree)
 
     async def list(self) -> tuple[Snapshot, ...]:
         """The states, the newest first."""

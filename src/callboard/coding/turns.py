@@ -6,8 +6,7 @@ Law: only files that a turn changed are put back, and none that somebody else ha
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,7 @@ class Turns:
             return
         states = await self._snapshots()
         after = await states.take("after the turn")
-        files = tuple(await _differences(states, turn.before, after))
+        files = tuple(await states.differences(turn.before, after))
         if files:
             self._turns.append(Turn(turn.before, after, files))
 
@@ -98,8 +97,8 @@ async def _take_back(states: Snapshots, turns: Sequence[Turn]) -> tuple[str, ...
     following = now
     for turn in reversed(turns):
         after, following = turn.after or following, turn.before
-        moved = await _differences(states, after, now)
-        for path, (old, new) in (await _differences(states, turn.before, after)).items():
+        moved = await states.differences(after, now)
+        for path, (old, new) in (await states.differences(turn.before, after)).items():
             if stands[path] != new if path in stands else path in moved:
                 foreign.add(path)
             stands[path] = old
@@ -107,36 +106,6 @@ async def _take_back(states: Snapshots, turns: Sequence[Turn]) -> tuple[str, ...
         raise CallerError(
             f"changed since by somebody else: {shown(sorted(foreign), 20)}", hint="nothing was taken back"
         )
-    await _put_back(states, now, stands)
+    await states.put_back(stands, now)
     await states.take("after going back")
     return tuple(sorted(stands))
-
-
-# What `Snapshots` does not do yet: it restores whole states.
-
-
-def _repository(states: Snapshots) -> Any:
-    return states._own  # noqa: SLF001  # until it can compare states and restore single files itself
-
-
-async def _differences(states: Snapshots, before: str, after: str) -> dict[str, tuple[str, str]]:
-    """The files that differ between two states, each with its mode and content in both."""
-    items = (await _repository(states).git("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after)).items
-    found = {}
-    for about, path in zip(items[::2], items[1::2], strict=True):
-        old_mode, new_mode, old, new, _ = about.removeprefix(":").split(" ")
-        found[path] = (f"{old_mode} {old}", f"{new_mode} {new}")
-    return found
-
-
-async def _put_back(states: Snapshots, now: str, files: Mapping[str, str]) -> None:
-    """Makes these files what is given, by mode and content, where all are as in the state `now`."""
-    own = _repository(states)
-    scratch = {"GIT_INDEX_FILE": str(own.git_directory / "going-back")}
-    await own.git("read-tree", now, environment=scratch)
-    # First those that go: one may be a file where another's folder was.
-    entries = sorted([(content, path) for path, content in files.items()])
-    told = b"".join([content.encode() + b"\t" + os.fsencode(path) + b"\0" for content, path in entries])
-    await own.git("update-index", "-z", "--index-info", stdin=told, environment=scratch)
-    tree = (await own.git("write-tree", environment=scratch)).text.strip()
-    await own.git("read-tree", "--reset", "-u", tree)

@@ -9,36 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from callboard.coding import github
+from callboard.coding.assignment import Assignment
 from callboard.coding.brief import instructions, task_text
+from callboard.coding.chat import undo_chat
 from callboard.coding.conduct import Conduct, said_last
 from callboard.coding.desk import Desk
-from callboard.coding.job import Job, Jobs, JobType
-from callboard.coding.phases import Form, Phase, actions, phases_of
+from callboard.coding.job import MAX_DIFF, Job, Jobs
+from callboard.coding.phases import Phase, actions, phases_of
 from callboard.coding.record import Record, Step, Told
 from callboard.coding.report import commit_message, pull_request, told_findings
 from callboard.coding.repository import find_repository
+from callboard.coding.rules import rules_of
 from callboard.coding.trees import Tree, open_tree
 from callboard.coding.trees import undo as undo_tree
-from callboard.configuration import Settings
 from callboard.configuration.coding import Rights
 from callboard.core import InvocationCanister, Model, Verdict
 from callboard.errors import CallboardError, CallerError
 from callboard.modes import plan_of
 from callboard.tools import Policy, Rule
-
-MAX_LOGS: Final = 20_000
-"""Characters of a file of logs that are read: its end."""
-MAX_DIFF: Final = 1_000_000
-"""Characters of the diff that a job's record keeps."""
 
 
 class Approver(Protocol):
@@ -48,21 +44,6 @@ class Approver(Protocol):
     def rules(self) -> list[Rule]: ...
 
     async def __call__(self, invocation: InvocationCanister, why: str) -> Verdict: ...
-
-
-class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done, where and how. `given` is what the command was called with."""
-
-    kind: JobType
-    directory: Path
-    given: dict[str, Any]
-    settings: Settings
-    logs: str = ""
-    rights: Rights = "full"
-    form: Form | None = None
-    rounds: int | None = None
-    without_sandbox: bool = False
-    keep: bool = False
 
 
 async def work(
@@ -120,6 +101,7 @@ class _Worker:
         self._jobs = jobs
         self._task = task
         self._clock = clock
+        self._told: set[str] = set()
 
     async def run(self, tell: Callable[[Step], None], approver: Approver) -> Job:
         assignment, coding = self._assignment, self._assignment.settings.coding
@@ -138,8 +120,7 @@ class _Worker:
                         reviewed=await self._base() if assignment.kind == "review" else None,
                     )
                 )
-                for notice in desk.notices:
-                    tell(Told(notice))
+                self._notify(desk.notices, tell)
                 conduct = Conduct(
                     self._model,
                     desk,
@@ -148,7 +129,7 @@ class _Worker:
                     task=self._task,
                     instructions=instructions(coding.project, desk.repository_instructions),
                     settings=coding,
-                    policy=_Policies(assignment, approver),
+                    policy=_Policies(assignment, approver, str(tree.root)),
                     approve=self._asking(approver),
                     single=form == "short",
                     rounds=self._rounds(),
@@ -159,11 +140,13 @@ class _Worker:
                     async with aclosing(conduct.steps()) as steps:
                         async for step in steps:
                             tell(step)
+                            self._notify(desk.notices, tell)
                             if conduct.phase != self.job.phase:
                                 self._update(phase=conduct.phase)
                 finally:
                     self._update(rounds=conduct.rounds, calls=conduct.calls, usage=_counted(conduct.usage))
                     await asyncio.shield(self._deliver(tree, desk, conduct))
+                    self._notify(tree.notices, tell)
             if not conduct.missing:
                 await self._publish(tree, tell)
         missing = conduct.missing
@@ -174,6 +157,13 @@ class _Worker:
     def end(self, state: Any, reason: str, error: str = "") -> Job:
         self._update(state=state, reason=reason, error=error)
         return self.job
+
+    def _notify(self, notices: Iterable[str], tell: Callable[[Step], None]) -> None:
+        """Tells what was not told before: some of it is found out under way."""
+        for notice in notices:
+            if notice not in self._told:
+                self._told.add(notice)
+                tell(Told(notice))
 
     def _update(self, **changes: Any) -> None:
         self.job = self._jobs.update(self.job, **changes)
@@ -209,8 +199,7 @@ class _Worker:
         tree = await open_tree(assignment.directory, folder, name, at)
         try:
             self._update(tree={**tree.record})
-            for notice in tree.notices:
-                tell(Told(notice))
+            self._notify(tree.notices, tell)
             yield tree
         finally:
             await asyncio.shield(tree.close(keep=assignment.keep or coding.keep_temp_files))
@@ -270,41 +259,7 @@ class _Worker:
             self._update(output={**self.job.output, "pull_request_url": url})
 
 
-class _Policies(Policy):
-    """The policy of a job: what was allowed meanwhile counts from the next call on."""
-
-    def __init__(self, assignment: Assignment, approver: Approver) -> None:
-        super().__init__()
-        self._assignment = assignment
-        self._approver = approver
-
-    def decide(self, *arguments: Any, **named: Any) -> Any:
-        return Policy(_rules(self._assignment, self._approver.rules)).decide(*arguments, **named)
-
-
-def _rules(assignment: Assignment, answered: list[Rule]) -> Iterator[Rule]:
-    """The last that matches decides: what is denied stays denied, whatever was answered."""
-    settings = assignment.settings
-    tools, permissions = settings.coding.tools, settings.permissions
-    mode = settings.coding.modes.get(assignment.kind)
-    yield Rule("*", "allow")
-    if tools.allowed_bash_commands:
-        yield Rule("bash", "deny")
-        yield from (Rule(f"bash({_begun(each)})", "allow") for each in tools.allowed_bash_commands)
-    yield from (Rule(each, "allow") for each in permissions.allow)
-    yield from (Rule(each, "ask") for each in permissions.ask)
-    yield from answered
-    yield from (Rule(f"bash({_begun(each)})", "deny") for each in tools.forbidden_commands)
-    yield from (Rule(each, "deny") for each in permissions.deny)
-    yield from (Rule(each, "deny") for each in (mode.deny if mode else ()))
-
-
-def _begun(command: str) -> str:
-    """A pattern for a command with whatever words behind it."""
-    return command if "*" in command else f"{command} *"
-
-
-_RIGHTS: Final[Mapping[Rights, tuple[str, ...]]] = {
+_WITHIN: Final[Mapping[Rights, tuple[str, ...]]] = {
     "read-only": ("look", "history"),
     "edit": ("look", "history", "edit", "commit", "run_tests"),
 }
@@ -314,73 +269,33 @@ def _permitted(phases: tuple[Phase, ...], rights: Rights) -> tuple[Phase, ...]:
     """The phases with those of their tools that are within the rights."""
     if rights == "full":
         return phases
-    allowed = actions(_RIGHTS[rights])
+    allowed = actions(_WITHIN[rights])
     return tuple(
         msgspec.structs.replace(phase, tools=tuple(each for each in actions(phase.tools) if each in allowed))
         for phase in phases
     )
 
 
-def assign(
-    kind: JobType,
-    given: dict[str, Any],
-    directory: Path,
-    settings: Settings,
-    *,
-    rights: str = "",
-    form: str = "",
-    rounds: int | None = None,
-    without_sandbox: bool = False,
-    keep: bool = False,
-    standard_input: Any = None,
-) -> Assignment:
-    """An assignment from what a command was called with. Raises CallerError that says what is missing or wrong."""
-    coding = settings.coding
-    mode = coding.modes.get(kind)
-    rights = rights or (mode.rights if mode and mode.rights else "full")
-    if rights not in (*_RIGHTS, "full"):
-        raise CallerError(f"no rights {rights!r}", path="--rights", hint="there are read-only, edit and full")
-    if form not in ("", "phased", "short"):
-        raise CallerError(f"no form {form!r}", path="--form", hint="there are phased and short")
-    if kind in ("build", "debug") and rights == "read-only":
-        raise CallerError(
-            f"{kind} changes files", path="--rights read-only", hint="ask with callboard triage or review"
-        )
-    given = {**given, "directory": str(directory)}
-    for name in ("description", "symptoms"):
-        if given.get(name) == "-" and standard_input is not None:
-            given[name] = standard_input.read().decode("utf-8", "replace")
-    asked = {"build": "description", "debug": "symptoms", "triage": "description", "review": "branch"}[kind]
-    other = "number" if kind == "review" else "issue"
-    if not given.get(asked) and not given.get(other):
-        option = {"number": "--pr"}.get(other, f"--{other}")
-        raise CallerError(f"missing {asked!r} in input", path=f"callboard {kind}", hint=f"pass --{asked} or {option}")
-    logs = ""
-    if given.get("logs"):
-        try:
-            logs = Path(given["logs"]).read_text("utf-8", "replace")[-MAX_LOGS:]
-        except OSError as error:
-            raise CallerError(error.strerror or str(error), path=str(given["logs"])) from None
-        given["logs"] = str(given["logs"])
-    del given["directory"]
-    return Assignment(
-        kind=kind,
-        directory=directory,
-        given=given,
-        settings=settings,
-        logs=logs,
-        rights=rights,
-        form=form or None,  # type: ignore[arg-type]  # checked above
-        rounds=rounds,
-        without_sandbox=without_sandbox,
-        keep=keep,
-    )
+class _Policies(Policy):
+    """The policy of a job: what was allowed meanwhile counts from the next call on."""
+
+    def __init__(self, assignment: Assignment, approver: Approver, root: str) -> None:
+        super().__init__()
+        self._assignment = assignment
+        self._approver = approver
+        self._beneath = root
+
+    def decide(self, *arguments: Any, **named: Any) -> Any:
+        rules = rules_of(self._assignment.kind, self._assignment.settings, self._approver.rules)
+        return Policy(rules, root=self._beneath).decide(*arguments, **named)
 
 
 async def undo_job(job: Job, jobs: Jobs) -> str:
     """Takes back what a job did; what was done, in words. Raises CallerError if it runs, or if it cannot be taken back."""
     if job.state in ("pending", "running", "waiting"):
         raise CallerError(f"the job is {job.state}", path=job.id, hint=f"callboard jobs cancel {job.id}")
+    if job.type == "chat":
+        return await undo_chat(job, jobs)
     with jobs.running(job.id):
         return await undo_tree(job.tree, jobs.folder(job.id))
 

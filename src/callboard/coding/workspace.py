@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from callboard.coding.seen import Seen
 from callboard.configuration.beneath import Beneath
+from callboard.errors import SandboxUnavailable
 from callboard.tools import Context
 
 if TYPE_CHECKING:
@@ -76,12 +77,17 @@ class Workspace:
         self._tree = tree
         self.repository = tree.repository
 
+    @property
+    def notice(self) -> str:
+        """What the user should know of the sandbox; it may show only when a command has run."""
+        return self.sandbox.notice if self.sandbox else self.unavailable and f"commands cannot run: {self.unavailable}"
+
     async def connect(self) -> None:
         """Opens the root, and finds a sandbox. Raises CallerError."""
         await self.files.connect()
         self.root = Path(os.path.realpath(self.root))  # noqa: ASYNC240  # a few links, once
         if self.sandbox is None:
-            from callboard.sandbox import SandboxUnavailable, find_sandbox  # noqa: PLC0415  # as above
+            from callboard.sandbox import find_sandbox  # noqa: PLC0415  # as above
 
             try:
                 self.sandbox = await find_sandbox(without=self._prefer == "none", prefer=self._prefer)

@@ -22,6 +22,8 @@ RESULT_LIMITS: Final[Mapping[str, int]] = {
     "grep": 6000,
     "file": 24_000,
     "read_file": 24_000,
+    "code_edit": 24_000,
+    "get_lines": 24_000,
     "default": 8000,
 }
 """Characters of a result that a model is shown, by tool."""
@@ -68,7 +70,7 @@ class ProjectSettings(_Table, frozen=True):
 
 
 class SandboxSettings(_Table, frozen=True):
-    """`hosts` may be reached from the sandbox (`pypi.org`, `*.npmjs.org`), `readable` are further folders that are seen there."""
+    """`hosts` may be reached from the sandbox (`example.org`, `*.example.org`), `readable` are further folders that are seen there."""
 
     hosts: Strings = ()
     readable: Strings = ()

@@ -22,7 +22,8 @@ from pathlib import Path
 
 import msgspec
 
-from callboard.sandbox.confinement import Confinement, Outcome, SandboxUnavailable
+from callboard.errors import SandboxUnavailable
+from callboard.sandbox.confinement import Confinement, Outcome
 from callboard.sandbox.environment import environment_of
 from callboard.sandbox.filter import seccomp_filter
 from callboard.sandbox.held import checked, made

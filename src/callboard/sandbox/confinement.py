@@ -12,16 +12,10 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from callboard.errors import CallerError
-
 MIB = 1024 * 1024
 
 Stopped: TypeAlias = Literal["", "timeout", "output", "memory", "processes"]
 """Why a command was ended before it ended by itself; "" if it was not."""
-
-
-class SandboxUnavailable(CallerError):
-    """Commands cannot be confined on this machine, or not as they were asked to be."""
 
 
 class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +41,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     their own places. `kept` are paths in the workspace that are read-only; what is not there cannot be made.
     `borrowed` maps places in the workspace to directories that are shown there, read-only. `home` is writable,
     and HOME; None stands for a private empty one that goes away. `hosts` are the names that the proxy lets pass
-    (`pypi.org`, `*.npmjs.org`, `example.org:8443`); without any there is no network. `environment` comes besides
+    (`example.org`, `*.example.org`, `example.org:8443`); without any there is no network. `environment` comes besides
     PATH, LANG, LC_*, TERM and TZ.
     """
 

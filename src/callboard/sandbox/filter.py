@@ -12,7 +12,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from callboard.sandbox.confinement import SandboxUnavailable
+from callboard.errors import SandboxUnavailable
 from callboard.sandbox.syscalls import CALLS, OWN_NETWORK, REFUSED, SHARED, Machine, Rule, Test
 
 # linux/bpf_common.h and linux/seccomp.h

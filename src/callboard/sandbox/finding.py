@@ -14,9 +14,9 @@ from asyncio.subprocess import DEVNULL, PIPE
 from contextlib import suppress
 from pathlib import Path
 
-from callboard.errors import CallerError
+from callboard.errors import CallerError, SandboxUnavailable
 from callboard.sandbox.bubblewrap import Bubblewrap
-from callboard.sandbox.confinement import Confinement, Sandbox, SandboxUnavailable
+from callboard.sandbox.confinement import Confinement, Sandbox
 from callboard.sandbox.landlock import Landlock
 from callboard.sandbox.supervised import PROGRAM
 from callboard.sandbox.unconfined import Unconfined

@@ -32,7 +32,7 @@ class Entry(NamedTuple):
 
 
 class Hosts:
-    """The list, such as `("pypi.org", "*.npmjs.org", "example.org:8443", "127.0.0.1:8080")`. Raises CallerError."""
+    """The list, such as `("example.org", "*.example.org", "example.org:8443", "127.0.0.1:8080")`. Raises CallerError."""
 
     def __init__(self, entries: Iterable[str]) -> None:
         self._entries = [_entry(entry) for entry in entries]

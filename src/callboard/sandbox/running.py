@@ -16,8 +16,8 @@ from pathlib import Path
 from time import thread_time
 from typing import Any, Protocol, TypeVar
 
-from callboard.errors import CallerError
-from callboard.sandbox.confinement import CommandLimits, Outcome, SandboxUnavailable, Stopped
+from callboard.errors import CallerError, SandboxUnavailable
+from callboard.sandbox.confinement import CommandLimits, Outcome, Stopped
 from callboard.sandbox.output import Kept
 from callboard.sandbox.tree import processes, proportional, resident
 

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from callboard.sandbox.confinement import Confinement, Outcome, SandboxUnavailable
+from callboard.errors import SandboxUnavailable
+from callboard.sandbox.confinement import Confinement, Outcome
 from callboard.sandbox.environment import environment_of
 from callboard.sandbox.running import at_the_gate, follow
 

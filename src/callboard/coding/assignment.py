@@ -1,0 +1,96 @@
+"""What a command asks of a coding agent.
+
+Owns the assignment, and what is wrong with one. Knows nothing of how it is done.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import msgspec
+
+from callboard.coding.job import JobType
+from callboard.coding.phases import Form
+from callboard.configuration import Settings
+from callboard.configuration.coding import Rights
+from callboard.errors import CallerError
+
+RIGHTS: Final[tuple[Rights, ...]] = get_args(Rights)
+MAX_LOGS: Final = 20_000
+"""Characters of a file of logs that are read: its end."""
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done, where and how. `given` is what the command was called with."""
+
+    kind: JobType
+    directory: Path
+    given: dict[str, Any]
+    settings: Settings
+    logs: str = ""
+    rights: Rights = "full"
+    form: Form | None = None
+    rounds: int | None = None
+    without_sandbox: bool = False
+    keep: bool = False
+
+
+def rights_of(name: str, path: str) -> Rights:
+    """The rights of this name; `path` says where it comes from. Raises CallerError for a name that is none."""
+    for each in RIGHTS:
+        if each == name:
+            return each
+    raise CallerError(f"no rights {name!r}", path=path, hint=f"there are {', '.join(RIGHTS)}")
+
+
+def assign(
+    kind: JobType,
+    given: dict[str, Any],
+    directory: Path,
+    settings: Settings,
+    *,
+    rights: str = "",
+    form: str = "",
+    rounds: int | None = None,
+    without_sandbox: bool = False,
+    keep: bool = False,
+    standard_input: Any = None,
+) -> Assignment:
+    """An assignment from what a command was called with. Raises CallerError that says what is missing or wrong."""
+    mode = settings.coding.modes.get(kind)
+    may = rights_of(rights or (mode and mode.rights) or "full", "--rights")
+    if form not in ("", "phased", "short"):
+        raise CallerError(f"no form {form!r}", path="--form", hint="there are phased and short")
+    if kind in ("build", "debug") and may == "read-only":
+        raise CallerError(
+            f"{kind} changes files", path="--rights read-only", hint="ask with callboard triage or review"
+        )
+    given = {**given}
+    for name in ("description", "symptoms"):
+        if given.get(name) == "-" and standard_input is not None:
+            given[name] = standard_input.read().decode("utf-8", "replace")
+    asked = {"build": "description", "debug": "symptoms", "triage": "description", "review": "branch"}[kind]
+    other = "number" if kind == "review" else "issue"
+    if not given.get(asked) and not given.get(other):
+        option = {"number": "--pr"}.get(other, f"--{other}")
+        raise CallerError(f"missing {asked!r} in input", path=f"callboard {kind}", hint=f"pass --{asked} or {option}")
+    logs = ""
+    if given.get("logs"):
+        try:
+            logs = Path(given["logs"]).read_text("utf-8", "replace")[-MAX_LOGS:]
+        except OSError as error:
+            raise CallerError(error.strerror or str(error), path=str(given["logs"])) from None
+        given["logs"] = str(given["logs"])
+    return Assignment(
+        kind=kind,
+        directory=directory,
+        given=given,
+        settings=settings,
+        logs=logs,
+        rights=may,
+        form=form or None,  # type: ignore[arg-type]  # checked above
+        rounds=rounds,
+        without_sandbox=without_sandbox,
+        keep=keep,
+    )

@@ -1,0 +1,127 @@
+"""Code that a model wrote in words, put into the files.
+
+Owns the way from a reply to calls of `put_code`, which are calls like all others: permitted, recorded, answered. Knows
+nothing of phases.
+Law: what one reply wrote is taken back before the next one is put, so that failures leave nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+
+import msgspec
+
+from callboard.coding.edits.change import EditRefused
+from callboard.coding.edits.definitions import names_defined
+from callboard.coding.spoken import Block, place_of, read_blocks
+from callboard.coding.text_files import MAX_BYTES
+from callboard.coding.workspace import Workspace
+from callboard.core import (
+    Approve,
+    Event,
+    InvocationCanister,
+    InvocationEnded,
+    InvocationStarted,
+    ResultCanister,
+    ResultReady,
+    error_result,
+)
+from callboard.execution import Group
+from callboard.tools import Ensemble, Policy, Roster
+
+PUT = "put_code"
+
+
+class Dictation:
+    """The code of one phase. `failures` says what of the last reply could not be put; `files` are those that are known,
+    `guarded` those that stay as they are.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        policy: Policy,
+        approve: Approve,
+        *,
+        files: Sequence[str],
+        guarded: Sequence[str],
+    ) -> None:
+        from callboard.coding.tools.put import put_code  # noqa: PLC0415  # tree-sitter comes with it
+
+        self.failures: list[str] = []
+        self._workspace = workspace
+        self._policy = policy
+        self._approve = approve
+        self._files = files
+        self._guarded = guarded
+        self._roster = Roster([Ensemble("coding_single", [put_code], connection=workspace)])
+        self._group = Group(self._roster, before_call=self._permitted, limit=1)
+        self._before: dict[str, bytes | None] = {}
+        self._count = 0
+
+    async def put(self, reply: str) -> AsyncGenerator[Event]:
+        """Puts the code of a reply, in the place of what the one before wrote."""
+        self._take_back()
+        self.failures = []
+        calls = [call for block in read_blocks(reply) if (call := self._call(block)) is not None]
+        if not calls and not self.failures:
+            self.failures.append("there is no code in a fence in your answer")
+        for index, call in enumerate(calls):
+            yield InvocationStarted(index, call.identifier, call.name)
+            yield InvocationEnded(index, call.identifier, call.name, call.arguments, call.raw)
+        async for event in self._group.run(calls):
+            if isinstance(event, ResultReady) and event.canister.error is not None:
+                self.failures.append(event.canister.error.message)
+            yield event
+
+    def _call(self, block: Block) -> InvocationCanister | None:
+        """The call that puts a block, None for one that is for no file."""
+        defined = {name: text for name in self._files if (text := self._text(name)) is not None}
+        names = {name: _names(text, name) for name, text in defined.items()}
+        suffix = next(iter(block.suffixes), ".py")
+        path = place_of(block, self._files, names, _names(block.code, block.path or f"code{suffix}"))
+        if not path:
+            self.failures.append("it is not said which file some of the code is for: write its path before the fence")
+            return None
+        if path in self._guarded:
+            self.failures.append(f"{path} stays as it is: its tests are the measure")
+            return None
+        self._before.setdefault(path, self._bytes(path))
+        self._count += 1
+        arguments = {"path": path, "code": block.code}
+        raw = msgspec.json.encode(arguments).decode()
+        return InvocationCanister(identifier=f"spoken_{self._count}", name=PUT, arguments=arguments, raw=raw)
+
+    async def _permitted(self, invocation: InvocationCanister) -> ResultCanister | None:
+        permission, why = self._policy.decide(self._roster[PUT], invocation.arguments)
+        if permission == "ask":
+            permission = "allow" if await self._approve(invocation, why) == "allow" else "deny"
+            why = "the answer was no"
+        if permission == "allow":
+            return None
+        return error_result(invocation.identifier, "permission", f"{PUT} may not run: {why}")
+
+    def _take_back(self) -> None:
+        for path, data in self._before.items():
+            if data is not None:
+                self._workspace.files.write(path, data)
+            elif self._bytes(path) is not None:
+                self._workspace.files.delete(path)
+        self._before = {}
+
+    def _bytes(self, path: str) -> bytes | None:
+        try:
+            return self._workspace.files.read(path, MAX_BYTES)
+        except OSError:
+            return None
+
+    def _text(self, path: str) -> str | None:
+        data = self._bytes(path)
+        return data.decode("utf-8", "replace") if data is not None else None
+
+
+def _names(code: str, path: str) -> tuple[str, ...]:
+    try:
+        return names_defined(code, path)
+    except EditRefused:
+        return ()

@@ -1,0 +1,195 @@
+"""Code put in the place of what it defines anew.
+
+Owns the way from a piece of code, as models write it in words, to the file that it belongs into: its functions,
+classes, constants and tests take the place of those of the same names, what is new comes behind, imports that are
+missing are added. Knows nothing of files.
+Law: what the code does not name stays as it is; code that leaves parts out is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from callboard.coding.edits.change import EditRefused
+from callboard.coding.outlines import Symbol, broken_line, outline_of
+from callboard.coding.outlines.languages import language_of
+from callboard.coding.outlines.parsing import parsed
+
+_ELIDED: Final = re.compile(
+    r"^\s*(?:#|//|/\*|--)?\s*(?:\.\.\.|…|(?:the )?rest of|(?:\.\.\. ?)?(?:existing|remaining|other|previous) (?:code|functions|methods|imports|tests)"
+    r"|same as (?:before|above)|unchanged|your code here)\b.{0,60}$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CONSTANT: Final = re.compile(
+    r"(?:export\s+)?(?:const\s+|let\s+|var\s+|final\s+)?([A-Za-z_]\w*)\s*(?::[^=\n]{1,80})?=[^=]"
+)
+_TESTING: Final = re.compile(r"(?:test|it|describe)(?:\.\w+)?\(\s*([\"'`])(.{1,200}?)\1")
+
+
+class Piece(NamedTuple):
+    """A statement at the top of a text, or a method: lines from `start` to before `end`, from 0; what it defines.
+
+    The comments right above it begin at `start`, it itself at `bare`.
+    """
+
+    start: int
+    bare: int
+    end: int
+    names: tuple[str, ...]
+    inner: tuple[Piece, ...] = ()
+    is_import: bool = False
+
+
+def put_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str, ...]]:
+    """The text with the code put in, and the names of what was put. Raises EditRefused."""
+    code = textwrap.dedent(code).strip("\n") + "\n"
+    if found := _ELIDED.search(code):
+        raise EditRefused(f"the code leaves something out: {found[0].strip()!r}; write all of the function")
+    if not text.strip():
+        return _sound(code, "", path), tuple(name for piece in _pieces(code, path) for name in piece.names)
+    pieces = _pieces(code, path)
+    if not any(piece.names for piece in pieces):
+        raise EditRefused("the code defines nothing: write whole functions, or the whole file")
+    lines, new = text.splitlines(keepends=True), code.splitlines(keepends=True)
+    old = _pieces(text, path)
+    known = {name: piece for piece in old for name in piece.names}
+    methods = {inner.names[0]: inner for piece in old for inner in piece.inner}
+    edits: list[tuple[int, int, str]] = []
+    added: list[str] = []
+    put: list[str] = []
+    for piece in pieces:
+        body = "".join(new[piece.start : piece.end])
+        if piece.is_import:
+            if body.strip() not in text:
+                at = max([each.end for each in old if each.is_import], default=_head(lines, old))
+                edits.append((at, at, body))
+            continue
+        if not piece.names:
+            continue
+        place = next((known[name] for name in piece.names if name in known), None)
+        if (
+            place is not None
+            and piece.inner
+            and {each.names[0] for each in place.inner} - {each.names[0] for each in piece.inner}
+        ):
+            # A class of which only some methods were written: the others stay.
+            for inner in piece.inner:
+                _put_inner(inner, new, place, lines, edits)
+        elif place is not None:
+            edits.append((place.bare if piece.start == piece.bare else place.start, place.end, body))
+        elif len(piece.names) == 1 and (method := _only(methods, piece.names[0])) is not None:
+            edits.append((method.start, method.end, _indented(body, lines[method.start])))
+        else:
+            added.append(body)
+        put += piece.names
+    if not put:
+        raise EditRefused("the code defines nothing: write whole functions, or the whole file")
+    last = {(start, end): body for start, end, body in edits if start < end}
+    inserted = [(start, end, body) for start, end, body in edits if start == end]
+    for start, end, body in sorted(
+        [*inserted, *((*place, body) for place, body in last.items())], key=lambda edit: edit[:2], reverse=True
+    ):
+        lines[start:end] = [body if body.endswith("\n") else f"{body}\n"]
+    gap = "\n\n\n" if path.endswith(".py") else "\n\n"
+    changed = gap.join([each.strip("\n") for each in ("".join(lines), *added)]) + "\n"
+    return _sound(changed, text, path), tuple(put)
+
+
+def names_defined(code: str, path: str) -> tuple[str, ...]:
+    """What a piece of code defines, in the language of a path."""
+    return tuple(name for piece in _pieces(textwrap.dedent(code), path) for name in piece.names)
+
+
+def _put_inner(inner: Piece, new: list[str], place: Piece, lines: list[str], edits: list[tuple[int, int, str]]) -> None:
+    body = "".join(new[inner.start : inner.end])
+    known = {each.names[0]: each for each in place.inner}
+    if (old := known.get(inner.names[0])) is not None:
+        edits.append((old.start, old.end, _indented(body, lines[old.start])))
+    elif place.inner:
+        last = place.inner[-1]
+        edits.append((last.end, last.end, "\n" + _indented(body, lines[last.start])))
+
+
+def _only(methods: dict[str, Piece], name: str) -> Piece | None:
+    """The one method of that name, with or without what it is in."""
+    if name in methods:
+        return methods[name]
+    found = [piece for path, piece in methods.items() if path.rpartition(".")[2] == name.rpartition(".")[2]]
+    return found[0] if len(found) == 1 else None
+
+
+def _indented(body: str, like: str) -> str:
+    return textwrap.indent(textwrap.dedent(body), like[: len(like) - len(like.lstrip())])
+
+
+def _sound(changed: str, before: str, path: str) -> str:
+    line = broken_line(changed, path)
+    if line is not None and broken_line(before, path) is None:
+        shown = changed.splitlines()[line - 1 : line + 1]
+        raise EditRefused(
+            f"with this code the file would have a syntax error at line {line}: {' | '.join(shown)[:200]}"
+        )
+    return changed
+
+
+def _head(lines: list[str], pieces: tuple[Piece, ...]) -> int:
+    """Where the first import belongs: before the first definition, behind what stands above it."""
+    first = min([piece.start for piece in pieces if piece.names], default=len(lines))
+    while first and not lines[first - 1].strip():
+        first -= 1
+    return first
+
+
+def _pieces(text: str, path: str) -> tuple[Piece, ...]:
+    """The statements at the top of a text; nothing where there is no grammar for it."""
+    language, outline = language_of(path), outline_of(text, path)
+    tree = parsed(text, language) if language is not None else None
+    if language is None or tree is None or outline is None:
+        raise EditRefused("code is put only into files of a known language; write the whole file with write_file")
+    lines = text.splitlines()
+    imports = {number - 1 for number in outline.imports}
+    found: list[Piece] = []
+    for node in tree.root_node.named_children:
+        start, end = node.start_point.row, node.end_point.row + (node.end_point.column > 0)
+        if node.type == "comment" or start >= len(lines):
+            continue
+        inside = [each for each in outline.symbols if start <= each.line - 1 < end]
+        top = tuple(dict.fromkeys(each.path for each in inside if not each.scope or language.name == "go"))
+        inner = tuple(_methods(inside, lines, start, end))
+        first = "\n".join(lines[start:end])
+        if not top and (testing := _TESTING.match(first)):
+            top = (f"test {testing[2]}",)
+        if not top and start not in imports and (constant := _CONSTANT.match(first)):
+            top = (constant[1],)
+        found.append(Piece(_with_comments(start, lines), start, end, top, inner, start in imports and not top))
+    return tuple(found)
+
+
+def _methods(inside: list[Symbol], lines: list[str], start: int, end: int) -> Iterator[Piece]:
+    """The methods of a class, each to where its indentation ends."""
+    for symbol in inside:
+        line, scope, kind = symbol.line - 1, symbol.scope, symbol.kind
+        if not scope or kind not in ("method", "func") or line == start or "." in scope:
+            continue
+        depth = len(lines[line]) - len(lines[line].lstrip())
+        last = line + 1
+        while last < end and (not lines[last].strip() or len(lines[last]) - len(lines[last].lstrip()) > depth):
+            last += 1
+        if last < end and lines[last].strip() in ("}", "};", "},"):
+            last += 1
+        while last > line + 1 and not lines[last - 1].strip():
+            last -= 1
+        first = line
+        while first > start + 1 and lines[first - 1].lstrip().startswith("@"):
+            first -= 1
+        yield Piece(first, line, last, (symbol.path,))
+
+
+def _with_comments(start: int, lines: list[str]) -> int:
+    """Where a statement begins, with the comments right above it."""
+    while start and lines[start - 1].lstrip().startswith(("#", "//")) and not lines[start - 1].startswith("#!"):
+        start -= 1
+    return start
