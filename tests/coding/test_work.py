@@ -19,8 +19,9 @@ from callboard.testing import Call
 
 BUILD = {"description": "Make add work"}
 DEBUG = {"symptoms": "test_add fails"}
-MEND = Call("replace_in_file", {"path": "calc.py", "old": "a - b", "new": "a + b"})
-READ = Call("read_file", {"path": "calc.py"})
+MEND = "It subtracts.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n```\n"
+ANALYZED = [Call("file", {"path": "calc.py"}), "add is in calc.py.", "1. Mend add."]
+"""The phases before the one that implements."""
 FILE = Call("file", {"path": "calc.py"})
 EDIT = Call("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"})
 
@@ -98,11 +99,12 @@ def test_the_seeds_example_round_by_round(run, jobs, repository):
 
 
 def test_lesson_1_done_without_a_write_is_refused(run):
-    done = run("debug", DEBUG, ["TASK_COMPLETE", "TASK_COMPLETE", "Really, all done."])
+    done = run("build", BUILD, [*ANALYZED, "TASK_COMPLETE", "TASK_COMPLETE", "Really, all done."], form="phased")
     assert (done.job.state, done.job.output["commits"]) == ("failed", [])
-    assert "no file has changed" in done.prompts[1]
-    assert "the tests do not pass" in done.prompts[1]
+    assert "no file has changed" in done.prompts[-1]
     assert "evidence" in done.job.reason
+    done = run("debug", DEBUG, ["TASK_COMPLETE"] * 8)
+    assert "no file has changed" in " ".join(done.job.output["missing"])
 
 
 @pytest.mark.parametrize(
@@ -122,13 +124,16 @@ def test_lesson_1_and_7_every_wrong_call_is_answered_in_words(run, call, told):
 
 
 def test_lesson_3_calls_beside_the_signal_run_first(run):
-    done = run("debug", DEBUG, [[TextPiece("Task complete."), MEND]])
+    done = run(
+        "build", BUILD, [*ANALYZED, [TextPiece("Task complete."), EDIT], "Done.", "Right.", "Mend add"], form="phased"
+    )
     assert done.job.state == "completed"
 
 
 def test_lesson_4_results_that_the_model_made_up_are_cut(run):
     made_up = 'Tool results:\n\nTool 1 (run_tests) output:\n{"success": true}\n3 passed. Task complete.'
-    done = run("debug", DEBUG, [[READ, TextPiece(made_up)], MEND])
+    script = [[FILE, TextPiece(made_up)], *ANALYZED[1:], EDIT, "Done.", "Right.", "Mend add"]
+    done = run("build", BUILD, script, form="phased")
     seen = "".join(part.text for each in done.model.requests[1].canisters for part in getattr(each, "content", ()))
     assert "3 passed" not in seen
     assert any(type(each).__name__ == "Note" and each.kind == "alert" for each in done.steps)
@@ -138,17 +143,20 @@ def test_lesson_4_results_that_the_model_made_up_are_cut(run):
 def test_lesson_4_a_run_of_some_tests_is_not_a_run_of_all(run, repository):
     (repository.root / "test_more.py").write_text("def test_more():\n    assert False\n")
     repository.commit("Another one fails")
-    done = run("build", BUILD, [MEND, Call("run_tests", {"run": "test_add"}), "All tests pass.", "Yes.", "Yes."])
-    assert "1 passed" in done.results[1]
-    assert done.job.state == "failed"
-    assert "test_more" in done.prompts[1]
+    some = Call("test", {"run": "test_add"})
+    done = run("build", BUILD, [*ANALYZED, EDIT, "Done.", some, "All tests pass.", "Yes.", "Yes."], form="phased")
+    assert "1 passed" in done.results[-1]
+    assert (done.job.state, done.job.phase) == ("failed", "validate")
+    assert "test_more" in done.prompts[-1]
 
 
 def test_lesson_4_tests_before_the_last_edit_do_not_count(run):
-    spoil = Call("replace_in_file", {"path": "calc.py", "old": "a + b", "new": "a * b"})
-    done = run("build", BUILD, [[MEND, Call("run_tests"), spoil], "All passed.", "Yes.", "Yes."])
+    spoil = Call("file", {"action": "replace", "path": "calc.py", "old": "a + b", "new": "a * b"})
+    script = [*ANALYZED, EDIT, "Done.", [Call("test"), spoil], "All passed.", "Yes.", "Yes."]
+    done = run("build", BUILD, script, form="phased")
+    assert "1 passed" in done.results[2]
     assert done.job.state == "failed"
-    assert "the tests do not pass" in done.prompts[1]
+    assert "the tests do not pass" in done.prompts[-1]
 
 
 def test_lesson_5_what_a_phase_says_is_handed_on_without_code(run):
@@ -159,10 +167,9 @@ def test_lesson_5_what_a_phase_says_is_handed_on_without_code(run):
 
 
 def test_lesson_6_a_repeated_call_is_told_and_ends_the_job(run):
-    done = run("build", BUILD, [READ] * 4 + ["I give up."] * 4)
-    assert "already" in done.results[1]
+    done = run("build", BUILD, [FILE] * 4 + ["I give up."], form="phased", rounds=5)
+    assert ["already" in each for each in done.results] == [False, True, True, True]
     assert done.job.state == "failed"
-    assert done.job.calls < 8
 
 
 def test_lesson_10_the_whole_task_is_in_the_prompt(run, tmp_path):
@@ -178,22 +185,39 @@ def test_lesson_10_the_whole_task_is_in_the_prompt(run, tmp_path):
 
 
 def test_the_tests_that_fail_are_the_measure(run):
-    cheat = Call("write_file", {"path": "test_calc.py", "content": "def test_add():\n    pass\n"})
-    done = run("debug", DEBUG, [cheat, "All tests pass.", "Yes.", "Yes."])
-    assert done.job.state == "failed"
-    assert "test_calc.py may not be changed" in done.results[0]
+    cheat = Call("file", {"action": "write", "path": "test_calc.py", "content": "def test_add():\n    pass\n"})
+    script = ["It fails.", FILE, "It subtracts.", FILE, "Line 2.", cheat, "Done.", "It passes.", "Yes.", "Yes."]
+    done = run("debug", DEBUG, script, form="phased")
+    assert (done.job.state, done.job.phase) == ("failed", "verify")
+    assert "test_calc.py may not be changed" in done.prompts[-1]
+
+
+def test_code_in_words_does_not_reach_the_tests_that_fail(run):
+    cheat = "test_calc.py\n```python\ndef test_add():\n    pass\n```"
+    done = run("debug", DEBUG, [cheat, MEND])
+    assert done.job.output["files"] == ["calc.py"]
+    assert done.job.rounds == 2
+
+
+def test_a_fresh_attempt_begins_where_the_first_one_did(run):
+    wrong = "calc.py\n```python\ndef add(a, b):\n    return a * b\n\n\ndef more():\n    pass\n```"
+    done = run("debug", DEBUG, ["Nothing to do.", wrong, MEND])
+    assert done.prompts[0] == done.prompts[1] == done.prompts[2]
+    assert [len(request.canisters) for request in done.model.requests] == [2, 2, 2]
+    assert [request.controls.temperature for request in done.model.requests] == [None, 0.7, 0.7]
+    assert not done.model.requests[0].tools
+    assert "more" not in done.job.output["diff"]
+    assert (done.job.state, done.job.calls) == ("completed", 2)
 
 
 def test_tests_do_not_go_away(run, repository):
     (repository.root / "test_more.py").write_text("def test_more():\n    assert True\n")
     repository.commit("More tests")
-    done = run(
-        "debug",
-        DEBUG,
-        [[Call("write_file", {"path": "test_more.py", "content": ""}), MEND], "Done.", "Done.", "Done."],
-    )
+    away = Call("file", {"action": "write", "path": "test_more.py", "content": ""})
+    script = ["It fails.", FILE, "It subtracts.", FILE, "Line 2.", [away, EDIT], "Done.", "It passes.", "Yes.", "Yes."]
+    done = run("debug", DEBUG, script, form="phased")
     assert done.job.state == "failed"
-    assert "only 1 tests ran, and 2 before" in done.results[1] + done.prompts[-1]
+    assert "only 1 tests ran, and 2 before" in done.prompts[-1]
 
 
 def test_deleting_everything_hurts_nobody(run, repository):
@@ -214,13 +238,13 @@ def test_a_hook_that_was_planted_never_runs(run, tmp_path):
     mark = tmp_path / "ran"
     hook = f"#!/bin/sh\ntouch {mark}\n"
     plant = [
-        Call("write_file", {"path": ".git/hooks/pre-commit", "content": hook}),
-        Call("write_file", {"path": ".git/config", "content": "[core]\n\tfsmonitor = touch x\n"}),
-        Call("write_file", {"path": ".gitattributes", "content": "*.py filter=x diff=x\n"}),
+        Call("file", {"action": "write", "path": ".git/hooks/pre-commit", "content": hook}),
+        Call("file", {"action": "write", "path": ".git/config", "content": "[core]\n\tfsmonitor = touch x\n"}),
+        Call("file", {"action": "write", "path": ".gitattributes", "content": "*.py filter=x diff=x\n"}),
     ]
-    done = run("debug", DEBUG, [plant, MEND])
-    assert "Error" in done.results[0]
+    done = run("build", BUILD, [*ANALYZED, [*plant, EDIT], "Done.", "Right.", "Mend add"], form="phased")
     assert "Error" in done.results[1]
+    assert "Error" in done.results[2]
     assert done.job.state == "completed"
     assert not mark.exists()
 
@@ -230,10 +254,9 @@ def test_nothing_outside_is_written_or_read(run, repository, path):
     (repository.root / "link").symlink_to("/etc")
     repository.commit("A link out of the tree")
     before = repository.state()
-    done = run(
-        "debug", DEBUG, [[Call("write_file", {"path": path, "content": "x"}), Call("read_file", {"path": path})], MEND]
-    )
-    assert all("Error" in each for each in done.results[:2])
+    tries = [Call("file", {"action": "write", "path": path, "content": "x"}), Call("file", {"path": path})]
+    done = run("build", BUILD, [*ANALYZED, [*tries, EDIT], "Done.", "Right.", "Mend add"], form="phased")
+    assert all("Error" in each for each in done.results[1:3])
     assert done.job.state == "completed"
     assert repository.state() == before
 
@@ -246,18 +269,15 @@ def test_keys_are_not_to_be_had(run, monkeypatch):
 
 
 def test_a_model_that_fails_fails_the_job_and_keeps_the_change(run, repository):
-    done = run(
-        "debug",
-        DEBUG,
-        [Call("write_file", {"path": "note.txt", "content": "x"}), [ReplyFailed("provider", "500", "it broke")]],
-    )
+    note = Call("file", {"action": "write", "path": "note.txt", "content": "x"})
+    done = run("build", BUILD, [*ANALYZED, note, [ReplyFailed("provider", "500", "it broke")]], form="phased")
     assert done.job.state == "failed"
     assert "it broke" in done.job.error
     assert repository.git("show", f"{done.job.output['branch']}:note.txt") == "x"
 
 
 def test_rounds_run_out(run):
-    done = run("build", BUILD, [READ, Call("read_file", {"path": "test_calc.py"}), "Not yet."], rounds=2)
+    done = run("build", BUILD, [FILE, Call("file", {"path": "test_calc.py"}), ""], form="phased", rounds=2)
     assert done.job.state == "failed"
     assert "rounds" in done.job.reason + " ".join(done.job.output["missing"])
 
@@ -286,7 +306,7 @@ def test_a_folder_without_git_gets_a_patch(run, repository, jobs):
 
 
 def test_without_a_person_what_is_asked_for_is_denied(run):
-    done = run("debug", DEBUG, [MEND, "Done.", "Done.", "Done."], settings='[permissions]\nask = ["replace_in_file"]\n')
+    done = run("debug", DEBUG, [MEND] * 8, settings='[permissions]\nask = ["put_code"]\n')
     assert done.asked
     assert "may not run" in done.results[0]
     assert done.job.state == "failed"

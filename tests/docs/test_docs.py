@@ -28,7 +28,7 @@ from typer.main import get_command
 import callboard
 from callboard import agent, core, errors, testing
 from callboard.cli import app, chat_commands, jobs, run
-from callboard.coding import brief, copying, gather, job, phases, snapshots
+from callboard.coding import brief, conduct, copying, gather, job, phases, snapshots
 from callboard.configuration import coding
 from callboard.core import canisters, events
 from callboard.dialects import AUTO, DIALECTS, Dialect, reader
@@ -537,6 +537,7 @@ FIGURES = [
     ("coding.md", ", of {:,} characters |", gather.MAX_TEXT),
     ("coding.md", "the change, up to {:,} characters", gather.MAX_DIFF),
     ("coding.md", "told to the model, up to {:,} characters", brief.MAX_REPOSITORY),
+    ("coding.md", "at a temperature of {}", conduct.TEMPERATURE),
     ("coding.md", "A copy is at most {:,} files", copying.MAX_FILES),
     ("coding.md", "files and {} GB", copying.MAX_BYTES // 1024**3),
     ("coding.md", "{} MB. Without a terminal", snapshots.MAX_FILE // 1024**2),

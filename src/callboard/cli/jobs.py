@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
 
-from callboard.cli.show import Display, one_line
+from callboard.cli.show import Display, one_line, plain
 
 if TYPE_CHECKING:
     from callboard.coding.job import Job
@@ -76,11 +76,13 @@ class JobDisplay(Display):
 def tell_outcome(job: Job, display: Display) -> None:
     """What a person needs to know at a job's end."""
     output = job.output
-    display.tell(f"{job.state}{f': {job.reason}' if job.reason else ''}", _COLORS.get(job.state, ""))
+    # The error says where, and what to do, too.
+    why = one_line(job.error or job.reason, 1000)
+    display.tell(f"{job.state}{f': {why}' if why else ''}", _COLORS.get(job.state, ""))
     for each in output.get("missing", ()):
         display.tell(f"missing: {one_line(each, 400)}", "33")
     if job.type in ("review", "triage") and output.get("summary"):
-        sys.stdout.write(f"{output['summary']}\n")
+        _print(f"{output['summary']}\n")
     if output.get("branch") and output.get("commits"):
         branch = output["branch"]
         display.tell(f"branch {branch}, {len(output['commits'])} commits, {len(output.get('files', ()))} files")
@@ -114,7 +116,7 @@ def list_jobs(
         else:
             began = f"{each.created_at.astimezone():%Y-%m-%d %H:%M}"
             state = each.state if each.state != "running" else f"running {each.phase}"
-            typer.echo(f"{each.id}  {began}  {each.type:6}  {state:18}  {one_line(each.description, 60)}")
+            typer.echo(f"{each.id}  {began}  {each.type:6}  {one_line(state):18}  {one_line(each.description, 60)}")
     if not found and not as_json:
         typer.echo("no jobs" if all_ else "no jobs of this directory; --all shows those of others", err=True)
 
@@ -134,7 +136,7 @@ def show_job(
         typer.echo(json.dumps(jobs.as_json(found), indent=2))
         return
     if diff:
-        typer.echo(found.output.get("diff", ""), nl=False)
+        _print(found.output.get("diff", ""))
         return
     rows = {
         "job": found.id,
@@ -158,9 +160,14 @@ def show_job(
     for name, value in rows.items():
         if value:
             typer.echo(f"{name:9}  {one_line(str(value), 400)}")
-    typer.echo(f"\n{found.description}")
+    _print(f"\n{found.description}\n")
     if found.output.get("summary"):
-        typer.echo(f"\n{found.output['summary']}")
+        _print(f"\n{found.output['summary']}\n")
+
+
+def _print(text: str) -> None:
+    """As it is; on a terminal without what that would obey."""
+    sys.stdout.write(plain(text) if sys.stdout.isatty() else text)
 
 
 @app.command("cancel")

@@ -40,7 +40,10 @@ def run(
     ] = None,
     ensembles: Annotated[
         list[str] | None,
-        typer.Option(help="A directory of ensembles, or a built-in one: io, coding, coding_single; repeatable.", show_default=False),
+        typer.Option(
+            help="A directory of ensembles, or a built-in one: io, coding, coding_single; repeatable.",
+            show_default=False,
+        ),
     ] = None,
     mcp: Annotated[
         list[str] | None,

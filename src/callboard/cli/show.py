@@ -53,7 +53,7 @@ class Display:
         match event:
             case TextPiece(text=text) | RefusalPiece(text=text):
                 self._end_reasoning()
-                self._out.write(text if not self._terminal else text.translate(_OBEYED))
+                self._out.write(plain(text) if self._terminal else text)
                 self._out.flush()
                 self._in_line = not text.endswith("\n") if text else self._in_line
             case InvocationEnded(name=name, arguments=arguments, raw=raw):
@@ -74,7 +74,7 @@ class Display:
             case RoundStarted(number=number) if self._verbose:
                 self.tell(f"round {number}", "2")
             case ReasoningPiece(text=text) if self._verbose:
-                self._err.write(text.translate(_OBEYED))
+                self._err.write(plain(text))
                 self._err.flush()
                 self._in_reasoning = not text.endswith("\n") if text else self._in_reasoning
             case ReplyEnded():
@@ -85,7 +85,8 @@ class Display:
                 pass
 
     def tell(self, line: str, color: str = "") -> None:
-        """A line on standard error, behind whatever line of text is open."""
+        """A line on standard error, behind whatever line of text is open, without what a terminal would obey."""
+        line = plain(line)
         self._end_line()
         self._end_reasoning()
         self._err.write(f"\x1b[{color}m{line}\x1b[0m\n" if self._color and color else f"{line}\n")
@@ -123,6 +124,11 @@ def _arguments(arguments: Mapping[str, Any] | None, raw: str) -> str:
     if arguments is None:
         return one_line(raw)
     return one_line(", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items()))
+
+
+def plain(text: str) -> str:
+    """The text without what a terminal would obey, but for line breaks and tabs."""
+    return text.translate(_OBEYED)
 
 
 def one_line(text: str, width: int = _WIDTH) -> str:

@@ -5,6 +5,8 @@ Owns the assignment, and what is wrong with one. Knows nothing of how it is done
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -78,7 +80,7 @@ def assign(
     logs = ""
     if given.get("logs"):
         try:
-            logs = Path(given["logs"]).read_text("utf-8", "replace")[-MAX_LOGS:]
+            logs = _end_of(Path(given["logs"]))
         except OSError as error:
             raise CallerError(error.strerror or str(error), path=str(given["logs"])) from None
         given["logs"] = str(given["logs"])
@@ -94,3 +96,13 @@ def assign(
         without_sandbox=without_sandbox,
         keep=keep,
     )
+
+
+def _end_of(file: Path) -> str:
+    """The last of a file's text, however long it is. Raises OSError."""
+    with file.open("rb") as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            # Of what cannot be read backwards, such as a pipe, the end is not known.
+            return opened.read(MAX_LOGS).decode("utf-8", "replace")
+        opened.seek(max(0, os.fstat(opened.fileno()).st_size - 4 * MAX_LOGS))
+        return opened.read(4 * MAX_LOGS).decode("utf-8", "replace")[-MAX_LOGS:]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from callboard.coding.encoded import carried
 from callboard.coding.phases import Phase
 from callboard.configuration.coding import ProjectSettings
 
@@ -37,7 +38,7 @@ def instructions(project: ProjectSettings, repository: str) -> str:
     parts = [_INSTRUCTIONS, " ".join([each for each in facts if each])]
     if repository:
         parts.append(f"The repository's own instructions (AGENTS.md):\n\n{repository[:MAX_REPOSITORY]}")
-    return "\n\n".join([each for each in parts if each])
+    return carried("\n\n".join([each for each in parts if each]))
 
 
 def prompt(
@@ -53,11 +54,11 @@ def prompt(
     parts += [f"# {title}\n\n{text}" for title, text in gathered.items() if text]
     parts += [f"# From the phase {name!r}\n\n{text}" for name, text in known.items() if text]
     parts.append(f"# Now: {phase.name}\n\n{phase.prompt.strip()}")
-    return "\n\n".join(parts)
+    return carried("\n\n".join(parts))
 
 
 def task_text(given: Mapping[str, Any], logs: str, issue: str) -> str:
     """The task in full: what the user said, the issue, the logs."""
     said = str(given.get("description") or given.get("symptoms") or "").strip()
     parts = [said, issue, f"Logs:\n```\n{logs}\n```" if logs else ""]
-    return "\n\n".join([each for each in parts if each])
+    return carried("\n\n".join([each for each in parts if each]))

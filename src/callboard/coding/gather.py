@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
+from callboard.coding.walking import told
+
 MAX_FILES: Final = 4
 MAX_TEXT: Final = 10_000
 """Characters of the files that are shown, together."""
@@ -100,19 +102,19 @@ def shown_files(names: Iterable[str], read: Callable[[str], str | None]) -> str:
         if text is None or len(text) > left:
             continue
         left -= len(text)
-        parts.append(f"{name}:\n{_fenced(text)}")
+        parts.append(f"{told(name)}:\n{_fenced(text)}")
     return "\n\n".join(parts)
 
 
 def shown_tree(files: Sequence[str]) -> str:
     """The names of the files, or of the folders where there are many."""
     if len(files) <= MAX_TREE:
-        return "\n".join(files)
+        return "\n".join(map(told, files))
     counts: dict[str, int] = {}
     for name in files:
         folder = "/".join(name.split("/")[:-1][:2]) or "."
         counts[folder] = counts.get(folder, 0) + 1
-    rows = [f"{folder}/ ({count} files)" for folder, count in sorted(counts.items())]
+    rows = [f"{told(folder)}/ ({count} files)" for folder, count in sorted(counts.items())]
     more = f"\n... and {len(rows) - MAX_TREE} folders more" if len(rows) > MAX_TREE else ""
     return "\n".join(rows[:MAX_TREE]) + more
 

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from callboard.coding.encoded import carried, encoded
 from callboard.core.ports import Clock
 from callboard.errors import CallerError
 from callboard.mcp.state import write_private
@@ -90,7 +91,11 @@ class Jobs:
         given: Mapping[str, Any] | None = None,
         token: Callable[[], str] = lambda: secrets.token_hex(3),
     ) -> Job:
-        """A pending job with a folder of its own."""
+        """A pending job with a folder of its own. Raises CallerError for a directory that cannot be written down."""
+        for place in (directory, self.directory):
+            if carried(str(place)) != str(place):
+                hint = "rename the folder, or set LC_ALL to a UTF-8 locale such as C.UTF-8"
+                raise CallerError("the path is not UTF-8", path=carried(str(place)), hint=hint)
         now = self._clock()
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         while True:
@@ -205,6 +210,8 @@ class Jobs:
             job = msgspec.json.decode(path.read_bytes(), type=Job)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise CallerError(f"not a job: {error}", path=str(path)) from None
+        if job.id != identifier:
+            raise CallerError("not this job: it has another's id", path=str(path))
         if job.state in ("running", "waiting") and not self._process(identifier):
             # It may have ended between the two looks.
             job = msgspec.json.decode(path.read_bytes(), type=Job)
@@ -218,13 +225,13 @@ class Jobs:
         return [path.name for path in self.directory.glob("*") if path.name.startswith(identifier)]
 
     def _write(self, job: Job) -> None:
-        data = msgspec.json.format(msgspec.json.encode(job), indent=2)
+        data = msgspec.json.format(encoded(job), indent=2)
         write_private(self.folder(job.id) / _FILE, data)
 
 
 def as_json(job: Job) -> dict[str, Any]:
     """What machines are told of a job."""
-    told: dict[str, Any] = json.loads(msgspec.json.encode(job))
+    told: dict[str, Any] = json.loads(encoded(job))
     return told
 
 

@@ -17,6 +17,7 @@ from typing import IO, Any, Final, Self, TypeAlias
 
 import msgspec
 
+from callboard.coding.encoded import carried, encoded
 from callboard.core import (
     Event,
     InvocationEnded,
@@ -65,7 +66,6 @@ Step: TypeAlias = Event | PhaseStarted | PhaseEnded | Told | Prompted
 """What happens in a job."""
 
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Step)
-_encoder = msgspec.json.Encoder()
 
 
 class Record:
@@ -91,7 +91,7 @@ class Record:
         self._events.close()
 
     def add(self, step: Step) -> None:
-        self._events.write(_encoder.encode(step) + b"\n")
+        self._events.write(encode_step(step) + b"\n")
         match step:
             case Prompted(text=text):
                 self._end_round()
@@ -154,7 +154,7 @@ class Record:
     def _write(self, kind: str, text: str) -> None:
         self._count += 1
         path = self.folder / f"{self._count:03}-{kind}"
-        path.write_text(text, encoding="utf-8", errors="surrogateescape")
+        path.write_text(carried(text), encoding="utf-8")
 
 
 def replayed(folder: Path) -> Iterator[Step]:
@@ -174,7 +174,7 @@ def replayed(folder: Path) -> Iterator[Step]:
 
 def encode_step(step: Step) -> bytes:
     """The step as one line, without the line break."""
-    return _encoder.encode(step)
+    return encoded(step)
 
 
 def _last_number(folder: Path) -> int:

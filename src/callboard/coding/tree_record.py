@@ -8,6 +8,7 @@ Law: a branch is deleted only where the job left it, and only if nothing else re
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import stat
 from collections.abc import Callable, Mapping
@@ -136,8 +137,10 @@ async def delete_branch(record: TreeRecord) -> None:
     tip = (await repository.branches()).get(record.branch)
     if tip:
         await repository.git("update-ref", "-d", f"refs/heads/{record.branch}", tip)
-        # What a push left there.
-        await repository.git("config", "--remove-section", f"branch.{record.branch}", check=False)
+        # What a push left there; where there is nothing the file is not written.
+        section = f"branch.{record.branch}"
+        if (await repository.git("config", "--get-regexp", f"^{re.escape(section)}[.]", check=False)).output:
+            await repository.git("config", "--remove-section", section, check=False)
 
 
 async def remove(record: TreeRecord) -> None:

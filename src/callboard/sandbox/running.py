@@ -9,6 +9,7 @@ leash holds it: if we die before that, its gate never opens.
 from __future__ import annotations
 
 import asyncio
+import errno
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -107,6 +108,9 @@ async def follow(
     try:
         process, cancelled = await _finish(start)
     except OSError as error:
+        if error.errno == errno.E2BIG:
+            hint = "write it into a file, and run that"
+            raise CallerError("the command is too long for this system", hint=hint) from None
         raise SandboxUnavailable(f"cannot be started: {error.strerror}", path=command[0]) from None
     except ValueError as error:
         raise CallerError(f"is no command: {error}", path=repr(command)) from None

@@ -52,6 +52,7 @@ def put_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str, ..
         return _sound(code, "", path), tuple(name for piece in _pieces(code, path) for name in piece.names)
     pieces = _pieces(code, path)
     if not any(piece.names for piece in pieces):
+        _sound(code, "", path)
         raise EditRefused("the code defines nothing: write whole functions, or the whole file")
     lines, new = text.splitlines(keepends=True), code.splitlines(keepends=True)
     old = _pieces(text, path)
@@ -130,7 +131,7 @@ def _sound(changed: str, before: str, path: str) -> str:
     if line is not None and broken_line(before, path) is None:
         shown = changed.splitlines()[line - 1 : line + 1]
         raise EditRefused(
-            f"with this code the file would have a syntax error at line {line}: {' | '.join(shown)[:200]}"
+            f"with this code there would be a syntax error at line {line}: {' | '.join(shown)[:200]}"
         )
     return changed
 
