@@ -156,6 +156,7 @@ $(EVALS)/.installed: evals/requirements.txt
 
 # make eval-agents  twenty small tasks for the coding agents, with the local models (takes hours of a small machine)
 eval-agents: $(INSTALLED) $(EVALS)/.installed
+	$(BIN)/python -m evals.validate
 	@for model in qwen2.5-coder-0.5b qwen2.5-coder-1.5b; do $(BIN)/callboard models pull $$model > /dev/null; done
 	$(BIN)/python -m evals.run
 

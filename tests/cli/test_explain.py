@@ -39,7 +39,8 @@ def test_every_fact_has_its_source(invoke):
     assert told["facts"]["uses_tools"] == {"value": True, "source": "family qwen-coder"}
     assert told["facts"]["results"] == {"value": "prose", "source": "model qwen2.5-coder-0.5b"}
     assert told["facts"]["temperature"] == {"value": 0.0, "source": "endpoint local"}
-    assert told["facts"]["context"] == {"value": 0, "source": "default"}
+    assert told["facts"]["context"] == {"value": 8192, "source": "endpoint local"}
+    assert told["facts"]["merges_system"] == {"value": False, "source": "default"}
 
 
 def test_for_people(invoke):

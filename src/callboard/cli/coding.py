@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
+
+if TYPE_CHECKING:
+    from callboard.coding.job import Job
 
 DEFAULT_MODEL = "local:qwen2.5-coder-0.5b"
 """As of `callboard.configuration`, which is not imported for --help."""
@@ -240,13 +243,21 @@ def _follow(
     jobs = Jobs()
     approvals = Approvals(place, jobs_directory().parent, display)
 
+    begun: list[Job] = []
+
     async def follow() -> Any:
         try:
-            return await work(assignment, model, jobs, display.step, approvals)
+            return await work(assignment, model, jobs, display.step, approvals, began=begun.append)
         finally:
             await model.aclose()
 
-    job = interrupt.run(follow(), lambda: display.tell("cancelled; callboard jobs show tells how far it came"))
+    def cancelled() -> None:
+        if as_json and begun:
+            display.job(jobs.load(begun[0].id))
+        told = "".join([f"; callboard jobs show {each.id} tells how far it came" for each in begun])
+        display.tell(f"cancelled{told}")
+
+    job = interrupt.run(follow(), cancelled)
     if as_json:
         display.job(job)
     else:

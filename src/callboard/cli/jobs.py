@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -83,12 +84,12 @@ def tell_outcome(job: Job, display: Display) -> None:
         display.tell(f"missing: {one_line(each, 400)}", "33")
     if job.type in ("review", "triage") and output.get("summary"):
         _print(f"{output['summary']}\n")
-    if output.get("branch") and output.get("commits"):
+    if output.get("patch"):
+        display.tell(f"the change is in {output['patch']}; take it with: git apply {shlex.quote(output['patch'])}")
+    elif output.get("branch") and output.get("commits"):
         branch = output["branch"]
         display.tell(f"branch {branch}, {len(output['commits'])} commits, {len(output.get('files', ()))} files")
         display.tell(f"look: git diff HEAD...{branch}    take: git merge {branch}    drop: callboard undo {job.id}")
-    elif output.get("patch"):
-        display.tell(f"the change is in {output['patch']}; take it with: patch -p1 < {output['patch']}")
     if output.get("tests"):
         display.tell(f"tests: {output['tests']}")
     if output.get("pull_request_url"):

@@ -6,7 +6,7 @@ Owns the assignment, and what is wrong with one. Knows nothing of how it is done
 from __future__ import annotations
 
 import os
-import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -21,6 +21,9 @@ from callboard.errors import CallerError
 RIGHTS: Final[tuple[Rights, ...]] = get_args(Rights)
 MAX_LOGS: Final = 20_000
 """Characters of a file of logs that are read: its end."""
+
+_BLOCK = 64 * 1024
+_BLOCKS = 1024
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,10 +102,15 @@ def assign(
 
 
 def _end_of(file: Path) -> str:
-    """The last of a file's text, however long it is. Raises OSError."""
+    """The last of a file's text, however long it is; of what has no end, such as a device, of its beginning."""
+    kept = b""
     with file.open("rb") as opened:
-        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-            # Of what cannot be read backwards, such as a pipe, the end is not known.
-            return opened.read(MAX_LOGS).decode("utf-8", "replace")
-        opened.seek(max(0, os.fstat(opened.fileno()).st_size - 4 * MAX_LOGS))
-        return opened.read(4 * MAX_LOGS).decode("utf-8", "replace")[-MAX_LOGS:]
+        # What is shorter, and a pipe, is read from where it begins.
+        with suppress(OSError):
+            opened.seek(-4 * MAX_LOGS, os.SEEK_END)
+        for _ in range(_BLOCKS):
+            block = opened.read(_BLOCK)
+            kept = (kept + block)[-4 * MAX_LOGS :]
+            if not block:
+                break
+    return kept.decode("utf-8", "replace")[-MAX_LOGS:]

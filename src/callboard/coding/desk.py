@@ -125,7 +125,7 @@ class Desk:
     def ensembles(self, phase: Phase, *, single: bool) -> list[Ensemble]:
         """The tools of a phase: single actions, or those of many actions; and the one that reads on in cut results."""
         made = [ensemble(self.workspace, actions(phase.tools), single=single)] if phase.tools else []
-        return made if single or not made else [*made, self._kept.ensemble()]
+        return [*made, self._kept.ensemble()] if made else []
 
     def dictation(self, policy: Policy, approve: Approve) -> Dictation:
         """Where code goes that the model writes in words."""

@@ -216,7 +216,12 @@ class Jobs:
             # It may have ended between the two looks.
             job = msgspec.json.decode(path.read_bytes(), type=Job)
             if job.state in ("running", "waiting"):
-                return self.update(job, state=died, reason=DIED if died == "failed" else "cancelled")
+                reason = DIED if died == "failed" else "cancelled"
+                try:
+                    return self.update(job, state=died, reason=reason)
+                except OSError:
+                    # A disk that is full is no reason not to say it.
+                    return replace(job, state=died, reason=reason)
         return job
 
     def _beginning(self, identifier: str) -> list[str]:

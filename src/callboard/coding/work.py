@@ -54,8 +54,11 @@ async def work(
     approver: Approver,
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    began: Callable[[Job], None] = lambda _: None,
 ) -> Job:
-    """Does it, and gives the job as it ended. Raises CallerError before anything is begun; after that errors are the job's.
+    """Does it, and gives the job as it ended; `began` is given it when it has begun.
+
+    Raises CallerError before anything is begun; after that errors are the job's.
 
     When it is cancelled, the job is too, and CancelledError goes on; SIGTERM ends it the same way, and gives the job.
     """
@@ -67,15 +70,18 @@ async def work(
         model=model.name,
         given={key: value for key, value in assignment.given.items() if value not in (None, "", False)},
     )
-    with jobs.running(job.id), Record(jobs.folder(job.id)) as record, _ended_by(signal.SIGTERM) as ended:
+    folder = jobs.folder(job.id)
+    with jobs.running(job.id), _ended_by(signal.SIGTERM) as ended:
         worker = _Worker(assignment, model, jobs, jobs.update(job, state="running"), task=task, clock=clock)
-
-        def tell(step: Step) -> None:
-            record.add(step)
-            show(step)
-
+        began(worker.job)
         try:
-            return await worker.run(tell, approver)
+            with Record(folder) as record:
+
+                def tell(step: Step) -> None:
+                    record.add(step)
+                    show(step)
+
+                return await worker.run(tell, approver)
         except asyncio.CancelledError:
             worker.end("cancelled", "ended by a signal" if ended else "")
             if not ended:
@@ -85,8 +91,14 @@ async def work(
             return worker.job
         except CallboardError as error:
             return worker.end("failed", error.message, error=str(error))
+        except BrokenPipeError:
+            return worker.end("failed", "whoever read what it told is gone")
         except OSError as error:
-            return worker.end("failed", str(error), error=str(error))
+            place, why = error.filename or folder, error.strerror or str(error)
+            return worker.end("failed", why, error=f"{place}: {why}")
+        except Exception as error:
+            worker.end("failed", "a mistake in Callboard itself", error=f"{type(error).__name__}: {error}")
+            raise
 
 
 class _Worker:
@@ -155,7 +167,11 @@ class _Worker:
         return self.end("completed", "")
 
     def end(self, state: Any, reason: str, error: str = "") -> Job:
-        self._update(state=state, reason=reason, error=error)
+        """The job as it ended, also where that cannot be written down any more."""
+        try:
+            self._update(state=state, reason=reason, error=error)
+        except OSError as full:
+            self.job = msgspec.structs.replace(self.job, state=state, reason=reason, error=error or str(full))
         return self.job
 
     def _notify(self, notices: Iterable[str], tell: Callable[[Step], None]) -> None:

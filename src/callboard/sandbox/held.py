@@ -1,6 +1,7 @@
 """Places in a workspace that are held while commands run there.
 
-Owns the empty directories that are made for something to be shown or kept there, and files that are put back.
+Owns the empty directories that are made for something to be shown or kept there, links to what cannot be shown
+otherwise, and files that are put back.
 Law: nothing is reached through a link, since whoever works in the workspace may have put it there; what was
 made is gone when the last command that needs it is.
 """
@@ -12,7 +13,7 @@ import shutil
 import stat
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
@@ -54,23 +55,43 @@ def steps_to(place: PurePosixPath) -> list[PurePosixPath]:
 @contextmanager
 def made(workspace: Path, places: Sequence[PurePosixPath]) -> Iterator[None]:
     """Makes an empty directory at each place where there is nothing."""
-    held: list[Path] = []
+    with _held(workspace, [(step, None) for place in places for step in steps_to(place)]):
+        yield
+
+
+@contextmanager
+def linked(workspace: Path, borrowed: Mapping[str, Path]) -> Iterator[None]:
+    """Makes a link at each place where there is nothing, to the directory that is borrowed there.
+
+    For where nothing better is to be had. Raises CallerError for what is not in the workspace, or reached through a
+    link.
+    """
+    places = {PurePosixPath(place): target for place, target in borrowed.items()}
+    parents = checked({str(place.parent) for place in places} - {"."}, workspace)
+    with made(workspace, parents), _held(workspace, places.items()):
+        yield
+
+
+@contextmanager
+def _held(workspace: Path, places: Iterable[tuple[PurePosixPath, Path | None]]) -> Iterator[None]:
+    """Makes what is not there: links to targets, and empty directories."""
+    held: list[tuple[Path, Path | None]] = []
     try:
         with _lock:
-            for path in (workspace / step for place in places for step in steps_to(place)):
-                # One that another command has made is there, but not for good.
-                if _made[path] or _make(path, workspace):
+            for place, target in places:
+                path = workspace / place
+                # What another command has made is there, but not for good.
+                if _made[path] or _make(path, target, workspace):
                     _made[path] += 1
-                    held.append(path)
+                    held.append((path, target))
         yield
     finally:
         with _lock:
-            for path in reversed(held):
+            for path, target in reversed(held):
                 _made[path] -= 1
                 if not _made[path]:
                     del _made[path]
-                    with suppress(OSError), _parent(path, workspace) as parent:
-                        os.rmdir(path.name, dir_fd=parent)
+                    _unmake(path, target, workspace)
 
 
 @contextmanager
@@ -95,11 +116,23 @@ def put_back(workspace: Path, names: Sequence[str]) -> Iterator[None]:
         os.close(directory)
 
 
-def _make(path: Path, workspace: Path) -> bool:
+def _make(path: Path, target: Path | None, workspace: Path) -> bool:
     with suppress(FileExistsError), _parent(path, workspace) as parent:
-        os.mkdir(path.name, dir_fd=parent)
+        if target is None:
+            os.mkdir(path.name, dir_fd=parent)
+        else:
+            os.symlink(target, path.name, dir_fd=parent)
         return True
     return False
+
+
+def _unmake(path: Path, target: Path | None, workspace: Path) -> None:
+    """Takes away what was made, unless something else is there now."""
+    with suppress(OSError), _parent(path, workspace) as parent:
+        if target is None:
+            os.rmdir(path.name, dir_fd=parent)
+        elif os.readlink(path.name, dir_fd=parent) == str(target):
+            os.unlink(path.name, dir_fd=parent)
 
 
 def _state(name: str, directory: int) -> _State:

@@ -17,7 +17,7 @@ import msgspec
 
 from callboard.sandbox.confinement import Confinement, Outcome
 from callboard.sandbox.filter import seccomp_filter
-from callboard.sandbox.held import checked, put_back
+from callboard.sandbox.held import checked, linked, put_back
 from callboard.sandbox.places import SYSTEM, SYSTEM_FILES, interpreter_places, own_place, readable_places
 from callboard.sandbox.supervised import private_directories, supervise
 
@@ -27,7 +27,6 @@ _WRITABLE = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/shm")  # n
 _LACKS = (
     "other processes are visible, and /dev/shm is everybody's",
     "there are no sockets at all, hosts or not",
-    "directories borrowed from elsewhere are not shown",
     "nothing new can be made beside a directory that is kept",
 )
 # From which version of Landlock on it is not so.
@@ -66,6 +65,7 @@ class Landlock:
         ]
         with ExitStack() as stack:
             stack.enter_context(put_back(workspace, by_name))
+            stack.enter_context(linked(workspace, confined.borrowed))
             private, temporary = stack.enter_context(private_directories())
             reading, writing = os.pipe()
             os.write(writing, seccomp_filter(platform.machine(), namespaces=False))

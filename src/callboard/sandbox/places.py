@@ -112,8 +112,9 @@ def readable_places(confinement: Confinement) -> list[Path]:
         *worktree_places(confinement.workspace),
     ]
     homes = _homes()
+    entries = confinement.environment.get("PATH", os.environ.get("PATH", "")).split(":")
     found = {
-        *_programs_and_python(confinement.environment.get("PATH", os.environ.get("PATH", "")), homes),
+        *_programs_and_python(tuple([entry for entry in entries if not _is_own(entry, confinement)]), homes),
         *(place for place in map(_absolute, asked) if _may_be_shown(place, homes)),
         # What the caller names itself is the caller's to say.
         *map(_absolute, confinement.readable),
@@ -169,12 +170,18 @@ def own_place(directory: Path) -> Path:
 
 
 @functools.lru_cache(maxsize=8)
-def _programs_and_python(path: str, homes: frozenset[Path]) -> list[Path]:
+def _programs_and_python(entries: tuple[str, ...], homes: frozenset[Path]) -> list[Path]:
     """Looked up once: a command is run often, and PATH's directories stay what they are."""
-    entries = [Path(entry) for entry in path.split(":") if entry.startswith("/")]
-    asked = [*(place for entry in entries for place in _of_programs(entry)), *interpreter_places()]
+    paths = [Path(entry) for entry in entries if entry.startswith("/")]
+    asked = [*(place for path in paths for place in _of_programs(path)), *interpreter_places()]
     found = {place for place in map(_absolute, asked) if _may_be_shown(place, homes)}
     return [place for place in sorted(found) if not _is_beneath(place, SYSTEM)]
+
+
+def _is_own(entry: str, confinement: Confinement) -> bool:
+    """Whether a directory of PATH is where commands write: what it says it needs, one of them may have made up."""
+    writable = [confinement.workspace, *([confinement.home] if confinement.home else [])]
+    return _is_beneath(Path(os.path.realpath(entry)), writable) or _is_beneath(Path(entry), writable)
 
 
 def _of_programs(entry: Path) -> Iterator[Path]:

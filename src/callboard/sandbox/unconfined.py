@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from callboard.sandbox.confinement import Confinement, Outcome
+from callboard.sandbox.held import linked
 from callboard.sandbox.places import own_place
 from callboard.sandbox.supervised import private_directories, supervise
 
@@ -21,5 +22,5 @@ class Unconfined:
 
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
         confined = msgspec.structs.replace(confinement, workspace=own_place(confinement.workspace))
-        with private_directories() as (home, temporary):
+        with linked(confined.workspace, confined.borrowed), private_directories() as (home, temporary):
             return await supervise(command, confined, home=confined.home or home, temporary=temporary, stdin=stdin)

@@ -22,13 +22,13 @@ from callboard.tools import Context
 async def bash(
     context: Context,
     command: Annotated[str, "The command, for bash"],
-    timeout: Annotated[float, "Seconds that it may take"] = 120,  # noqa: ASYNC109  # what the model asks for, not ours
+    timeout: Annotated[float, "Seconds that it may take; 0 for the usual time"] = 0,  # noqa: ASYNC109  # what the model asks for, not ours
 ) -> str:
     """Runs a command in the root of the repository. Each call begins there anew, and nothing stays running."""
     workspace = workspace_of(context)
     if not command.strip() or "\0" in command:
         raise ValueError("there is no command")
-    seconds = min(max(timeout, 1.0), MAX_SECONDS)
+    seconds = min(max(timeout or workspace.confinement.limits.seconds, 1.0), MAX_SECONDS)
     outcome = await run_command(
         workspace, [shell(), "-c", command], seconds=seconds, progress=context.progress, label=command[:200]
     )
