@@ -12,7 +12,8 @@ from callboard.coding.assignment import Assignment
 from callboard.coding.chat import open_chat, undo_chat
 from callboard.coding.job import Jobs
 from callboard.coding.recalling import folded
-from callboard.coding.record import Prompted, replayed
+from callboard.coding.record import Prompted, Told, replayed
+from callboard.coding.work import undo_job
 from callboard.configuration import load_settings
 from callboard.configuration.coding import CodingSettings
 from callboard.core import (
@@ -31,6 +32,7 @@ from callboard.core import (
     contents,
 )
 from callboard.errors import CallerError
+from callboard.sandbox import Outcome
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Rule
 
@@ -313,7 +315,7 @@ def test_a_whole_chat_is_taken_back(place, chatting, jobs, between):
     assert asyncio.run(scenario()) == "as before the chat: calc.py, new.py"
     assert ((place / "calc.py").read_text(), (place / "new.py").exists()) == (CODE, False)
     (job,) = jobs.all()
-    assert "nothing" in asyncio.run(undo_chat(job, jobs))
+    assert "nothing" in asyncio.run(undo_job(job, jobs))
     assert any(isinstance(each, Prompted) and "took your" in each.text for each in replayed(jobs.folder(job.id)))
 
 
@@ -416,6 +418,27 @@ def test_what_a_turn_changed_whose_process_died_can_be_taken_back(place, chattin
     job = jobs.update(job, output={"turns": [{"before": turn["before"]}]})
     assert asyncio.run(undo_chat(job, jobs)) == "as before the chat: calc.py"
     assert (place / "calc.py").read_text() == CODE
+
+
+def test_what_a_sandbox_turns_out_not_to_do_is_told_once(chatting):
+    class Sandbox:
+        name, notice = "bubblewrap", ""
+
+        async def run(self, *_, **__):
+            self.notice = "commands run as root"
+            return Outcome(0, b"x\n", 2, "", 0.0)
+
+    command = Call("bash", {"command": "echo x"})
+
+    async def scenario():
+        async with chatting(ScriptedModel([command, "One.", command, "Two."]), rights="full") as chat:
+            chat.workspace.sandbox = Sandbox()
+            await chat.turn("one")
+            await chat.turn("two")
+            return chat.steps
+
+    told = [each.text for each in asyncio.run(scenario()) if isinstance(each, Told)]
+    assert told == ["commands run as root"]
 
 
 @pytest.mark.parametrize("how", ["raised", "cancelled"])

@@ -34,3 +34,12 @@ def test_what_moved_is_forgotten():
     seen.forget("f")
     assert seen.sight("f", 1, ["a"]) == "unseen"
     seen.forget("nothing")
+
+
+def test_a_copy_goes_its_own_way():
+    seen = Seen()
+    seen.show("f", 1, ["a"])
+    copied = seen.copy()
+    copied.show("f", 2, ["b"])
+    seen.forget("f")
+    assert (copied.sight("f", 1, ["a", "b"]), seen.sight("f", 1, ["a"])) == ("seen", "unseen")

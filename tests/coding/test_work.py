@@ -321,6 +321,25 @@ def test_forbidden_commands_are_judged_by_every_word(run):
     assert denied == [True, False, True]
 
 
+def test_a_rule_knows_absolute_paths_in_the_tree(run, jobs):
+    def spoil(_):
+        (root,) = jobs.directory.glob("*/tree")
+        return Call("file", {"action": "delete", "path": str(root / "test_calc.py")})
+
+    settings = '[permissions]\ndeny = ["file(test_*.py)"]\n'
+    done = run("build", BUILD, [FILE, "a", "b", spoil], form="phased", settings=settings, rounds=4)
+    assert "says deny" in done.results[1]
+    assert done.asked == []
+
+
+def test_what_is_found_out_under_way_is_told_once(run, repository):
+    repository.git("rm", "-q", "test_calc.py", "pytest.ini")
+    repository.commit("No tests")
+    done = run("build", BUILD, [FILE, "a", "b", EDIT, "Done.", "Done.", "Done."], form="phased")
+    told = [each.text for each in done.steps if type(each).__name__ == "Told"]
+    assert [each.partition(":")[0] for each in told].count("the tests are not run") == 1
+
+
 def test_rights_take_tools_away(run):
     done = run(
         "build", BUILD, [FILE, "a", "b", Call("bash", {"command": "ls"}), EDIT], form="phased", rights="edit", rounds=5

@@ -55,6 +55,11 @@ def confining(request):
     return _worked(request.param)
 
 
+@pytest.fixture(params=["landlock", "none"])
+def linking(request):
+    return _worked(request.param)
+
+
 @pytest.fixture
 def worked():
     return _worked

@@ -19,10 +19,10 @@ def home(tmp_path, monkeypatch):
     return directory
 
 
-def shown(home, path, **more):
+def shown(place, path, **more):
     """What is shown of a home directory."""
-    places = readable_places(Confinement(workspace=home / "workspace", environment={"PATH": path}, **more))
-    return {str(place.relative_to(home)) for place in places if place.is_relative_to(home)}
+    places = readable_places(Confinement(workspace=place / "workspace", environment={"PATH": path}, **more))
+    return {str(each.relative_to(place)) for each in places if each.is_relative_to(place)}
 
 
 def made(home, *names):
@@ -77,6 +77,16 @@ def test_base_of_an_environment(home):
     assert shown(home, f"{home}/v/bin") == {"v", "base"}
     (home / "v/pyvenv.cfg").write_text(f"home = {home}/bin\n")
     assert shown(home, f"{home}/v/bin:{home}") == {"v"}
+
+
+def test_what_commands_can_write_says_nothing(home):
+    """An environment in the workspace, or one that a link leads to there: a model may have written it."""
+    made(home, "base/bin/python", "workspace/v/bin/python", "job/v/bin/python")
+    for name in ("workspace", "job"):
+        (home / name / "v/pyvenv.cfg").write_text(f"home = {home}/base/bin\n")
+    (home / "link").symlink_to(home / "workspace/v/bin")
+    entries = [home / name for name in ("workspace/v/bin", "job/v/bin", "link")]
+    assert shown(home, ":".join(map(str, entries)), home=home / "job") == set()
 
 
 def test_what_the_caller_names(home):

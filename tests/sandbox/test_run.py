@@ -312,35 +312,69 @@ class TestKept:
             run(confining, "true", workspace=workspace)
 
 
-class TestBubblewrap:
-    """What only namespaces can do."""
+class TestBorrowed:
+    """Shown by a mount, or where there is none by a link."""
 
-    def test_borrowed(self, bubblewrap, workspace, tmp_path):
+    @pytest.fixture
+    def library(self, tmp_path):
         library = tmp_path / "node_modules"
         library.mkdir()
         (library / "a.js").write_text("mine")
-        outcome = shell(
-            bubblewrap, "cat web/node_modules/a.js; echo x > web/node_modules/b.js",
-            workspace=workspace, borrowed={"web/node_modules": library},
-        )  # fmt: skip
+        return library
+
+    def test_it_is_seen(self, sandbox, workspace, library):
+        script = "cat web/node_modules/a.js" + ("; echo x > web/node_modules/b.js" if sandbox.name != "none" else "")
+        outcome = shell(sandbox, script, workspace=workspace, borrowed={"web/node_modules": library})
         assert outcome.output.startswith(b"mine")
-        assert outcome.code != 0
+        assert (outcome.code == 0) == (sandbox.name == "none")
         assert names(workspace) == []
         assert names(library) == ["a.js"]
 
-    def test_borrowed_environment(self, bubblewrap, workspace, tmp_path):
+    def test_an_environment(self, sandbox, workspace, tmp_path):
         """Its scripts name its own place."""
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "v")], check=True)
         script = tmp_path / "v/bin/script"
         script.write_text(f"#!{tmp_path}/v/bin/python\nprint(42)\n")
         script.chmod(0o755)
-        outcome = run(bubblewrap, ".venv/bin/script", workspace=workspace, borrowed={".venv": tmp_path / "v"})
+        outcome = run(sandbox, ".venv/bin/script", workspace=workspace, borrowed={".venv": tmp_path / "v"})
         assert outcome.output == b"42\n"
 
-    def test_borrowed_through_a_link(self, bubblewrap, workspace, tmp_path):
+    def test_through_a_link(self, sandbox, workspace, tmp_path):
         (workspace / "web").symlink_to(tmp_path)
         with pytest.raises(CallerError, match="is a link"):
-            run(bubblewrap, "true", workspace=workspace, borrowed={"web/modules": tmp_path})
+            run(sandbox, "true", workspace=workspace, borrowed={"web/modules": tmp_path})
+
+    def test_what_is_there_stays(self, linking, workspace, library):
+        (workspace / "node_modules").mkdir()
+        (workspace / "node_modules/b.js").write_text("own")
+        outcome = shell(linking, "ls node_modules", workspace=workspace, borrowed={"node_modules": library})
+        assert outcome.output == b"b.js\n"
+        assert names(workspace / "node_modules") == ["b.js"]
+
+    def test_what_is_put_in_its_place_stays(self, linking, workspace, library):
+        script = "rm -r node_modules && mkdir node_modules"
+        shell(linking, script, workspace=workspace, borrowed={"node_modules": library})
+        assert (workspace / "node_modules").is_dir()
+        assert not (workspace / "node_modules").is_symlink()
+        assert names(library) == ["a.js"]
+
+    def test_two_at_once(self, linking, workspace, library):
+        """It is there until the last of them has ended."""
+        confinement = Confinement(workspace=workspace, borrowed={"node_modules": library})
+        long = "touch begun; while ! test -e ended; do sleep 0.01; done; cat node_modules/a.js"
+
+        async def both():
+            first = asyncio.create_task(linking.run(["sh", "-c", long], confinement))
+            await asyncio.to_thread(until, (workspace / "begun").exists)
+            await linking.run(["touch", "ended"], confinement)
+            return await first
+
+        assert asyncio.run(both()).output == b"mine"
+        assert sorted(names(workspace)) == ["begun", "ended"]
+
+
+class TestBubblewrap:
+    """What only namespaces can do."""
 
     def test_readable(self, bubblewrap, workspace, tmp_path):
         (tmp_path / "shown").write_text("mine")

@@ -39,7 +39,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
 
     `workspace` is writable, and the command's current directory. `readable` are further paths, read-only, at
     their own places. `kept` are paths in the workspace that are read-only; what is not there cannot be made.
-    `borrowed` maps places in the workspace to directories that are shown there, read-only. `home` is writable,
+    `borrowed` maps places in the workspace to directories that are shown there, read-only (by a link where
+    there are no namespaces, which without a sandbox can be written through). `home` is writable,
     and HOME; None stands for a private empty one that goes away. `hosts` are the names that the proxy lets pass
     (`example.org`, `*.example.org`, `example.org:8443`); without any there is no network. `environment` comes besides
     PATH, LANG, LC_*, TERM and TZ.

@@ -66,7 +66,7 @@ def linked(workspace: Path, borrowed: Mapping[str, Path]) -> Iterator[None]:
     For where nothing better is to be had. Raises CallerError for what is not in the workspace, or reached through a
     link.
     """
-    places = {PurePosixPath(place): target for place, target in borrowed.items()}
+    places = {PurePosixPath(place): Path(os.path.realpath(target)) for place, target in borrowed.items()}
     parents = checked({str(place.parent) for place in places} - {"."}, workspace)
     with made(workspace, parents), _held(workspace, places.items()):
         yield

@@ -7,7 +7,7 @@ Law: of two summaries the last counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from callboard.coding.runners.report import Failure, Tally, message_of, place_of
 
@@ -117,15 +117,8 @@ def read_jest(output: str, root: str) -> Tally:
         if found[1] == "Test suite failed to run":
             broken += 1
         failures.append(Failure(found[1], at, message))
-    tests = counts.get("Tests", {})
-    return Tally(
-        passed=tests.get("passed", 0),
-        failed=tests.get("failed", 0),
-        skipped=tests.get("skipped", 0) + tests.get("todo", 0),
-        errors=broken,
-        failures=_once(failures),
-        complete="total" in tests and "Test Suites" in counts,
-    )
+    complete = "Test Suites" in counts and "total" in counts.get("Tests", {})
+    return _tally(counts, broken, failures, complete=complete)
 
 
 def read_vitest(output: str, root: str) -> Tally:
@@ -144,6 +137,12 @@ def read_vitest(output: str, root: str) -> Tally:
         message = [each for each in said if not _VITEST_AT.fullmatch(each) and not _CODE.fullmatch(each)]
         broken += " > " not in found[1]
         failures.append(Failure(found[1], places[0] if places else "", message_of(message)))
+    complete = "Test Files" in counts and bool(counts.get("Tests"))
+    return _tally(counts, broken, failures, complete=complete)
+
+
+def _tally(counts: Mapping[str, Mapping[str, int]], broken: int, failures: list[Failure], *, complete: bool) -> Tally:
+    """As jest and vitest count; `broken` files had no tests to run."""
     tests = counts.get("Tests", {})
     return Tally(
         passed=tests.get("passed", 0),
@@ -151,7 +150,7 @@ def read_vitest(output: str, root: str) -> Tally:
         skipped=tests.get("skipped", 0) + tests.get("todo", 0),
         errors=broken,
         failures=_once(failures),
-        complete=bool(tests) and "Test Files" in counts,
+        complete=complete,
     )
 
 
