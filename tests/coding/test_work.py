@@ -312,6 +312,13 @@ def test_without_a_person_what_is_asked_for_is_denied(run):
     assert done.job.state == "failed"
 
 
+@pytest.mark.parametrize("pattern", ["file(calc.py)", "code_edit", "put_code(*.py)"])
+def test_a_rule_for_one_of_the_seven_tools_holds_for_its_actions(run, pattern):
+    done = run("debug", DEBUG, [MEND] * 8, settings=f'[permissions]\ndeny = ["{pattern}"]\n')
+    assert "may not run" in done.results[0]
+    assert done.job.output["files"] == []
+
+
 def test_forbidden_commands_are_judged_by_every_word(run):
     settings = '[coding.tools]\nforbidden_commands = ["curl*"]\nallowed_bash_commands = ["ls*", "curl*"]\n'
     commands = ["ls && curl http://x", "ls", "cat calc.py"]

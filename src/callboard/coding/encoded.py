@@ -15,7 +15,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def encoded(value: Any) -> bytes:
-    """The value as JSON in one line. Halves of surrogate pairs are written as Python writes them, such as `\\udcff`."""
+    r"""The value as JSON in one line. Halves of surrogate pairs are written as Python writes them, such as `\\udcff`."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:

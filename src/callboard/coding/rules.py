@@ -9,12 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from callboard.coding.job import JobType
+from callboard.coding.tools import actions_of
 from callboard.configuration import Settings
 from callboard.tools import Rule
 
 
 def rules_of(kind: JobType, settings: Settings, answered: Iterable[Rule]) -> Iterator[Rule]:
-    """The rules for a kind of job: first the default, which allows all, then those that are set or were answered."""
+    """The rules for a kind of job: first the default, which allows all, then those that are set or were answered.
+
+    A rule for one of the seven tools holds for each of its actions where these are tools by themselves.
+    """
+    for rule in _said(kind, settings, answered):
+        yield rule
+        name, opened, pattern = rule.pattern.partition("(")
+        yield from (Rule(f"{each}{opened}{pattern}", rule.permission) for each in actions_of(name.rpartition("/")[2]))
+
+
+def _said(kind: JobType, settings: Settings, answered: Iterable[Rule]) -> Iterator[Rule]:
     tools, permissions = settings.coding.tools, settings.permissions
     mode = settings.coding.modes.get(kind)
     yield Rule("*", "allow")

@@ -130,9 +130,7 @@ def _sound(changed: str, before: str, path: str) -> str:
     line = broken_line(changed, path)
     if line is not None and broken_line(before, path) is None:
         shown = changed.splitlines()[line - 1 : line + 1]
-        raise EditRefused(
-            f"with this code there would be a syntax error at line {line}: {' | '.join(shown)[:200]}"
-        )
+        raise EditRefused(f"with this code there would be a syntax error at line {line}: {' | '.join(shown)[:200]}")
     return changed
 
 

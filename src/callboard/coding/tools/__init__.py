@@ -46,6 +46,16 @@ def single_action(name: str, arguments: Mapping[str, Any]) -> str:
     return meant.name if meant is not None else name
 
 
+def actions_of(name: str) -> tuple[str, ...]:
+    """The single names of what one of the seven tools does, where they are other ones; nothing for another name."""
+    tool = _seven().get(name)
+    if tool is None:
+        return ()
+    singles = [each.name for each in tool.actions.values()] if isinstance(tool, Actions) else [_OF_ONE_ACTION[name]]
+    also = ["put_code"] if name in ("file", "code_edit") else []
+    return tuple(each for each in (*singles, *also) if each != name)
+
+
 @cache
 def _seven() -> Mapping[str, Tool[..., Any]]:
     from callboard.coding.tools.bash import bash  # noqa: PLC0415  # tools import this package
