@@ -13,6 +13,7 @@ from io import TextIOWrapper
 import typer
 
 from callboard.cli import chat, clients, coding, dialects, doctor, explain, jobs, mcp, models, parse, run, serve, tools
+from callboard.cli.show import plain
 from callboard.errors import CallboardError
 
 app = typer.Typer(
@@ -62,18 +63,23 @@ def main() -> None:
     """The console script."""
     _prepare_streams()
     try:
-        app()
+        try:
+            app()
+        finally:
+            # What cannot be written is to be said here, not by the interpreter at its end.
+            sys.stdout.flush()
     except CallboardError as error:
-        sys.exit(f"callboard: {error}")
+        sys.exit(plain(f"callboard: {error}"))
     except BrokenPipeError:
         # Whoever read our output has gone.
+        _forget_output()
         sys.stderr.close()
         sys.exit(1)
     except OSError as error:
         # A disk that is full, a folder that may not be read: nobody's mistake in a program.
         _forget_output()
         place = f"{error.filename}: " if error.filename else ""
-        sys.exit(f"callboard: {place}{error.strerror or error}")
+        sys.exit(plain(f"callboard: {place}{error.strerror or error}"))
 
 
 def _prepare_streams() -> None:

@@ -49,7 +49,10 @@ class JobDisplay(Display):
         from callboard.coding.record import PhaseEnded, PhaseStarted, Prompted, Told, encode_step  # noqa: PLC0415
 
         if self._as_json:
-            self._out.buffer.write(encode_step(step) + b"\n")
+            line = encode_step(step)
+            # A terminal obeys some characters that JSON has as they are.
+            line = json.dumps(json.loads(line)).encode() if self._terminal else line
+            self._out.buffer.write(line + b"\n")
             self._out.buffer.flush()
             return
         match step:

@@ -19,10 +19,12 @@ import msgspec
 
 from callboard.coding.encoded import carried, encoded
 from callboard.core import (
+    ArgumentsPiece,
     Event,
     InvocationEnded,
     InvocationIncomplete,
     ReasoningPiece,
+    RefusalPiece,
     ReplyEnded,
     ReplyFailed,
     ResultCanister,
@@ -64,6 +66,9 @@ class Prompted(msgspec.Struct, frozen=True, tag_field="type", tag="prompted"):
 
 Step: TypeAlias = Event | PhaseStarted | PhaseEnded | Told | Prompted
 """What happens in a job."""
+
+_PIECES: Final = (TextPiece, ReasoningPiece, RefusalPiece, ArgumentsPiece)
+"""They come by the thousand: whoever looks at a job that runs sees them when their reply is over."""
 
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Step)
 
@@ -112,16 +117,15 @@ class Record:
                 self._calls.append({"id": identifier, "tool": name, "args": raw, "incomplete": why})
             case ReplyEnded() | ReplyFailed():
                 self._end_reply()
-                self._events.flush()
             case ResultReady(canister=canister):
                 self._end_calls()
                 self._take(canister)
-                self._events.flush()
             case RunEnded():
                 self._end_round()
-                self._events.flush()
             case _:
                 pass
+        if not isinstance(step, _PIECES):
+            self._events.flush()
 
     def _take(self, canister: ResultCanister) -> None:
         name = self._names.pop(canister.invocation_id, "")

@@ -14,11 +14,13 @@ them stored, and are not staged: what is in them may be meant for the filter onl
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import re
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +35,8 @@ Operation: TypeAlias = Literal["", "merge", "rebase", "am", "cherry-pick", "reve
 
 MAX_DIFF: Final = 16 * 1024 * 1024
 """Bytes of a difference that is shown."""
+MAX_FILE: Final = 50 * 1024 * 1024
+"""Bytes of a file that is put into the repository."""
 NAME: Final = ("Callboard", "callboard@localhost")
 """Who commits where the user has told git no name."""
 
@@ -89,6 +93,21 @@ class Commit(msgspec.Struct, frozen=True):
     id: str
     subject: str
     date: str = ""
+
+
+class State(msgspec.Struct, frozen=True):
+    """A working tree: `tree` is the id of a git tree. New or changed files of more than 50 MB are in it as they were
+    before; what is known of these is in `large`, by path.
+    """
+
+    tree: str
+    large: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        if not self.large:
+            return self.tree
+        return f"{self.tree}-{hashlib.sha256(repr(sorted(self.large.items())).encode()).hexdigest()[:16]}"
 
 
 class Repository:
@@ -254,7 +273,8 @@ class Repository:
     async def stage(self, files: Sequence[str] | None = None) -> tuple[str, ...]:
         """Puts files as they are into the index, by default all that changed; gives those that it left out.
 
-        `files` are files and folders, as git writes their paths. Left out are other repositories in the tree, and files that a filter is for which is not run.
+        `files` are files and folders, as git writes their paths. Left out are other repositories in the tree, files
+        that a filter is for which is not run, and files of more than 50 MB.
         """
         changes = (await self.status(every=True)).changes
         paths = [each.path for each in changes if each.unstaged != " "]
@@ -262,9 +282,9 @@ class Repository:
             paths = [path for path in paths if any(_beneath(path, each) for each in files)]
         nested = [path for path in paths if path.endswith("/")]
         plain = [path for path in paths if not path.endswith("/")]
-        foreign = await self._filtered(plain)
-        await self.put([path for path in plain if path not in foreign])
-        return (*nested, *sorted(foreign))
+        left_out = await self._filtered(plain) | {*await asyncio.to_thread(_large, self.root, plain)}
+        await self.put([path for path in plain if path not in left_out])
+        return (*nested, *sorted(left_out))
 
     async def commit(self, message: str, files: Sequence[str] | None = None) -> str:
         """Commits what is staged, `files` besides; where nothing is staged, all that changed. Gives the id.
@@ -320,11 +340,15 @@ class Repository:
 
     # Its content
 
-    async def digest(self, scratch: Path | None = None, environment: dict[str, str] | None = None) -> str:
-        """A name for the content of the working tree: the same for the same files, new ones among them.
+    async def digest(self, scratch: Path | None = None) -> str:
+        """A name for the content of the working tree: the same for the same files, new ones among them."""
+        return (await self.state(scratch)).name
 
-        What git ignores is not in it. It is the id of a git tree, whose objects are put into `scratch` and nowhere
-        else; with the `environment` that is filled in, git finds them. Takes time by the files that changed.
+    async def state(self, scratch: Path | None = None, environment: dict[str, str] | None = None) -> State:
+        """The working tree as it is, without what git ignores.
+
+        The objects of its git tree are put into `scratch` and nowhere else; with the `environment` that is filled in,
+        git finds them. Takes time by the files that changed.
         """
         with tempfile.TemporaryDirectory(prefix="callboard-") as made:
             own = {} if environment is None else environment
@@ -336,8 +360,22 @@ class Repository:
             paths = [
                 each for each in dict.fromkeys(listed.items) if not each.endswith("/") and not self._is_hidden(each)
             ]
-            await self.put(paths, own)
-            return (await self.git("write-tree", environment=own)).text.strip()
+            large = await asyncio.to_thread(_large, self.root, paths)
+            await self.put([path for path in paths if path not in large], own)
+            return State((await self.git("write-tree", environment=own)).text.strip(), large)
+
+    async def settle(self) -> None:
+        """Makes git believe the index from now on; nobody else may work in the tree yet, and all in it is committed.
+
+        Git keeps times in seconds, and reads every file anew that is not older than the index (racy-git of its
+        documentation): of a large tree that was just written, each time. Takes a second.
+        """
+        index = self.git_directory / "index"
+        now = time.time()
+        # The clock of file systems is some milliseconds behind.
+        await asyncio.sleep(1.05 - now % 1)
+        with suppress(FileNotFoundError):
+            await asyncio.to_thread(os.utime, index)
 
     def _scratch(self, folder: Path) -> dict[str, str]:
         """An index of its own, and objects that lie in no repository."""
@@ -347,7 +385,8 @@ class Repository:
         with suppress(FileNotFoundError):
             index.unlink()
         with suppress(FileNotFoundError):
-            shutil.copyfile(self.git_directory / "index", index)
+            # With its time: git reads the files that are not older, since what is in them may have changed unseen.
+            shutil.copy2(self.git_directory / "index", index)
         return {
             "GIT_INDEX_FILE": str(index),
             "GIT_OBJECT_DIRECTORY": str(objects),
@@ -442,6 +481,17 @@ def _sorted_out(root: Path, paths: Iterable[str]) -> tuple[list[str], list[str]]
         present = is_folder(path.rpartition("/")[0]) and _is(root / path, lambda _: True)
         (there if present else gone).append(path)
     return there, gone
+
+
+def _large(root: Path, paths: Iterable[str]) -> dict[str, str]:
+    """The files that are too large, and what is known of each without reading it."""
+    found = {}
+    for path in paths:
+        with suppress(OSError):
+            about = (root / path).lstat()
+            if stat.S_ISREG(about.st_mode) and about.st_size > MAX_FILE:
+                found[path] = f"{about.st_size} {about.st_mtime_ns} {about.st_mode}"
+    return found
 
 
 def _is(path: Path, kind: Callable[[int], bool]) -> bool:

@@ -74,6 +74,8 @@ async def undo(record: Mapping[str, Any], job: Path) -> str:
         if not record:
             return "The job made no tree."
         known = msgspec.convert(record, TreeRecord)
+    # Nothing is deleted but beneath the job's own folder, whatever its record says.
+    known = msgspec.structs.replace(known, job=str(await asyncio.to_thread(job.resolve)))
     if known.kind == "place":
         raise CallerError("the work was in your own tree", path=known.directory, hint="its snapshots take it back")
     return await (_undo_copy if known.kind == "copy" else _undo_worktree)(known)

@@ -14,6 +14,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
 
 import msgspec
@@ -46,6 +47,8 @@ MAX_PATCH: Final = 64 * 1024 * 1024
 """Bytes of a patch that is kept of what was not committed."""
 
 _MAX_PACKAGES = 100
+_LARGE = 0.5
+"""Seconds that it takes to make a tree for which it is worth waiting for the next second."""
 _COPIED = "As it was"
 # Of a copy the bytes count: its patch is for the files as they are.
 _EXACTLY = "* -text -filter -ident -working-tree-encoding\n"
@@ -116,11 +119,13 @@ class Tree:
     async def commit(self, message: str) -> str | None:
         """Commits all that changed, and gives the id; None if nothing did.
 
-        Files that a filter is for which is not run are left out, and named in the notices.
+        Files that are too large, and those that a filter is for which is not run, are left out, and named in the
+        notices.
         """
         left_out = await self.repository.stage()
         if left_out:
-            self.notices = (*self.notices, f"not committed, since a filter or a repository is there: {shown(left_out)}")
+            why = "of more than 50 MB, or for a filter or in a repository of its own"
+            self.notices = (*self.notices, f"not committed ({why}): {shown(left_out)}")
         try:
             return await self.repository.commit(message, files=())
         except GitFailed as error:
@@ -162,7 +167,7 @@ class Tree:
         found: dict[str, str] = {}
         base = base or self.base or "HEAD"
         async with self._computing:
-            state = await self.repository.digest(self._scratch, found)
+            state = (await self.repository.state(self._scratch, found)).tree
             patch = await self.repository.git("diff", *flags, base, state, "--", limit=limit, environment=found)
             names = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, state)
             return patch, tuple((await self.repository.git(*names, environment=found)).items)
@@ -263,7 +268,9 @@ async def _worktree(repository: Repository, directory: Path, job: Path, branch: 
     )
     record = await _new_branch(repository, record)
     # Online, for what git-lfs and partial clones fetch: nothing has been written by a model yet.
+    began = monotonic()
     await repository.git("worktree", "add", "--quiet", str(job / TREE), record.branch, online=True)
+    took = monotonic() - began
     entry = entry_of(record)
     if entry is None:
         raise CallerError("git made no working tree", path=str(job / TREE))
@@ -276,6 +283,8 @@ async def _worktree(repository: Repository, directory: Path, job: Path, branch: 
         hidden=borrowed,
         only_branch=record.branch,
     )
+    if took > _LARGE:
+        await own.settle()
     return Tree(record, own, borrowed, await _notices(repository))
 
 
@@ -322,7 +331,10 @@ async def _copy(directory: Path, job: Path, branch: str, repository: Repository 
     await own.git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
     await own.git("config", "core.autocrlf", "false")
     (own.root / ".git").write_text(f"gitdir: {own.git_directory}\n")
+    began = monotonic()
     await own.stage()
+    if monotonic() - began > _LARGE:
+        await own.settle()
     await own.git("commit", "--quiet", "--allow-empty", f"--message={_COPIED}", environment=await own.identity())
     record = replace(record, base=await own.head())
     write_record(record)

@@ -60,7 +60,8 @@ async def work(
 
     Raises CallerError before anything is begun; after that errors are the job's.
 
-    When it is cancelled, the job is too, and CancelledError goes on; SIGTERM ends it the same way, and gives the job.
+    When it is cancelled, the job is too, and CancelledError goes on; SIGTERM, and SIGHUP of a terminal that is closed,
+    end it the same way, and give the job.
     """
     task = await _task(assignment)
     job = jobs.create(
@@ -71,7 +72,7 @@ async def work(
         given={key: value for key, value in assignment.given.items() if value not in (None, "", False)},
     )
     folder = jobs.folder(job.id)
-    with jobs.running(job.id), _ended_by(signal.SIGTERM) as ended:
+    with jobs.running(job.id), _ended_by(*_ENDING) as ended:
         worker = _Worker(assignment, model, jobs, jobs.update(job, state="running"), task=task, clock=clock)
         began(worker.job)
         try:
@@ -79,7 +80,10 @@ async def work(
 
                 def tell(step: Step) -> None:
                     record.add(step)
-                    show(step)
+                    try:
+                        show(step)
+                    except OSError as error:
+                        raise CallerError(f"what it tells cannot be written: {error.strerror}") from None
 
                 return await worker.run(tell, approver)
         except asyncio.CancelledError:
@@ -91,8 +95,6 @@ async def work(
             return worker.job
         except CallboardError as error:
             return worker.end("failed", error.message, error=str(error))
-        except BrokenPipeError:
-            return worker.end("failed", "whoever read what it told is gone")
         except OSError as error:
             place, why = error.filename or folder, error.strerror or str(error)
             return worker.end("failed", why, error=f"{place}: {why}")
@@ -329,24 +331,30 @@ async def _task(assignment: Assignment) -> str:
     return task or f"Review the branch {given.get('branch')}."
 
 
+_ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
 @contextmanager
-def _ended_by(number: int) -> Iterator[list[int]]:
-    """The current task is cancelled by a signal; the list then holds it."""
+def _ended_by(*numbers: signal.Signals) -> Iterator[list[int]]:
+    """The current task is cancelled by these signals, but for those that are ignored; the list then holds them."""
     ended: list[int] = []
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
-    def end() -> None:
+    def end(number: int) -> None:
         ended.append(number)
         if task is not None:
             task.cancel()
 
-    with suppress(NotImplementedError, ValueError, RuntimeError):
-        loop.add_signal_handler(number, end)
+    for number in heeded:
+        with suppress(NotImplementedError, ValueError, RuntimeError):
+            loop.add_signal_handler(number, end, number)
     try:
         yield ended
     finally:
-        with suppress(NotImplementedError, ValueError, RuntimeError):
-            loop.remove_signal_handler(number)
+        for number in heeded:
+            with suppress(NotImplementedError, ValueError, RuntimeError):
+                loop.remove_signal_handler(number)
 
 
 def _counted(usage: Any) -> dict[str, int]:

@@ -192,4 +192,4 @@ def _is_within(path: str, places: Sequence[str]) -> bool:
 def _left_out(names: Sequence[str]) -> str:
     if not names:
         return ""
-    return f"\nLeft out: {shown(names)} (another repository, or for a filter that is not run here)"
+    return f"\nLeft out: {shown(names)} (larger than 50 MB, another repository, or for a filter that is not run here)"
