@@ -70,6 +70,7 @@ def stopped_words(outcome: Outcome, workspace: Workspace, seconds: float) -> str
         "output": f"it printed {outcome.total:,} bytes",
         "memory": f"it may use {limits.memory // _MIB:,} MiB of memory",
         "processes": f"it may have {limits.processes} processes",
+        "disk": "it took nearly all the room that the disk has left",
     }
     return words[outcome.stopped]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -332,7 +333,8 @@ async def _copy(directory: Path, job: Path, branch: str, repository: Repository 
     await own.git("config", "core.autocrlf", "false")
     (own.root / ".git").write_text(f"gitdir: {own.git_directory}\n")
     began = monotonic()
-    await own.stage()
+    large = [name for name in await own.stage() if not name.endswith("/")]
+    (info / "exclude").write_bytes(b"".join([_excluded(name) for name in large]))
     if monotonic() - began > _LARGE:
         await own.settle()
     await own.git("commit", "--quiet", "--allow-empty", f"--message={_COPIED}", environment=await own.identity())
@@ -342,7 +344,14 @@ async def _copy(directory: Path, job: Path, branch: str, repository: Repository 
     notices = [f"{directory} {why}: the job works on a copy, and its result is a patch"]
     if left_out:
         notices.append(f"not in the copy: {shown(left_out)}")
+    if large:
+        notices.append(f"no part of the result, since they have more than 50 MB: {shown(large)}")
     return Tree(record, own, borrowed, tuple(notices))
+
+
+def _excluded(path: str) -> bytes:
+    """A line of git's exclude file that means this path alone."""
+    return b"/" + re.sub(rb"([\\*?\[ ])", rb"\\\1", os.fsencode(path)) + b"\n"
 
 
 async def _has_folder(repository: Repository, commit: str) -> bool:

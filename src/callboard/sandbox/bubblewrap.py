@@ -102,6 +102,7 @@ class Bubblewrap:
                 environment=environment_of(confined, home or HOME),
                 stdin=stdin,
                 limits=confined.limits,
+                writable=[workspace, *([home] if home else [])],
             )
             # Bubblewrap's own status where it fails, and one that a command may have too.
             failed = outcome.code == 1 and not await leash.began()

@@ -14,7 +14,7 @@ import msgspec
 
 MIB = 1024 * 1024
 
-Stopped: TypeAlias = Literal["", "timeout", "output", "memory", "processes"]
+Stopped: TypeAlias = Literal["", "timeout", "output", "memory", "processes", "disk"]
 """Why a command was ended before it ended by itself; "" if it was not."""
 
 
@@ -24,7 +24,8 @@ class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
     `seconds` is the time until it is ended. `output` is how many bytes of its output are kept; 64 times as many
     end it. `processes` bounds how many there are at once. `memory` in bytes is for each process, and for all of
     them together. `file` in bytes is the largest file that it may write, and the size of each private file
-    system that lives in memory.
+    system that lives in memory. `spare` is how many bytes are to stay free where it writes, half of what is free
+    where that is less; one that takes more is ended.
     """
 
     seconds: float = 120
@@ -32,6 +33,7 @@ class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
     processes: int = 256
     memory: int = 2048 * MIB
     file: int = 512 * MIB
+    spare: int = 1024 * MIB
 
 
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,8 +12,15 @@ from callboard.sandbox.confinement import Confinement
 from callboard.sandbox.places import rustup_home
 
 _PASSED = ("PATH", "LANG", "TERM", "TZ")
-_SET = {"PATH": "/usr/local/bin:/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1"}
-"""The machine's configuration of git is not readable, which git would complain of."""
+_SET = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    # The machine's configuration of git is not readable, which git would complain of.
+    "GIT_CONFIG_NOSYSTEM": "1",
+    # Files have another owner here than in git's index, and would all be read anew each time.
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "core.checkStat",
+    "GIT_CONFIG_VALUE_0": "minimal",
+}
 
 
 def environment_of(confinement: Confinement, home: Path, **further: str) -> dict[str, str]:

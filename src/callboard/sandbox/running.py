@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 from callboard.errors import CallerError, SandboxUnavailable
 from callboard.sandbox.confinement import CommandLimits, Outcome, Stopped
 from callboard.sandbox.output import Kept
+from callboard.sandbox.room import free_bytes
 from callboard.sandbox.tree import processes, proportional, resident
 
 _T = TypeVar("_T")
@@ -86,8 +87,11 @@ async def follow(
     environment: Mapping[str, str],
     stdin: bytes,
     limits: CommandLimits,
+    writable: Sequence[Path],
 ) -> Outcome:
     """Starts what leads to a command at the gate, and comes back when nothing of it is left.
+
+    `writable` are the directories that it may fill.
 
     Raises SandboxUnavailable where it cannot be started, and CallerError for what is no command.
     """
@@ -121,7 +125,7 @@ async def follow(
         if cancelled:
             raise cancelled
         work = asyncio.create_task(_work(process, leash, stdin, kept, limits))
-        watch = asyncio.create_task(_watch(process.pid, leash.own, limits))
+        watch = asyncio.create_task(_watch(process.pid, leash.own, limits, writable))
         tasks |= {work, watch}
         done, _ = await asyncio.wait(tasks, timeout=limits.seconds, return_when=asyncio.FIRST_COMPLETED)
         stopped = done.pop().result() if done else "timeout"
@@ -157,9 +161,10 @@ async def _feed(process: Process, stdin: bytes) -> None:
     process.stdin.close()
 
 
-async def _watch(root: int, own: int, limits: CommandLimits) -> Stopped:
-    """Until there are too many processes, or they use too much memory."""
+async def _watch(root: int, own: int, limits: CommandLimits, writable: Sequence[Path]) -> Stopped:
+    """Until there are too many processes, or they use too much memory, or disk."""
     pause = _PAUSE
+    least = {place: min(limits.spare, free_bytes(place) // 2) for place in writable}
     while True:
         await asyncio.sleep(pause)
         # Not the time on the wall, which they could make long.
@@ -170,6 +175,8 @@ async def _watch(root: int, own: int, limits: CommandLimits) -> Stopped:
         # The exact figure takes long, and is needed only where the other one says that it may be too much.
         if resident(found) > limits.memory and await asyncio.to_thread(proportional, found) > limits.memory:
             return "memory"
+        if any(free_bytes(place) < free for place, free in least.items()):
+            return "disk"
         pause = min(max(_PAUSE, _SHARE * (thread_time() - began)), _LONG_PAUSE)
 
 

@@ -89,6 +89,7 @@ async def supervise(
             environment=environment_of(confinement, home, TMPDIR=str(temporary)),
             stdin=stdin,
             limits=confinement.limits,
+            writable=[confinement.workspace, home, temporary],
         )
         complaint = leash.complaint()
     finally:
