@@ -17,7 +17,7 @@ SOAK_RUNS ?= 100000
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test check conformance test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents eval-agents fuzz soak clean help lock
+.PHONY: run test check conformance test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents eval-agents fuzz soak soak-coding clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -182,6 +182,10 @@ fuzz: $(FUZZER)/.installed
 soak: $(INSTALLED)
 	@echo "[soak] $(SOAK_RUNS) requests, and a hundredth as many streams that are cancelled"
 	@SOAK_RUNS=$(SOAK_RUNS) $(BIN)/python -m pytest -q tests/servers/gateway/fuzz/soak
+
+# make soak-coding   coding jobs that are ended at moments of chance, 100,000 files, files of a gigabyte (needs 12 GB)
+soak-coding: $(INSTALLED)
+	@$(BIN)/python -m pytest -q -s -n 0 -p no:cacheprovider tests/coding/soak
 
 # make lock   write constraints.txt anew from the newest releases
 lock:

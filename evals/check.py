@@ -16,8 +16,10 @@ from typing import NamedTuple, TypeAlias
 from evals.suites import SUITES, Report
 from evals.task import Mutant, Task
 
-NEAR = 3
+NEAR = 1
 """Lines that a review may be beside the bug's."""
+MOST = 12
+"""Lines that a review may name for one of them to count: naming all of them names none."""
 
 _LINES = re.compile(
     r"""(?: \blines? ["'*`:]* \s* [:#]? \s* | \bL | \.[a-z]{1,3} [`*]* : ) (\d+) (?: \s* (?: - | to | and ) \s* L? (\d+) )?""",
@@ -89,7 +91,8 @@ def check_review(task: Task, text: str) -> Verdict:
     if task.bug.file.rpartition("/")[2] not in prose:
         return Verdict(solved=False, reason=f"does not name {task.bug.file}")
     first, last = task.bug.lines
-    if any(first - NEAR <= number <= last + NEAR for number in named_lines(prose)):
+    named = named_lines(prose)
+    if len({*named}) <= MOST and any(first - NEAR <= number <= last + NEAR for number in named):
         return Verdict(solved=True, reason="names the line")
     for word in task.bug.words:
         if _said(word, prose):

@@ -69,3 +69,9 @@ def test_help_costs_no_heavy_import(callboard):
     )
     ended = subprocess.run([callboard.command[0], "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout == "[]\n"
+
+
+def test_what_is_said_last_cannot_be_written(callboard):
+    with open("/dev/full", "wb") as full:  # noqa: PTH123  # a device
+        ended = subprocess.run([*callboard.command, "dialects"], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (ended.returncode, ended.stderr) == (1, b"callboard: No space left on device\n")

@@ -2,9 +2,13 @@
 
 import asyncio
 import hashlib
+import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
+from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +20,14 @@ from callboard.coding.job import Jobs
 from callboard.coding.record import replayed
 from callboard.coding.work import work
 from callboard.configuration import load_settings
-from callboard.testing import ScriptedModel
+from callboard.core import (
+    ArgumentsPiece,
+    InvocationEnded,
+    InvocationStarted,
+    ReplyEnded,
+    ReplyStarted,
+)
+from callboard.testing import FakeBackend, ScriptedModel
 
 FAULTY = "def add(a, b):\n    return a - b\n"
 TEST = "from calc import add\n\n\ndef test_add():\n    assert add(2, 3) == 5\n"
@@ -26,6 +37,8 @@ PLUGINS = [
 ]
 # A run of the tests takes a fifth of the time without the plug-ins that are installed beside pytest here.
 QUICK = f"[pytest]\naddopts = {' '.join([f'-p no:{name}' for name in PLUGINS])}\n"
+LIMIT = 60
+"""Seconds; against a command that hangs, not part of what is asserted."""
 NAME = "[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n"
 
 
@@ -119,6 +132,80 @@ def run(repository, jobs, tmp_path):
         )
 
     return ran
+
+
+@pytest.fixture
+def command(tmp_path, home):
+    """Runs `callboard` in a process of its own, as a user does, in a home of their own.
+
+    `replies` are those of a backend. `sign` is waited for in the output; then the process gets `number`, a signal,
+    and `then` is called; or it gets it `after` so many seconds. `apart` begins the command line, such as of unshare.
+    """
+
+    def commanded(
+        *arguments, cwd, replies=None, sign=b"", number=0, then=int, after=0.0, apart=(), limit=LIMIT, **options
+    ):
+        async def scenario():
+            async with FakeBackend(replies or []) as backend:
+                model = ["--model", "fake-model", "--base-url", backend.url] if replies is not None else []
+                child = await asyncio.create_subprocess_exec(
+                    *[*apart, sys.executable, "-c", "from callboard.cli import main; main()", *arguments, *model],
+                    cwd=cwd,
+                    env={**os.environ, "XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CONFIG_HOME": str(home)},
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stderr=asyncio.subprocess.PIPE,
+                    limit=2**26,
+                    start_new_session=True,
+                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+                    **{"stdout": asyncio.subprocess.PIPE, **options},
+                )
+                seen = b""
+                try:
+                    async with asyncio.timeout(limit):
+                        await asyncio.sleep(after)
+                        while sign and sign not in seen:
+                            line = await child.stdout.readline()
+                            assert line, (seen, await child.stderr.read())
+                            seen += line
+                        if number:
+                            with suppress(ProcessLookupError):
+                                child.send_signal(number)
+                        then()
+                        out, err = await child.communicate()
+                finally:
+                    if child.returncode is None:
+                        child.kill()
+                out = (seen + (out or b"")).decode()
+                return SimpleNamespace(code=child.returncode, out=out, lines=out.splitlines(), err=err.decode())
+
+        return asyncio.run(scenario())
+
+    return commanded
+
+
+@pytest.fixture
+def data(tmp_path):
+    """The jobs of those commands."""
+    return Jobs(tmp_path / "data" / "callboard" / "jobs")
+
+
+@pytest.fixture
+def calling():
+    """A reply that calls tools, each a name and its arguments."""
+
+    def reply(*calls):
+        events = [ReplyStarted()]
+        for index, (name, arguments) in enumerate(calls):
+            given = json.dumps(arguments)
+            identifier = f"call_{hashlib.sha256(f'{index} {name} {given}'.encode()).hexdigest()[:12]}"
+            events += [
+                InvocationStarted(index, identifier, name, True),
+                ArgumentsPiece(index, given),
+                InvocationEnded(index, identifier, name, None, given),
+            ]
+        return [*events, ReplyEnded("invocations")]
+
+    return reply
 
 
 @pytest.fixture

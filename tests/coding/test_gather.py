@@ -1,5 +1,6 @@
 import difflib
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,6 +8,9 @@ from callboard.coding.gather import (
     MAX_FILES,
     MAX_TEXT,
     chosen_files,
+    is_test_file,
+    new_files,
+    shown_change,
     shown_diff,
     shown_files,
     shown_tree,
@@ -71,7 +75,7 @@ def test_a_long_diff_is_cut_at_a_line_and_says_so():
     assert told.endswith("characters more; read the files)")
 
 
-lines = st.lists(st.sampled_from(["a", "b", "+c", "-d", "@@ -1 +1 @@", "+++ b/x", "--- a/x", ""]), max_size=12)
+lines = st.lists(st.sampled_from(["a", "b", "+c", "-d", "@@ -1 +1 @@", "+++ b/x", "--- a/x", "", "e\ff"]), max_size=12)
 
 
 @given(lines, lines)
@@ -81,6 +85,45 @@ def test_written_lines_are_those_that_are_new(before, after):
     matcher = difflib.SequenceMatcher(None, before, after)
     new = {at + 1 for kind, _, _, begin, end in matcher.get_opcodes() if kind != "equal" for at in range(begin, end)}
     assert found.get("x", set()) == new
+
+
+@given(lines, lines)
+def test_a_change_is_shown_with_the_numbers_of_its_new_lines(before, after):
+    diff = "\n".join(difflib.unified_diff(before, after, "a/x", "b/x", lineterm="", n=1))
+    shown = shown_change(diff).split("\n")[1:-1]
+    numbered = {int(line[:4]): line[6:] for line in shown if line[:4].strip().isdigit()}
+    assert all(after[number - 1] == text for number, text in numbered.items())
+    assert written_lines(diff).get("x", set()) <= {*numbered}
+    assert len(shown) == (len(diff.split("\n")) if diff else 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_one"),
+    [
+        ("tests/helpers.py", True),
+        ("test_a.py", True),
+        ("pkg/a_test.go", True),
+        ("src/a.spec.ts", True),
+        ("src/latest.py", False),
+        ("contest/a.py", False),
+    ],
+)
+def test_files_of_tests(path, is_one):
+    assert is_test_file(path) == is_one
+
+
+@pytest.mark.parametrize(
+    ("task", "found"),
+    [
+        ("Add tests of shop/cart.py in tests/test_new.py, as tests/test_new.py.", ["tests/test_new.py"]),
+        ("Write `web/new.js` and (pkg/a.go).", ["web/new.js", "pkg/a.go"]),
+        ("See https://example.com/a.py and http://localhost:80/x/b.py", []),
+        ('File "/usr/lib/python3/site.py", line 3; ~/x/a.py; ../up/a.py; a/../../b.py', []),
+        ("1.5/2.5, and/or, new.py, docs/new.md", []),
+    ],
+)
+def test_new_files_that_a_task_names(task, found):
+    assert new_files(task, [*REPOSITORY]) == found
 
 
 def test_a_file_that_is_gone_has_no_new_lines():

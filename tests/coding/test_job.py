@@ -174,3 +174,19 @@ def test_fields_are_those_of_the_seed():
         *Job.__struct_fields__
     }
     assert {"created_at", "started_at", "completed_at"} <= {*Job.__struct_fields__}
+
+
+def test_a_job_of_another_id_is_none(jobs, tmp_path):
+    job = jobs.create("build", "x", tmp_path)
+    other = jobs.folder("20260101-000000-000-abcdef")
+    other.mkdir()
+    told = json.loads((jobs.folder(job.id) / "job.json").read_text())
+    (other / "job.json").write_text(json.dumps({**told, "id": "../../elsewhere", "state": "running"}))
+    with pytest.raises(CallerError, match="another's id"):
+        jobs.load(other.name)
+    assert jobs.all() == [job]
+
+
+def test_a_directory_that_json_cannot_name_is_refused(jobs, tmp_path):
+    with pytest.raises(CallerError, match=r"caf.*: the path is not UTF-8; rename the folder"):
+        jobs.create("build", "x", tmp_path / os.fsdecode(b"caf\xe9"))

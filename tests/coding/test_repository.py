@@ -567,3 +567,37 @@ def test_a_submodule_with_a_trap_is_not_looked_into(repo, git, trap, tmp_path):
     os.utime(inner / "a.py", (1, 1))
     everything(found(repo), repo)
     assert not trap()
+
+
+def test_a_change_of_the_same_length_in_the_same_second_is_a_change(repo):
+    repository = found(repo)
+    before = run(repository.digest())
+    index = repo / ".git" / "index"
+    about = (repo / "a.py").stat()
+    with (repo / "a.py").open("r+") as file:
+        file.write("two")
+    # Git keeps seconds: as if all of that had been done in the one in which the index was written.
+    os.utime(repo / "a.py", ns=(about.st_atime_ns, about.st_mtime_ns))
+    os.utime(index, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert run(repository.digest()) != before
+
+
+def test_a_settled_index_is_younger_than_the_files(repo, git):
+    run(found(repo).settle())
+    written = (repo / ".git" / "index").stat().st_mtime
+    assert all(int(path.stat().st_mtime) < int(written) for path in repo.glob("*.py"))
+    assert git(repo, "status", "--porcelain") == ""
+
+
+def test_large_files_have_a_name_and_are_not_read(repo):
+    repository = found(repo)
+    before = run(repository.state())
+    with (repo / "large.bin").open("wb") as file:
+        file.truncate(51 * 1024 * 1024)
+    first = run(repository.state())
+    assert (first.tree, [*first.large]) == (before.tree, ["large.bin"])
+    with (repo / "large.bin").open("ab") as file:
+        file.write(b"more")
+    assert len({before.name, first.name, run(repository.state()).name}) == 3
+    (repo / "b.py").write_text("new\n")
+    assert run(repository.stage()) == ("large.bin",)

@@ -484,3 +484,22 @@ def test_a_record_that_is_none(job, content):
     (job / "tree.json").write_text(content)
     with pytest.raises(CallerError, match="not the record of a tree"):
         tree_record(job)
+
+
+def test_undoing_writes_nothing_where_nothing_is_to_be_taken_back(repo, job):
+    tree = opened(repo, job)
+    config = (repo / ".git" / "config").stat()
+    run(tree.close(keep=False))
+    run(undo(tree.record, job))
+    assert (repo / ".git" / "config").stat() == config
+
+
+def test_undoing_deletes_beneath_the_jobs_folder_alone(repo, job, tmp_path):
+    tree = opened(repo, job)
+    run(tree.close(keep=False))
+    other = tmp_path / "other"
+    (other / "tree").mkdir(parents=True)
+    told = (job / "tree.json").read_text().replace(str(job), str(other))
+    (job / "tree.json").write_text(told)
+    run(undo({}, job))
+    assert (other / "tree").is_dir()

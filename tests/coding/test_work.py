@@ -210,6 +210,50 @@ def test_a_fresh_attempt_begins_where_the_first_one_did(run):
     assert (done.job.state, done.job.calls) == ("completed", 2)
 
 
+NEW_TESTS = {"description": "Add tests for add in tests/test_add.py"}
+WRITTEN = "```python\ndef test_sum():\n    assert add(1, 1) == 2\n\n\ndef test_wrong():\n    assert add(1, 1) == 3\n```"
+
+
+@pytest.fixture
+def mended(repository):
+    (repository.root / "calc.py").write_text("def add(a, b):\n    return a + b\n")
+    repository.commit("Mended")
+
+
+@pytest.mark.usefixtures("mended")
+def test_new_tests_that_are_wrong_of_the_code_are_left_out(run, repository):
+    done = run("build", NEW_TESTS, [WRITTEN])
+    assert (done.job.state, done.job.rounds, done.job.output["files"]) == ("completed", 1, ["tests/test_add.py"])
+    written = repository.git("show", f"{done.job.output['branch']}:tests/test_add.py")
+    assert written == "from calc import add\n\n\ndef test_sum():\n    assert add(1, 1) == 2\n"
+    told = [each.text for each in done.steps if type(each).__name__ == "Told"]
+    assert "left out, since they fail on the code as it is: tests/test_add.py::test_wrong" in told
+    assert "- tests/test_add.py::test_wrong" in done.job.output["pull_request"]["body"]
+    assert done.prompts[0].endswith("Begin with the new file tests/test_add.py.")
+
+
+@pytest.mark.usefixtures("mended")
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "```python\ndef test_wrong():\n    assert add(1, 1) == 3\n```",
+        f"{WRITTEN}\ncalc.py\n```python\ndef add(a, b):\n    return b + a\n```",
+        "```python\nimport nowhere\n\n\ndef test_sum():\n    pass\n```",
+    ],
+)
+def test_nothing_is_left_out_where_the_code_may_be_wrong_or_nothing_would_stay(run, reply):
+    done = run("build", NEW_TESTS, [reply], rounds=1)
+    assert done.job.state == "failed"
+    assert not [each for each in done.steps if type(each).__name__ == "Told" and "left out" in each.text]
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_reply_that_was_cut_counts_as_far_as_it_is_whole(run, repository):
+    done = run("build", NEW_TESTS, [WRITTEN.partition("    assert add(1, 1) == 3")[0] + "    assert ("])
+    written = repository.git("show", f"{done.job.output['branch']}:tests/test_add.py")
+    assert (done.job.state, "test_wrong" in written) == ("completed", False)
+
+
 def test_tests_do_not_go_away(run, repository):
     (repository.root / "test_more.py").write_text("def test_more():\n    assert True\n")
     repository.commit("More tests")

@@ -435,3 +435,17 @@ class TestBubblewrap:
         (workspace / "v").mkdir()
         monkeypatch.setattr(sys, "prefix", str(workspace / "v"))
         assert shell(bubblewrap, "echo x > v/new", workspace=workspace).code != 0
+
+
+def test_a_command_that_is_too_long_is_told(sandbox, workspace):
+    with pytest.raises(CallerError, match="too long for this system; write it into a file"):
+        shell(sandbox, "x" * 5_000_000, workspace=workspace)
+
+
+def test_git_does_not_read_what_it_knows(sandbox, workspace):
+    """Files have another owner inside than its index says."""
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "x", "--allow-empty"]):
+        subprocess.run([*git, *arguments], cwd=workspace, check=True)
+    outcome = shell(sandbox, "git config core.checkStat", workspace=workspace)
+    assert outcome.output == b"minimal\n"

@@ -7,7 +7,7 @@ Law: it says what is, and shows no example of a conversation: examples teach mod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from callboard.coding.encoded import carried
@@ -17,8 +17,11 @@ from callboard.configuration.coding import ProjectSettings
 MAX_REPOSITORY: Final = 8000
 """Characters of a repository's own instructions that are passed on."""
 
-_INSTRUCTIONS: Final = """\
+_WITH_TOOLS: Final = """\
 You are an autonomous coding agent. You work in a repository by calling tools to read and search code, edit files and run tests. Every call is really run, and its result comes to you in the next message. Never write results yourself, and never claim what no tool has shown."""
+
+_IN_WORDS: Final = """\
+You are a programmer who works on a repository. What you need of it is shown to you. Keep to what is asked."""
 
 _TASKS: Final[Mapping[str, str]] = {
     "build": "Build this",
@@ -29,13 +32,16 @@ _TASKS: Final[Mapping[str, str]] = {
 }
 
 
-def instructions(project: ProjectSettings, repository: str) -> str:
-    """What the supervisor says: who the model is, what the project is, what the repository's AGENTS.md asks for."""
+def instructions(project: ProjectSettings, repository: str, *, tools: bool = True) -> str:
+    """What the supervisor says: who the model is, what the project is, what the repository's AGENTS.md asks for.
+
+    `tools` says whether the model is offered any.
+    """
     facts = [
         f"The project is {project.name}." if project.name else "",
         f"It is made with {', '.join(project.tech_stack)}." if project.tech_stack else "",
     ]
-    parts = [_INSTRUCTIONS, " ".join([each for each in facts if each])]
+    parts = [_WITH_TOOLS if tools else _IN_WORDS, " ".join([each for each in facts if each])]
     if repository:
         parts.append(f"The repository's own instructions (AGENTS.md):\n\n{repository[:MAX_REPOSITORY]}")
     return carried("\n\n".join([each for each in parts if each]))
@@ -47,9 +53,17 @@ def prompt(
     phase: Phase,
     *,
     known: Mapping[str, str],
+    wanted: Sequence[str] = (),
     gathered: Mapping[str, str],
 ) -> str:
-    """What a phase begins with. `known` is what the phases before it said, `gathered` what was found out for it."""
+    """What a phase begins with. `known` is what the phases before it said, `gathered` what was found out for it,
+    `wanted` are files that the task names and that are not there yet.
+    """
+    if not phase.tools:
+        # Without headings, which small models recite, and with what is to be done last, which is what they do.
+        begin = f"Begin with the new file {', '.join(wanted)}." if wanted else ""
+        parts = [*gathered.values(), *known.values(), task.strip(), phase.prompt.strip(), begin]
+        return carried("\n\n".join([part for part in parts if part]))
     parts = [f"# {_TASKS[kind]}\n\n{task.strip()}"]
     parts += [f"# {title}\n\n{text}" for title, text in gathered.items() if text]
     parts += [f"# From the phase {name!r}\n\n{text}" for name, text in known.items() if text]

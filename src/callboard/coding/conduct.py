@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from datetime import datetime
-from typing import Final
+from typing import Annotated, Final
 
 from msgspec.structs import replace
+from pydantic import Field
 
 from callboard.agent import Agent
 from callboard.agent.run import Run
-from callboard.coding.brief import prompt
+from callboard.coding.brief import instructions, prompt
 from callboard.coding.desk import Desk
+from callboard.coding.dictation import Dictation
 from callboard.coding.evidence import Facts, Finding, complaint, missing
+from callboard.coding.gather import is_test_file
 from callboard.coding.phases import Phase
 from callboard.coding.record import PhaseEnded, PhaseStarted, Prompted, Step, Told
 from callboard.coding.report import handed_on, told_findings
@@ -28,6 +31,7 @@ from callboard.core import (
     AssistantCanister,
     Canister,
     Controls,
+    Event,
     InvocationCanister,
     Model,
     ResultCanister,
@@ -45,6 +49,8 @@ REFUSALS: Final = 3
 """Claims of being done that are refused in a row, with nothing changed in between, before a phase is given up."""
 TEMPERATURE: Final = 0.7
 """Of a fresh attempt after one that failed."""
+FINDINGS: Final = 10
+"""That a review has at most: small models go on for ever."""
 SHOWN: Final = 2000
 """Characters of what the tests say after an edit."""
 
@@ -52,7 +58,7 @@ SHOWN: Final = 2000
 class Conduct:
     """Runs the phases of one job: iterate over `steps` once. Afterwards `missing` says what the last phase lacked.
 
-    `said` has what phases handed on, by name; `findings` a review's. `rounds`, `calls` and `usage` are sums.
+    `said` has what phases handed on, by name; `findings` a review's; `left_out` are tests that were not put. `rounds`, `calls` and `usage` are sums.
     """
 
     def __init__(
@@ -63,7 +69,6 @@ class Conduct:
         *,
         kind: str,
         task: str,
-        instructions: str,
         settings: CodingSettings,
         policy: Policy,
         approve: Approve,
@@ -76,6 +81,7 @@ class Conduct:
         self.why = ""
         self.said: dict[str, str] = {}
         self.findings: list[Finding] | None = None
+        self.left_out: tuple[str, ...] = ()
         self.rounds = 0
         self.calls = 0
         self.usage = Usage()
@@ -85,7 +91,6 @@ class Conduct:
         self._phases = phases
         self._kind = kind
         self._task = task
-        self._instructions = instructions
         self._settings = settings
         self._policy = policy
         self._approve = approve
@@ -113,11 +118,14 @@ class Conduct:
         self._facts, self._holds = Facts(), False
         if "tests" in phase.gathers:
             yield Told("running the tests")
+        # What is to be mended is there.
+        wanted = self._desk.wanted(self._task) if phase.spoken and self._kind == "build" else []
         asked = prompt(
             self._kind,
             self._task,
             phase,
             known=self.said,
+            wanted=wanted,
             gathered=await self._desk.gather(phase.gathers, self._task),
         )
         self._facts.failed = self._desk.failing
@@ -125,7 +133,7 @@ class Conduct:
         begun, left, refused = self.rounds, phase.rounds, 0
         digest = await self._desk.digest()
         view = self._view()
-        dictation = self._desk.dictation(self._policy, self._approve) if phase.spoken else None
+        dictation = self._desk.dictation(self._policy, self._approve, wanted) if phase.spoken else None
         while True:
             if self._most is not None:
                 left = min(left, self._most - self.rounds)
@@ -139,15 +147,10 @@ class Conduct:
                     yield step
             self._take(run)
             left = phase.rounds - (self.rounds - begun)
-            if dictation is not None:
-                async with aclosing(dictation.put(self._facts.said)) as steps:
-                    async for step in steps:
-                        self.calls += isinstance(step, ResultReady)
-                        yield step
-                self._desk.changed()
-            async with aclosing(self._judged(phase)) as steps:
-                async for step in steps:
-                    yield step
+            judged = self._judged(phase) if dictation is None else self._dictated(phase, dictation)
+            async with aclosing(judged) as further:
+                async for each in further:
+                    yield each
             if not self.missing or self._out_of_time():
                 return
             refused += 1
@@ -161,6 +164,33 @@ class Conduct:
                 return
             history = (*history, *(run.result.canisters if run.result else ()))
             asked = complaint(self.missing)
+
+    async def _dictated(self, phase: Phase, dictation: Dictation) -> AsyncGenerator[Step]:
+        """Puts the code that was said, and judges it. Where it is nothing but tests, those that fail are left out: the
+        code is as it was, so that they are wrong of it.
+        """
+        async with aclosing(self._put(phase, dictation.put(self._facts.said))) as steps:
+            async for step in steps:
+                yield step
+        failed = self._desk.failed_tests
+        if not (self.missing and failed and self._desk.has_new_tests and all(map(is_test_file, dictation.wrote))):
+            return
+        async with aclosing(self._put(phase, dictation.put_without(failed))) as steps:
+            async for step in steps:
+                yield step
+        if not self.missing:
+            self.left_out = failed
+            yield Told(f"left out, since they fail on the code as it is: {', '.join(failed)}")
+
+    async def _put(self, phase: Phase, events: AsyncGenerator[Event]) -> AsyncGenerator[Step]:
+        async with aclosing(events):
+            async for event in events:
+                self.calls += isinstance(event, ResultReady)
+                yield event
+        self._desk.changed()
+        async with aclosing(self._judged(phase)) as steps:
+            async for step in steps:
+                yield step
 
     async def _followed(self, run: Run, phase: Phase) -> AsyncGenerator[Step]:
         """The events of a run, until it ends, or until the phase has settled."""
@@ -212,8 +242,10 @@ class Conduct:
         return Agent(
             self._model,
             ensembles=self._desk.ensembles(phase, single=self._single),
-            instructions=self._instructions,
-            output=list[Finding] if phase.output == "findings" else None,
+            instructions=instructions(
+                self._settings.project, self._desk.repository_instructions, tools=bool(phase.tools)
+            ),
+            output=Annotated[list[Finding], Field(max_length=FINDINGS)] if phase.output == "findings" else None,
             controls=Controls(temperature=TEMPERATURE, seed=refused) if phase.spoken and refused else None,
             limits=Limits(rounds=rounds, seconds=left, errors=None),
             policy=self._policy,

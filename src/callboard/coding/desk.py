@@ -7,8 +7,7 @@ Law: a report of tests counts only for the tree that it was made of.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +20,16 @@ from callboard.coding.cutting import cut
 from callboard.coding.dictation import Dictation
 from callboard.coding.editing import open_text
 from callboard.coding.evidence import Facts
-from callboard.coding.gather import chosen_files, shown_diff, shown_files, shown_tree, written_lines
+from callboard.coding.gather import (
+    chosen_files,
+    is_test_file,
+    new_files,
+    shown_change,
+    shown_diff,
+    shown_files,
+    shown_tree,
+    written_lines,
+)
 from callboard.coding.phases import Evidence, Gathered, Phase, actions
 from callboard.coding.runners import TestReport, run_tests
 from callboard.coding.tools import ensemble, single_action
@@ -41,8 +49,6 @@ MAX_SHOWN: Final = 20
 INSTRUCTIONS: Final = "AGENTS.md"
 SECONDS: Final = 600.0
 """That a run of all tests may take."""
-
-_TEST_FILE: Final = re.compile(r"(^|/)(tests?|__tests__|spec)/|(^|/)test_[^/]*$|[._-](test|spec)\.\w+$|_test\.\w+$")
 
 _LOOKS: Final = frozenset(actions(("look",)))
 _CHANGES: Final = frozenset((*actions(("edit",)), "bash", "git_checkout", "git_branch"))
@@ -127,10 +133,19 @@ class Desk:
         made = [ensemble(self.workspace, actions(phase.tools), single=single)] if phase.tools else []
         return [*made, self._kept.ensemble()] if made else []
 
-    def dictation(self, policy: Policy, approve: Approve) -> Dictation:
+    def wanted(self, task: str) -> list[str]:
+        """The source files that a task names and that are not there yet."""
+        return new_files(task, self._files)
+
+    def dictation(self, policy: Policy, approve: Approve, wanted: Sequence[str]) -> Dictation:
         """Where code goes that the model writes in words."""
         return Dictation(
-            self.workspace, policy, approve, files=self._chosen or self._files[:MAX_SHOWN], guarded=self._guarded
+            self.workspace,
+            policy,
+            approve,
+            files=self._chosen or self._files[:MAX_SHOWN],
+            wanted=wanted,
+            guarded=self._guarded,
         )
 
     def did(self, invocation: InvocationCanister) -> Did:
@@ -153,13 +168,14 @@ class Desk:
                         task = f"{task}\n{report.summary}"
                 case "files":
                     self._chosen = chosen_files(task, self._files, self._read)
-                    tests = [name for name in self._chosen if _TEST_FILE.search(name)]
+                    tests = [name for name in self._chosen if is_test_file(name)]
                     found["The tests"] = self._shown(tests)
                     found["The code"] = self._shown([name for name in self._chosen if name not in tests])
                 case "tree":
                     found["The files of the repository"] = shown_tree(self._files)
                 case "diff":
-                    found["The change"] = shown_diff(await self._diff())
+                    show = shown_diff if self._reviewed is None else shown_change
+                    found["The change"] = show(await self._diff())
         return found
 
     # For the evidence
@@ -169,6 +185,16 @@ class Desk:
         """Whether the last tests that ran, all or some, were no good ones."""
         last = self.workspace.reports[-1] if self.workspace.reports else self._last
         return last is not None and not last.good
+
+    @property
+    def failed_tests(self) -> tuple[str, ...]:
+        """Those that fail now and did not at the beginning; nothing where something failed then."""
+        first, last = self._first, self._last
+        return tuple([each.name for each in last.failures]) if first and last and not first.failures else ()
+
+    @property
+    def has_new_tests(self) -> bool:
+        return bool(self._first and self._last and self._last.passed > self._first.passed)
 
     @property
     def tests_summary(self) -> str:
@@ -244,7 +270,7 @@ class Desk:
         """The files of tests that fail at the beginning are the measure: they stay as they are."""
         if self._guards_tests and not report.good:
             places = {failure.place.rpartition(":")[0] for failure in report.failures}
-            self._guarded = [path for path in sorted(places) if _TEST_FILE.search(path)]
+            self._guarded = [path for path in sorted(places) if is_test_file(path)]
 
     # What is looked at
 

@@ -7,12 +7,14 @@ Law: what one reply wrote is taken back before the next one is put, so that fail
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import aclosing
 
 import msgspec
 
 from callboard.coding.edits.change import EditRefused
-from callboard.coding.edits.definitions import names_defined
+from callboard.coding.edits.definitions import names_defined, without_broken_end, without_tests
+from callboard.coding.edits.imports import with_imports
 from callboard.coding.spoken import Block, place_of, read_blocks
 from callboard.coding.text_files import MAX_BYTES
 from callboard.coding.workspace import Workspace
@@ -34,7 +36,7 @@ PUT = "put_code"
 
 class Dictation:
     """The code of one phase. `failures` says what of the last reply could not be put; `files` are those that are known,
-    `guarded` those that stay as they are.
+    `wanted` those that the task names and that are not there yet, `guarded` those that stay as they are.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Dictation:
         approve: Approve,
         *,
         files: Sequence[str],
+        wanted: Sequence[str],
         guarded: Sequence[str],
     ) -> None:
         from callboard.coding.tools.put import put_code  # noqa: PLC0415  # tree-sitter comes with it
@@ -53,11 +56,18 @@ class Dictation:
         self._policy = policy
         self._approve = approve
         self._files = files
+        self._wanted = wanted
         self._guarded = guarded
         self._roster = Roster([Ensemble("coding_single", [put_code], connection=workspace)])
         self._group = Group(self._roster, before_call=self._permitted, limit=1)
         self._before: dict[str, bytes | None] = {}
         self._count = 0
+        self._last: list[InvocationCanister] = []
+
+    @property
+    def wrote(self) -> set[str]:
+        """The files that the last reply changed."""
+        return {path for path, data in self._before.items() if data != self._bytes(path)}
 
     async def put(self, reply: str) -> AsyncGenerator[Event]:
         """Puts the code of a reply, in the place of what the one before wrote."""
@@ -66,6 +76,23 @@ class Dictation:
         calls = [call for block in read_blocks(reply) if (call := self._call(block)) is not None]
         if not calls and not self.failures:
             self.failures.append("there is no code in a fence in your answer")
+        async with aclosing(self._run(calls)) as events:
+            async for event in events:
+                yield event
+
+    async def put_without(self, failed: Collection[str]) -> AsyncGenerator[Event]:
+        """Puts the code of the last reply once more, without the tests that failed."""
+        wrote = self.wrote
+        self._take_back()
+        last = [(call.arguments["path"], call.arguments["code"]) for call in self._last if call.arguments]
+        left = [(path, without_tests(code, path, failed)) for path, code in last if path in wrote]
+        calls = [self._put(path, code) for path, code in left if _names(code, path)]
+        async with aclosing(self._run(calls)) as events:
+            async for event in events:
+                yield event
+
+    async def _run(self, calls: list[InvocationCanister]) -> AsyncGenerator[Event]:
+        self._last = calls
         for index, call in enumerate(calls):
             yield InvocationStarted(index, call.identifier, call.name)
             yield InvocationEnded(index, call.identifier, call.name, call.arguments, call.raw)
@@ -79,16 +106,23 @@ class Dictation:
         defined = {name: text for name in self._files if (text := self._text(name)) is not None}
         names = {name: _names(text, name) for name, text in defined.items()}
         suffix = next(iter(block.suffixes), ".py")
-        path = place_of(block, self._files, names, _names(block.code, block.path or f"code{suffix}"))
+        own = _names(block.code, block.path or f"code{suffix}")
+        path = place_of(block, self._files, names, own, self._wanted)
         if not path:
             self.failures.append("it is not said which file some of the code is for: write its path before the fence")
             return None
         if path in self._guarded:
             self.failures.append(f"{path} stays as it is: its tests are the measure")
             return None
+        code = without_broken_end(block.code, path) if block.is_cut else block.code
+        if path.endswith(".py") and self._bytes(path) is None:
+            code = with_imports(code, names)
+        return self._put(path, code)
+
+    def _put(self, path: str, code: str) -> InvocationCanister:
         self._before.setdefault(path, self._bytes(path))
         self._count += 1
-        arguments = {"path": path, "code": block.code}
+        arguments = {"path": path, "code": code}
         raw = msgspec.json.encode(arguments).decode()
         return InvocationCanister(identifier=f"spoken_{self._count}", name=PUT, arguments=arguments, raw=raw)
 

@@ -7,7 +7,7 @@ Law: what is shown is what is there; the choice is by words of the task and cost
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -41,6 +41,10 @@ _SOURCES: Final = frozenset(
         ".sh",
     )
 )
+_HUNK: Final = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
+# Not those of addresses, nor absolute ones, nor what goes up.
+_PLACE: Final = re.compile(r"(?<![\w/:.@~-])\w[\w@.-]*(?:/[\w@-][\w@.-]*)+(?<=\w)")
+_TEST_FILE: Final = re.compile(r"(^|/)(tests?|__tests__|spec)/|(^|/)test_[^/]*$|[._-](test|spec)\.\w+$|_test\.\w+$")
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
 _DEFINES: Final = re.compile(
     r"^[ \t]*(?:export\s+|default\s+|public\s+|static\s+|async\s+|pub\s+)*"
@@ -119,6 +123,33 @@ def shown_tree(files: Sequence[str]) -> str:
     return "\n".join(rows[:MAX_TREE]) + more
 
 
+def new_files(task: str, files: Collection[str]) -> list[str]:
+    """The source files that a task names and that are not there, in its order."""
+    named = dict.fromkeys(_PLACE.findall(task))
+    return [name for name in named if PurePosixPath(name).suffix in _SOURCES and name not in files]
+
+
+def is_test_file(path: str) -> bool:
+    return _TEST_FILE.search(path) is not None
+
+
+def shown_change(diff: str) -> str:
+    """A diff with the number of each line of the new text before it, as a review names them; see `shown_diff`."""
+    lines: list[str] = []
+    number = left = 0
+    for line in diff.split("\n"):
+        if left <= 0:
+            if hunk := _HUNK.match(line):
+                number, left = int(hunk[1]), int(hunk[2] or 1)
+            lines.append(line)
+        elif line.startswith(("-", "\\")):
+            lines.append(f"     {line}")
+        else:
+            lines.append(f"{number:4} {line}")
+            number, left = number + 1, left - 1
+    return shown_diff("\n".join(lines))
+
+
 def shown_diff(diff: str) -> str:
     """A diff, cut at the end of a line where it is long."""
     if len(diff) <= MAX_DIFF:
@@ -131,13 +162,13 @@ def written_lines(diff: str) -> Mapping[str, set[int]]:
     """The lines of each file's new text that a unified diff wrote; a file of which it only took lines away has none."""
     found: dict[str, set[int]] = {}
     name, number, left = "", 0, 0
-    for line in diff.splitlines():
+    for line in diff.split("\n"):
         if left <= 0 and line.startswith("+++ "):
             path = line[4:].split("\t")[0].strip('"')
             name = path.removeprefix("b/")
             if path != "/dev/null":
                 found.setdefault(name, set())
-        elif hunk := re.match(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@", line):
+        elif hunk := _HUNK.match(line):
             number, left = int(hunk[1]), int(hunk[2] or 1)
         elif left > 0 and line.startswith("+"):
             found.setdefault(name, set()).add(number)

@@ -33,8 +33,10 @@ ENDED: Final[frozenset[JobState]] = frozenset({"completed", "failed", "cancelled
 MAX_DIFF: Final = 1_000_000
 """Characters of the diff that a job's record keeps."""
 DIED: Final = "its process ended without a word"
-PATIENCE: Final = 5.0
-"""Seconds that a job has to end by itself when it is cancelled; then its process is killed."""
+PATIENCE: Final = 30.0
+"""Seconds that a job has to end by itself when it is cancelled; then its process is killed. Its commands end at once:
+the rest is for what it did to be committed, and its tree to be taken away.
+"""
 
 _FILE = "job.json"
 _LOCK = "job.lock"

@@ -36,6 +36,8 @@ from callboard.core import (
 from callboard.errors import CallerError
 
 EVENTS: Final = "events.jsonl"
+MAX_REPLY: Final = 32 * 1024 * 1024
+"""Characters of one reply that are recorded."""
 
 
 class PhaseStarted(msgspec.Struct, frozen=True, tag_field="type", tag="phase_started"):
@@ -86,6 +88,7 @@ class Record:
         self._calls: list[dict[str, Any]] = []
         self._results: list[dict[str, Any]] = []
         self._names: dict[str, str] = {}
+        self._length = 0
 
     def __enter__(self) -> Self:
         return self
@@ -96,6 +99,8 @@ class Record:
         self._events.close()
 
     def add(self, step: Step) -> None:
+        """Records a step. Raises CallerError for a reply without end."""
+        self._lengthen(step)
         self._events.write(encode_step(step) + b"\n")
         match step:
             case Prompted(text=text):
@@ -126,6 +131,17 @@ class Record:
                 pass
         if not isinstance(step, _PIECES):
             self._events.flush()
+
+    def _lengthen(self, step: Step) -> None:
+        match step:
+            case RoundStarted():
+                self._length = 0
+            case TextPiece(text=text) | ReasoningPiece(text=text) | RefusalPiece(text=text) | ArgumentsPiece(json=text):
+                self._length += len(text)
+            case _:
+                pass
+        if self._length > MAX_REPLY:
+            raise CallerError(f"the model's reply has more than {MAX_REPLY:,} characters", path=str(self.folder))
 
     def _take(self, canister: ResultCanister) -> None:
         name = self._names.pop(canister.invocation_id, "")

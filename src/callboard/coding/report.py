@@ -26,9 +26,19 @@ def commit_message(job: Job, described: str) -> str:
 
 
 def pull_request(
-    job: Job, described: str, *, files: Sequence[str], tests: str, missing: Sequence[str], issue: int | None
+    job: Job,
+    described: str,
+    *,
+    files: Sequence[str],
+    tests: str,
+    missing: Sequence[str],
+    left_out: Sequence[str] = (),
+    issue: int | None,
 ) -> tuple[str, str]:
-    """Title and body of the pull request: what was asked, what changed, how it was tested, and what is missing."""
+    """Title and body of the pull request: what was asked, what changed, how it was tested, and what is missing.
+
+    `left_out` are tests that the model wrote and that fail on the code as it is.
+    """
     subject, body = _split(described)
     listed = "\n".join(f"- `{each}`" for each in files[:100]) or "- none"
     parts = [
@@ -36,7 +46,8 @@ def pull_request(
         f"## Task\n\n{_quoted(job.description)}",
         f"## Files\n\n{listed}",
         f"## Tests\n\n{_fenced(tests) if tests else 'No tests were run.'}",
-        "## Not done\n\n" + "\n".join(f"- {each}" for each in missing) if missing else "",
+        f"## Not done\n\n{_bullets(missing)}" if missing else "",
+        f"## Left out\n\nTests that fail on the code as it is:\n\n{_bullets(left_out)}" if left_out else "",
         f"Closes #{issue}" if issue is not None else "",
         f"Made by a language model ({job.model}) in job {job.id}. Read it before you merge it.",
     ]
@@ -73,6 +84,10 @@ def _subject(text: str) -> str:
     if len(first) <= SUBJECT:
         return first
     return first[: SUBJECT - 3].rsplit(" ", 1)[0].rstrip(" ,;:.") + "..."
+
+
+def _bullets(texts: Sequence[str]) -> str:
+    return "\n".join(f"- {each}" for each in texts)
 
 
 def _quoted(text: str) -> str:

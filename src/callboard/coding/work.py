@@ -18,7 +18,7 @@ import msgspec
 
 from callboard.coding import github
 from callboard.coding.assignment import Assignment
-from callboard.coding.brief import instructions, task_text
+from callboard.coding.brief import task_text
 from callboard.coding.chat import undo_chat
 from callboard.coding.conduct import Conduct, said_last
 from callboard.coding.desk import Desk
@@ -141,7 +141,6 @@ class _Worker:
                     phases,
                     kind=assignment.kind,
                     task=self._task,
-                    instructions=instructions(coding.project, desk.repository_instructions),
                     settings=coding,
                     policy=_Policies(assignment, approver, str(tree.root)),
                     approve=self._asking(approver),
@@ -241,10 +240,11 @@ class _Worker:
                 files=changes.files,
                 tests=tests,
                 missing=conduct.missing,
+                left_out=conduct.left_out,
                 issue=assignment.given.get("issue"),
             )
             output |= {
-                "branch": tree.branch,
+                "branch": tree.branch if changes.commits else "",
                 "commits": [each.id for each in changes.commits],
                 "files": [*changes.files],
                 "diff": changes.diff[:MAX_DIFF],
@@ -342,9 +342,10 @@ def _ended_by(*numbers: signal.Signals) -> Iterator[list[int]]:
     heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
     def end(number: int) -> None:
-        ended.append(number)
-        if task is not None:
+        # Once: what was changed is put in order then, however often it is asked for.
+        if task is not None and not ended:
             task.cancel()
+        ended.append(number)
 
     for number in heeded:
         with suppress(NotImplementedError, ValueError, RuntimeError):

@@ -1,9 +1,17 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.coding.edits.change import EditRefused
-from callboard.coding.edits.definitions import names_defined, put_definitions
+from callboard.coding.edits.definitions import (
+    names_defined,
+    put_definitions,
+    without_broken_end,
+    without_tests,
+)
+from callboard.coding.outlines import broken_line
 
 pytest.importorskip("tree_sitter")
 
@@ -123,3 +131,53 @@ def test_what_the_code_does_not_name_stays(before, after):
     exec(changed, found)
     assert {name: found[name]() for name in {**before, **after}} == {**before, **after}
     assert put == (*after,)
+
+
+TESTS = {
+    "a.py": "import pytest\n\n\n@pytest.mark.slow\ndef test_a():\n    pass\n\n\ndef test_ab():\n    pass\n\n\n"
+    "class TestC:\n    def test_d(self):\n        pass\n\n    def test_e(self):\n        pass\n",
+    "a_test.go": "package a\n\nfunc TestA(t *testing.T) {\n}\n\nfunc TestAb(t *testing.T) {\n}\n",
+    "a.test.js": "test('adds one', () => {\n});\n\ntest('adds', () => {\n});\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "failed", "left"),
+    [
+        ("a.py", [], "test_a test_ab test_d test_e"),
+        ("a.py", ["test_a"], "test_ab test_d test_e"),
+        ("a.py", ["test_ab[1-x.test_a]"], "test_a test_d test_e"),
+        ("a.py", ["tests/a.py::TestC::test_d", "TestC.test_d"], "test_a test_ab test_e"),
+        ("a.py", ["TestC.test_d", "TestC.test_e"], "test_a test_ab"),
+        ("a.py", ["test_other"], "test_a test_ab test_d test_e"),
+        ("a_test.go", ["TestA/sub"], "TestAb"),
+        ("a_test.go", ["TestAb"], "TestA"),
+        ("a.test.js", ["group > adds one"], "adds"),
+        ("a.test.js", ["adds"], "adds one"),
+    ],
+)
+def test_tests_that_failed_are_taken_out(path, failed, left):
+    code = without_tests(TESTS[path], path, failed)
+    found = re.findall(r"def (\w+)|func (\w+)|test\('(.*?)'", code)
+    assert ["".join(each) for each in found] == re.findall(r"adds one|\w+", left)
+
+
+@pytest.mark.parametrize(
+    ("path", "end"),
+    [
+        ("a.py", "\n\ndef test_f():\n    assert [1,\n"),
+        ("a.py", "\n\n@pytest.mark.parametrize(\n"),
+        ("a.py", "\n    def test_f(self):\n        assert [1,\n"),
+        ("a_test.go", "\n// TestB tests b.\nfunc TestB(t *testing.T) {\n\tif a {\n"),
+        ("a.test.js", "\ntest('subtracts', () => {\n  if (\n"),
+    ],
+)
+def test_a_broken_end_is_cut(path, end):
+    whole = without_broken_end(TESTS[path] + end, path)
+    assert whole.startswith(TESTS[path])
+    assert broken_line(whole, path) is None
+    assert without_broken_end(whole, path) == whole
+
+
+def test_what_is_broken_from_its_beginning_stays():
+    assert without_broken_end("def f(:\n", "a.py") == "def f(:\n"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from callboard.coding.edits.change import EditRefused
@@ -23,6 +23,9 @@ _ELIDED: Final = re.compile(
     r"|same as (?:before|above)|unchanged|your code here)\b.{0,60}$",
     re.IGNORECASE | re.MULTILINE,
 )
+_START: Final = re.compile(r"[\w@/#]|\s+(?:@|def |async def )")
+MAX_CUT: Final = 20
+"""Places at which it is tried whether what stands above them is whole."""
 _CONSTANT: Final = re.compile(
     r"(?:export\s+)?(?:const\s+|let\s+|var\s+|final\s+)?([A-Za-z_]\w*)\s*(?::[^=\n]{1,80})?=[^=]"
 )
@@ -97,6 +100,41 @@ def put_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str, ..
     gap = "\n\n\n" if path.endswith(".py") else "\n\n"
     changed = gap.join([each.strip("\n") for each in ("".join(lines), *added)]) + "\n"
     return _sound(changed, text, path), tuple(put)
+
+
+def without_tests(code: str, path: str, failed: Collection[str]) -> str:
+    """The code without the tests among `failed`, which are named as runners do: `test_a[1]`, `TestA.test_b`, `A > b`."""
+    code = textwrap.dedent(code)
+    lines = code.splitlines(keepends=True)
+    gone: list[tuple[int, int]] = []
+    for piece in _pieces(code, path):
+        inner = [(each.start, each.end) for each in piece.inner if _is_among(each.names, failed)]
+        whole = _is_among(piece.names, failed) or 0 < len(inner) == len(piece.inner)
+        gone += [(piece.start, piece.end)] if whole else inner
+    for start, end in reversed(gone):
+        del lines[start:end]
+    return "".join(lines).rstrip() + "\n"
+
+
+def without_broken_end(code: str, path: str) -> str:
+    """The code up to where its last whole definition ends, if it is broken behind that, as a reply is that was cut."""
+    lines = code.splitlines(keepends=True)
+    starts = [number for number, line in enumerate(lines) if _START.match(line)]
+    for end in [len(lines), *reversed(starts[-MAX_CUT:])]:
+        text = "".join(lines[:end]).rstrip()
+        if broken_line(f"{text}\n", path) is None:
+            return f"{text}\n" if text else code
+    return code
+
+
+def _is_among(names: Collection[str], failed: Collection[str]) -> bool:
+    """Whether a runner's name is that of a definition: in a group or a class, with parameters, or with a part of it."""
+    plain = {name.removeprefix("test ") for name in names}
+    return any(
+        each == name or each.endswith((f" {name}", f".{name}", f":{name}")) or each.startswith((f"{name}[", f"{name}/"))
+        for each in (*failed, *(each.partition("[")[0] for each in failed))
+        for name in plain
+    )
 
 
 def names_defined(code: str, path: str) -> tuple[str, ...]:

@@ -1,0 +1,88 @@
+"""The imports that a new file of Python needs.
+
+Owns the way from names that are used and bound nowhere to the modules that they come from. Knows nothing of files.
+Law: only what can mean one thing is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import PurePosixPath
+
+_MODULES = sys.stdlib_module_names | {"pytest"}
+
+
+def with_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
+    """The code, below imports of what it uses and does not bind: modules, and names that one of the files defines.
+
+    `defined` has the names of each file. Code that is not Python is returned as it is.
+    """
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError):
+        return code
+    needed = [each for each in _used(tree) if each not in _bound(tree) and not hasattr(builtins, each)]
+    lines = [line for name in dict.fromkeys(needed) if (line := _import(name, defined))]
+    first = next((node for node in tree.body if not _leads(node)), None)
+    at = first.lineno - 1 if first is not None else 0
+    above, below = code.splitlines(keepends=True)[:at], code.splitlines(keepends=True)[at:]
+    return "".join([*above, *sorted(lines, key=_order), *(["\n\n"] if lines and not _imports(first) else []), *below])
+
+
+def _import(name: str, defined: Mapping[str, Collection[str]]) -> str:
+    """The line that imports a name, "" where it is not known from where."""
+    if name in _MODULES:
+        return f"import {name}\n"
+    modules = [module for path, names in defined.items() if name in names and (module := _module(path))]
+    return f"from {modules[0]} import {name}\n" if len(modules) == 1 else ""
+
+
+def _module(path: str) -> str:
+    """How a file is imported; "" for one that is not."""
+    place = PurePosixPath(path)
+    parts = [*place.parent.parts, *([] if place.stem == "__init__" else [place.stem])]
+    if parts[:1] == ["src"]:
+        parts = parts[1:]
+    return ".".join(parts) if place.suffix == ".py" and all(part.isidentifier() for part in parts) else ""
+
+
+def _used(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id
+
+
+def _bound(tree: ast.AST) -> set[str]:
+    """Every name that is bound anywhere in it; in which scope makes no difference to a file of tests."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                found.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.alias(name=name, asname=other):
+                found.add(other or name.partition(".")[0])
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                found.add(name)
+            case _:
+                pass
+    return found
+
+
+def _leads(node: ast.stmt) -> bool:
+    """Whether it stands above the imports: the docstring, and what is imported from the future."""
+    docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return docstring or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
+
+
+def _imports(node: ast.stmt | None) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def _order(line: str) -> tuple[bool, str]:
+    """Modules, and then names of them, as they are mostly written."""
+    return line.startswith("from"), line
