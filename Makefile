@@ -144,9 +144,10 @@ bench-gateway: $(INSTALLED)
 bench-mcp: $(INSTALLED)
 	$(BIN)/python bench/mcp_servers.py
 
-# make bench-sandbox  what it costs to confine a command
+# make bench-sandbox  what it costs to confine a command, and how soon a cancelled job has ended
 bench-sandbox: $(INSTALLED)
 	$(BIN)/python bench/sandbox.py
+	$(BIN)/python bench/cancel.py
 
 $(EVALS)/.installed: evals/requirements.txt
 	@echo "[evals] $(EVALS): Go, pytest and mini-swe-agent (about 650 MB the first time)"

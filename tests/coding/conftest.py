@@ -175,6 +175,7 @@ def command(tmp_path, home):
                 finally:
                     if child.returncode is None:
                         child.kill()
+                        await child.communicate()
                 out = (seen + (out or b"")).decode()
                 return SimpleNamespace(code=child.returncode, out=out, lines=out.splitlines(), err=err.decode())
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from callboard.coding.content import digest_of
 from callboard.coding.git_program import GitFailed
 from callboard.coding.repository import Repository, find_repository, shown
 from callboard.errors import CallerError
@@ -75,7 +76,7 @@ def test_a_shallow_one(tmp_path, git, repo):
     git(tmp_path, "clone", "-q", "--depth=1", repo.as_uri(), "shallow")
     repository = found(tmp_path / "shallow")
     assert [each.subject for each in run(repository.log())] == ["second"]
-    assert len(run(repository.digest())) == 40
+    assert len(run(digest_of(repository))) == 40
 
 
 def test_a_sparse_one(git, repo):
@@ -83,7 +84,7 @@ def test_a_sparse_one(git, repo):
     assert not (repo / "src").exists()
     repository = found(repo)
     assert not run(repository.is_dirty())
-    assert run(repository.digest()) == git(repo, "rev-parse", "HEAD^{tree}").strip()
+    assert run(digest_of(repository)) == git(repo, "rev-parse", "HEAD^{tree}").strip()
 
 
 def test_one_of_longer_names(tmp_path, git):
@@ -93,7 +94,7 @@ def test_one_of_longer_names(tmp_path, git):
     assert len(run(repository.commit("first"))) == 64
     (tmp_path / "new" / "a").unlink()
     (tmp_path / "new" / "b").write_text("y\n")
-    assert len(run(repository.digest())) == 64
+    assert len(run(digest_of(repository))) == 64
     run(repository.commit("second"))
     assert git(tmp_path / "new", "ls-files") == "b\n"
 
@@ -155,7 +156,7 @@ def test_odd_names(repo, git, name):
     (repo / name).write_text("odd\n")
     assert [each.path for each in run(repository.status()).changes] == [name]
     assert run(repository.new_files()) == (name,)
-    before = run(repository.digest())
+    before = run(digest_of(repository))
     run(repository.stage([name]))
     assert "+odd" in run(repository.diff(files=[name])).text
     assert "+odd" not in run(repository.diff(files=["a.py"])).text
@@ -271,7 +272,7 @@ def test_another_repository_in_the_tree_is_left_out(repo, git):
     assert git(repo, "show", "--name-only", "--format=") == "y\n"
     with pytest.raises(GitFailed, match="nothing to commit but inner/"):
         run(repository.commit("inner"))
-    run(repository.digest())
+    run(digest_of(repository))
 
 
 def test_what_is_hidden_is_no_part_of_it(repo, git):
@@ -280,7 +281,7 @@ def test_what_is_hidden_is_no_part_of_it(repo, git):
     (repo / "node_modules").symlink_to("/usr")
     (repo / "web" / "node_modules").mkdir(parents=True)
     (repo / "web" / "node_modules" / "x").write_text("x\n")
-    before = run(repository.digest())
+    before = run(digest_of(repository))
     assert before == git(repo, "rev-parse", "HEAD^{tree}").strip()
     with pytest.raises(GitFailed, match="nothing to commit"):
         run(repository.commit("hidden"))
@@ -334,53 +335,6 @@ def test_pushing(repo, git, tmp_path):
             run(repository.push(branch, remote))
 
 
-# Content
-
-
-def test_a_digest_is_of_the_content(repo, git, tmp_path):
-    repository = found(repo)
-    clean = run(repository.digest())
-    assert clean == git(repo, "rev-parse", "HEAD^{tree}").strip()
-    held = sorted(Path(repo / ".git").rglob("*"))
-    index = (repo / ".git" / "index").read_bytes()
-    (repo / "a.py").write_text("x\n")
-    changed = run(repository.digest(tmp_path / "scratch"))
-    (repo / "new").write_text("y\n")
-    more = run(repository.digest(tmp_path / "scratch"))
-    assert len({clean, changed, more}) == 3
-    (repo / "new").unlink()
-    assert run(repository.digest()) == changed
-    git(repo, "config", "core.excludesFile", str(tmp_path / "ignore"))
-    (tmp_path / "ignore").write_text("*.log\n")
-    (repo / "x.log").write_text("ignored\n")
-    assert run(repository.digest()) == changed
-    assert sorted(Path(repo / ".git").rglob("*")) == held
-    assert (repo / ".git" / "index").read_bytes() == index
-    git(repo, "add", "a.py")
-    assert run(repository.digest()) == changed
-    run(repository.commit("x"))
-    assert run(repository.digest()) == changed
-
-
-def test_a_digest_where_the_path_of_the_objects_is_odd(tmp_path, git):
-    odd = tmp_path / 'a:b "c" \\d'
-    odd.mkdir()
-    git(odd, "init", "-q")
-    (odd / "x").write_text("x\n")
-    git(odd, "add", ".")
-    git(odd, "commit", "-qm", "first")
-    (odd / "y").write_text("y\n")
-    assert len(run(found(odd).digest())) == 40
-
-
-def test_a_digest_in_the_middle_of_a_merge(repo, git):
-    git(repo, "checkout", "-qb", "other", "main~1")
-    (repo / "a.py").write_text("different\n")
-    git(repo, "commit", "-qam", "third")
-    git(repo, "merge", "main", check=False)
-    assert len(run(found(repo).digest())) == 40
-
-
 def test_many_files_are_counted(repo):
     folder = repo / "many"
     folder.mkdir()
@@ -426,7 +380,7 @@ def everything(repository: Repository, repo: Path, number: int = 0) -> None:
         (repo / f"new-{number}.py").write_text("new\n")
         await repository.status(every=True)
         await repository.diff()
-        await repository.digest()
+        await digest_of(repository)
         await repository.new_files()
         await repository.restore(["src/b.py"])
         left_out = await repository.stage()
@@ -567,37 +521,3 @@ def test_a_submodule_with_a_trap_is_not_looked_into(repo, git, trap, tmp_path):
     os.utime(inner / "a.py", (1, 1))
     everything(found(repo), repo)
     assert not trap()
-
-
-def test_a_change_of_the_same_length_in_the_same_second_is_a_change(repo):
-    repository = found(repo)
-    before = run(repository.digest())
-    index = repo / ".git" / "index"
-    about = (repo / "a.py").stat()
-    with (repo / "a.py").open("r+") as file:
-        file.write("two")
-    # Git keeps seconds: as if all of that had been done in the one in which the index was written.
-    os.utime(repo / "a.py", ns=(about.st_atime_ns, about.st_mtime_ns))
-    os.utime(index, ns=(about.st_atime_ns, about.st_mtime_ns))
-    assert run(repository.digest()) != before
-
-
-def test_a_settled_index_is_younger_than_the_files(repo, git):
-    run(found(repo).settle())
-    written = (repo / ".git" / "index").stat().st_mtime
-    assert all(int(path.stat().st_mtime) < int(written) for path in repo.glob("*.py"))
-    assert git(repo, "status", "--porcelain") == ""
-
-
-def test_large_files_have_a_name_and_are_not_read(repo):
-    repository = found(repo)
-    before = run(repository.state())
-    with (repo / "large.bin").open("wb") as file:
-        file.truncate(51 * 1024 * 1024)
-    first = run(repository.state())
-    assert (first.tree, [*first.large]) == (before.tree, ["large.bin"])
-    with (repo / "large.bin").open("ab") as file:
-        file.write(b"more")
-    assert len({before.name, first.name, run(repository.state()).name}) == 3
-    (repo / "b.py").write_text("new\n")
-    assert run(repository.stage()) == ("large.bin",)

@@ -330,7 +330,28 @@ def test_tools_alone_may_be_too_large():
     assert_paired(view.shown(told.canisters))
 
 
-@pytest.mark.parametrize("bounds", [{"limit": -1}, {"threshold": 0}, {"threshold": 1.5}, {"keep": 0}])
+@pytest.mark.parametrize("limit", [0, 100_000])
+def test_rounds_are_told_in_short_whenever_so_many_have_come(limit):
+    view, told = history(limit=limit, keep=2, every=3), Told()
+    rounds = []
+    for number in range(20):
+        told.round(("read", {"path": str(number)}))
+        shown = view.shown(told.canisters)
+        assert_paired(shown)
+        rounds.append(len(texts(shown)))
+    assert rounds == [1, 2, 3, 4] + [2, 3, 4] * 5 + [2]
+    assert "read" in shown[1].text
+
+
+def test_every_and_a_limit():
+    view, told = history(limit=2000, keep=2, every=50), Told()
+    for number in range(60):
+        told.round(("read", {"path": str(number)}), size=300)
+        assert_paired(view.shown(told.canisters))
+        assert view.tokens <= 2000
+
+
+@pytest.mark.parametrize("bounds", [{"every": -1}, {"limit": -1}, {"threshold": 0}, {"threshold": 1.5}, {"keep": 0}])
 def test_bounds_that_cannot_be(bounds):
     with pytest.raises(CallerError, match=r"^history: no history of limit"):
         History(**bounds)

@@ -63,7 +63,6 @@ def chat(
     from callboard.coding.job import Jobs, jobs_directory  # noqa: PLC0415
     from callboard.configuration import load_settings  # noqa: PLC0415
 
-    display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose, as_json=False)
     jobs = Jobs()
     earlier = _earlier(jobs.load(resume)) if resume else None
     given: dict[str, Any] = {"model": model, "base_url": base_url, "mode": mode, "rights": rights}
@@ -72,6 +71,7 @@ def chat(
     place = Path(earlier.directory) if earlier else directory.resolve()
     flags = {name: given[name] for name in ("model", "base_url", "mode")}
     settings = load_settings(flags, place, os.environ)
+    display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=False)
     assignment = _assignment(settings, place, given, no_sandbox=no_sandbox)
     accessed = accessed_model(settings, display.tell)
     if settings.model.startswith("local:"):

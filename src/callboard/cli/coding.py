@@ -224,9 +224,9 @@ def _follow(
     from callboard.coding.work import work  # noqa: PLC0415
     from callboard.configuration import load_settings  # noqa: PLC0415
 
-    display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose, as_json=as_json)
     place = directory.resolve()
     settings = load_settings(flags, place, os.environ)
+    display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=as_json)
     assignment: Assignment = assign(
         kind,
         given,

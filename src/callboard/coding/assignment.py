@@ -77,7 +77,7 @@ def assign(
             given[name] = standard_input.read().decode("utf-8", "replace")
     asked = {"build": "description", "debug": "symptoms", "triage": "description", "review": "branch"}[kind]
     other = "number" if kind == "review" else "issue"
-    if not given.get(asked) and not given.get(other):
+    if not str(given.get(asked) or "").strip() and not given.get(other):
         option = {"number": "--pr"}.get(other, f"--{other}")
         raise CallerError(f"missing {asked!r} in input", path=f"callboard {kind}", hint=f"pass --{asked} or {option}")
     logs = ""

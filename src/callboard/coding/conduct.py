@@ -234,6 +234,7 @@ class Conduct:
             limit=plan_of(self._model).context,
             threshold=context.compact_at,
             keep=context.keep_rounds,
+            every=context.compact_every_n_rounds or 0,
             pinned=lambda: complaint(self.missing) if self.missing else "",
         )
 

@@ -65,7 +65,12 @@ class Offer:
         self._around = around
         self._changing = changing
         self._single = plan.coding == "short"
-        self._view = History(limit=plan.context, threshold=context.compact_at, keep=context.keep_rounds)
+        self._view = History(
+            limit=plan.context,
+            threshold=context.compact_at,
+            keep=context.keep_rounds,
+            every=context.compact_every_n_rounds or 0,
+        )
 
     def agent(self, rights: Rights) -> Agent:
         """The agent of one turn."""

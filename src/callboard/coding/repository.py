@@ -14,20 +14,15 @@ them stored, and are not staged: what is in them may be meant for the filter onl
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import re
-import shutil
-import stat
-import tempfile
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from callboard.coding.content import large_files, put
 from callboard.coding.git_program import MAX_OUTPUT, GitFailed, GitOutcome, check_version, failed, run_git
 from callboard.errors import CallerError
 
@@ -35,8 +30,6 @@ Operation: TypeAlias = Literal["", "merge", "rebase", "am", "cherry-pick", "reve
 
 MAX_DIFF: Final = 16 * 1024 * 1024
 """Bytes of a difference that is shown."""
-MAX_FILE: Final = 50 * 1024 * 1024
-"""Bytes of a file that is put into the repository."""
 NAME: Final = ("Callboard", "callboard@localhost")
 """Who commits where the user has told git no name."""
 
@@ -93,21 +86,6 @@ class Commit(msgspec.Struct, frozen=True):
     id: str
     subject: str
     date: str = ""
-
-
-class State(msgspec.Struct, frozen=True):
-    """A working tree: `tree` is the id of a git tree. New or changed files of more than 50 MB are in it as they were
-    before; what is known of these is in `large`, by path.
-    """
-
-    tree: str
-    large: Mapping[str, str]
-
-    @property
-    def name(self) -> str:
-        if not self.large:
-            return self.tree
-        return f"{self.tree}-{hashlib.sha256(repr(sorted(self.large.items())).encode()).hexdigest()[:16]}"
 
 
 class Repository:
@@ -228,7 +206,7 @@ class Repository:
         arguments = ("status", "--porcelain=v1", "-z", "--no-renames", f"--untracked-files={new}")
         outcome = await self.git(*arguments)
         found = [Change(item[3:], item[0], item[1]) for item in outcome.items if len(item) > 3]
-        return Status(tuple([each for each in found if not self._is_hidden(each.path)]), outcome.cut)
+        return Status(tuple([each for each in found if not self.is_hidden(each.path)]), outcome.cut)
 
     async def is_dirty(self) -> bool:
         return bool((await self.status()).changes)
@@ -259,7 +237,7 @@ class Repository:
     async def new_files(self) -> tuple[str, ...]:
         """The files that git does not know and does not ignore; other repositories in the tree are left out."""
         outcome = await self.git("ls-files", "-z", "--others", "--exclude-standard")
-        return tuple([each for each in outcome.items if not each.endswith("/") and not self._is_hidden(each)])
+        return tuple([each for each in outcome.items if not each.endswith("/") and not self.is_hidden(each)])
 
     async def is_tracked(self, path: str) -> bool:
         """Whether the last commit has something at this path."""
@@ -282,8 +260,8 @@ class Repository:
             paths = [path for path in paths if any(_beneath(path, each) for each in files)]
         nested = [path for path in paths if path.endswith("/")]
         plain = [path for path in paths if not path.endswith("/")]
-        left_out = await self._filtered(plain) | {*await asyncio.to_thread(_large, self.root, plain)}
-        await self.put([path for path in plain if path not in left_out])
+        left_out = await self._filtered(plain) | {*await asyncio.to_thread(large_files, self.root, plain)}
+        await put(self, [path for path in plain if path not in left_out])
         return (*nested, *sorted(left_out))
 
     async def commit(self, message: str, files: Sequence[str] | None = None) -> str:
@@ -338,69 +316,6 @@ class Repository:
         outcome = await self.git("push", "--no-verify", "--set-upstream", remote, refs, online=True)
         return outcome.error
 
-    # Its content
-
-    async def digest(self, scratch: Path | None = None) -> str:
-        """A name for the content of the working tree: the same for the same files, new ones among them."""
-        return (await self.state(scratch)).name
-
-    async def state(self, scratch: Path | None = None, environment: dict[str, str] | None = None) -> State:
-        """The working tree as it is, without what git ignores.
-
-        The objects of its git tree are put into `scratch` and nowhere else; with the `environment` that is filled in,
-        git finds them. Takes time by the files that changed.
-        """
-        with tempfile.TemporaryDirectory(prefix="callboard-") as made:
-            own = {} if environment is None else environment
-            own |= await asyncio.to_thread(self._scratch, scratch or Path(made))
-            arguments = ("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard")
-            listed = await self.git(*arguments, environment=own)
-            if listed.cut:
-                raise CallerError("too many files are new or changed", path=str(self.root), hint="let git ignore them")
-            paths = [
-                each for each in dict.fromkeys(listed.items) if not each.endswith("/") and not self._is_hidden(each)
-            ]
-            large = await asyncio.to_thread(_large, self.root, paths)
-            await self.put([path for path in paths if path not in large], own)
-            return State((await self.git("write-tree", environment=own)).text.strip(), large)
-
-    async def settle(self) -> None:
-        """Makes git believe the index from now on; nobody else may work in the tree yet, and all in it is committed.
-
-        Git keeps times in seconds, and reads every file anew that is not older than the index (racy-git of its
-        documentation): of a large tree that was just written, each time. Takes a second.
-        """
-        index = self.git_directory / "index"
-        now = time.time()
-        # The clock of file systems is some milliseconds behind.
-        await asyncio.sleep(1.05 - now % 1)
-        with suppress(FileNotFoundError):
-            await asyncio.to_thread(os.utime, index)
-
-    def _scratch(self, folder: Path) -> dict[str, str]:
-        """An index of its own, and objects that lie in no repository."""
-        objects = folder / "objects"
-        objects.mkdir(parents=True, exist_ok=True)
-        index = folder / "index"
-        with suppress(FileNotFoundError):
-            index.unlink()
-        with suppress(FileNotFoundError):
-            # With its time: git reads the files that are not older, since what is in them may have changed unseen.
-            shutil.copy2(self.git_directory / "index", index)
-        return {
-            "GIT_INDEX_FILE": str(index),
-            "GIT_OBJECT_DIRECTORY": str(objects),
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(self.common / "objects"),
-        }
-
-    async def put(self, paths: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Makes the index say of these paths what is in the working tree: their content, or that they are gone."""
-        there, gone = await asyncio.to_thread(_sorted_out, self.root, paths)
-        for some, how in ((gone, ("--force-remove",)), (there, ("--add", "--remove", "--replace"))):
-            if some:
-                told = b"".join([os.fsencode(path) + b"\0" for path in some])
-                await self.git("update-index", *how, "-z", "--stdin", stdin=told, environment=environment)
-
     async def _filtered(self, paths: Sequence[str]) -> set[str]:
         """The paths that a filter is for which is not run."""
         off = await self.filters()
@@ -426,7 +341,8 @@ class Repository:
                 given |= {f"GIT_{role}_{key.upper()}": own for role in ("AUTHOR", "COMMITTER")}
         return given
 
-    def _is_hidden(self, path: str) -> bool:
+    def is_hidden(self, path: str) -> bool:
+        """Whether a path is one of those that are none of the tree."""
         return any(_beneath(path, each) for each in self.hidden)
 
 
@@ -466,41 +382,6 @@ def shown(names: Collection[str], most: int = 5) -> str:
     return ", ".join(listed) + more
 
 
-def _sorted_out(root: Path, paths: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The paths that are there and those that are not; what lies behind a link is not."""
-    folders = {"": True}
-
-    def is_folder(name: str) -> bool:
-        if name not in folders:
-            folders[name] = is_folder(name.rpartition("/")[0]) and _is(root / name, stat.S_ISDIR)
-        return folders[name]
-
-    there: list[str] = []
-    gone: list[str] = []
-    for path in paths:
-        present = is_folder(path.rpartition("/")[0]) and _is(root / path, lambda _: True)
-        (there if present else gone).append(path)
-    return there, gone
-
-
-def _large(root: Path, paths: Iterable[str]) -> dict[str, str]:
-    """The files that are too large, and what is known of each without reading it."""
-    found = {}
-    for path in paths:
-        with suppress(OSError):
-            about = (root / path).lstat()
-            if stat.S_ISREG(about.st_mode) and about.st_size > MAX_FILE:
-                found[path] = f"{about.st_size} {about.st_mtime_ns} {about.st_mode}"
-    return found
-
-
-def _is(path: Path, kind: Callable[[int], bool]) -> bool:
-    try:
-        return kind(path.lstat().st_mode)
-    except OSError:
-        return False
-
-
 def _beneath(path: str, place: str) -> bool:
     return place == "." or path in (place, f"{place}/") or path.startswith(f"{place}/")
 
@@ -508,9 +389,3 @@ def _beneath(path: str, place: str) -> bool:
 def _off(name: str) -> tuple[tuple[str, str], ...]:
     keys = ("clean", "smudge", "process")
     return (*[(f"filter.{name}.{key}", "") for key in keys], (f"filter.{name}.required", "false"))
-
-
-def _quoted(path: Path) -> str:
-    """A path in a list that `:` separates, as git reads it."""
-    text = str(path).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'

@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from callboard.coding.content import put
 from callboard.coding.git_program import run_git
 from callboard.coding.repository import MAX_DIFF, Repository, find_repository
 from callboard.errors import CallerError
@@ -126,7 +127,7 @@ class Snapshots:
             hint = "let git ignore what is made by programs"
             raise CallerError(f"there are more than {MAX_FILES:,} files", path=str(self._own.root), hint=hint)
         kept = await asyncio.to_thread(_kept, self._own.root, sorted(names), known)
-        await self._own.put(kept)
+        await put(self._own, kept)
         return (await self._own.git("write-tree")).text.strip()
 
 

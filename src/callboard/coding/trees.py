@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from callboard.coding.content import digest_of, settle, state_of
 from callboard.coding.copying import BORROWED, copy_tree
 from callboard.coding.git_program import GitFailed, GitOutcome, run_git
 from callboard.coding.repository import MAX_DIFF, Commit, Repository, find_repository, shown
@@ -104,7 +105,7 @@ class Tree:
     async def digest(self) -> str:
         """A name for the content of the tree as it is; see `Repository.digest`."""
         async with self._computing:
-            return await self.repository.digest(self._scratch)
+            return await digest_of(self.repository, self._scratch)
 
     async def changes(self) -> Changes:
         """What differs from the base, whether it is committed or not."""
@@ -168,7 +169,7 @@ class Tree:
         found: dict[str, str] = {}
         base = base or self.base or "HEAD"
         async with self._computing:
-            state = (await self.repository.state(self._scratch, found)).tree
+            state = (await state_of(self.repository, self._scratch, found)).tree
             patch = await self.repository.git("diff", *flags, base, state, "--", limit=limit, environment=found)
             names = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, state)
             return patch, tuple((await self.repository.git(*names, environment=found)).items)
@@ -285,7 +286,7 @@ async def _worktree(repository: Repository, directory: Path, job: Path, branch: 
         only_branch=record.branch,
     )
     if took > _LARGE:
-        await own.settle()
+        await settle(own)
     return Tree(record, own, borrowed, await _notices(repository))
 
 
@@ -336,7 +337,7 @@ async def _copy(directory: Path, job: Path, branch: str, repository: Repository 
     large = [name for name in await own.stage() if not name.endswith("/")]
     (info / "exclude").write_bytes(b"".join([_excluded(name) for name in large]))
     if monotonic() - began > _LARGE:
-        await own.settle()
+        await settle(own)
     await own.git("commit", "--quiet", "--allow-empty", f"--message={_COPIED}", environment=await own.identity())
     record = replace(record, base=await own.head())
     write_record(record)

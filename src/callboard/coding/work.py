@@ -219,7 +219,7 @@ class _Worker:
             self._notify(tree.notices, tell)
             yield tree
         finally:
-            await asyncio.shield(tree.close(keep=assignment.keep or coding.keep_temp_files))
+            await asyncio.shield(tree.close(keep=assignment.keep or coding.debug.keep_temp_files))
 
     async def _deliver(self, tree: Tree, desk: Desk, conduct: Conduct) -> None:
         """Commits what was changed, and writes down what the job hands over."""

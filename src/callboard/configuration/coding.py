@@ -1,6 +1,6 @@
 """What can be set of the coding agents: `[coding]` in callboard.toml.
 
-Owns the keys of seed 003's configuration (limits, git, tools, project, context, modes) that mean something here, and
+Owns the keys of seed 003's configuration (limits, git, tools, project, context, modes, debug) that mean something here, and
 their defaults. Knows nothing of files.
 """
 
@@ -79,17 +79,26 @@ class SandboxSettings(_Table, frozen=True):
 class ContextSettings(_Table, frozen=True):
     """`compact_at` is the share of the model's context at which older rounds are compacted, `keep_rounds` stay as they are.
 
+    With `compact_every_n_rounds` they are compacted whenever so many have come besides, within that share too.
     `tool_result_limits` are characters by tool; `default` is for the others.
     """
 
     compact_at: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.75
     keep_rounds: Count = 3
+    compact_every_n_rounds: Count | None = None
     tool_result_limits: dict[str, Count] = {}
 
     def result_limit(self, tool: str) -> int:
         """Characters of a result of this tool."""
         limits = {**RESULT_LIMITS, **self.tool_result_limits}
         return limits.get(tool, limits["default"])
+
+
+class DebugSettings(_Table, frozen=True):
+    """`enabled` shows all of a job, as `--verbose` does; `keep_temp_files` keeps its working tree when it is done."""
+
+    enabled: bool = False
+    keep_temp_files: bool = False
 
 
 class ModeSettings(_Table, frozen=True):
@@ -101,7 +110,7 @@ class ModeSettings(_Table, frozen=True):
 
 
 class CodingSettings(_Table, frozen=True):
-    """`[coding]`; `keep_temp_files` keeps the working tree of a job that is done."""
+    """`[coding]`."""
 
     limits: LimitSettings = LimitSettings()
     git: GitSettings = GitSettings()
@@ -110,7 +119,7 @@ class CodingSettings(_Table, frozen=True):
     sandbox: SandboxSettings = SandboxSettings()
     context: ContextSettings = ContextSettings()
     modes: dict[Literal["build", "debug", "review", "triage", "chat"], ModeSettings] = {}
-    keep_temp_files: bool = False
+    debug: DebugSettings = DebugSettings()
 
 
 GUARDED: Final = (("sandbox",), ("git", "remote"), ("tools", "allowed_bash_commands"), ("modes",))

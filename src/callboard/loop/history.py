@@ -32,6 +32,8 @@ from callboard.tools.patterns import read_path
 
 CHARACTERS: Final = 4.0
 """A token, where nothing better is known."""
+SUMMARY: Final = 8000
+"""Characters of a summary where there is no limit."""
 MAX_READINGS: Final = 16
 """Readings of a file that are compared with the next one."""
 
@@ -53,11 +55,12 @@ class _Reading(NamedTuple):
 
 
 class History:
-    """Shows a conversation within `limit` tokens; 0 is no limit, and then all is shown.
+    """Shows a conversation within `limit` tokens; 0 is no limit.
 
     Up to `threshold` of the limit, a share, nothing is changed. Above it results that a later call has made stale are
     replaced; if that is not enough, the oldest rounds but the last `keep` become one summary, behind what the user
-    said first; what is still too large is cut. `pinned` gives text that is told with the summary, such as a
+    said first; what is still too large is cut. With `every` the oldest rounds become that summary whenever so many
+    have come besides the last `keep`, within the limit too (seed 003); 0 is never. `pinned` gives text that is told with the summary, such as a
     checklist. `invokers` say which calls are idempotent and which arguments are paths; an agent sets them.
 
     One conversation each: shown another one, it begins anew. Raises CallerError for bounds that cannot be.
@@ -69,12 +72,13 @@ class History:
         limit: int = 0,
         threshold: float = 0.75,
         keep: int = 3,
+        every: int = 0,
         pinned: Callable[[], str] = lambda: "",
         invokers: Mapping[str, Invoker] | None = None,
     ) -> None:
-        if limit < 0 or not 0 < threshold <= 1 or keep < 1:
+        if limit < 0 or not 0 < threshold <= 1 or keep < 1 or every < 0:
             raise CallerError(
-                f"no history of limit {limit}, threshold {threshold:g}, keep {keep}",
+                f"no history of limit {limit}, threshold {threshold:g}, keep {keep}, every {every}",
                 path="history",
                 hint="a limit of 0 or more tokens, a threshold above 0 and up to 1, and at least one round",
             )
@@ -82,6 +86,7 @@ class History:
         self.invokers = invokers or {}
         self._threshold = threshold
         self._keep = keep
+        self._every = every
         self._pinned = pinned
         self._ratio = CHARACTERS
         self._overhead = 0.0
@@ -124,7 +129,7 @@ class History:
 
     def shown(self, canisters: Sequence[Canister]) -> tuple[Canister, ...]:
         """What a model is shown of these. They are those of the last time and what has come since."""
-        if not self.limit:
+        if not self.limit and not self._every:
             return tuple(canisters)
         if not self._continues(canisters):
             self._begin()
@@ -133,8 +138,10 @@ class History:
         self._seen = len(canisters)
         if canisters:
             self._first, self._last = canisters[0], canisters[-1]
-        if self.tokens > self.limit * self._threshold:
+        if self.limit and self.tokens > self.limit * self._threshold:
             self._shorten()
+        if self._every and len(self._rounds) >= self._keep + self._every:
+            self._compact(self._keep, 0)
         self._shown_size = self._size
         self._shown_times += 1
         return (*self._head, *self._tail)
@@ -262,7 +269,8 @@ class History:
             return
         del self._tail[:gone]
         self._start += gone
-        summary = self._digest.text(self._room(1.0) // 8, self._pinned(), said_since=self._said_at >= self._start)
+        room = self._room(1.0) // 8 if self.limit else SUMMARY
+        summary = self._digest.text(room, self._pinned(), said_since=self._said_at >= self._start)
         self._size -= sum(map(size_of, self._head))
         self._head = _beside(self._task, TextualContent(summary))
         self._size += sum(map(size_of, self._head))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from callboard import execute_invoker
+from callboard.coding.content import digest_of
 from callboard.coding.repository import find_repository
 from callboard.coding.tools.test import run_tests
 from callboard.coding.tools.test import test as single
@@ -46,14 +47,14 @@ def test_what_a_model_is_told_and_what_is_kept(workspace, repo):
     assert told.startswith("pytest: 1 failed, 1 passed\n- test_it.py::test_a (test_it.py:2)\n    assert (1 + 1) == 3")
     (report,) = workspace.reports
     assert not report.good
-    assert report.digest == asyncio.run(asyncio.run(find_repository(repo)).digest())
+    assert report.digest == asyncio.run(digest_of(asyncio.run(find_repository(repo))))
     (repo / "test_it.py").write_text("def test_a():\n    assert 1 + 1 == 2\n")
     assert call(workspace, "test", type="python", verbose=True).text == "pytest: 1 passed"
     good = workspace.reports[-1]
     assert good.good
     # An edit afterwards is on another tree.
     (repo / "a.py").write_text("edited\n")
-    assert asyncio.run(asyncio.run(find_repository(repo)).digest()) != good.digest
+    assert asyncio.run(digest_of(asyncio.run(find_repository(repo)))) != good.digest
     assert [each.digest != "" for each in workspace.reports] == [True, True]
 
 

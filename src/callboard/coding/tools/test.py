@@ -5,10 +5,12 @@ Owns what a model can ask of them. How they are run and read is the business of 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from callboard.coding.actions import Action, action
 from callboard.coding.commands import MAX_SECONDS
+from callboard.coding.content import digest_of
 from callboard.coding.runners import Selection
 from callboard.coding.runners import run_tests as run_selected
 from callboard.coding.tools.git import repository_of
@@ -42,7 +44,7 @@ async def run_tests(  # noqa: PLR0917  # a model passes them by name
         kind=type,
         seconds=timeout,
         progress=context.progress,
-        digest=repository.digest if repository else None,
+        digest=partial(digest_of, repository) if repository else None,
     )
     workspace.reports.append(report)
     return report.summary

@@ -1,0 +1,136 @@
+"""The coding agents and their jobs, as they are typed and shown."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.coding import conftest as coding
+
+command, repository, faulty, calling = coding.command, coding.repository, coding.faulty, coding.calling
+MEND = "It subtracts.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n```\n"
+DEBUG = ("debug", "--symptoms", "test_add fails", "--form", "short")
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A user who has told git their name."""
+    place = tmp_path / "home"
+    (place / "callboard").mkdir(parents=True)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(place / "gitconfig"))
+    (place / "gitconfig").write_text(coding.NAME)
+    return place
+
+
+@pytest.fixture
+def there(command, repository):
+    """Runs a command in the repository."""
+    return lambda *arguments, **options: command(*arguments, cwd=repository.root, **options)
+
+
+@pytest.fixture
+def mended(there):
+    done = there(*DEBUG, replies=[MEND])
+    assert done.code == 0, done.err
+    return done
+
+
+def identifier(there):
+    (line,) = there("jobs", "list").lines
+    return line.split()[0]
+
+
+def test_a_job_says_what_it_does_and_what_to_do_with_it(mended, there, repository):
+    job = identifier(there)
+    said = mended.err.splitlines()
+    assert said[0].startswith("== fix") or "== fix" in said
+    assert "completed" in said
+    (look,) = [line for line in said if line.startswith("look: ")]
+    branch = look.split("...")[1].split()[0]
+    assert f"take: git merge {branch}    drop: callboard undo {job}" in look
+    assert "tests: pytest: 1 passed" in said
+    repository.git("merge", "-q", branch)
+    assert "a + b" in (repository.root / "calc.py").read_text()
+
+
+def test_what_the_model_says_is_shown(mended):
+    assert "It subtracts." in mended.out + mended.err
+
+
+@pytest.mark.parametrize(
+    ("replies", "options", "code", "told"),
+    [
+        (["No."], ("--max-rounds", "1"), 3, "missing: no file has changed"),
+        ([], (), 1, "failed: "),
+    ],
+)
+def test_the_exit_status_says_how_it_went(there, replies, options, code, told):
+    done = there(*DEBUG, *options, replies=replies)
+    assert (done.code, told in done.err) == (code, True), done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("build",), "--description"),
+        (("debug", "--symptoms", " "), "symptoms"),
+        (("review", "--branch", "nowhere"), "nowhere"),
+        (("debug", "--symptoms", "x", "--logs", "none.txt"), "none.txt"),
+        (("jobs", "show", "20200101"), "20200101"),
+        (("undo", "nothing"), "nothing"),
+        (("replay", "../../etc"), "etc"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_named(there, arguments, told):
+    model = (
+        ("--model", "fake-model", "--base-url", "http://127.0.0.1:1/v1") if arguments[0] in ("debug", "review") else ()
+    )
+    done = there(*arguments, *model)
+    assert done.code in {1, 2}
+    assert told in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.usefixtures("mended")
+def test_jobs_are_listed_shown_replayed_and_undone(there, repository, tmp_path, command):
+    job = identifier(there)
+    assert there("jobs", "list").lines[0].split()[3:5] == ["debug", "completed"]
+    assert [json.loads(line)["id"] for line in there("jobs", "list", "--json").lines] == [job]
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    assert command("jobs", "list", cwd=elsewhere).err == "no jobs of this directory; --all shows those of others\n"
+    assert command("jobs", "list", "--all", cwd=elsewhere).lines[0].startswith(job)
+    shown = there("jobs", "show", job[:18]).out
+    assert "state      completed" in shown
+    assert "files      calc.py" in shown
+    assert json.loads(there("jobs", "show", job, "--json").out)["output"]["tests"] == "pytest: 1 passed"
+    assert "+    return a + b" in there("jobs", "show", job, "--diff").lines
+    again = there("replay", job)
+    assert (again.code, "== fix" in again.err, "It subtracts." in again.out + again.err) == (0, True, True)
+    branches = repository.git("branch", "--list", "callboard/*")
+    assert branches.strip() in there("undo", job).out
+    assert repository.git("branch", "--list", "callboard/*") == ""
+
+
+def test_a_job_that_runs_is_cancelled(there, calling):
+    cancels = [sys.executable, "-c", "from callboard.cli import main; main()", "jobs", "cancel", "2"]
+    canceller = []
+    sleep = calling(("bash", {"command": f"sleep 4720.{os.getpid()}"}))
+    done = there(
+        *("debug", "--symptoms", "x", "--form", "phased", "--json"),
+        replies=[sleep],
+        sign=b"tool_progress",
+        then=lambda: canceller.append(subprocess.Popen(cancels, stdout=subprocess.PIPE, text=True)),
+    )
+    said, _ = canceller[0].communicate()
+    assert said == f"{json.loads(done.lines[-1])['id']}: cancelled (ended by a signal)\n"
+    assert done.code == 130
+
+
+def test_settings_may_ask_for_all_that_happens(there, home):
+    (home / "callboard" / "callboard.toml").write_text("[coding.debug]\nenabled = true\nkeep_temp_files = true\n")
+    done = there(*DEBUG, replies=[MEND])
+    assert "Change the code and not its tests." in done.err
+    record = [line.split()[1] for line in there("jobs", "show", identifier(there)).lines if line.startswith("record")]
+    assert (Path(record[0]) / "tree" / "calc.py").read_text() == "def add(a, b):\n    return a + b\n"
