@@ -16,6 +16,7 @@ from callboard.agent.run import Run, RunResult
 from callboard.coding.asking import Approver
 from callboard.coding.assignment import Assignment
 from callboard.coding.confining import confinement_of
+from callboard.coding.finishing import finished
 from callboard.coding.job import MAX_DIFF, Job, Jobs
 from callboard.coding.offer import Offer
 from callboard.coding.recalling import folded
@@ -93,7 +94,7 @@ class Chat:
                 async for event in events:
                     self._step(event)
         finally:
-            await asyncio.shield(self._end_turn(run))
+            await finished(self._end_turn(run))
             if self.workspace.notice != notice:
                 self.tell(self.workspace.notice)
         if run.result is None:
@@ -239,7 +240,7 @@ async def open_chat(
             yield chat
             await chat.close("completed")
         except asyncio.CancelledError:
-            await asyncio.shield(chat.close("cancelled", "ended by a signal"))
+            await finished(chat.close("cancelled", "ended by a signal"))
             raise
         except (CallboardError, OSError) as error:
             await chat.close("failed", str(error), str(error))

@@ -22,6 +22,7 @@ from callboard.coding.brief import task_text
 from callboard.coding.chat import undo_chat
 from callboard.coding.conduct import Conduct, said_last
 from callboard.coding.desk import Desk
+from callboard.coding.finishing import finished
 from callboard.coding.job import MAX_DIFF, Job, Jobs
 from callboard.coding.phases import Phase, actions, phases_of
 from callboard.coding.record import Record, Step, Told
@@ -158,7 +159,7 @@ class _Worker:
                                 self._update(phase=conduct.phase)
                 finally:
                     self._update(rounds=conduct.rounds, calls=conduct.calls, usage=_counted(conduct.usage))
-                    await asyncio.shield(self._deliver(tree, desk, conduct))
+                    await finished(self._deliver(tree, desk, conduct))
                     self._notify(tree.notices, tell)
             if not conduct.missing:
                 await self._publish(tree, tell)
@@ -219,7 +220,7 @@ class _Worker:
             self._notify(tree.notices, tell)
             yield tree
         finally:
-            await asyncio.shield(tree.close(keep=assignment.keep or coding.debug.keep_temp_files))
+            await finished(tree.close(keep=assignment.keep or coding.debug.keep_temp_files))
 
     async def _deliver(self, tree: Tree, desk: Desk, conduct: Conduct) -> None:
         """Commits what was changed, and writes down what the job hands over."""

@@ -1,0 +1,41 @@
+"""Sandboxes that outlive the process that began them.
+
+Owns a watcher, which begins with the first sandbox of a process, and ends what has the process's mark when the process
+was killed. Bubblewrap ends by itself then, but not in the moment in which it starts: its first process waits for ever
+for one that is gone (https://github.com/containers/bubblewrap/issues/633).
+Law: where the process ends by itself, the watcher ends nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import secrets
+import subprocess
+from functools import cache
+from typing import Final
+
+_SCRIPT: Final = """
+read -r _ && exit
+for second in 1 2 3; do
+    sleep 1
+    for each in /proc/[0-9]*; do
+        [ "$each" = "/proc/$$" ] || ! grep -qs "$0" "$each/cmdline" || kill -KILL "${each#/proc/}"
+    done
+done
+"""
+
+
+@cache
+def mark() -> str:
+    """What the command lines of this process's sandboxes have in them; they are watched from now on."""
+    name = f"callboard-{secrets.token_hex(12)}"
+    watcher = subprocess.Popen(  # noqa: S603  # our own script, and a name that we made
+        ["/bin/sh", "-c", _SCRIPT, name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
+    atexit.register(watcher.communicate, b"\n")
+    return name
