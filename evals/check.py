@@ -18,7 +18,7 @@ from evals.task import Mutant, Task
 
 NEAR = 1
 """Lines that a review may be beside the bug's."""
-MOST = 12
+MOST = 6
 """Lines that a review may name for one of them to count: naming all of them names none."""
 
 _LINES = re.compile(
