@@ -8,6 +8,7 @@ from callboard.coding.gather import (
     MAX_FILES,
     MAX_TEXT,
     chosen_files,
+    example_of,
     is_test_file,
     new_files,
     shown_change,
@@ -95,6 +96,26 @@ def test_a_change_is_shown_with_the_numbers_of_its_new_lines(before, after):
     assert all(after[number - 1] == text for number, text in numbered.items())
     assert written_lines(diff).get("x", set()) <= {*numbered}
     assert len(shown) == (len(diff.split("\n")) if diff else 0)
+
+
+@pytest.mark.parametrize(
+    ("new", "example"),
+    [
+        (["tests/test_new.py"], ["tests/test_short.py"]),
+        (["shop/new.py", "tests/test_new.py"], ["tests/test_short.py"]),
+        (["shop/new.py"], []),
+        (["pkg/new_test.go"], []),
+        ([], []),
+    ],
+)
+def test_a_test_that_shows_how_they_are_written(new, example):
+    files = {
+        **REPOSITORY,
+        "tests/test_short.py": "def test_it():\n    pass\n",
+        "tests/conftest.py": "",
+        "tests/__init__.py": "# short",
+    }
+    assert example_of(new, files.get, [*files]) == example
 
 
 @pytest.mark.parametrize(

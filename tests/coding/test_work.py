@@ -239,6 +239,8 @@ def test_new_tests_that_are_wrong_of_the_code_are_left_out(run, repository):
         "```python\ndef test_wrong():\n    assert add(1, 1) == 3\n```",
         f"{WRITTEN}\ncalc.py\n```python\ndef add(a, b):\n    return b + a\n```",
         "```python\nimport nowhere\n\n\ndef test_sum():\n    pass\n```",
+        "```python\nimport pytest\n```",
+        "```python\nx = 1\n```",
     ],
 )
 def test_nothing_is_left_out_where_the_code_may_be_wrong_or_nothing_would_stay(run, reply):

@@ -119,7 +119,8 @@ class Conduct:
         if "tests" in phase.gathers:
             yield Told("running the tests")
         # What is to be mended is there.
-        wanted = self._desk.wanted(self._task) if phase.spoken and self._kind == "build" else []
+        wanted = self._desk.wanted(self._task) if self._kind == "build" else []
+        self._facts.wants_tests = any(map(is_test_file, wanted))
         asked = prompt(
             self._kind,
             self._task,

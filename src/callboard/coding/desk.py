@@ -22,6 +22,7 @@ from callboard.coding.editing import open_text
 from callboard.coding.evidence import Facts
 from callboard.coding.gather import (
     chosen_files,
+    example_of,
     is_test_file,
     new_files,
     shown_change,
@@ -169,6 +170,7 @@ class Desk:
                 case "files":
                     self._chosen = chosen_files(task, self._files, self._read)
                     tests = [name for name in self._chosen if is_test_file(name)]
+                    tests = tests or example_of(self.wanted(task), self._read, self._files)
                     found["The tests"] = self._shown(tests)
                     found["The code"] = self._shown([name for name in self._chosen if name not in tests])
                 case "tree":
@@ -228,6 +230,7 @@ class Desk:
             facts.report = await self._tested()
             facts.testable = not self._untestable
             facts.before = self._first.total if self._first and self._guards_tests else 0
+            facts.has_new_tests = self.has_new_tests
             facts.kept = [path for path in self._guarded if path in facts.changed]
         if "findings" in wanted:
             facts.reviewed = written_lines(await self._diff())

@@ -47,7 +47,8 @@ class Facts(msgspec.Struct, kw_only=True):
 
     `looked` counts calls that read something, `changed` are the files that differ from where the job began, `kept`
     those that were to stay as they are and did not. `testable` says that there are tests to run; `report` is of the
-    tree as it is, None if they did not run on it; `before` how many ran at the beginning. `failed` says that something
+    tree as it is, None if they did not run on it; `before` how many ran at the beginning. `wants_tests` says that the
+    task names a new file of tests, `has_new_tests` that more of them pass than at the beginning. `failed` says that something
     was seen to fail. `findings` are a review's, `reviewed` the lines of each file that the change under review wrote.
     """
 
@@ -58,6 +59,8 @@ class Facts(msgspec.Struct, kw_only=True):
     testable: bool = False
     report: Report | None = None
     before: int = 0
+    wants_tests: bool = False
+    has_new_tests: bool = False
     failed: bool = False
     findings: Sequence[Finding] | None = None
     reviewed: Mapping[str, Collection[int]] = {}
@@ -100,6 +103,8 @@ def _tests(facts: Facts) -> str:
         return f"the tests do not pass:\n{facts.report.summary}"
     if facts.report.total < facts.before:
         return f"only {facts.report.total} tests ran, and {facts.before} before: no test may be taken away."
+    if facts.wants_tests and not facts.has_new_tests:
+        return "no new test ran: the task names a file of tests that is to be written."
     return ""
 
 

@@ -44,6 +44,7 @@ _SOURCES: Final = frozenset(
 _HUNK: Final = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
 # Not those of addresses, nor absolute ones, nor what goes up.
 _PLACE: Final = re.compile(r"(?<![\w/:.@~-])\w[\w@.-]*(?:/[\w@-][\w@.-]*)+(?<=\w)")
+_TESTS: Final = re.compile(r"\b(?:def test|func Test|test\(|it\(|#\[test\]|@Test)")
 _TEST_FILE: Final = re.compile(r"(^|/)(tests?|__tests__|spec)/|(^|/)test_[^/]*$|[._-](test|spec)\.\w+$|_test\.\w+$")
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
 _DEFINES: Final = re.compile(
@@ -127,6 +128,16 @@ def new_files(task: str, files: Collection[str]) -> list[str]:
     """The source files that a task names and that are not there, in its order."""
     named = dict.fromkeys(_PLACE.findall(task))
     return [name for name in named if PurePosixPath(name).suffix in _SOURCES and name not in files]
+
+
+def example_of(new: Sequence[str], read: Callable[[str], str | None], files: Sequence[str]) -> list[str]:
+    """A test that shows how the project writes them, for the first `new` file of tests: the shortest of its language."""
+    wanted = next(filter(is_test_file, new), "")
+    alike = [
+        name for name in files if is_test_file(name) and PurePosixPath(name).suffix == PurePosixPath(wanted).suffix
+    ]
+    texts = {name: text for name in alike[:MAX_READ] if (text := read(name)) and _TESTS.search(text)}
+    return sorted(texts, key=lambda name: len(texts[name]))[:1] if wanted else []
 
 
 def is_test_file(path: str) -> bool:

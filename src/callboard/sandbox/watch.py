@@ -9,9 +9,11 @@ Law: where the process ends by itself, the watcher ends nothing.
 from __future__ import annotations
 
 import atexit
+import os
 import secrets
 import subprocess
 from functools import cache
+from subprocess import DEVNULL
 from typing import Final
 
 _SCRIPT: Final = """
@@ -23,19 +25,21 @@ for second in 1 2 3; do
     done
 done
 """
+# Not a child of ours: whoever waits for theirs does not meet it.
+_BEHIND: Final = 'exec 3<&0; "$@" <&3 3<&- &'
 
 
 @cache
 def mark() -> str:
     """What the command lines of this process's sandboxes have in them; they are watched from now on."""
     name = f"callboard-{secrets.token_hex(12)}"
-    watcher = subprocess.Popen(  # noqa: S603  # our own script, and a name that we made
-        ["/bin/sh", "-c", _SCRIPT, name],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        start_new_session=True,
-    )
-    atexit.register(watcher.communicate, b"\n")
+    reading, writing = os.pipe()
+    command = ["/bin/sh", "-c", _BEHIND, "sh", "/bin/sh", "-c", _SCRIPT, name]
+    try:
+        subprocess.run(  # noqa: S603  # our own script, and a name that we made
+            command, stdin=reading, stdout=DEVNULL, stderr=DEVNULL, cwd="/", start_new_session=True, check=True
+        )
+    finally:
+        os.close(reading)
+    atexit.register(os.write, writing, b"\n")
     return name

@@ -109,6 +109,24 @@ def test_code_that_cannot_be_put_is_refused(code, told):
         put_definitions(PYTHON, code, "a.py")
 
 
+@pytest.mark.parametrize(
+    ("path", "code", "refused"),
+    [
+        ("a.py", "import os\nfrom b import c\n", True),
+        ("a/__init__.py", "from b import c\n", False),
+        ("a.py", "import os\n\nprint(os.name)\n", False),
+        ("a.py", "", False),
+        ("index.js", "export { a } from './a.js';\n", False),
+    ],
+)
+def test_a_new_file_is_more_than_imports(path, code, refused):
+    if refused:
+        with pytest.raises(EditRefused, match="nothing but imports"):
+            put_definitions("", code, path)
+    else:
+        assert put_definitions("", code, path)[0].strip() == code.strip()
+
+
 def test_a_file_of_no_known_language_is_not_put_together():
     with pytest.raises(EditRefused, match="known language"):
         put_definitions("a\n", "b\n", "a.txt")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Collection, Iterator
+from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from callboard.coding.edits.change import EditRefused
@@ -29,6 +30,8 @@ MAX_CUT: Final = 20
 _CONSTANT: Final = re.compile(
     r"(?:export\s+)?(?:const\s+|let\s+|var\s+|final\s+)?([A-Za-z_]\w*)\s*(?::[^=\n]{1,80})?=[^=]"
 )
+_GATHERS: Final = frozenset({"__init__", "index", "mod", "lib"})
+"""Files that may be nothing but imports."""
 _TESTING: Final = re.compile(r"(?:test|it|describe)(?:\.\w+)?\(\s*([\"'`])(.{1,200}?)\1")
 
 
@@ -51,9 +54,11 @@ def put_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str, ..
     code = textwrap.dedent(code).strip("\n") + "\n"
     if found := _ELIDED.search(code):
         raise EditRefused(f"the code leaves something out: {found[0].strip()!r}; write all of the function")
-    if not text.strip():
-        return _sound(code, "", path), tuple(name for piece in _pieces(code, path) for name in piece.names)
     pieces = _pieces(code, path)
+    if not text.strip():
+        if pieces and all(piece.is_import for piece in pieces) and PurePosixPath(path).stem not in _GATHERS:
+            raise EditRefused("the code is nothing but imports: write whole functions, or the whole file")
+        return _sound(code, "", path), tuple(name for piece in pieces for name in piece.names)
     if not any(piece.names for piece in pieces):
         _sound(code, "", path)
         raise EditRefused("the code defines nothing: write whole functions, or the whole file")

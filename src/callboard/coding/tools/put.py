@@ -13,6 +13,7 @@ from callboard.coding.actions import action
 from callboard.coding.editing import open_text, save
 from callboard.coding.edits.change import Change, Span, lines_of
 from callboard.coding.edits.definitions import put_definitions
+from callboard.coding.outlines.languages import language_of
 from callboard.coding.text_files import lf
 from callboard.coding.tools.file import SUBJECTS, FilePath, write_file
 from callboard.coding.walking import told
@@ -33,7 +34,8 @@ def put_code(
         try:
             opened = open_text(workspace, path)
         except FileNotFoundError:
-            return str(write_file.function(context, path, lf(code)))
+            whole = put_definitions("", lf(code), path)[0] if language_of(path) else lf(code)
+            return str(write_file.function(context, path, whole))
         text, names = put_definitions(opened.file.text, lf(code), path)
         shown = save(workspace, opened, Change(text, _spans(opened.lines, lines_of(text))))
     return f"Put {', '.join(names)} into {told(path)}:\n{shown}"
