@@ -40,12 +40,12 @@ class Style(NamedTuple):
 
 def mini_swe_agent(style: Style, task: Task, model: str, place: Place, limits: Limits) -> Handed:
     """Run its command in the repository."""
-    url, key = served(model.removeprefix("local:"))
+    server = served(model.removeprefix("local:"))
     root, trajectory = place.fixture.root, place.home / "trajectory.json"
     settings = {
         "agent.step_limit": limits.rounds,
         "agent.wall_time_limit_seconds": int(limits.seconds),
-        "model.model_kwargs.api_base": url,
+        "model.model_kwargs.api_base": server.base_url,
         "environment.timeout": 120,
     }
     command = [
@@ -60,7 +60,7 @@ def mini_swe_agent(style: Style, task: Task, model: str, place: Place, limits: L
     command += [part for name, value in settings.items() for part in ("--config", f"{name}={value}")]
     environment = {
         **variables(place.home, place.go_cache),
-        "OPENAI_API_KEY": key,
+        "OPENAI_API_KEY": server.api_key,
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "MSWEA_CONFIGURED": "true",
         "MSWEA_COST_TRACKING": "ignore_errors",
@@ -108,11 +108,11 @@ def handed_over(found: dict[str, Any], task: Task, place: Place, reason: str) ->
 
 
 @cache
-def served(name: str) -> tuple[str, str]:
-    """The address and the key of a server of the model, which is gone with us."""
+def served(name: str) -> EmbeddedServer:
+    """A server of the model, in this process. It serves for as long as somebody holds it."""
     server = EmbeddedServer(locate(name), shipped().find(name).context)
     asyncio.run(server.start())
-    return server.base_url, server.api_key
+    return server
 
 
 AGENTS: dict[str, Agent] = {
