@@ -101,19 +101,20 @@ def test_a_change_is_shown_with_the_numbers_of_its_new_lines(before, after):
 @pytest.mark.parametrize(
     ("new", "example"),
     [
-        (["tests/test_new.py"], ["tests/test_short.py"]),
-        (["shop/new.py", "tests/test_new.py"], ["tests/test_short.py"]),
-        (["shop/new.py"], []),
-        (["pkg/new_test.go"], []),
+        (["test/new.test.js"], ["test/short.test.js"]),
+        (["web/new.js", "test/new.test.js"], ["test/short.test.js"]),
+        (["web/new.js"], []),
+        (["test/new.test.ts"], []),
+        (["tests/test_new.py"], []),
         ([], []),
     ],
 )
 def test_a_test_that_shows_how_they_are_written(new, example):
     files = {
         **REPOSITORY,
-        "tests/test_short.py": "def test_it():\n    pass\n",
-        "tests/conftest.py": "",
-        "tests/__init__.py": "# short",
+        "test/long.test.js": "test('a', () => {\n});\ntest('b', () => {\n});\n",
+        "test/short.test.js": "test('a', () => {\n});\n",
+        "test/helpers.js": "export const a = 1;\n",
     }
     assert example_of(new, files.get, [*files]) == example
 

@@ -44,7 +44,8 @@ _SOURCES: Final = frozenset(
 _HUNK: Final = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
 # Not those of addresses, nor absolute ones, nor what goes up.
 _PLACE: Final = re.compile(r"(?<![\w/:.@~-])\w[\w@.-]*(?:/[\w@-][\w@.-]*)+(?<=\w)")
-_TESTS: Final = re.compile(r"\b(?:def test|func Test|test\(|it\(|#\[test\]|@Test)")
+_MANY_WAYS: Final = frozenset({".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx"})
+_TESTS: Final = re.compile(r"\b(?:test|it)\(")
 _TEST_FILE: Final = re.compile(r"(^|/)(tests?|__tests__|spec)/|(^|/)test_[^/]*$|[._-](test|spec)\.\w+$|_test\.\w+$")
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
 _DEFINES: Final = re.compile(
@@ -131,8 +132,11 @@ def new_files(task: str, files: Collection[str]) -> list[str]:
 
 
 def example_of(new: Sequence[str], read: Callable[[str], str | None], files: Sequence[str]) -> list[str]:
-    """A test that shows how the project writes them, for the first `new` file of tests: the shortest of its language."""
-    wanted = next(filter(is_test_file, new), "")
+    """A test that shows how the project writes them, for the first `new` file of tests: the shortest of its language.
+
+    Only where a language has several ways that do not run together; elsewhere small models make the example longer.
+    """
+    wanted = next((name for name in new if is_test_file(name) and PurePosixPath(name).suffix in _MANY_WAYS), "")
     alike = [
         name for name in files if is_test_file(name) and PurePosixPath(name).suffix == PurePosixPath(wanted).suffix
     ]
