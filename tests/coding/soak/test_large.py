@@ -31,7 +31,7 @@ def measured(command, data, repository, calling):
     def run(name, *calls, directory=None):
         said = ["Changed calc.py.", "All tests pass.", "Make add work"]
         replies = [calling(READ), "It is in calc.py.", "1. It.", *map(calling, calls), calling(EDIT), *said]
-        figures = data.directory.parent.parent / "figures"
+        figures = data.directory.parents[2] / "figures"
         apart = ["/usr/bin/time", "-o", str(figures), "-f", "%e %M"] if shutil.which("time") else []
         began = time.monotonic()
         arguments = ("build", "--description", "Make add work", "--form", "phased")
