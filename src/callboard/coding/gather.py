@@ -137,11 +137,13 @@ def example_of(new: Sequence[str], read: Callable[[str], str | None], files: Seq
     Only where a language has several ways that do not run together; elsewhere small models make the example longer.
     """
     wanted = next((name for name in new if is_test_file(name) and PurePosixPath(name).suffix in _MANY_WAYS), "")
+    if not wanted:
+        return []
     alike = [
         name for name in files if is_test_file(name) and PurePosixPath(name).suffix == PurePosixPath(wanted).suffix
     ]
     texts = {name: text for name in alike[:MAX_READ] if (text := read(name)) and _TESTS.search(text)}
-    return sorted(texts, key=lambda name: len(texts[name]))[:1] if wanted else []
+    return sorted(texts, key=lambda name: len(texts[name]))[:1]
 
 
 def is_test_file(path: str) -> bool:

@@ -22,10 +22,11 @@ def with_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
     """
     try:
         tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return code
-    needed = [each for each in _used(tree) if each not in _bound(tree) and not hasattr(builtins, each)]
-    lines = [line for name in dict.fromkeys(needed) if (line := _import(name, defined))]
+    bound = _bound(tree)
+    needed = [each for each in dict.fromkeys(_used(tree)) if each not in bound and not hasattr(builtins, each)]
+    lines = [line for name in needed if (line := _import(name, defined))]
     first = next((node for node in tree.body if not _leads(node)), None)
     at = first.lineno - 1 if first is not None else 0
     above, below = code.splitlines(keepends=True)[:at], code.splitlines(keepends=True)[at:]
