@@ -85,7 +85,9 @@ class Dictation:
         wrote = self.wrote
         self._take_back()
         last = [(call.arguments["path"], call.arguments["code"]) for call in self._last if call.arguments]
-        left = [(path, without_tests(code, path, failed)) for path, code in last if path in wrote]
+        # What has no names has no tests that could be told apart.
+        known = [(path, code) for path, code in last if path in wrote and _names(code, path)]
+        left = [(path, without_tests(code, path, failed)) for path, code in known]
         calls = [self._put(path, code) for path, code in left if _names(code, path)]
         async with aclosing(self._run(calls)) as events:
             async for event in events:
