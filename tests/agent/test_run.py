@@ -313,7 +313,7 @@ def test_a_run_goes_once():
     [
         ("allow", "the text of a.txt"),
         ("deny", "Error: read_file may not run: the answer was no"),
-        (None, "Error: read_file may not run: the answer was no"),
+        (None, "Error: read_file may not run: nobody can be asked"),
     ],
 )
 def test_a_person_is_asked(verdict, text):
@@ -330,7 +330,9 @@ def test_a_person_is_asked(verdict, text):
     invocation = result.canisters[2]
     assert [event for event in events if isinstance(event, (ApprovalAsked, ApprovalAnswered))] == [
         ApprovalAsked(invocation, why),
-        ApprovalAnswered(invocation, verdict or "deny"),
+        ApprovalAnswered(invocation, verdict)
+        if verdict
+        else ApprovalAnswered(invocation, "deny", "nobody can be asked"),
     ]
     assert asked == ([("read_file", why)] if verdict else [])
     assert [each.text for each in results(result.canisters)] == ["6", text]
@@ -368,8 +370,9 @@ def test_what_a_rule_denies_is_not_asked_for():
 
 
 def test_nobody_is_asked_about_a_call_that_cannot_run():
-    _, result, _ = follow([Call("reed"), Call("read_file"), "ok"], policy=Policy([("*", "ask")]))
-    assert [each.error.category for each in results(result.canisters)] == ["not_found", "permission"]
+    events, result, _ = follow([Call("reed"), Call("read_file"), "ok"], policy=Policy([("*", "ask")]))
+    assert [each.error.category for each in results(result.canisters)] == ["not_found", "validation"]
+    assert not any(isinstance(event, ApprovalAsked) for event in events)
 
 
 # Leaving early.

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from callboard import Context, Ensemble, Invoker, execute_invoker, tool
+from callboard import Context, Ensemble, Invoker, tool
 from callboard.coding.actions import Actions, action
 from callboard.errors import ToolDefinitionError
+from callboard.execution import run_invoker
 from callboard.schema import ArgumentsInvalid
 
 
@@ -49,7 +50,7 @@ FILE = Actions(
 def call(arguments, made=FILE):
     async def run():
         (invoker,) = Ensemble("x", [made]).invokers.values()
-        return await execute_invoker(invoker, arguments, Context({"who": "me"}, {}, invoker), on_error="feedback")
+        return await run_invoker(invoker, arguments, Context({"who": "me"}, {}, invoker), on_error="feedback")
 
     result = asyncio.run(run())
     return result.error.message if result.error else result.text

@@ -12,7 +12,7 @@ from callboard.coding.rehearsal import rehearse, unified
 from callboard.coding.tools import ensemble
 from callboard.coding.workspace import Workspace
 from callboard.core import InvocationCanister
-from callboard.execution import execute_invoker
+from callboard.execution import run_invoker
 
 ACTIONS = (
     *("read_file", "get_lines", "write_file", "replace_in_file", "append_file", "delete_file"),
@@ -50,12 +50,12 @@ def rehearsed(place, name, arguments, *, first=()):
         try:
             group = ensemble(workspace, ACTIONS, single=True)
             for each, given_ in first:
-                await execute_invoker(group.access_invoker(each), given_)
+                await run_invoker(group.access_invoker(each), given_)
             before = content(place)
             invoker = group.access_invoker(name)
             found = await rehearse(invoker, InvocationCanister("call_1", name, arguments, ""))
             assert content(place) == before
-            result = await execute_invoker(invoker, arguments, identifier="call_1", on_error="feedback")
+            result = await run_invoker(invoker, arguments, identifier="call_1", on_error="feedback")
             return found, result
         finally:
             await workspace.disconnect()

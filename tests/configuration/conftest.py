@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from callboard import execute_invoker
 from callboard.configuration import disconnect_ensembles, prepare_ensembles
+from callboard.execution import run_invoker
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def call():
             ensembles = await prepare_ensembles(configuration)
             try:
                 invoker = ensembles[at].access_invoker(name)
-                return [await execute_invoker(invoker, arguments, on_error="feedback") for arguments in calls]
+                return [await run_invoker(invoker, arguments, on_error="feedback") for arguments in calls]
             finally:
                 await disconnect_ensembles(ensembles)
 

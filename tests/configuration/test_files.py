@@ -4,10 +4,11 @@ import tomllib
 
 import pytest
 
-from callboard import Invoker, execute_invoker
+from callboard import Invoker
 from callboard.configuration import files, load_configuration
 from callboard.configuration.callables import SHIPPED
 from callboard.errors import DescriptorError
+from callboard.execution import run_invoker
 
 
 @pytest.fixture(autouse=True)
@@ -116,5 +117,5 @@ def test_models_may_read_and_people_are_asked_before_they_write():
 def test_a_tool_without_its_ensemble():
     import asyncio
 
-    result = asyncio.run(execute_invoker(Invoker.of(files.read_file), {"path": "x"}, on_error="feedback"))
+    result = asyncio.run(run_invoker(Invoker.of(files.read_file), {"path": "x"}, on_error="feedback"))
     assert result.error.message == "TypeError: this tool belongs to an ensemble with a root"

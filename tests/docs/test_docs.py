@@ -525,7 +525,7 @@ FIGURES = [
     ("tools.md", "and that to {:g} |", execute.DEFAULT_TIMEOUT),
     ("tools.md", "ensemble's, else {:g}.", execute.DEFAULT_TIMEOUT),
     ("tools.md", "after {} s, then twice as long", execute._FIRST_DELAY),
-    ("tools.md", "at most {} such threads", execute._threads._limit),
+    ("tools.md", "at most {} such threads", execute._threads.limit),
     ("tools.md", "at most {} calls of one run", group.DEFAULT_LIMIT),
     ("tools.md", "At most {} mistakes are listed", mistakes.LISTED),
     ("tools.md", "no more than {} characters", mistakes.SHOWN),

@@ -4,12 +4,16 @@ import asyncio
 import json
 import sys
 import threading
+from contextlib import suppress
 
 import pytest
 
-from callboard import Context, Ensemble, Invoker, execute_invoker, tool
-from callboard.core import PictureContent, ResultCanister, ToolError
+from callboard import Agent, Context, Ensemble, Invoker, execute_invoker, tool
+from callboard.core import Note, PictureContent, ResultCanister, ToolError
 from callboard.errors import NoSuchTool, ToolExecutionFailure
+from callboard.execution import run_invoker
+from callboard.execution.threads import Threads
+from callboard.testing import Call, ScriptedModel
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 
@@ -40,7 +44,8 @@ def raising(error, *, is_async):
 
 
 def execute(invoker, arguments=None, context=None, **options):
-    return asyncio.run(execute_invoker(invoker, arguments or {}, context, **options))
+    run = run_invoker if options.keys() & {"validated", "tell", "sleep", "grace"} else execute_invoker
+    return asyncio.run(run(invoker, arguments or {}, context, **options))
 
 
 def test_the_seeds_invoker():
@@ -313,3 +318,117 @@ def test_a_blocking_tool_has_no_event_loop_to_wait_for():
     invoker = Invoker("nap", nap, {"type": "object"}, blocking=True)
     result = execute(invoker, on_error="feedback")
     assert "declare it with async def" in result.text
+
+
+# Bounds.
+
+
+def swallowing(ends):
+    """An async tool that does not end when it is cancelled, but when `ends` is set."""
+
+    async def stay() -> str:
+        while not ends.is_set():
+            with suppress(asyncio.CancelledError):
+                await ends.wait()
+        return "late"
+
+    return stay
+
+
+def test_an_async_tool_that_swallows_its_cancellation_is_left_with_a_note():
+    told = []
+
+    async def scenario():
+        ends = asyncio.Event()
+        invoker = in_ensemble(swallowing(ends))
+        result = await run_invoker(invoker, {}, timeout=0.01, grace=0.01, tell=told.append)
+        (left,) = [each for each in asyncio.all_tasks() if each is not asyncio.current_task()]
+        ends.set()
+        await left
+        return result
+
+    assert asyncio.run(scenario()).error == ToolError("timeout", "Tool execution timed out. It had 0.01 s.")
+    assert told == ["stay did not end when it was cancelled after 0.01 s; it was left"]
+
+
+def test_a_run_goes_on_after_a_tool_that_swallows_its_cancellation():
+    async def scenario():
+        ends = asyncio.Event()
+        stay = tool(timeout=0.01)(swallowing(ends))
+        run = Agent(ScriptedModel([Call("stay"), "It did not end."]), [stay]).stream("?")
+        events = [event async for event in run]
+        ends.set()
+        return events, run.result
+
+    events, result = asyncio.run(scenario())
+    assert Note("alert", "stay did not end when it was cancelled after 0.01 s; it was left") in events
+    assert (result.state, result.output) == ("completed", "It did not end.")
+
+
+def test_an_execution_that_is_cancelled_does_not_wait_for_such_a_tool():
+    async def scenario():
+        ends = asyncio.Event()
+        task = asyncio.create_task(run_invoker(in_ensemble(swallowing(ends)), {}, grace=0.01))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        ends.set()
+
+    asyncio.run(scenario())
+
+
+def test_a_tool_that_cleans_up_when_it_is_cancelled_is_waited_for():
+    cleaned = []
+
+    async def scenario():
+        async def tidy() -> str:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                cleaned.append(1)
+
+        return await run_invoker(in_ensemble(tidy), {}, timeout=0.01)
+
+    assert asyncio.run(scenario()).error.category == "timeout"
+    assert cleaned == [1]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("error", [GeneratorExit(), BaseException("odd")], ids=["GeneratorExit", "BaseException"])
+def test_a_tool_cannot_end_the_run_with_an_odd_exception(error, is_async):
+    fail, _ = raising(error, is_async=is_async)
+    model = ScriptedModel([Call(fail.__name__), "So."])
+    result = Agent(model, [tool(fail)]).run_sync("?")
+    assert (result.state, result.output) == ("completed", "So.")
+    assert result.canisters[2].error.message.startswith(f"RuntimeError: {type(error).__name__}")
+
+
+def test_a_blocking_tool_that_found_no_thread_is_told_apart(monkeypatch):
+    threads = Threads(1)
+    monkeypatch.setattr("callboard.execution.execute._threads", threads)
+    ends = threading.Event()
+
+    def stuck() -> None:
+        ends.wait()
+
+    async def scenario():
+        told = []
+        results = [
+            await run_invoker(in_ensemble(stuck), {}, timeout=0.05, tell=told.append),
+            await run_invoker(in_ensemble(stuck), {}, timeout=0.05, tell=told.append),
+        ]
+        ends.set()
+        return [each.error.message for each in results], told
+
+    messages, told = asyncio.run(scenario())
+    assert messages == [
+        "Tool execution timed out. It had 0.05 s.",
+        "Tool execution timed out. No thread was free within 0.05 s: tools that did not return hold all 1.",
+    ]
+    assert told == [
+        "stuck did not return within 0.05 s; its thread was left running",
+        "stuck was not begun, for no thread was free",
+    ]

@@ -54,7 +54,7 @@ class Agent:
     reply's text. `repeats` "tell" answers calls that were made before, without a change since, by telling the model
     so, instead of asking for the answer. `answer_after` overrides the model's profile. `view` decides what of a long
     conversation the model is shown, `stage` makes what a reply's events pass through first. `policy` says which calls may run; `approve` is
-    asked where it says so, and without it the answer is no. `before_call` and `after_call` look at each call.
+    asked where it says so: only "allow" (or True) runs the call, and without it the answer is no. `before_call` and `after_call` look at each call.
     `at_once` calls of a reply are under way together; with 1 they run in their order. `on_error` "fail_fast" ends a
     run where a tool raises, and rolls the conversation back. `store` keeps every canister. Raises CallerError.
 
@@ -196,6 +196,7 @@ class Agent:
             answer_after=self._answer_after or plan.answer_after,
             check=self._complaint,
             repeats=self._repeats,
+            validated=plan.mode.validated,
         )
         if self._view is not None:
             self._view.invokers = roster

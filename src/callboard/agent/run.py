@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from callboard.agent.output import Output
 from callboard.core import (
-    ApprovalAnswered,
     ApprovalAsked,
     Approve,
     Canister,
@@ -39,7 +38,6 @@ from callboard.core import (
     Stage,
     Store,
     Usage,
-    Verdict,
 )
 from callboard.errors import CallboardError, CallerError, ProviderError, ToolExecutionFailure
 from callboard.execution import Group
@@ -124,10 +122,10 @@ class Run:
     async def _events(self) -> AsyncGenerator[Event]:
         self._keep()
         self._actions.extend(self._loop.start(self._clock()))
-        for note in self._notes:
-            yield note
         async with self._around:
             try:
+                for note in self._notes:
+                    yield note
                 while self._actions:
                     async with aclosing(self._act(self._actions.popleft())) as events:
                         async for event in events:
@@ -159,9 +157,13 @@ class Run:
                     async for event in self._in_time(events):
                         yield self._feed(event)
             case AskApproval(invocation=invocation, why=why):
+                from callboard.execution import ask_approval  # noqa: PLC0415  # where somebody is asked
+
                 yield ApprovalAsked(invocation, why)
-                verdict: Verdict = await self._approve(invocation, why) if self._approve else "deny"
-                yield self._feed(ApprovalAnswered(invocation, verdict))
+                answer = await ask_approval(self._approve, invocation, why)
+                if answer.why:
+                    yield Note("alert", f"{invocation.name} was denied: {answer.why}")
+                yield self._feed(answer)
             case Finish():
                 yield self._end(action)
 

@@ -25,6 +25,9 @@ MAX_LINES: Final = 120
 """Lines of a difference that are shown before more is asked for."""
 MAX_WIDTH: Final = 400
 
+_ANSWERS: Final = {"y": "y", "yes": "y", "s": "s", "session": "s", "g": "g", "good": "g", "a": "a", "all": "a"}
+"""What may be answered. Whatever else is typed is a no: "yesterday" is not "yes"."""
+
 _COLORS: Final = (("+++", "1"), ("---", "1"), ("@@", "36"), ("+", "32"), ("-", "31"))
 
 
@@ -61,7 +64,7 @@ class Approvals:
         if more and answer == "a":
             tell_diff(self._display, diff, whole=True)
             answer = await self._answer(question)
-        if pattern and answer in ("s", "g"):
+        if pattern and answer in {"s", "g"}:
             self._answers.allow(pattern, for_good=answer == "g")
             return "allow"
         return "allow" if answer == "y" else "deny"
@@ -71,7 +74,7 @@ class Approvals:
         if answer is None:
             self._display.tell("nobody is here to ask: denied")
             return ""
-        return answer.strip().lower()[:1]
+        return _ANSWERS.get(answer.strip().lower(), "")
 
     async def _from_standard_input(self, question: str) -> str | None:
         if not sys.stdin.isatty():

@@ -103,12 +103,12 @@ def call_tool(
     """Call a server's tool as a model would. Prints the result; exit code 1 if it is an error."""
     from callboard.cli.tools import given  # noqa: PLC0415  # not for --help
     from callboard.core import encode_line  # noqa: PLC0415
-    from callboard.execution import execute_invoker  # noqa: PLC0415
+    from callboard.execution import run_invoker  # noqa: PLC0415
 
     wanted = {**given(arguments), **dict(_pair(each) for each in argument or ())}
 
     async def called(server: McpEnsemble) -> ResultCanister:
-        return await execute_invoker(server.access_invoker(tool), wanted, on_error="feedback")
+        return await run_invoker(server.access_invoker(tool), wanted, on_error="feedback")
 
     result = servers.with_server(name, mcp, called)
     if as_json:

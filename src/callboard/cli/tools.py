@@ -67,7 +67,7 @@ def call_tool(
     ensembles: _Ensembles = None,
 ) -> None:
     """Call a tool as a model would: validated, with its timeout. Prints the result; exit code 1 if it is an error."""
-    from callboard.execution import execute_invoker  # noqa: PLC0415  # not for --help
+    from callboard.execution import run_invoker  # noqa: PLC0415  # not for --help
     from callboard.tools import Roster, near  # noqa: PLC0415
 
     async def called() -> ResultCanister:
@@ -75,7 +75,8 @@ def call_tool(
             roster = Roster(prepared)
             if name not in roster:
                 raise NoSuchTool(f"no tool {name!r}", hint=near(name, roster))
-            return await execute_invoker(roster[name], given(arguments), on_error="feedback")
+            # Whoever types the call has approved it.
+            return await run_invoker(roster[name], given(arguments), on_error="feedback")
 
     result = interrupt.run(called())
     if result.error is not None:

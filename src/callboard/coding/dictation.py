@@ -26,9 +26,8 @@ from callboard.core import (
     InvocationStarted,
     ResultCanister,
     ResultReady,
-    error_result,
 )
-from callboard.execution import Group
+from callboard.execution import Group, permit
 from callboard.tools import Ensemble, Policy, Roster
 
 PUT = "put_code"
@@ -129,13 +128,7 @@ class Dictation:
         return InvocationCanister(identifier=f"spoken_{self._count}", name=PUT, arguments=arguments, raw=raw)
 
     async def _permitted(self, invocation: InvocationCanister) -> ResultCanister | None:
-        permission, why = self._policy.decide(self._roster[PUT], invocation.arguments)
-        if permission == "ask":
-            permission = "allow" if await self._approve(invocation, why) == "allow" else "deny"
-            why = "the answer was no"
-        if permission == "allow":
-            return None
-        return error_result(invocation.identifier, "permission", f"{PUT} may not run: {why}")
+        return await permit(self._roster[PUT], invocation, self._policy, self._approve)
 
     def _take_back(self) -> None:
         for path, data in self._before.items():

@@ -25,7 +25,7 @@ from callboard.coding.walking import told
 from callboard.coding.workspace import Workspace
 from callboard.configuration.beneath import Beneath, Place
 from callboard.core import InvocationCanister, ResultCanister
-from callboard.execution import execute_invoker
+from callboard.execution import run_invoker
 from callboard.tools import Ensemble, Invoker
 
 AROUND: Final = 3
@@ -55,7 +55,7 @@ async def rehearse(invoker: Invoker, invocation: InvocationCanister) -> Rehearsa
         return None
     stand_in = _StandIn(workspace)
     group = Ensemble("rehearsal", [invoker], connection=stand_in)
-    result = await execute_invoker(
+    result = await run_invoker(
         group.access_invoker(invoker.name),
         arguments,
         identifier=invocation.identifier,

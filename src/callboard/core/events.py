@@ -151,8 +151,11 @@ class ApprovalAsked(_Event, frozen=True, tag="approval_asked"):
 
 
 class ApprovalAnswered(_Event, frozen=True, tag="approval_answered"):
+    """Whether the call may run. `why` says what denied it where that was no ordinary answer."""
+
     invocation: InvocationCanister
     verdict: Verdict
+    why: str = ""
 
 
 class RolledBack(_Event, frozen=True, tag="rolled_back"):

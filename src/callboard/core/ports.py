@@ -20,8 +20,11 @@ Clock: TypeAlias = Callable[[], datetime]
 Identify: TypeAlias = Callable[[int, str], str]
 """An identifier for the invocation of this index and name: unique in a conversation, the same in every replay."""
 
-Approve: TypeAlias = Callable[[InvocationCanister, str], Awaitable[Verdict]]
-"""Asks a person whether an invocation may run; the second argument says why it is asked."""
+Approve: TypeAlias = Callable[[InvocationCanister, str], Awaitable[Verdict | bool] | Verdict | bool]
+"""Asks a person whether an invocation may run; the second argument says why it is asked.
+
+Only "allow" (or True) runs it; "defer" leaves it pending; any other answer, and an exception, denies it.
+"""
 
 
 class Model(Protocol):

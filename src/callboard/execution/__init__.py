@@ -1,12 +1,14 @@
 """Invocations are run here."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from callboard.execution.execute import DEFAULT_TIMEOUT, OnError, execute_invoker
+from callboard.execution.execute import DEFAULT_TIMEOUT, OnError, execute_invoker, run_invoker
 from callboard.execution.group import DEFAULT_LIMIT, AfterCall, BeforeCall, Group
 from callboard.execution.results import result_of
 
 if TYPE_CHECKING:
+    from callboard.execution.approval import ask_approval, permit
     from callboard.execution.processor import InvocationsProcessor
 
 __all__ = [
@@ -17,15 +19,18 @@ __all__ = [
     "Group",
     "InvocationsProcessor",
     "OnError",
+    "ask_approval",
     "execute_invoker",
+    "permit",
     "result_of",
+    "run_invoker",
 ]
+
+_LAZY = {"InvocationsProcessor": "processor", "ask_approval": "approval", "permit": "approval"}
+"""What many runs never need, by the module that is imported when it is asked for."""
 
 
 def __getattr__(name: str) -> Any:
-    """The processor is for whoever works without an agent, and imported when it is asked for."""
-    if name != "InvocationsProcessor":
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from callboard.execution.processor import InvocationsProcessor  # noqa: PLC0415 - as said above
-
-    return InvocationsProcessor
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

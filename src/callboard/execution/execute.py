@@ -1,7 +1,9 @@
-"""One invocation, run.
+"""Run one invocation: validate, time, retry, and make a result of whatever comes of it.
 
-Owns timeouts, retries and the way from exceptions to results. Knows nothing of models.
-Law: the tool's arguments are validated by its invoker, once; what comes back is always one result.
+Laws:
+- The tool's arguments are validated by its invoker, once; what comes back is always one result.
+- A timeout is one: a thread that does not return is left alone, and so is a coroutine that swallows its cancellation.
+  A tool runs in a task of its own for that reason, since nobody can stop to wait for a coroutine that he awaits.
 """
 
 from __future__ import annotations
@@ -9,18 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from callboard.core import ResultCanister, error_result
+from callboard.core import Approve, InvocationCanister, ResultCanister, error_result
 from callboard.errors import ToolExecutionFailure
 from callboard.execution.categories import category_of
 from callboard.execution.results import cut, result_of
 from callboard.execution.threads import Threads
 from callboard.schema import ArgumentsInvalid
-from callboard.tools import Context, Invoker
+from callboard.tools import Context, Invoker, Policy
 
 DEFAULT_TIMEOUT = 30.0
 """Seconds."""
+
+GRACE = 2.0
+"""Seconds that a cancelled tool has to clean up; after that nobody waits for it."""
 
 OnError: TypeAlias = Literal["fail_fast", "feedback"]
 Tell: TypeAlias = Callable[[str], None]
@@ -30,9 +35,53 @@ _ALWAYS_RESULTS = frozenset({"validation", "timeout"})
 _FIRST_DELAY = 0.2
 _log = logging.getLogger("callboard.execution")
 _threads = Threads()
+_BY_ITSELF: Final = Policy()
+"""What a tool says of itself: one that wants approval is asked about."""
+_left: set[asyncio.Task[Any]] = set()
+"""Tasks that nobody waits for; without a reference the event loop may drop them in the middle."""
 
 
 async def execute_invoker(
+    invoker: Invoker,
+    arguments: Mapping[str, Any],
+    context: Context | None = None,
+    *,
+    identifier: str | None = None,
+    on_error: OnError = "fail_fast",
+    approve: Approve | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109  # the seconds are data: call, invoker, ensemble, default
+) -> ResultCanister:
+    """Ask where the tool wants approval, validate, run.
+
+    Args:
+        invoker: The tool.
+        arguments: What it is called with.
+        context: What the tool sees of its run; by default an empty one.
+        identifier: The invocation's; by default the invoker's name.
+        on_error: With "fail_fast" a failure of the tool raises, with "feedback" it is a result with an error.
+        approve: Asked where the tool wants approval; without it such a tool does not run.
+        timeout: Seconds; overrides the invoker's, the ensemble's and 30.
+
+    Returns:
+        The result. A call that was not approved, arguments that do not fit, and a timeout are always results with an
+        error. Failures of the network and timeouts are tried again `max_retries` times (from the ensemble's
+        configuration) if the invoker is idempotent.
+
+    Raises:
+        ToolExecutionFailure: The tool failed, and `on_error` is "fail_fast".
+    """
+    identifier = identifier or invoker.name
+    if invoker.approval:
+        from callboard.execution.approval import permit  # noqa: PLC0415  # where somebody is asked
+
+        called = InvocationCanister(identifier, invoker.name, arguments, "")
+        refused = await permit(invoker, called, _BY_ITSELF, approve)
+        if refused is not None:
+            return refused
+    return await run_invoker(invoker, arguments, context, identifier=identifier, on_error=on_error, timeout=timeout)
+
+
+async def run_invoker(
     invoker: Invoker,
     arguments: Mapping[str, Any],
     context: Context | None = None,
@@ -43,15 +92,27 @@ async def execute_invoker(
     timeout: float | None = None,  # noqa: ASYNC109  # the seconds are data: call, invoker, ensemble, default
     tell: Tell = _log.warning,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    grace: float = GRACE,
 ) -> ResultCanister:
-    """Validates, runs and gives the result (seed 000).
+    """`execute_invoker` for a call that was permitted: nobody is asked.
 
-    Arguments that do not fit, and a timeout, are results with an error. Any other failure raises
-    ToolExecutionFailure with on_error="fail_fast", and is a result with an error with "feedback".
-    `timeout` in seconds overrides the invoker's, the ensemble's and 30. Failures of the network and
-    timeouts are tried again `max_retries` times (from the ensemble's configuration) if the invoker is
-    idempotent. `identifier` is the invocation's, by default the invoker's name; `validated` False hands the
-    arguments over as they are (mode parsed).
+    Args:
+        invoker: The tool.
+        arguments: What it is called with.
+        context: What the tool sees of its run.
+        identifier: The invocation's.
+        on_error: As of `execute_invoker`.
+        validated: False hands the arguments over as they are (mode parsed).
+        timeout: As of `execute_invoker`.
+        tell: Takes what somebody may want to know, such as a tool that was left running.
+        sleep: Waits before another try.
+        grace: Seconds that a cancelled tool has before it is left.
+
+    Returns:
+        The result.
+
+    Raises:
+        ToolExecutionFailure: The tool failed, and `on_error` is "fail_fast".
     """
     identifier = identifier or invoker.name
     context = context or Context(invoker=invoker)
@@ -63,7 +124,8 @@ async def execute_invoker(
     while True:
         tries -= 1
         try:
-            return result_of(identifier, await _run(invoker, lambda: act(context, arguments), seconds))
+            value = await _run(invoker, lambda: act(context, arguments), seconds, grace)
+            return result_of(identifier, value)
         except ArgumentsInvalid as invalid:
             return error_result(identifier, "validation", str(invalid))
         except (Exception, asyncio.CancelledError) as error:
@@ -71,37 +133,88 @@ async def execute_invoker(
                 raise
             category = category_of(error)
             timed_out = isinstance(error, _OutOfTime)
-            if timed_out and invoker.blocking:
-                tell(f"{invoker.name} did not return within {seconds:g} s; its thread was left running")
+            if isinstance(error, _OutOfTime) and error.left:
+                tell(f"{invoker.name} {error.left}")
             if tries > 0 and category in _RETRIED:
                 await sleep(delay)
                 delay *= 2
                 continue
             if timed_out:
-                return error_result(identifier, "timeout", f"Tool execution timed out. It had {seconds:g} s.")
+                return error_result(identifier, "timeout", f"Tool execution timed out. {error}")
             if on_error == "fail_fast" and category not in _ALWAYS_RESULTS:
                 raise ToolExecutionFailure(f"Tool '{invoker.name}' failed: {_told(error)}") from error
             return error_result(identifier, category, _told(error))
 
 
 class _OutOfTime(TimeoutError):
-    """Our own limit, not one of the tool's."""
+    """Our own limit, not one of the tool's. `left` says what goes on all the same."""
+
+    def __init__(self, message: str, left: str = "") -> None:
+        super().__init__(message)
+        self.left = left
 
 
-async def _run(invoker: Invoker, call: Callable[[], Awaitable[Any]], seconds: float) -> Any:
+async def _run(invoker: Invoker, call: Callable[[], Awaitable[Any]], seconds: float, grace: float) -> Any:
+    work = _on_thread if invoker.blocking else _in_task
+    return await work(call, seconds, grace)
+
+
+async def _on_thread(call: Callable[[], Awaitable[Any]], seconds: float, _grace: float) -> Any:
+    begun = False
+
+    def work() -> Any:
+        nonlocal begun
+        begun = True
+        return _drive(call())
+
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
-            if invoker.blocking:
-                return await _threads.run(lambda: _drive(call()))
-            return await call()
+            return await _contained(_threads.run(work))
     except TimeoutError as error:
-        if limit.expired():
-            raise _OutOfTime from error
+        if not limit.expired():
+            raise
+        if not begun:
+            told = f"No thread was free within {seconds:g} s: tools that did not return hold all {_threads.limit}."
+            raise _OutOfTime(told, "was not begun, for no thread was free") from error
+        left = f"did not return within {seconds:g} s; its thread was left running"
+        raise _OutOfTime(f"It had {seconds:g} s.", left) from error
+
+
+async def _in_task(call: Callable[[], Awaitable[Any]], seconds: float, grace: float) -> Any:
+    task = asyncio.create_task(_contained(call()))
+    task.add_done_callback(_forget)
+    try:
+        await asyncio.wait((task,), timeout=seconds)
+        timed_out = not task.done()
+    finally:
+        # Its time is over, or it is cancelled from outside.
+        if not task.done():
+            _left.add(task)
+            task.cancel()
+            await asyncio.wait((task,), timeout=grace)
+    if not timed_out:
+        return task.result()
+    if task.done():
+        raise _OutOfTime(f"It had {seconds:g} s.")
+    raise _OutOfTime(f"It had {seconds:g} s.", f"did not end when it was cancelled after {seconds:g} s; it was left")
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    """Takes what a task ended with, so that the event loop does not report it where nobody waits for it any more."""
+    _left.discard(task)
+    if not task.cancelled():
+        task.exception()
+
+
+async def _contained(call: Awaitable[Any]) -> Any:
+    """Awaits a tool. What would end the process or our own generators is a failure of the tool."""
+    try:
+        return await call
+    except (Exception, asyncio.CancelledError, KeyboardInterrupt):
         raise
-    except SystemExit as error:
-        # A tool does not end the process that runs it.
-        raise RuntimeError(f"SystemExit: {error}") from error
+    except BaseException as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 def _drive(call: Awaitable[Any]) -> Any:

@@ -16,14 +16,11 @@ from msgspec.structs import replace
 
 from callboard.core import Event, InvocationCanister, Note, ResultCanister, ResultReady, ToolProgress
 from callboard.errors import CallerError
-from callboard.execution.execute import OnError, execute_invoker
+from callboard.execution.execute import GRACE, OnError, run_invoker
 from callboard.tools import Context, Invoker, refusal
 
 DEFAULT_LIMIT = 16
 """Invocations at once."""
-
-GRACE = 2.0
-"""Seconds that cancelled invocations have to clean up; after that nobody waits for them."""
 
 BeforeCall: TypeAlias = Callable[[InvocationCanister], Awaitable[InvocationCanister | ResultCanister | None]]
 """Looks at an invocation: gives another one to run in its place, a result that spares running it, or None."""
@@ -112,12 +109,14 @@ class Group:
     async def _one(self, invocation: InvocationCanister, gate: asyncio.Semaphore, news: _News) -> ResultCanister:
         async with gate:
             asked = await self._before_call(invocation) if self._before_call else None
+            _check_hook("before_call", asked, (InvocationCanister, ResultCanister))
             if isinstance(asked, ResultCanister):
                 result = asked
             else:
-                result = await self._execute(asked or invocation, news)
+                result = await self._execute(invocation if asked is None else asked, news)
                 changed = await self._after_call(invocation, result) if self._after_call else None
-                result = changed or result
+                _check_hook("after_call", changed, (ResultCanister,))
+                result = result if changed is None else changed
             return replace(result, invocation_id=invocation.identifier)
 
     async def _execute(self, invocation: InvocationCanister, news: _News) -> ResultCanister:
@@ -125,7 +124,7 @@ class Group:
         if refused is not None:
             return refused
         invoker = self._invokers[invocation.name]
-        return await execute_invoker(
+        return await run_invoker(
             invoker,
             invocation.arguments or {},
             Context(self._auxdata, self._namespace(invoker), invoker, partial(news.progress, invocation.identifier)),
@@ -162,6 +161,13 @@ class _News:
         self.told.append(event)
         if not self._arrival.done():
             self._arrival.set_result(None)
+
+
+def _check_hook(hook: str, value: object, kinds: tuple[type, ...]) -> None:
+    """Raises CallerError for what a hook may not give: a hook that says False means that the call shall not run."""
+    if value is not None and not isinstance(value, kinds):
+        names = " or ".join([f"{each.__name__}" for each in kinds])
+        raise CallerError(f"{hook} gave a {type(value).__name__}", path=hook, hint=f"give None or a {names}")
 
 
 def _succeeded(task: asyncio.Task[ResultCanister]) -> bool:

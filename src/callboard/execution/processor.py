@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from callboard.core import (
+    Approve,
     Canister,
     Fold,
     InvocationCanister,
@@ -21,9 +22,10 @@ from callboard.core import (
     identify_in_turn,
 )
 from callboard.errors import CallerError
+from callboard.execution.approval import permit
 from callboard.execution.execute import OnError
 from callboard.execution.group import Group
-from callboard.tools import Ensemble, Roster
+from callboard.tools import Ensemble, Policy, Roster, refusal
 from callboard.wires import wire_named
 
 
@@ -57,16 +59,26 @@ _WHOLE = ("choices", "output", "candidates")
 class InvocationsProcessor:
     """Prepares tools, reads invocations, runs them, and writes their results, in the words of a wire.
 
-    A message may be a mapping or an object of a provider's client with `model_dump`. Raises CallerError for
-    a wire there is not.
+    A message may be a mapping or an object of a provider's client with `model_dump`. `policy` says which calls may
+    run, by default those of tools that do not want approval; `approve` is asked where it says so, and without it the
+    answer is no. Raises CallerError for a wire there is not.
     """
 
-    def __init__(self, wire: str = "chat", *, on_error: OnError = "feedback") -> None:
+    def __init__(
+        self,
+        wire: str = "chat",
+        *,
+        on_error: OnError = "feedback",
+        policy: Policy | None = None,
+        approve: Approve | None = None,
+    ) -> None:
         if wire not in _NATIVE:
             raise CallerError(f"no processor for the wire {wire!r}", hint=f"there are {', '.join(_NATIVE)}")
         self._native = _NATIVE[wire]
         self._wire = wire_named(wire)
         self._on_error: OnError = on_error
+        self._policy = policy or Policy()
+        self._approve = approve
         self._names: Mapping[str, str] = {}
         self._called: dict[str, InvocationCanister] = {}
 
@@ -99,12 +111,20 @@ class InvocationsProcessor:
     async def execute_invocations(
         self, invocations: Sequence[InvocationCanister], ensembles: Sequence[Ensemble]
     ) -> list[ResultCanister]:
-        """Runs them at once; results in the order of the invocations.
+        """Runs those that may run at once; results in the order of the invocations.
+
+        Questions are asked one after another, before any call runs.
 
         With on_error="fail_fast" the first failure of a tool raises ToolExecutionFailure.
         """
         self._called |= {each.identifier: each for each in invocations}
-        events = Group(Roster(ensembles), on_error=self._on_error).run(invocations)
+        roster = Roster(ensembles)
+        answered: dict[str, ResultCanister] = {}
+        for each in invocations:
+            refused = refusal(each, roster) or await permit(roster[each.name], each, self._policy, self._approve)
+            if refused is not None:
+                answered[each.identifier] = refused
+        events = Group(roster, on_error=self._on_error).run(invocations, answered)
         return [event.canister async for event in events if isinstance(event, ResultReady)]
 
     def _call(self, identifier: str) -> InvocationCanister:

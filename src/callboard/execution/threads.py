@@ -22,7 +22,7 @@ class Threads:
     """At most `limit` threads, started when they are needed; work beyond that waits."""
 
     def __init__(self, limit: int = 32) -> None:
-        self._limit = limit
+        self.limit = limit
         self._work: queue.SimpleQueue[_Work] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._started = 0
@@ -37,7 +37,7 @@ class Threads:
             # Counted here, not in the thread, so that two calls at once don't both count on one free thread.
             if self._free:
                 self._free -= 1
-            elif self._started < self._limit:
+            elif self._started < self.limit:
                 self._started += 1
                 threading.Thread(target=self._serve, name=f"callboard-{self._started}", daemon=True).start()
             else:
@@ -68,7 +68,7 @@ def _settle(done: asyncio.Future[Any], value: Any, error: BaseException | None) 
         return
     if error is None:
         done.set_result(value)
-    elif isinstance(error, (StopIteration, KeyboardInterrupt, SystemExit)):
+    elif isinstance(error, (StopIteration, GeneratorExit, KeyboardInterrupt, SystemExit)):
         # None of these can pass through a future as what it is.
         done.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
     else:

@@ -34,7 +34,6 @@ from callboard.core import (
     TextualContent,
     Usage,
     UserCanister,
-    Verdict,
     contents,
     error_result,
 )
@@ -86,7 +85,7 @@ class Loop:
 
     `canisters` are the conversation so far, `invokers` what may be called; `check` may refuse a finish. With
     `repeats` "tell" a call that was made before, without a change since, is not run: the model is told so, and reads
-    the earlier result.
+    the earlier result. `validated` False asks about calls and defers them as they are (mode parsed).
     `transcript` grows by what happens; `usage` and `cost` are sums over the replies.
     """
 
@@ -101,6 +100,7 @@ class Loop:
         answer_after: AnswerAfter = "model",
         check: Check = lambda _: "",
         repeats: Repeats = "answer",
+        validated: bool = True,
     ) -> None:
         self.transcript: list[Canister] = [*canisters]
         self.usage = Usage()
@@ -112,6 +112,7 @@ class Loop:
         self._prices = prices
         self._answer_after = answer_after
         self._check = check
+        self._validated = validated
         self._guard: Guard | None = None
         if repeats == "tell":
             from callboard.loop.guard import Guard  # noqa: PLC0415  # who does not ask for it does not load it
@@ -152,8 +153,8 @@ class Loop:
         match event:
             case ResultReady(canister=result):
                 return self._next_round(now) if self._round.take(result) else []
-            case ApprovalAnswered(invocation=invocation, verdict=verdict):
-                return self._take_answer(invocation, verdict, now)
+            case ApprovalAnswered():
+                return self._take_answer(event, now)
             case Usage():
                 # Some providers tell it with every piece; the last one counts.
                 self._reply_usage = event
@@ -269,23 +270,38 @@ class Loop:
             elif self._repeated:
                 current.answered[identifier] = replace(self._previous[call_key(invocation)], invocation_id=identifier)
             else:
-                permission, why = self._policy.decide(self._invokers[invocation.name], invocation.arguments)
-                if permission == "deny":
-                    current.answered[identifier] = _denied(invocation, why)
-                elif permission == "ask":
-                    current.asked[identifier] = invocation
-                    questions.append(AskApproval(invocation, why))
-                elif self._invokers[invocation.name].deferred:
-                    current.defer(invocation)
+                questions += self._judge(invocation)
         return questions or self._execute(now)
 
-    def _take_answer(self, invocation: InvocationCanister, verdict: Verdict, now: datetime) -> list[Action]:
-        current = self._round
-        if current.asked.pop(invocation.identifier, None) is None:
+    def _judge(self, invocation: InvocationCanister) -> list[Action]:
+        """Denies the call, or asks about it, or defers it, or leaves it to run."""
+        current, identifier = self._round, invocation.identifier
+        invoker = self._invokers[invocation.name]
+        permission, why = self._policy.decide(invoker, invocation.arguments)
+        if permission not in ("allow", "ask"):
+            current.answered[identifier] = _denied(invocation, why)
             return []
-        if verdict == "deny":
-            current.answered[invocation.identifier] = _denied(invocation, "the answer was no")
-        elif verdict == "defer" or self._invokers[invocation.name].deferred:
+        if permission == "allow" and not invoker.deferred:
+            return []
+        # What waits is validated before: nobody is asked about a call, or answers one, that could not run.
+        if mistake := invoker.mistake(invocation.arguments or {}) if self._validated else "":
+            current.answered[identifier] = error_result(identifier, "validation", mistake)
+        elif permission == "ask":
+            current.asked[identifier] = invocation
+            return [AskApproval(invocation, why)]
+        else:
+            current.defer(invocation)
+        return []
+
+    def _take_answer(self, answered: ApprovalAnswered, now: datetime) -> list[Action]:
+        """Only "allow" lets the call run."""
+        current = self._round
+        invocation = current.asked.pop(answered.invocation.identifier, None)
+        if invocation is None:
+            return []
+        if answered.verdict not in ("allow", "defer"):
+            current.answered[invocation.identifier] = _denied(invocation, answered.why or "the answer was no")
+        elif answered.verdict == "defer" or self._invokers[invocation.name].deferred:
             current.defer(invocation)
         return [] if current.asked else self._execute(now)
 

@@ -131,6 +131,14 @@ class Invoker:
         except ArgumentsInvalid:
             return arguments
 
+    def mistake(self, arguments: Mapping[str, Any]) -> str:
+        """What is wrong with the arguments, as the model is told; empty if they fit."""
+        try:
+            self._validator.validate(self.plain(arguments))
+        except ArgumentsInvalid as invalid:
+            return str(invalid)
+        return ""
+
     def is_idempotent(self, arguments: Mapping[str, Any]) -> bool:
         """Whether this call may be repeated, since it changes nothing that another one sees."""
         return self.idempotent if self.repeatable is None else self.repeatable(self.understood(arguments))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from callboard.tools.patterns import Answer, Pattern
 
 Permission: TypeAlias = Literal["allow", "deny", "ask"]
+_PERMISSIONS: Final = get_args(Permission)
 
 _MAX_TOLD = 200
 """Characters of a path or command that are repeated."""
@@ -43,7 +44,7 @@ class Policy:
 
     A call that is about several paths or programs gets the strictest of their permissions. What cannot be read for
     sure is not allowed by a pattern, and is asked about where one may forbid it. Absolute paths beneath `root`, an
-    absolute path, are relative to it. Raises CallerError for a pattern that cannot be.
+    absolute path, are relative to it. Raises CallerError for a pattern that cannot be, and for a permission that is none.
     """
 
     def __init__(self, rules: Iterable[Rule | tuple[str, Permission]] = (), *, root: str = "") -> None:
@@ -81,6 +82,9 @@ class _Rule:
     """A rule, read."""
 
     def __init__(self, rule: Rule) -> None:
+        if rule.permission not in _PERMISSIONS:
+            hint = f"write {', '.join(_PERMISSIONS[:-1])} or {_PERMISSIONS[-1]}"
+            raise CallerError(f"{rule.permission!r} is no permission", path=str(rule.pattern), hint=hint)
         self.rule = rule
         self.tools, opened, inner = rule.pattern.partition("(")
         self.subject: Pattern | None = None

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from callboard import execute_invoker
 from callboard.coding.workspace import Workspace
+from callboard.execution import run_invoker
 from callboard.tools import Ensemble
 
 
@@ -28,7 +28,7 @@ class Desk:
             await self._ensemble.connect()
             try:
                 return [
-                    await execute_invoker(self._ensemble.access_invoker(name), arguments, on_error="feedback")
+                    await run_invoker(self._ensemble.access_invoker(name), arguments, on_error="feedback")
                     for name, arguments in calls
                 ]
             finally:

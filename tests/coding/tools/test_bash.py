@@ -5,10 +5,10 @@ from contextlib import suppress
 
 import pytest
 
-from callboard import execute_invoker
 from callboard.coding import commands
 from callboard.coding.tools.bash import bash
 from callboard.coding.workspace import Workspace
+from callboard.execution import run_invoker
 from callboard.sandbox import CommandLimits, Confinement, SandboxUnavailable, find_sandbox
 from callboard.tools import Ensemble
 
@@ -35,7 +35,7 @@ def run(tmp_path):
 
 
 async def execute_one(ensemble, arguments):
-    return await execute_invoker(ensemble.access_invoker("bash"), arguments, on_error="feedback")
+    return await run_invoker(ensemble.access_invoker("bash"), arguments, on_error="feedback")
 
 
 @pytest.mark.parametrize(

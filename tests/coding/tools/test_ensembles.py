@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from callboard import execute_invoker
 from callboard.coding.actions import Actions
 from callboard.coding.tools import ensemble, single_action
 from callboard.coding.tools.file import file
@@ -15,6 +14,7 @@ from callboard.configuration import disconnect_ensembles, load_configuration, pr
 from callboard.core import InvocationEnded, ReplyEnded
 from callboard.dialects import Parser
 from callboard.errors import DescriptorError
+from callboard.execution import run_invoker
 from callboard.tools import Policy, Roster
 
 SEVEN = ["file", "code_edit", "search", "navigate", "git", "bash", "test"]
@@ -60,7 +60,7 @@ def test_the_ensembles_by_their_names(prepared, name, tools):
         assert {each for each, invoker in made.invokers.items() if invoker.approval} == ASKS & {*tools}
         assert all(invoker.description for invoker in made.invokers.values())
         first = made.access_invoker(tools[0])
-        return (await execute_invoker(first, {"path": "a.txt"})).text
+        return (await run_invoker(first, {"path": "a.txt"})).text
 
     assert prepared(name, act) == "one\n"
 

@@ -221,12 +221,12 @@ def test_edits_at_the_same_time_do_not_lose_each_other(at):
     async def run():
         import asyncio
 
-        from callboard import execute_invoker
+        from callboard.execution import run_invoker
 
         await workspace.connect()
         invokers = at._ensemble.invokers
         return await asyncio.gather(
-            *(execute_invoker(invokers[name], arguments, on_error="feedback") for name, arguments in calls)
+            *(run_invoker(invokers[name], arguments, on_error="feedback") for name, arguments in calls)
         )
 
     import asyncio

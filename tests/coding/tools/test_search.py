@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from callboard import execute_invoker
 from callboard.coding.searching import scan
 from callboard.coding.searching import search as choice
 from callboard.coding.tools.search import find_definition, find_files, find_in_file, grep, search
+from callboard.execution import run_invoker
 
 needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="there is no ripgrep")
 WAYS = [pytest.param(True, id="ripgrep", marks=needs_ripgrep), pytest.param(False, id="python")]
@@ -195,7 +195,7 @@ def test_what_is_cancelled_leaves_no_process(at, monkeypatch):
     async def scenario():
         await at.workspace.connect()
         call = asyncio.ensure_future(
-            execute_invoker(at._ensemble.access_invoker("grep"), {"pattern": "^(a+)+b$"}, on_error="feedback")
+            run_invoker(at._ensemble.access_invoker("grep"), {"pattern": "^(a+)+b$"}, on_error="feedback")
         )
         while not (children := children_of_this_process()):  # noqa: ASYNC110  # nobody tells us
             await asyncio.sleep(0.01)  # until it runs
@@ -279,7 +279,7 @@ def test_both_ways_find_the_same(tmp_path_factory, pattern, files):
         for program in (choice.ripgrep, lambda: ""):
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr(choice, "ripgrep", program)
-                found.append((await execute_invoker(ensemble.access_invoker("grep"), {"pattern": pattern})).text)
+                found.append((await run_invoker(ensemble.access_invoker("grep"), {"pattern": pattern})).text)
         await ensemble.disconnect()
         return found
 

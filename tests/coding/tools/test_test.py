@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from callboard import execute_invoker
 from callboard.coding.content import digest_of
 from callboard.coding.repository import find_repository
 from callboard.coding.tools.test import run_tests
 from callboard.coding.tools.test import test as single
 from callboard.coding.workspace import Workspace
+from callboard.execution import run_invoker
 from callboard.sandbox import Confinement, find_sandbox
 from callboard.tools import Ensemble
 
@@ -34,7 +34,7 @@ def call(workspace, name="run_tests", **arguments):
         ensemble = Ensemble("coding", [run_tests, single], {}, workspace)
         await ensemble.connect()
         try:
-            return await execute_invoker(ensemble.access_invoker(name), arguments, on_error="feedback")
+            return await run_invoker(ensemble.access_invoker(name), arguments, on_error="feedback")
         finally:
             await ensemble.disconnect()
 

@@ -18,7 +18,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 
 from callboard import __version__
 from callboard.core import InvocationCanister, Request, error_result
-from callboard.execution import execute_invoker
+from callboard.execution import run_invoker
 from callboard.execution.group import DEFAULT_LIMIT
 from callboard.servers.mcp.call import Call, Incoming, Waiting
 from callboard.servers.mcp.peer import KEY, Peer
@@ -148,12 +148,12 @@ class ToolServer:
         if permission == "ask":
             permission = await peer.approve(InvocationCanister(call.name, call.name, call.arguments), why)
             why = "the answer was no" if "elicitation" in peer.can else f"{why}, and this client cannot be asked"
-        if permission == "deny":
+        if permission != "allow":
             return answer_of(error_result(call.name, "permission", f"{call.name} may not run: {why}"))
         namespace = session.namespaces.setdefault(invoker.ensemble.name if invoker.ensemble else "", {})
         context = Context({**self._auxdata, KEY: peer}, namespace, invoker)
         async with self._gate:
-            result = await execute_invoker(invoker, call.arguments, context, identifier=call.name, on_error="feedback")
+            result = await run_invoker(invoker, call.arguments, context, identifier=call.name, on_error="feedback")
         if peer.lacked is not None and result.error is not None and call.modern:
             raise peer.lacked  # 2026-07-28: what needs a capability that the client lacks is a protocol error
         return answer_of(result)

@@ -1,0 +1,259 @@
+"""Who may answer what: only "allow" runs a call."""
+
+import asyncio
+
+import pytest
+
+from callboard import Agent, execute_invoker, tool
+from callboard.core import ApprovalAnswered, InvocationCanister, Note, ResultCanister
+from callboard.errors import CallerError
+from callboard.execution import InvocationsProcessor, ask_approval
+from callboard.loop import AskApproval, Loop
+from callboard.testing import Call, ScriptedModel
+from callboard.tools import Ensemble, Invoker, Policy
+
+
+class Unreadable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return hash("allow")
+
+
+class Equal(str):
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = str.__hash__
+
+
+NOT_ALLOWED = [None, 0, 1, 1.0, "", "no", "yes", "y", "Allow", "ALLOW", "allow ", " allow", "allowed", "DENY", "ask"]
+NOT_ALLOWED += [b"allow", {}, {"verdict": "allow"}, [], ["allow"], ("allow",), object(), Unreadable(), Equal("no")]
+
+
+CALL = Call("delete", {"path": "a"})
+
+
+class Delete:
+    """A tool that wants approval, and what it did."""
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+
+        @tool(approval=True)
+        def delete(path: str) -> str:
+            """Delete a file."""
+            self.deleted.append(path)
+            return "deleted"
+
+        self.tool = delete
+        self.ensemble = Ensemble("files", [delete])
+        self.invoker = self.ensemble.access_invoker("delete")
+
+
+def run(target: Delete, approve, *, call=CALL, **options):
+    """The events and the result of an agent that is to delete."""
+    run = Agent(ScriptedModel([call, "Done."]), [target.tool], approve=approve, **options).stream("Delete a.")
+
+    async def follow():
+        return [event async for event in run]
+
+    return asyncio.run(follow()), run.result
+
+
+def answering(answer, *, is_async):
+    async def approve_later(_invocation, _why):
+        return answer
+
+    def approve(_invocation, _why):
+        return answer
+
+    return approve_later if is_async else approve
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("answer", NOT_ALLOWED, ids=lambda each: type(each).__name__)
+def test_only_allow_runs_a_call(answer, is_async):
+    target = Delete()
+    events, result = run(target, answering(answer, is_async=is_async))
+    assert target.deleted == []
+    (denied,) = [each for each in result.canisters if isinstance(each, ResultCanister)]
+    assert denied.error is not None
+    assert denied.error.category == "permission"
+    assert denied.error.message.startswith("delete may not run: the approval answered ")
+    (alert,) = [each for each in events if isinstance(each, Note)]
+    assert alert.kind == "alert"
+    assert alert.text.startswith("delete was denied: the approval answered ")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(("answer", "deleted"), [("allow", ["a"]), (True, ["a"]), ("deny", []), (False, [])])
+def test_a_person_says_yes_or_no(answer, deleted, is_async):
+    target = Delete()
+    events, result = run(target, answering(answer, is_async=is_async))
+    assert target.deleted == deleted
+    assert not any(isinstance(each, Note) for each in events)
+    text = "deleted" if deleted else "Error: delete may not run: the answer was no"
+    assert [each.text for each in result.canisters if isinstance(each, ResultCanister)] == [text]
+
+
+def test_an_approval_that_raises_denies_the_call():
+    target = Delete()
+
+    def approve(_invocation, _why):
+        raise ConnectionError("nobody there\n" * 100)
+
+    events, result = run(target, approve)
+    assert target.deleted == []
+    assert result.state == "completed"
+    (alert,) = [each for each in events if isinstance(each, Note)]
+    assert alert.text.startswith("delete was denied: the approval failed: ConnectionError: nobody there")
+    assert len(alert.text) < 200
+
+
+def test_where_nobody_can_be_asked_the_answer_is_no():
+    target = Delete()
+    events, _ = run(target, None)
+    assert target.deleted == []
+    assert Note("alert", "delete was denied: nobody can be asked") in events
+
+
+def test_a_question_that_is_cancelled_ends_the_run():
+    target = Delete()
+
+    async def scenario():
+        asked = asyncio.Event()
+
+        async def approve(_invocation, _why):
+            asked.set()
+            await asyncio.Event().wait()
+
+        agent = Agent(ScriptedModel([Call("delete", {"path": "a"})]), [target.tool], approve=approve)
+        task = asyncio.create_task(agent.run("?"))
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scenario())
+    assert target.deleted == []
+
+
+@pytest.mark.parametrize("verdict", ["", "Allow", "yes", None, True, 1])
+def test_the_loop_itself_lets_nothing_run_but_what_is_allowed(verdict):
+    invocation = InvocationCanister("c1", "delete", {"path": "a"}, "")
+    loop = Loop([], {"delete": Delete().invoker})
+    loop._round = type(loop._round)([invocation])
+    (question,) = loop._permit(None)
+    assert isinstance(question, AskApproval)
+    (execute,) = loop.feed(ApprovalAnswered(invocation, verdict), None)
+    assert "c1" in execute.answered
+
+
+def test_an_answer_for_a_call_that_was_not_asked_about_runs_nothing():
+    invocation = InvocationCanister("c1", "delete", {"path": "a"}, "")
+    loop = Loop([], {"delete": Delete().invoker})
+    assert loop.feed(ApprovalAnswered(invocation, "allow"), None) == []
+
+
+@pytest.mark.parametrize("permission", ["denny", "Deny", "", "allow ", None, True])
+def test_a_policy_refuses_a_permission_that_is_none_when_it_is_made(permission):
+    with pytest.raises(CallerError, match=r"^bash: .* is no permission; write allow, deny or ask$"):
+        Policy([("bash", permission)])
+
+
+def test_a_policy_of_another_hand_that_answers_oddly_denies():
+    class Odd(Policy):
+        def decide(self, *_):
+            return "Allow", "it says so"
+
+    target = Delete()
+    _, result = run(target, answering("allow", is_async=True), policy=Odd())
+    assert target.deleted == []
+    assert "delete may not run: it says so" in result.canisters[2].text
+
+
+# Without an agent.
+
+
+@pytest.mark.parametrize(
+    ("approve", "text"),
+    [
+        (None, "Error: delete may not run: nobody can be asked"),
+        (answering("deny", is_async=False), "Error: delete may not run: the answer was no"),
+        (answering("no", is_async=True), "Error: delete may not run: the approval answered 'no', which is neither"),
+        (answering("defer", is_async=True), "Error: delete may not run: the answer was defer, and nothing waits for"),
+        (answering(True, is_async=True), "deleted"),
+    ],
+)
+def test_execute_invoker_and_the_processor_ask_or_refuse(approve, text):
+    target = Delete()
+    result = asyncio.run(execute_invoker(target.invoker, {"path": "a"}, approve=approve))
+    assert result.text.startswith(text)
+    processor = InvocationsProcessor(approve=approve)
+    called = {"id": "c1", "type": "function", "function": {"name": "delete", "arguments": '{"path": "a"}'}}
+    invocations = processor.normalize_invocations({"role": "assistant", "content": None, "tool_calls": [called]})
+    (result,) = asyncio.run(processor.execute_invocations(invocations, [target.ensemble]))
+    assert result.text.startswith(text)
+    assert target.deleted == (["a", "a"] if text == "deleted" else [])
+
+
+def test_the_processor_follows_a_policy():
+    target = Delete()
+    processor = InvocationsProcessor(policy=Policy([("delete", "deny")]), approve=answering("allow", is_async=True))
+    called = InvocationCanister("c1", "delete", {"path": "a"}, "")
+    (result,) = asyncio.run(processor.execute_invocations([called], [target.ensemble]))
+    assert result.text == "Error: delete may not run: the rule 'delete' says deny"
+    assert target.deleted == []
+
+
+def test_nobody_is_asked_about_arguments_that_do_not_fit():
+    target, asked = Delete(), []
+    _, result = run(target, lambda *question: asked.append(question), call=Call("delete", {"pth": "a"}))
+    assert asked == []
+    assert result.canisters[2].error.category == "validation"
+    assert asyncio.run(execute_invoker(target.invoker, {}, approve=None)).error.category == "validation"
+
+
+def test_a_call_is_validated_before_it_waits():
+    async def elsewhere(_context, _arguments):
+        raise AssertionError
+
+    schema = {"type": "object", "properties": {"room": {"type": "integer"}}, "required": ["room"]}
+    book = Invoker("book", elsewhere, schema, deferred=True)
+    model = ScriptedModel([Call("book", {"room": "the big one"}), Call("book", {"room": 7})])
+    result = Agent(model, [book]).run_sync("Book.")
+    assert [each.text for each in result.canisters if isinstance(each, ResultCanister)] == [
+        "Error: ArgValidationError: room\n  Input should be a valid integer"
+    ]
+    assert result.state == "pending"
+    assert [each.arguments for each in result.pending] == [{"room": 7}]
+
+
+def test_a_long_answer_is_cut():
+    answer = asyncio.run(
+        ask_approval(answering("no" * 10_000, is_async=True), InvocationCanister("c1", "x", {}, ""), "")
+    )
+    assert len(answer.why) < 200
+
+
+# Hooks.
+
+
+@pytest.mark.parametrize("value", [False, True, "deny", 0, "", {}])
+@pytest.mark.parametrize("hook", ["before_call", "after_call"])
+def test_a_hook_that_gives_something_odd_ends_the_run(hook, value):
+    target = Delete()
+
+    async def give(*_):
+        return value
+
+    with pytest.raises(CallerError, match=rf"^{hook}: {hook} gave a "):
+        run(target, answering("allow", is_async=True), **{hook: give})
+    assert target.deleted == ([] if hook == "before_call" else ["a"])
