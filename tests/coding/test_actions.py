@@ -190,7 +190,7 @@ def test_unvalidated_arguments_reach_the_action():
     """Mode parsed."""
 
     async def run(arguments):
-        return await Invoker.of(FILE).unvalidated(Context({}, {}), arguments)
+        return await Invoker.of(FILE).call(Context({}, {}), arguments, validated=False)
 
     assert asyncio.run(run({"action": "erase", "path": "a"})) == "erase a"
     with pytest.raises(ArgumentsInvalid, match="did you mean 'read'"):

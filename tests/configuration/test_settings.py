@@ -249,7 +249,7 @@ def test_permissions_of_all_files_hold(load, own, project):
     assert settings.sources["permissions"] == f"{own}, {project}/callboard.toml"
 
     def decide(name):
-        return settings.policy.decide(Invoker(name, None, {}))[0]
+        return settings.policy.decide(Invoker(name, dict, {}))[0]
 
     assert {name: decide(name) for name in ("secret_file", "send", "read_file", "count")} == {
         "secret_file": "deny",

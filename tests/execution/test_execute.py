@@ -5,6 +5,7 @@ import json
 import sys
 import threading
 from contextlib import suppress
+from functools import lru_cache, partial, wraps
 
 import pytest
 
@@ -432,3 +433,41 @@ def test_a_blocking_tool_that_found_no_thread_is_told_apart(monkeypatch):
         "stuck did not return within 0.05 s; its thread was left running",
         "stuck was not begun, for no thread was free",
     ]
+
+
+# Plain functions around async ones.
+
+
+def logged(function):
+    """An ordinary decorator that knows nothing of async functions."""
+
+    @wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+async def fetch(page: str) -> str:
+    """Fetch a page."""
+    await asyncio.sleep(0)
+    return f"the page {page}"
+
+
+async def hang(page: str) -> str:
+    """Hang."""
+    await asyncio.Event().wait()
+    return page
+
+
+@pytest.mark.parametrize("wrap", [logged, lru_cache, partial], ids=["decorated", "cached", "partial"])
+def test_what_a_plain_function_gives_to_be_awaited_is_awaited(wrap):
+    wrapped = wrap(fetch)
+    invoker = in_ensemble(wrapped, name="fetch")
+    assert execute(invoker, {"page": "a"}).text == "the page a"
+    assert asyncio.run(invoker(Context(), {"page": "b"})) == "the page b"
+
+
+def test_a_timeout_ends_what_a_plain_function_gives_to_be_awaited():
+    result = execute(in_ensemble(logged(hang)), {"page": "a"}, timeout=0.01)
+    assert result.error.category == "timeout"

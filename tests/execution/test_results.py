@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -21,6 +22,7 @@ from callboard.core import (
     decode_canister,
     encode_line,
 )
+from callboard.errors import CallerError
 from callboard.execution import result_of
 from callboard.execution.results import MAX_TEXT
 
@@ -66,7 +68,7 @@ SEEN = datetime(2026, 1, 1, tzinfo=UTC)
         (10**400, "1" + "0" * 400),
         ([1, 2**70], "[1,1180591620717411303424]"),
         (0.5, "0.5"),
-        (float("nan"), "null"),
+        (float("nan"), '"NaN"'),
         ({"temperature": 62, "conditions": "Partly cloudy"}, '{"temperature":62,"conditions":"Partly cloudy"}'),
         (MappingProxyType({"a": 1}), '{"a":1}'),
         ({1: "one"}, '{"1":"one"}'),
@@ -161,3 +163,32 @@ JSON_VALUES = st.recursive(
 def test_whatever_a_tool_returns_can_be_kept_and_sent(value):
     result = result_of("call_1", value)
     assert decode_canister(encode_line(result)) == result
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ([math.inf, -math.inf, None], '["Infinity","-Infinity",null]'),
+        ({"at": Place("Oslo", (math.nan, 1.0))}, '{"at":{"name":"Oslo","at":["NaN",1.0]}}'),
+        (
+            {"is": None, "big": 2**70, "when": SEEN},
+            '{"is":null,"big":1180591620717411303424,"when":"2026-01-01T00:00:00Z"}',
+        ),
+    ],
+)
+def test_numbers_that_json_has_no_name_for_are_not_lost(value, text):
+    assert result_of("call_1", value).text == text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [(x for x in "ab"), map(str, [1]), object(), [object()], {"it": iter("a")}, lambda: 1],
+    ids=lambda each: type(each).__name__,
+)
+def test_what_has_no_text_but_its_address_is_no_result(value):
+    with pytest.raises(CallerError, match=r"^a [a-z_]+ is no result that a model could read; return text"):
+        result_of("call_1", value)
+
+
+def test_a_text_may_speak_of_addresses():
+    assert result_of("call_1", "<x at 0x12>").text == "<x at 0x12>"

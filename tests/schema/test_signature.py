@@ -4,7 +4,7 @@ import dataclasses
 import datetime as dt
 import enum
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Optional
 
 import pytest
@@ -384,3 +384,26 @@ def test_values_are_the_tools_own():
     arguments = {"items": [1]}
     derive(tool).validate(arguments)["items"].append(2)
     assert arguments == {"items": [1]}
+
+
+class Corner(enum.Enum):
+    ORIGIN = (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "message"),
+    [
+        (Iterable[int], r"is an iterable, which is not validated before the call; write `value: list\[...\]`"),
+        (dict[str, Iterator[int]], "is an iterable"),
+        (list[Generator[int, None, None]] | None, "is an iterable"),
+        (Corner, r"has the choice \(0, 0\), which no JSON value is equal to; use strings or numbers"),
+        (list[Annotated[Corner, "where"]], "has the choice"),
+    ],
+)
+def test_what_would_be_validated_too_late_or_never_is_refused(annotation, message):
+    def function(value):
+        return value
+
+    function.__annotations__["value"] = annotation
+    with pytest.raises(ToolDefinitionError, match=message):
+        derive(function)

@@ -159,3 +159,59 @@ def test_a_copy_of_an_invoker():
     for name in ("arguments_schema", "nonsense", "_validator"):
         with pytest.raises(TypeError, match=f"'{name}' of an invoker cannot be replaced"):
             own.replace(**{name: {}})
+
+
+@pytest.mark.parametrize(
+    ("configuration", "message"),
+    [
+        ({"timeout": "x"}, "io: configuration.timeout: 'x' is no number of seconds above zero"),
+        ({"timeout": 0}, "io: configuration.timeout: 0 is no number of seconds above zero"),
+        ({"timeout": float("nan")}, "io: configuration.timeout: nan is no number of seconds above zero"),
+        ({"max_retries": -1}, "io: configuration.max_retries: -1 is no count"),
+        ({"max_retries": 1.5}, "io: configuration.max_retries: 1.5 is no count"),
+        ([], None),
+        ("timeout", "io: configuration: 'timeout' is no mapping"),
+    ],
+)
+def test_a_configuration_that_cannot_be_is_refused_when_it_is_made(configuration, message):
+    if message is None:
+        assert Ensemble("io", configuration=configuration).configuration == {}
+        return
+    with pytest.raises(DescriptorError) as caught:
+        Ensemble("io", configuration=configuration)
+    assert str(caught.value) == message
+
+
+def test_a_mapping_whose_names_are_not_those_of_its_tools_is_refused():
+    def bar() -> None: ...
+
+    with pytest.raises(
+        DescriptorError, match=r"^io: 'foo' maps to a tool that is named 'bar'; write 'bar', or rename it"
+    ):
+        Ensemble("io", {"foo": Invoker.of(tool(bar))})
+
+
+def test_a_tool_that_is_in_no_list_is_refused():
+    def bar() -> None: ...
+
+    with pytest.raises(ToolDefinitionError, match=r"stands alone; put it into a list"):
+        Ensemble("io", tool(bar))
+
+
+def test_a_connection_may_have_plain_methods():
+    happened = []
+
+    class Connection:
+        def connect(self) -> None:
+            happened.append("connected")
+
+        def disconnect(self) -> None:
+            happened.append("disconnected")
+
+    async def scenario():
+        ensemble = Ensemble("io", connection=Connection())
+        await ensemble.connect()
+        await ensemble.disconnect()
+
+    asyncio.run(scenario())
+    assert happened == ["connected", "disconnected"]

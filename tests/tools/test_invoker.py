@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import pytest
 
-from callboard import Context, Ensemble, Invoker, tool
+from callboard import Context, Ensemble, Invoker, execute_invoker, tool
 from callboard.core import ToolDeclaration
 from callboard.errors import SchemaError, ToolDefinitionError
 from callboard.schema import ArgumentsInvalid
@@ -123,12 +123,12 @@ SEARCH = {
 FLAGS = {"-t": "text", "-p": "path", "--path": "path", "-v": "text"}
 
 
-@pytest.mark.parametrize("method", ["__call__", "unvalidated"])
-def test_a_flag_as_a_key_is_the_argument_it_stands_for(method):
+@pytest.mark.parametrize("validated", [True, False])
+def test_a_flag_as_a_key_is_the_argument_it_stands_for(validated):
     calls = []
     invoker = Invoker("search", recording(calls), SEARCH, cli=FLAGS)
-    asyncio.run(getattr(invoker, method)(Context(), {"-t": "x", "path": "src"}))
-    asyncio.run(getattr(invoker, method)(Context(), {"--path": "lib", "text": "x", "-v": True}))
+    asyncio.run(invoker.call(Context(), {"-t": "x", "path": "src"}, validated=validated))
+    asyncio.run(invoker.call(Context(), {"--path": "lib", "text": "x", "-v": True}, validated=validated))
     assert [given for _, given in calls] == [
         {"text": "x", "path": "src"},
         {"path": "lib", "text": "x", "-v": True},  # which is an argument here
@@ -192,3 +192,33 @@ def test_which_calls_are_idempotent():
     some = Invoker("search", recording([]), SEARCH, cli=FLAGS, repeatable=lambda given: given["path"] == ".")
     assert [each.is_idempotent({"text": "x"}) for each in (always, never, some)] == [True, False, True]
     assert not some.is_idempotent({"text": "x", "-p": "src"})
+
+
+@pytest.mark.parametrize("schema", [None, [], True, "object"])
+def test_what_is_no_schema_is_refused(schema):
+    with pytest.raises(ToolDefinitionError, match=r"^search: .* is no schema; give a JSON Schema such as"):
+        Invoker("search", recording([]), schema)
+
+
+def gives(_context, _arguments):
+    yield 1
+
+
+@pytest.mark.parametrize("invocable", [None, "search", gives])
+def test_what_cannot_be_awaited_is_refused(invocable):
+    with pytest.raises(ToolDefinitionError, match=r"^search: .* cannot be awaited; give an async function of"):
+        Invoker("search", invocable, {"type": "object"})
+
+
+def test_a_plain_function_of_context_and_arguments_may_be_an_invocable():
+    invoker = Invoker("add", lambda _, arguments: arguments["a"] + 1, {"type": "object"})
+    assert asyncio.run(execute_invoker(invoker, {"a": 1})).text == "2"
+
+
+def test_a_schema_cannot_be_changed_behind_its_validator():
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    invoker = Invoker("search", recording([]), schema)
+    schema["properties"]["text"]["type"] = "integer"
+    with pytest.raises(TypeError):
+        invoker.arguments_schema["type"] = "array"
+    assert invoker.declare().schema == {"type": "object", "properties": {"text": {"type": "string"}}}

@@ -3,13 +3,15 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal, Optional
 
 import pytest
 
 from callboard import Context, Tool, tool
 from callboard.errors import ToolDefinitionError
 from callboard.schema import ArgumentsInvalid
+from callboard.tools import Invoker
+from callboard.tools.tool import context_parameters
 
 
 # Seed 001, "Direct Usage".
@@ -109,7 +111,7 @@ class Library:
     [
         pytest.param(Library().borrow, "borrow", id="bound method"),
         pytest.param(Library(), "Library", id="object"),
-        pytest.param(partial(Library.borrow, Library()), "partial", id="partial"),
+        pytest.param(partial(Library.borrow, Library()), "borrow", id="partial"),
     ],
 )
 def test_what_has_no_def_of_its_own(function, name):
@@ -224,3 +226,109 @@ def test_an_annotation_that_says_nothing_is_refused_when_the_schema_is_asked_for
 
     with pytest.raises(ToolDefinitionError, match=r"^lookup\(key\): the annotation 'Missing' cannot be resolved"):
         lookup.schema  # noqa: B018 - it is derived when it is read
+
+
+def test_a_description_of_its_own_goes_before_the_docstring():
+    @tool(description="Find pages.")
+    def find(query: str) -> str:
+        """Ask the index.
+
+        :param query: What to look for.
+        """
+        return query
+
+    assert find.description == Invoker.of(find).description == "Find pages."
+    assert find.schema["properties"]["query"]["description"] == "What to look for."
+    assert tool(description="")(find.function).description == ""
+
+
+def test_a_partial_has_the_name_and_the_docstring_of_what_it_calls():
+    def borrow(title: str, days: int) -> str:
+        """Borrow a book."""
+        return f"{title} for {days} days"
+
+    made = tool(partial(partial(borrow), days=7))
+    assert (made.name, made.description) == ("borrow", "Borrow a book.")
+    assert made.validate({"title": "Emma"}) == {"title": "Emma", "days": 7}
+
+
+def annotated(*annotations):
+    """A function with a word and contexts that are annotated so."""
+
+    def look(word, first=None, second=None):
+        return f"{word} {first} {second}"
+
+    given = dict(zip(["first", "second"], annotations, strict=False))
+    look.__annotations__ = {"word": str, **given}
+    return partial(look, second=None) if len(annotations) == 1 else look
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        Context,
+        Context | None,
+        Optional[Context],  # noqa: UP045  # as people write it
+        Annotated[Context, "the run's"],
+        Annotated[Context | None, "the run's"],
+        "Context | None",
+        "'Context'",
+        "typing.Optional[callboard.Context]",
+        "Union[None, Context]",
+        "Annotated[Context | None, 'the run']",
+    ],
+    ids=str,
+)
+def test_a_context_may_be_optional_or_annotated(annotation):
+    assert context_parameters(annotated(annotation)) == ["first"]
+
+
+def test_an_optional_context_is_given_and_not_in_the_schema():
+    @tool
+    def look(word: str, context: Context | None = None) -> str:
+        return f"{word} for {context.auxdata['who'] if context else 'nobody'}"
+
+    assert list(look.schema["properties"]) == ["word"]
+    assert asyncio.run(Invoker.of(look)(Context({"who": "Ada"}), {"word": "x"})) == "x for Ada"
+
+
+@pytest.mark.parametrize("annotation", ["Literal['Context']", "dict[str, Context]", "not Python :(", "list[Context]"])
+def test_what_only_mentions_a_context_is_none(annotation):
+    assert context_parameters(annotated(annotation)) == []
+
+
+def test_two_contexts_are_refused():
+    with pytest.raises(
+        ToolDefinitionError, match=r"^look: first and second are both annotated Context; a tool has one"
+    ):
+        tool(annotated(Context, Context))
+
+
+def gives_several():
+    yield 1
+
+
+async def gives_several_later():
+    yield 1
+
+
+@pytest.mark.parametrize("function", [gives_several, gives_several_later, partial(gives_several)])
+def test_generators_are_refused(function):
+    with pytest.raises(ToolDefinitionError, match=r"^gives_several\w*: is an? \w* ?generator; return a list"):
+        tool(function)
+
+
+def test_a_method_without_its_object_is_refused_with_what_to_do():
+    with pytest.raises(ToolDefinitionError, match=r"^borrow\(self\): .*; make the tool of the bound method"):
+        tool(Library.borrow)
+
+
+def test_what_has_no_signature_is_refused():
+    with pytest.raises(ToolDefinitionError, match="has no signature that Python can tell; wrap it in a function"):
+        tool(max)
+
+
+@pytest.mark.parametrize("timeout", ["5", 0, -1, float("nan"), float("inf"), True, [1]])
+def test_a_timeout_that_is_no_number_of_seconds_is_refused(timeout):
+    with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* is no number of seconds"):
+        tool(timeout=timeout)(search.function)

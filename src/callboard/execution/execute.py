@@ -9,8 +9,10 @@ Laws:
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 from callboard.core import Approve, InvocationCanister, ResultCanister, error_result
@@ -120,11 +122,11 @@ async def run_invoker(
     seconds = _first(timeout, invoker.timeout, defaults.get("timeout"), DEFAULT_TIMEOUT)
     tries = 1 + (int(defaults.get("max_retries", 0)) if invoker.is_idempotent(arguments) else 0)
     delay = _FIRST_DELAY
-    act = invoker if validated else invoker.unvalidated
     while True:
         tries -= 1
         try:
-            value = await _run(invoker, lambda: act(context, arguments), seconds, grace)
+            call = partial(invoker.call, context, arguments, validated=validated)
+            value = await _run(invoker, call, seconds, grace)
             return result_of(identifier, value)
         except ArgumentsInvalid as invalid:
             return error_result(identifier, "validation", str(invalid))
@@ -155,11 +157,23 @@ class _OutOfTime(TimeoutError):
 
 
 async def _run(invoker: Invoker, call: Callable[[], Awaitable[Any]], seconds: float, grace: float) -> Any:
-    work = _on_thread if invoker.blocking else _in_task
-    return await work(call, seconds, grace)
+    if not invoker.blocking:
+        return await _in_task(lambda: _settled(call), seconds, grace)
+    clock = asyncio.get_running_loop().time
+    begun = clock()
+    value = await _on_thread(call, seconds)
+    if inspect.isawaitable(value):
+        # A plain function that wraps an async one.
+        return await _in_task(lambda: value, max(0.0, seconds - (clock() - begun)), grace)
+    return value
 
 
-async def _on_thread(call: Callable[[], Awaitable[Any]], seconds: float, _grace: float) -> Any:
+async def _settled(call: Callable[[], Awaitable[Any]]) -> Any:
+    value = await call()
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _on_thread(call: Callable[[], Awaitable[Any]], seconds: float) -> Any:
     begun = False
 
     def work() -> Any:

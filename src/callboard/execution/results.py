@@ -6,6 +6,8 @@ Owns the conversion and its cap. Knows nothing of how the tool was run.
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +20,7 @@ from callboard.core import (
     ResultCanister,
     TextualContent,
 )
+from callboard.errors import CallerError
 
 MAX_TEXT = 256 * 1024
 """Characters of text that a result may have; the rest is cut, and the text says so."""
@@ -25,6 +28,7 @@ MAX_TEXT = 256 * 1024
 MAX_BYTES = 16 * 1024 * 1024
 """Bytes that a result may have."""
 
+_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+>")
 _CONTENTS = (TextualContent, PictureContent, FileContent)
 _PICTURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -34,7 +38,10 @@ _PICTURES = (
 
 
 def result_of(identifier: str, value: Any) -> ResultCanister:
-    """The result with this value: text as it is, pictures and bytes with their type, the rest as JSON."""
+    """The result with this value: text as it is, pictures and bytes with their type, the rest as JSON.
+
+    Raises CallerError for a value that has no text but where it lies in memory, such as a generator.
+    """
     return ResultCanister(invocation_id=identifier, content=_contents(value))
 
 
@@ -65,21 +72,46 @@ def _of_bytes(data: bytes) -> Content:
 
 def _json(value: Any) -> str:
     try:
-        return msgspec.json.encode(value, enc_hook=_plain).decode()
+        text = msgspec.json.encode(value, enc_hook=_plain).decode()
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
-        pass
+        return _json_of_python(value)
+    # msgspec writes null for numbers that JSON has no name for.
+    return _json_of_python(value) if "null" in text else text
+
+
+def _json_of_python(value: Any) -> str:
+    """With integers beyond 64 bits, keys that are no strings, and NaN and infinities as strings."""
     try:
-        # Integers beyond 64 bits, and keys that are no strings.
-        return json.dumps(value, default=_plain, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        return str(value)
+        plain = _finite(msgspec.to_builtins(value, enc_hook=_plain))
+        return json.dumps(plain, default=_plain, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return _text(value)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def _plain(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json")
-    return dict(value) if isinstance(value, Mapping) else str(value)
+    return dict(value) if isinstance(value, Mapping) else _text(value)
+
+
+def _text(value: object) -> str:
+    """The value as text. Raises CallerError where that is nothing but where the value lies in memory."""
+    text = str(value)
+    if not _ADDRESS.search(text):
+        return text
+    raise CallerError(
+        f"a {type(value).__name__} is no result that a model could read",
+        hint="return text, numbers, a dict, a list, a dataclass or a pydantic model",
+    )
 
 
 def cut(text: str) -> str:

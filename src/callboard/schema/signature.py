@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from enum import Enum
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
@@ -36,6 +38,12 @@ _REFUSED: Final = {
     inspect.Parameter.VAR_KEYWORD: ("takes any keyword", "name each parameter, or take a dict instead"),
     inspect.Parameter.POSITIONAL_ONLY: ("is positional-only", "models name their arguments: remove the `/`"),
 }
+
+
+_SEVERAL: Final = ((inspect.isgeneratorfunction, "a generator"), (inspect.isasyncgenfunction, "an async generator"))
+_RECEIVERS: Final = ("self", "cls")
+_LAZY: Final = (Iterable, Iterator, Generator)
+_CHOICES: Final = (str, int, float, bool, type(None))
 
 
 class Derived:
@@ -95,12 +103,14 @@ def derive(function: Function, *, skip: Collection[str] = frozenset()) -> Derive
     Raises ToolDefinitionError, naming function and parameter.
     """
     parameters = _parameters(function, skip)
-    documented = read_docstring(function.__doc__)
+    documented = read_docstring(_documented(function).__doc__)
     defaults = {name: found.default for name, found in parameters.items() if found.default is not found.empty}
     fields = {
         name: _described(_resolved(function, parameter), documented.parameters.get(name))
         for name, parameter in parameters.items()
     }
+    for name, annotation in fields.items():
+        _refuse_lazy(function, name, annotation)
     try:
         adapter, schema = _derived(fields, defaults.keys())
     except _UNSUPPORTED as error:
@@ -122,12 +132,20 @@ def _parameters(function: Function, skip: Collection[str]) -> dict[str, inspect.
     except (TypeError, ValueError):
         hint = "wrap it in a function of yours"
         raise ToolDefinitionError("has no signature that Python can tell", path=_name(function), hint=hint) from None
+    for is_kind, what in _SEVERAL:
+        if is_kind(function):
+            raise ToolDefinitionError(
+                f"is {what}", path=_name(function), hint="return a list: a model reads one result"
+            )
     found = {name: one for name, one in signature.parameters.items() if name not in skip}
     for name, parameter in found.items():
         place = f"{_name(function)}({name})"
         if parameter.kind in _REFUSED:
             message, hint = _REFUSED[parameter.kind]
             raise ToolDefinitionError(message, path=place, hint=hint)
+        if parameter.annotation is parameter.empty and name in _RECEIVERS:
+            hint = f"make the tool of the bound method: tool(instance.{_name(function)})"
+            raise ToolDefinitionError("is a method without its object", path=place, hint=hint)
         if parameter.annotation is parameter.empty:
             raise ToolDefinitionError("has no annotation", path=place, hint=f"say what it is: `{name}: str`")
         if type(parameter.default).__module__ == "pydantic.fields":
@@ -182,6 +200,26 @@ def _json_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     return adapter.json_schema(schema_generator=Quiet)
 
 
+def _refuse_lazy(function: Function, name: str, annotation: Any) -> None:
+    """Raises ToolDefinitionError for what pydantic validates only when it is iterated, that is, within the tool."""
+    origin = typing.get_origin(annotation) or annotation
+    if origin in _LAZY:
+        hint = f"write `{name}: list[...]`"
+        raise ToolDefinitionError(
+            "is an iterable, which is not validated before the call", path=f"{_name(function)}({name})", hint=hint
+        )
+    if isinstance(origin, type) and issubclass(origin, Enum):
+        odd = [each.value for each in origin if not isinstance(each.value, _CHOICES)]
+        if odd:
+            message = f"has the choice {odd[0]!r}, which no JSON value is equal to"
+            raise ToolDefinitionError(
+                message, path=f"{_name(function)}({name})", hint="use strings or numbers as values"
+            )
+    if origin is not Literal:
+        for each in typing.get_args(annotation):
+            _refuse_lazy(function, name, each)
+
+
 def _check_supported(function: Function, name: str, annotation: Any) -> None:
     try:
         _derived({name: annotation}, ())
@@ -204,8 +242,15 @@ def _as_json(default: Any) -> dict[str, Any]:
         return {}
 
 
+def _documented(function: Function) -> Function:
+    """The function whose docstring it is: of a partial what it calls, for its own is that of functools."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
 def _name(function: Function) -> str:
-    return getattr(function, "__name__", None) or repr(function)
+    return getattr(_documented(function), "__name__", None) or repr(function)
 
 
 def _first_line(error: Exception) -> str:

@@ -17,7 +17,7 @@ from callboard.schema.mistakes import EXTRA
 from callboard.text.near import near
 from callboard.tools.descriptors import InvokerDescriptor
 from callboard.tools.invoker import Invocable, Invoker, Validates, by_keywords
-from callboard.tools.tool import Tool, checked_subjects, context_parameter, is_async
+from callboard.tools.tool import Tool, checked_subjects, context_parameters, is_async
 
 _OPTIONS = ("timeout", "idempotent", "approval", "cli", "strict", "subjects")
 """What a Tool says of itself, and a descriptor may say instead."""
@@ -81,9 +81,10 @@ def _of_schema(
         invocable = _awaitable(function)
     else:
         try:
-            wanted = context_parameter(function)
+            inspect.signature(function)
         except (TypeError, ValueError):
             raise DescriptorError("the function has no signature that Python can tell", path=descriptor.path) from None
+        wanted = next(iter(context_parameters(function)), None)
         invocable = by_keywords(function, wanted)
         validator = _fitting(validator, schema, function, wanted, descriptor.path)
     made = Invoker(

@@ -5,9 +5,11 @@ Owns their group: its name, its defaults, its connection. Knows nothing of where
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from callboard.errors import DescriptorError, NoSuchTool, ToolDefinitionError
 from callboard.text.near import near
@@ -21,8 +23,10 @@ class Ensemble:
     """A group of invokers (seed 000): local functions, a TOML file, one MCP server.
 
     `invokers` may hold invokers, tools and plain functions, or map names to invokers. `configuration` may
-    set `timeout` (seconds) and `max_retries` for all of them. `connection` is connected and disconnected
-    with the ensemble, where it has methods of those names.
+    set `timeout` (seconds) and `max_retries` for all of them, and hold whatever else its tools read. `connection` is
+    connected and disconnected with the ensemble, where it has methods of those names, async or plain.
+
+    Raises DescriptorError for a value of `configuration` that cannot be, and ToolDefinitionError for what is no tool.
     """
 
     def __init__(
@@ -33,10 +37,15 @@ class Ensemble:
         connection: Any = None,
     ) -> None:
         self.name = name
-        self.configuration: Mapping[str, Any] = MappingProxyType(dict(configuration or {}))
+        self.configuration: Mapping[str, Any] = MappingProxyType(_checked(configuration or {}, name))
         self.connection = connection
         self._invokers: dict[str, Invoker] = {}
-        for each in invokers.values() if isinstance(invokers, Mapping) else invokers:
+        if isinstance(invokers, Mapping):
+            _check_names(invokers, name)
+            invokers = invokers.values()
+        if callable(invokers):
+            raise ToolDefinitionError(f"{invokers!r} stands alone", path=name, hint="put it into a list: [...]")
+        for each in invokers:
             self.add_invoker(each)
 
     @property
@@ -75,10 +84,43 @@ class Ensemble:
     async def _connection_does(self, what: str) -> None:
         act = getattr(self.connection, what, None)
         if act is not None:
-            await act()
+            done = act()
+            if inspect.isawaitable(done):
+                await done
 
     def __repr__(self) -> str:
         return f"<Ensemble {self.name}: {', '.join(self._invokers) or 'empty'}>"
+
+
+def _checked(configuration: Mapping[str, Any], path: str) -> dict[str, Any]:
+    if not isinstance(configuration, Mapping):
+        raise DescriptorError(f"{configuration!r} is no mapping", path=f"{path}: configuration")
+    for key, (fits, wanted) in _DEFAULTS.items():
+        if key in configuration and not fits(configuration[key]):
+            raise DescriptorError(f"{configuration[key]!r} is no {wanted}", path=f"{path}: configuration.{key}")
+    return dict(configuration)
+
+
+def _is_seconds(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < math.inf
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+_DEFAULTS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "timeout": (_is_seconds, "number of seconds above zero"),
+    "max_retries": (_is_count, "count"),
+}
+"""What the configuration of an ensemble says of its calls, and what it may be."""
+
+
+def _check_names(invokers: Mapping[str, Invoker], path: str) -> None:
+    for name, invoker in invokers.items():
+        if getattr(invoker, "name", name) != name:
+            hint = f"write {invoker.name!r}, or rename it with renamed()"
+            raise DescriptorError(f"{name!r} maps to a tool that is named {invoker.name!r}", path=path, hint=hint)
 
 
 def _as_invoker(given: ToolLike) -> Invoker:

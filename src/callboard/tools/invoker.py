@@ -6,11 +6,14 @@ Law: arguments are validated in `__call__`, once, whoever calls.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from callboard.core import ToolDeclaration
+from callboard.errors import ToolDefinitionError
 from callboard.schema import ArgumentsInvalid, compile_schema
 from callboard.tools.context import Context
 from callboard.tools.tool import Subject, Tool, checked_subjects, is_async
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from callboard.tools.ensemble import Ensemble
 
 Invocable: TypeAlias = Callable[[Context, Mapping[str, Any]], Awaitable[Any]]
+"""What an invoker calls. A plain function will do as well: it runs in a thread."""
 
 
 class Validates(Protocol):
@@ -57,15 +61,17 @@ class Invoker:
         repeatable: Callable[[Mapping[str, Any]], bool] | None = None,
         calls: Mapping[str, str] | None = None,
     ) -> None:
+        _check(name, invocable, arguments_schema)
         self.name = name
         self.invocable = invocable
-        self.arguments_schema = arguments_schema
+        # A copy, and shown read-only: what is declared stays what the compiled validator checks.
+        self._schema: dict[str, Any] = _copy(arguments_schema)
         self.description = description
         self.ensemble = ensemble
         self.timeout = timeout
         self.idempotent = idempotent
         self.approval = approval
-        self.blocking = blocking
+        self.blocking = blocking or not is_async(invocable)
         self.deferred = deferred
         self.cli = dict(cli or {})
         self.strict = strict
@@ -74,6 +80,11 @@ class Invoker:
         self.calls = dict(calls or {})
         self._validator: Validates = validator or compile_schema(arguments_schema, path=name)
         self.dropped: tuple[str, ...] = getattr(self._validator, "dropped", ())
+
+    @property
+    def arguments_schema(self) -> Mapping[str, Any]:
+        """The JSON Schema of the arguments; read-only."""
+        return MappingProxyType(self._schema)
 
     @classmethod
     def of(cls, tool: Tool[..., Any]) -> Invoker:
@@ -97,18 +108,37 @@ class Invoker:
 
     async def __call__(self, context: Context, arguments: Mapping[str, Any]) -> Any:
         """What the tool returns. Raises ArgumentsInvalid before anything ran, and whatever the tool raises."""
-        return await self.invocable(context, self._validator.validate(self.plain(arguments)))
+        value = await self.call(context, arguments)
+        return await value if inspect.isawaitable(value) else value
 
-    async def unvalidated(self, context: Context, arguments: Mapping[str, Any]) -> Any:
-        """The same without validation and coercion (mode parsed)."""
-        return await self.invocable(context, self.plain(arguments))
+    async def call(self, context: Context, arguments: Mapping[str, Any], *, validated: bool = True) -> Any:
+        """Call the function, and leave it to the caller to await what a plain function gave.
+
+        A plain function that wraps an async one, as an ordinary decorator does, gives an awaitable. It runs in a
+        thread, where there is no event loop to await it in.
+
+        Args:
+            context: What the tool sees of its run.
+            arguments: What it is called with.
+            validated: False passes the arguments on without validation and coercion (mode parsed).
+
+        Returns:
+            What the function returned, which may be awaitable.
+
+        Raises:
+            ArgumentsInvalid: The arguments do not fit; nothing ran.
+        """
+        given = self.plain(arguments)
+        value = self.invocable(context, self._validator.validate(given) if validated else given)
+        # A plain function of (context, arguments) gives its value at once, and runs in a thread.
+        return await value if is_async(self.invocable) else value
 
     def plain(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments, with each key that is a flag of `cli` as the argument it stands for.
 
         Raises ArgumentsInvalid where that one is given too.
         """
-        properties = self.arguments_schema.get("properties", {})
+        properties = self._schema.get("properties", {})
         flags = [key for key in arguments if key in self.cli and key not in properties]
         if not flags:
             return arguments
@@ -150,14 +180,31 @@ class Invoker:
         """A copy with some attributes changed, not its schema; in no ensemble, so that it can be added to one."""
         copied = copy(self)
         for name, value in {"ensemble": None, **changes}.items():
-            if name not in vars(self) or name in ("arguments_schema", "dropped", "_validator"):
+            if name not in vars(self) or name in ("_schema", "dropped", "_validator"):
                 raise TypeError(f"{name!r} of an invoker cannot be replaced")
             setattr(copied, name, value)
         return copied
 
     def declare(self, name: str | None = None) -> ToolDeclaration:
         """What a model is told of it, under the name it has on the wire."""
-        return ToolDeclaration(name or self.name, self.description, self.arguments_schema, self.cli, strict=self.strict)
+        return ToolDeclaration(name or self.name, self.description, self._schema, self.cli, strict=self.strict)
+
+
+def _copy(schema: Any) -> Any:
+    """The schema in plain dicts and lists; copy.deepcopy refuses read-only mappings."""
+    if isinstance(schema, Mapping):
+        return {key: _copy(value) for key, value in schema.items()}
+    return [_copy(each) for each in schema] if isinstance(schema, (list, tuple)) else schema
+
+
+def _check(name: Any, invocable: Any, schema: Any) -> None:
+    """Raises ToolDefinitionError for what a caller without types may have mixed up."""
+    if not isinstance(schema, Mapping):
+        hint = 'give a JSON Schema such as {"type": "object"}'
+        raise ToolDefinitionError(f"{schema!r} is no schema", path=str(name), hint=hint)
+    if not callable(invocable) or inspect.isgeneratorfunction(invocable) or inspect.isasyncgenfunction(invocable):
+        hint = "give an async function of (context, arguments)"
+        raise ToolDefinitionError(f"{invocable!r} cannot be awaited", path=str(name), hint=hint)
 
 
 def by_keywords(function: Callable[..., Any], context_parameter: str | None) -> Invocable:

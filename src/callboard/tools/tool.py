@@ -6,11 +6,26 @@ Law: the tool is called like the function; its schema is derived when it is firs
 
 from __future__ import annotations
 
+import ast
 import inspect
+import math
 from collections.abc import Callable, Collection, Mapping
-from functools import cached_property, reduce, update_wrapper
-from types import MappingProxyType
-from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_args, overload
+from functools import cached_property, partial, reduce, update_wrapper
+from types import MappingProxyType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    overload,
+)
 
 from callboard.errors import ToolDefinitionError
 from callboard.schema import Derived, check_signature, derive
@@ -20,6 +35,10 @@ from callboard.tools.context import Context
 Subject: TypeAlias = Literal["path", "command"]
 """What an argument is that patterns of permissions look at."""
 
+_UNIONS: Final = (Union, UnionType)
+_AROUND: Final = ("Annotated", "Optional", "Union")
+"""What may stand around Context in an annotation that is a string."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -27,7 +46,7 @@ R = TypeVar("R")
 class Tool(Generic[P, R]):
     """A function made callable by models (seed 001). Made with `@tool`.
 
-    `name` is the function's, `description` its docstring's, `schema` the JSON Schema of its arguments.
+    `name` is by default the function's, `description` its docstring's; `schema` is the JSON Schema of its arguments.
     `timeout` is in seconds, None leaves it to the ensemble. `idempotent` says that a call may be repeated
     after a failure of the network or a timeout; `approval` that a person is asked before each call; `cli`
     maps flags such as `-t` to parameters, for models that write calls as commands; `strict` that the provider is
@@ -45,6 +64,7 @@ class Tool(Generic[P, R]):
         function: Callable[P, R],
         *,
         name: str | None = None,
+        description: str | None = None,
         timeout: float | None = None,
         idempotent: bool = False,
         approval: bool = False,
@@ -54,18 +74,24 @@ class Tool(Generic[P, R]):
     ) -> None:
         if not callable(function):
             raise ToolDefinitionError(f"{function!r} is no function", hint="decorate a function with @tool")
+        named = _without_partial(function)
         self.function = function
-        self.name = name or str(getattr(function, "__name__", type(function).__name__))
-        self.timeout = timeout
+        self.name = name or str(getattr(named, "__name__", type(named).__name__))
+        self.timeout = _checked_seconds(timeout, self.name)
         self.idempotent = idempotent
         self.approval = approval
         self.cli = dict(cli or {})
         self.strict = strict
         self.subjects = dict(subjects or {})
-        self.context_parameter = context_parameter(function)
-        self._skip = frozenset({self.context_parameter} if self.context_parameter else ())
+        self._given_description = description
+        contexts = context_parameters(function)
+        if len(contexts) > 1:
+            message = f"{' and '.join(contexts)} are both annotated Context"
+            raise ToolDefinitionError(message, path=self.name, hint="a tool has one context: remove the others")
+        self.context_parameter = contexts[0] if contexts else None
+        self._skip = frozenset(contexts)
         check_signature(function, skip=self._skip)
-        update_wrapper(self, function, updated=())
+        update_wrapper(self, named, updated=())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -83,7 +109,7 @@ class Tool(Generic[P, R]):
 
     @property
     def description(self) -> str:
-        return self._derived.description
+        return self._derived.description if self._given_description is None else self._given_description
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -102,6 +128,7 @@ def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 def tool(
     *,
     name: str | None = ...,
+    description: str | None = ...,
     timeout: float | None = ...,
     idempotent: bool = ...,
     approval: bool = ...,
@@ -139,20 +166,68 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # an object's own async __call__
 
 
-def context_parameter(function: Callable[..., Any]) -> str | None:
-    """The parameter that is annotated `Context`, also where annotations are strings."""
-    names = getattr(inspect.unwrap(function), "__globals__", {})
-    for parameter in inspect.signature(function).parameters.values():
-        annotation = parameter.annotation
-        if annotation is Context or (isinstance(annotation, str) and _names_context(annotation, names)):
-            return parameter.name
-    return None
+def context_parameters(function: Callable[..., Any]) -> list[str]:
+    """The parameters that are annotated `Context`, `Context | None` or `Annotated[Context, ...]`.
+
+    Annotations may be strings. An empty list is given for what has no signature.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    names = getattr(inspect.unwrap(_without_partial(function)), "__globals__", {})
+    return [each.name for each in parameters if _is_context(each.annotation, names)]
 
 
-def _names_context(annotation: str, names: Mapping[str, Any]) -> bool:
+def _is_context(annotation: Any, names: Mapping[str, Any]) -> bool:
+    if isinstance(annotation, str):
+        try:
+            return _spells_context(ast.parse(annotation.strip(), mode="eval").body, names)
+        except (SyntaxError, ValueError, RecursionError):
+            return False
+    if get_origin(annotation) in _UNIONS:
+        return any(_is_context(each, names) for each in get_args(annotation))
+    if get_origin(annotation) is Annotated:
+        return _is_context(get_args(annotation)[0], names)
+    return annotation is Context
+
+
+def _spells_context(node: ast.expr, names: Mapping[str, Any]) -> bool:
+    """Whether an annotation's text is our Context. It is read, not evaluated: its names may not resolve here."""
+    match node:
+        case ast.Constant(value=str() as quoted):
+            return _is_context(quoted, names)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _spells_context(left, names) or _spells_context(right, names)
+        case ast.Subscript(value=ast.Name(id=what) | ast.Attribute(attr=what), slice=inner) if what in _AROUND:
+            inside = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+            return any(_spells_context(each, names) for each in (inside[:1] if what == "Annotated" else inside))
+        case ast.Name() | ast.Attribute():
+            return _names_context(ast.unparse(node), names)
+    return False
+
+
+def _names_context(dotted: str, names: Mapping[str, Any]) -> bool:
     """Whether a dotted name is our Context; where it stands for nothing, as behind TYPE_CHECKING, its end decides."""
-    # Quoted besides `from __future__ import annotations`, it keeps its quotes.
-    first, *rest = annotation.strip("'\"").split(".")
+    first, *rest = dotted.split(".")
     if first not in names:
         return [first, *rest][-1] == "Context"
     return reduce(lambda value, name: getattr(value, name, None), rest, names[first]) is Context
+
+
+def _without_partial(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a partial calls: its name and its docstring are the tool's, not those of functools."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
+def _checked_seconds(timeout: Any, path: str) -> float | None:
+    """The seconds. Raises ToolDefinitionError for what is no number of them above zero."""
+    if timeout is None:
+        return None
+    if type(timeout) in (int, float) and 0 < timeout < math.inf:
+        return float(timeout)
+    raise ToolDefinitionError(
+        f"timeout={timeout!r} is no number of seconds", path=path, hint="give seconds above zero, or None"
+    )
