@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from callboard.agent.arguments import check_arguments, read_history
 from callboard.agent.output import Output
 from callboard.agent.run import NewStage, Run, RunResult
 from callboard.core import (
     Approve,
     Canister,
     Clock,
+    ContentLike,
     Controls,
     InvocationCanister,
     Model,
@@ -89,6 +91,25 @@ class Agent:
         store: Store | None = None,
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
+        ensembles = tuple(ensembles) if isinstance(ensembles, Iterable) else ensembles
+        check_arguments(
+            model=model,
+            ensembles=ensembles,
+            limits=limits,
+            check=check,
+            repeats=repeats,
+            answer_after=answer_after,
+            policy=policy,
+            approve=approve,
+            before_call=before_call,
+            after_call=after_call,
+            at_once=at_once,
+            on_error=on_error,
+            auxdata=auxdata,
+            store=store,
+        )
+        if not isinstance(model, str) and (base_url or mode or profile):
+            raise CallerError("a Model has its own URL, mode and profile", path="model", hint="give its name instead")
         self._owned = (
             access_model(model, base_url=base_url, mode=mode, profile=profile) if isinstance(model, str) else None
         )
@@ -129,9 +150,9 @@ class Agent:
 
     async def run(
         self,
-        prompt: str = "",
+        prompt: UserCanister | ContentLike = "",
         *,
-        history: Iterable[Canister] = (),
+        history: Iterable[Canister | Mapping[str, Any]] = (),
         results: Mapping[str, Any] | None = None,
         auxdata: Mapping[str, Any] | None = None,
         approve: Approve | None = None,
@@ -151,40 +172,48 @@ class Agent:
 
     def run_sync(
         self,
-        prompt: str = "",
+        prompt: UserCanister | ContentLike = "",
         *,
-        history: Iterable[Canister] = (),
+        history: Iterable[Canister | Mapping[str, Any]] = (),
         results: Mapping[str, Any] | None = None,
         auxdata: Mapping[str, Any] | None = None,
         approve: Approve | None = None,
     ) -> RunResult:
-        """`run` where no event loop runs."""
+        """`run` where no event loop runs. Raises CallerError where one does, such as in a notebook."""
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            raise CallerError("run_sync cannot wait where an event loop runs", hint="write `await agent.run(...)`")
         return asyncio.run(self.run(prompt, history=history, results=results, auxdata=auxdata, approve=approve))
 
     def stream(
         self,
-        prompt: str = "",
+        prompt: UserCanister | ContentLike = "",
         *,
-        history: Iterable[Canister] = (),
+        history: Iterable[Canister | Mapping[str, Any]] = (),
         results: Mapping[str, Any] | None = None,
         auxdata: Mapping[str, Any] | None = None,
         approve: Approve | None = None,
     ) -> Run:
         """The run, to be iterated over for its events.
 
-        `history` are the canisters of a conversation that goes on: with a prompt, or with the `results` of
+        `prompt` is a text, a content or several, or a UserCanister. `history` are the canisters of a conversation
+        that goes on, or its messages as Chat Completions has them: with a prompt, or with the `results` of
         its pending invocations by their identifiers (a value as a tool would return it, or a ToolError).
+        Raises CallerError for what is none of these, and where there is nothing to ask.
         `auxdata` is added to the agent's own; `approve` is asked in the place of its own.
         """
-        before: list[Canister] = [*history]
+        before = read_history(history, self.model.name)
+        asked = prompt if isinstance(prompt, UserCanister) else UserCanister(contents(prompt))
+        if not (before or asked.content or results):
+            raise CallerError("there is nothing to ask", path="prompt", hint="give a prompt or a history")
         known = begun_at = len(before)
         now = self._clock()
         if self.instructions and not any(isinstance(each, SupervisorCanister) for each in before):
             before.insert(0, SupervisorCanister(contents(self.instructions), timestamp=now))
             begun_at += bool(begun_at)
         given: list[Canister] = [*_settled(before, results or {}, now)]
-        if prompt:
-            given.append(UserCanister(contents(prompt), timestamp=now))
+        if asked.content:
+            given.append(replace(asked, timestamp=asked.timestamp or now))
         plan = plan_of(self.model)
         roster = self.roster
         loop = Loop(

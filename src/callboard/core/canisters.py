@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from callboard.errors import CallerError
+
 Category = Literal["validation", "execution", "timeout", "permission", "network", "not_found", "cancelled"]
 
 
@@ -55,7 +57,8 @@ class RefusalContent(_Part, frozen=True, tag="refusal"):
 
 
 Content: TypeAlias = TextualContent | PictureContent | FileContent | ReasoningContent | RefusalContent
-ContentLike: TypeAlias = str | Content | Iterable[Content] | None
+ContentLike: TypeAlias = str | Content | Iterable[str | Content] | None
+_CONTENT_HINT = "give a text, TextualContent, PictureContent, FileContent, or a list of these"
 
 
 class ToolError(msgspec.Struct, frozen=True):
@@ -149,7 +152,17 @@ def contents(given: ContentLike) -> tuple[Content, ...]:
         return (TextualContent(given),)
     if isinstance(given, _Part):
         return (given,)
-    return tuple(given)
+    if isinstance(given, (bytes, bytearray, Mapping)) or not isinstance(given, Iterable):
+        raise CallerError(f"a {type(given).__name__} is no content", hint=_CONTENT_HINT)
+    return tuple([_content(each) for each in given])
+
+
+def _content(given: object) -> Content:
+    if isinstance(given, str):
+        return TextualContent(given)
+    if isinstance(given, _Part):
+        return given  # type: ignore[return-value]  # its subclasses are the contents
+    raise CallerError(f"a {type(given).__name__} is no content", hint=_CONTENT_HINT)
 
 
 def joined(content: Iterable[Content]) -> str:

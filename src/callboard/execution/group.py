@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -48,7 +49,7 @@ class Group:
         limit: int = DEFAULT_LIMIT,
     ) -> None:
         self._invokers = invokers
-        self._auxdata = auxdata or {}
+        self._auxdata = MappingProxyType(dict(auxdata or {}))
         self._on_error: OnError = on_error
         self._validated = validated
         self._before_call = before_call

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 MAX_LISTED = 20
 
 
 def near(name: str, names: Iterable[str]) -> str:
     """A hint: the nearest of `names`, else what there is."""
+    from difflib import get_close_matches  # noqa: PLC0415  # only where something was misspelled
+
     known = list(names)
     if not known:
         return "there are no tools"

@@ -6,6 +6,7 @@ Law: arguments are validated in `__call__`, once, whoever calls.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
@@ -129,6 +130,8 @@ class Invoker:
             ArgumentsInvalid: The arguments do not fit; nothing ran.
         """
         given = self.plain(arguments)
+        if context.invoker is None:
+            context = dataclasses.replace(context, invoker=self)
         value = self.invocable(context, self._validator.validate(given) if validated else given)
         # A plain function of (context, arguments) gives its value at once, and runs in a thread.
         return await value if is_async(self.invocable) else value

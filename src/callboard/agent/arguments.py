@@ -1,0 +1,131 @@
+"""Check and read what an agent is given.
+
+A misspelled word, or a thing of the wrong kind, is refused at once and by the name of its parameter: taken without a
+word it would act as the default, or fail in the middle of a run. A history may be written as canisters or as the
+messages of Chat Completions; whatever else stands in it is refused, since a conversation without a part of what was
+said in it is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, get_args
+
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    DocumentCanister,
+    InvocationCanister,
+    ResultCanister,
+    SupervisorCanister,
+    UserCanister,
+)
+from callboard.errors import CallerError
+from callboard.execution import OnError
+from callboard.loop import AnswerAfter, Limits, Repeats
+from callboard.text.near import near
+from callboard.tools import Ensemble, Policy
+
+_CANISTERS: Final = (
+    UserCanister,
+    AssistantCanister,
+    SupervisorCanister,
+    DocumentCanister,
+    InvocationCanister,
+    ResultCanister,
+)
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "on_error": get_args(OnError),
+    "repeats": get_args(Repeats),
+    "answer_after": get_args(AnswerAfter),
+}
+"""Parameters that are one of a few words."""
+_SAID: Final = ("content", "tool_calls", "function_call", "refusal", "reasoning_content", "reasoning")
+"""Where a message of Chat Completions says something."""
+
+
+def _is_model(value: Any) -> bool:
+    return isinstance(value, str) or (not isinstance(value, type) and callable(getattr(value, "reply", None)))
+
+
+def _is_ensembles(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(each, Ensemble) for each in value)
+
+
+_KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "model": (_is_model, "a Model or the name of one, such as 'openai:gpt-4o'"),
+    "ensembles": (_is_ensembles, "a list of Ensembles"),
+    "limits": (lambda value: isinstance(value, Limits), "Limits(...)"),
+    "policy": (lambda value: isinstance(value, Policy), "a Policy"),
+    "auxdata": (lambda value: isinstance(value, Mapping), "a mapping"),
+    "at_once": (lambda value: type(value) is int and value > 0, "a count of calls, at least 1"),
+    "approve": (callable, "a function of the invocation and the reason"),
+    "before_call": (callable, "an async function of the invocation"),
+    "after_call": (callable, "an async function of the invocation and its result"),
+    "check": (callable, "a function of the reply's text"),
+    "store": (lambda value: callable(getattr(value, "append", None)), "a Store, such as Conversation.begin()"),
+}
+"""Parameters that are of a kind, and what they should be."""
+
+
+def check_arguments(**given: Any) -> None:
+    """Refuse what an agent cannot be made of; None stands for a default.
+
+    Args:
+        given: The constructor's arguments by their names.
+
+    Raises:
+        CallerError: An argument is no word that its parameter knows, or of another kind.
+    """
+    for name, value in given.items():
+        if value is None and name != "model":
+            continue
+        if name in _WORDS and value not in _WORDS[name]:
+            words = _WORDS[name]
+            hint = near(value, words) if isinstance(value, str) else f"there are {', '.join(words)}"
+            raise CallerError(f"{value!r} is no word for it", path=name, hint=hint)
+        if name in _KINDS:
+            fits, wanted = _KINDS[name]
+            if not fits(value):
+                raise CallerError(f"a {type(value).__name__} cannot be it", path=name, hint=f"give {wanted}")
+
+
+def read_history(history: Any, model: str) -> list[Canister]:
+    """The canisters of a conversation.
+
+    Args:
+        history: Canisters (an iterable of them), or messages as Chat Completions has them (`{"role": "user", "content": "..."}`).
+        model: The name of the model that reasoning in the messages is taken to be of.
+
+    Returns:
+        The canisters, in their order.
+
+    Raises:
+        CallerError: Something in it is neither, or a message is malformed; the path says where.
+    """
+    if history is None or isinstance(history, (str, bytes, Mapping)):
+        kind = type(history).__name__
+        raise CallerError(f"a {kind} is no history", path="history", hint="give a list of canisters or messages")
+    canisters: list[Canister] = []
+    for place, each in enumerate(history):
+        if isinstance(each, _CANISTERS):
+            canisters.append(each)
+        elif isinstance(each, Mapping):
+            canisters += _read_message(each, f"history[{place}]", model)
+        else:
+            hint = 'give canisters, or messages such as {"role": "user", "content": "..."}'
+            raise CallerError(f"a {type(each).__name__} is no canister", path=f"history[{place}]", hint=hint)
+    return canisters
+
+
+def _read_message(message: Mapping[str, Any], path: str, model: str) -> Iterable[Canister]:
+    from callboard.wires.chat import decode_request  # noqa: PLC0415  # where somebody writes messages
+
+    if "role" in message and not any(message.get(key) is not None for key in _SAID):
+        # Another provider's shape would be read as one that says nothing.
+        hint = f"a message has one of {', '.join(_SAID)}; of another provider's, make canisters"
+        raise CallerError("a message without content", path=path, hint=hint)
+    try:
+        return decode_request({"model": model, "messages": [dict(message)]}).canisters
+    except CallerError as error:
+        raise CallerError(error.message, path=error.path.replace("messages[0]", path), hint=error.hint) from None

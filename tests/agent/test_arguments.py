@@ -1,0 +1,191 @@
+"""What an agent is given: mistakes are told at once, and nothing of a history is lost."""
+
+import asyncio
+
+import pytest
+
+from callboard import Agent, Context, Ensemble, execute_invoker, tool
+from callboard.core import (
+    AssistantCanister,
+    InvocationCanister,
+    PictureContent,
+    ResultCanister,
+    SupervisorCanister,
+    UserCanister,
+)
+from callboard.errors import CallerError
+from callboard.testing import Call, ScriptedModel
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"on_error": "failfast"}, "on_error: 'failfast' is no word for it; did you mean 'fail_fast'?"),
+        ({"on_error": None, "repeats": "x"}, "repeats: 'x' is no word for it; there are answer, tell"),
+        ({"answer_after": "zz"}, "answer_after: 'zz' is no word for it; there are model, results"),
+        ({"on_error": 3}, "on_error: 3 is no word for it; there are fail_fast, feedback"),
+        ({"limits": 3}, "limits: a int cannot be it; give Limits(...)"),
+        ({"limits": {"rounds": 3}}, "limits: a dict cannot be it; give Limits(...)"),
+        ({"at_once": "3"}, "at_once: a str cannot be it; give a count of calls, at least 1"),
+        ({"at_once": 0}, "at_once: a int cannot be it; give a count of calls, at least 1"),
+        ({"auxdata": [1]}, "auxdata: a list cannot be it; give a mapping"),
+        ({"ensembles": "io"}, "ensembles: a tuple cannot be it; give a list of Ensembles"),
+        ({"ensembles": Ensemble("io")}, "ensembles: a Ensemble cannot be it; give a list of Ensembles"),
+        ({"policy": [("*", "deny")]}, "policy: a list cannot be it; give a Policy"),
+        ({"approve": "allow"}, "approve: a str cannot be it; give a function of the invocation and the reason"),
+        ({"store": "file.jsonl"}, "store: a str cannot be it; give a Store, such as Conversation.begin()"),
+        ({"model": None}, "model: a NoneType cannot be it; give a Model or the name of one, such as 'openai:gpt-4o'"),
+        ({"model": ScriptedModel}, "model: a type cannot be it; give a Model or the name of one, such as"),
+        ({"mode": "native"}, "model: a Model has its own URL, mode and profile; give its name instead"),
+        ({"base_url": "http://127.0.0.1:1/v1"}, "model: a Model has its own URL, mode and profile"),
+    ],
+)
+def test_what_an_agent_cannot_be_made_of_is_refused_at_once(arguments, message):
+    with pytest.raises(CallerError) as caught:
+        Agent(**{"model": ScriptedModel([]), **arguments})
+    assert str(caught.value).startswith(message)
+
+
+def test_ensembles_may_come_from_a_generator():
+    model = ScriptedModel(["Hi."])
+    Agent(model, ensembles=(each for each in [Ensemble("local", [add])])).run_sync("Hi.")
+    assert [each.name for each in model.requests[0].tools] == ["add"]
+
+
+def test_a_tool_in_no_list_is_refused():
+    with pytest.raises(CallerError, match="stands alone; put it into a list"):
+        Agent(ScriptedModel([]), add)
+
+
+# A history.
+
+MESSAGES = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": [{"type": "text", "text": "What is 2 and 3?"}]},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 2, "b": 3}'}}],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "5"},
+    {"role": "assistant", "content": "5."},
+]
+CANISTERS = [
+    SupervisorCanister("Be brief."),
+    UserCanister("What is 2 and 3?"),
+    InvocationCanister("c1", "add", {"a": 2, "b": 3}, '{"a": 2, "b": 3}'),
+    ResultCanister("5", invocation_id="c1"),
+    AssistantCanister("5."),
+]
+
+
+def test_a_history_may_be_messages_of_chat_completions():
+    model = ScriptedModel(["Eleven."])
+    Agent(model, [add]).run_sync("And 5 and 6?", history=MESSAGES)
+    assert list(model.requests[0].canisters) == [*CANISTERS, UserCanister("And 5 and 6?")]
+
+
+def test_canisters_and_messages_may_stand_side_by_side():
+    model = ScriptedModel(["Eleven."])
+    Agent(model, [add]).run_sync("And 5 and 6?", history=(each for each in [*CANISTERS[:2], *MESSAGES[2:]]))
+    assert list(model.requests[0].canisters) == [*CANISTERS, UserCanister("And 5 and 6?")]
+
+
+@pytest.mark.parametrize(
+    ("history", "message"),
+    [
+        (None, "history: a NoneType is no history; give a list of canisters or messages"),
+        ("Hello", "history: a str is no history; give a list of canisters or messages"),
+        (MESSAGES[0], "history: a dict is no history"),
+        (["Hello"], "history[0]: a str is no canister; give canisters, or messages such as"),
+        ([CANISTERS[0], None], "history[1]: a NoneType is no canister"),
+        ([CANISTERS], "history[0]: a list is no canister"),
+        ([{"role": "usr", "content": "x"}], "history[0].role: not a chat request: Invalid value 'usr'"),
+        ([{"content": "x"}], "history[0]: not a chat request: Object missing required field `role`"),
+        ([CANISTERS[0], {"role": "user", "parts": [{"text": "x"}]}], "history[1]: a message without content"),
+        ([{"role": "user", "content": [{"type": "tool_result"}]}], "history[0].content[0].type: not a chat request"),
+        ([{"type": "function_call", "name": "add"}], "history[0]: not a chat request"),
+    ],
+)
+def test_what_is_no_history_is_refused_with_its_place(history, message):
+    model = ScriptedModel(["Hi."])
+    with pytest.raises(CallerError) as caught:
+        Agent(model).run_sync("Hi.", history=history)
+    assert str(caught.value).startswith(message)
+    assert model.requests == []
+
+
+# A prompt.
+
+
+@pytest.mark.parametrize(
+    ("prompt", "canister"),
+    [
+        (UserCanister("Hi."), UserCanister("Hi.")),
+        (["What is this?", PictureContent(PNG)], UserCanister(["What is this?", PictureContent(PNG)])),
+        (PictureContent(PNG), UserCanister(PictureContent(PNG))),
+    ],
+)
+def test_a_prompt_may_be_a_canister_or_contents(prompt, canister):
+    model = ScriptedModel(["A picture."])
+    Agent(model).run_sync(prompt)
+    assert list(model.requests[0].canisters) == [canister]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ([{"role": "user", "content": "x"}], "a dict is no content; give a text, TextualContent, PictureContent"),
+        ({"role": "user"}, "a dict is no content"),
+        (b"Hi.", "a bytes is no content"),
+        (3, "a int is no content"),
+        ("", "prompt: there is nothing to ask; give a prompt or a history"),
+    ],
+)
+def test_what_is_no_prompt_is_refused(prompt, message):
+    with pytest.raises(CallerError) as caught:
+        Agent(ScriptedModel(["Hi."])).run_sync(prompt)
+    assert str(caught.value).startswith(message)
+
+
+def test_run_sync_says_what_to_do_where_an_event_loop_runs():
+    async def notebook():
+        Agent(ScriptedModel(["Hi."])).run_sync("Hi.")
+
+    with pytest.raises(CallerError, match=r"^run_sync cannot wait where an event loop runs; write `await agent.run\("):
+        asyncio.run(notebook())
+
+
+# What tools see.
+
+
+def test_a_tool_cannot_change_the_auxdata_of_others():
+    @tool
+    def grab(context: Context) -> str:
+        """Grab."""
+        context.auxdata["role"] = "admin"
+        return "done"
+
+    auxdata = {"role": "guest"}
+    result = Agent(ScriptedModel([Call("grab"), "No."]), [grab], auxdata=auxdata).run_sync("?")
+    assert result.canisters[2].error.category == "execution"
+    assert auxdata == {"role": "guest"}
+
+
+def test_a_tool_sees_its_invoker_whoever_made_the_context():
+    @tool
+    def who(context: Context) -> str:
+        """Say who."""
+        return context.invoker.name if context.invoker else "nobody"
+
+    invoker = Ensemble("local", [who]).access_invoker("who")
+    assert asyncio.run(execute_invoker(invoker, {}, Context({"a": 1}))).text == "who"
+    assert asyncio.run(invoker(Context(), {})) == "who"
