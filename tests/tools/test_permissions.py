@@ -316,3 +316,10 @@ def test_whatever_is_written_around_it_a_denied_program_is_not_allowed_behind_a_
     # Unless the last line is quoted, or a comment's or a word's continuation.
     if not set(text) & set("'\"\\<"):
         assert permission != "allow"
+
+
+def test_a_rule_that_may_match_does_not_soften_what_another_denies():
+    softened = Policy([("bash(rm)", "deny"), ("bash(rm -f)", "ask"), ("bash(rm -rf)", "deny")])
+    permission, why = softened.decide(shell(), {"command": "rm $WHAT"})
+    assert (permission, why) == ("deny", "the rule 'bash(rm)' says deny: rm $WHAT")
+    assert Policy([("bash(rm -rf)", "deny")]).decide(shell(), {"command": "rm $WHAT"})[0] == "ask"

@@ -103,19 +103,24 @@ class _Rule:
 
 
 def _judged(about: _About, rules: Sequence[_Rule], invoker: Invoker) -> tuple[Permission, str]:
+    """The permission, and why. A rule that may match leads to a question, unless those before it deny for certain."""
+    unclear: tuple[Permission, str] | None = None
     for each in rules:
         pattern, permission = each.rule.pattern, each.rule.permission
+        decided: tuple[Permission, str] | None = None
         if each.subject is None:
-            return permission, f"the rule {pattern!r} says {permission}"
-        if permission == "allow":
+            decided = permission, f"the rule {pattern!r} says {permission}"
+        elif permission == "allow":
             if about.allows(each.subject):
-                return "allow", f"the rule {pattern!r} says allow"
-            continue
-        answer = about.answer(each.subject)
-        if answer == "yes":
-            return permission, f"the rule {pattern!r} says {permission}: {about.told}"
-        if answer == "maybe":
-            return "ask", f"the rule {pattern!r} may say {permission}: {about.told}"
+                decided = "allow", f"the rule {pattern!r} says allow"
+        elif (answer := about.answer(each.subject)) == "yes":
+            decided = permission, f"the rule {pattern!r} says {permission}: {about.told}"
+        elif answer == "maybe" and unclear is None:
+            unclear = "ask", f"the rule {pattern!r} may say {permission}: {about.told}"
+        if decided is not None:
+            return decided if unclear is None or decided[0] == "deny" else unclear
+    if unclear is not None:
+        return unclear
     if invoker.approval:
         return "ask", f"{invoker.name} asks for approval before each call"
     return "allow", "no rule forbids it"
