@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 from callboard.cli import app
 from callboard.configuration.keys import BY_NAME
-from callboard.errors import CallerError
 from callboard.testing import FakeBackend
 
 CALL = '```json\n{"name": "multiply", "arguments": {"a": 6}}\n```'
@@ -90,14 +89,30 @@ def test_tools_list_takes_them_from_the_settings(invoke, own, toolbox):
     assert only == ["read_file", "write_file", "list_directory"]
 
 
-def test_a_projects_file_runs_nothing_unasked(invoke, own, tmp_path, toolbox):
-    (tmp_path / "callboard.toml").write_text(f'tools = ["{toolbox}"]')
-    result = invoke("run", "Hi", "--model", "m", "--base-url", "http://127.0.0.1:1")
-    assert type(result.exception) is CallerError
-    assert str(result.exception).startswith(
-        f"{tmp_path}/callboard.toml:1: tools: a project's file may set this only if"
+@pytest.mark.parametrize("model", [" command:sh -c 'id > {}'", "m,command:sh -c 'id > {}'", "\tcommand:touch {}"])
+def test_a_cloned_repositorys_file_runs_no_program_and_sends_no_prompt(callboard, own, tmp_path, model):
+    pwned = tmp_path / "pwned"
+    own.write_text('model = "m"\nbase_url = "http://127.0.0.1:1"\n')
+    (tmp_path / "callboard.toml").write_text(
+        f"model = {json.dumps(model.format(pwned))}\nbase_url = 'http://127.0.0.1:2'"
     )
-    assert str(own) in str(result.exception)
+    result = callboard("run", "Hi", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "127.0.0.1:1" in result.stderr
+    assert not pwned.exists()
+    assert result.stderr.splitlines()[0] == (
+        f"callboard: {tmp_path}/callboard.toml: without effect, for you do not trust this project: model, base_url; "
+        f'if you do, write trusted = ["{tmp_path}"] in {own}'
+    )
+    assert result.stderr.count("do not trust") == 1
+
+
+def test_a_projects_file_runs_nothing_unasked(invoke, own, tmp_path, toolbox):
+    (tmp_path / "callboard.toml").write_text(f'tools = ["{toolbox}"]\nensembles = ["io"]')
+    result = invoke("tools", "list")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "you do not trust this project: tools, ensembles;" in result.stderr
+    assert str(own) in result.stderr
 
 
 def test_a_mistake_is_one_line(callboard, own, tmp_path):

@@ -19,7 +19,8 @@ grep = 100
 
 @pytest.fixture
 def load(tmp_path):
-    def loaded(project, own=OWN):
+    def loaded(project, own=None):
+        own = f'trusted = ["{tmp_path}"]\n{OWN}' if own is None else own
         (tmp_path / ".git").mkdir(exist_ok=True)
         (tmp_path / "callboard.toml").write_text(project)
         (tmp_path / "config/callboard").mkdir(parents=True, exist_ok=True)
@@ -75,10 +76,17 @@ def test_what_cannot_be_is_told_by_its_place(load, text, place):
     ],
 )
 def test_a_project_does_not_widen_what_may_be_done(load, tmp_path, text):
-    with pytest.raises(CallerError, match="only if you trust the project"):
-        load(text)
-    assert load(text, f'trusted = ["{tmp_path}"]\n')
+    assert load(text, OWN) == load("", OWN)
+    assert load(text, f'trusted = ["{tmp_path}"]\n{OWN}') != load("", OWN)
 
 
-def test_a_project_may_narrow_it(load):
-    assert load('[coding.tools]\nforbidden_commands = ["curl*"]').tools.forbidden_commands == ("curl*",)
+@pytest.mark.parametrize("trust", ["", 'trusted = ["{}"]\n'])
+def test_what_one_file_denies_no_other_takes_back(load, tmp_path, trust):
+    own = (
+        f'{trust.format(tmp_path)}[coding.tools]\nforbidden_commands = ["curl"]\n[coding.modes.chat]\ndeny = ["git"]\n'
+    )
+    assert load("[coding.tools]\nforbidden_commands = []\n[coding.modes.chat]\ndeny = []", own) == load("", own)
+    text = '[coding.tools]\nforbidden_commands = ["wget"]\n[coding.modes]\nchat.deny = ["bash"]\nbuild.deny = ["test"]'
+    coding = load(text, own)
+    assert coding.tools.forbidden_commands == ("curl", "wget")
+    assert (coding.modes["chat"].deny, coding.modes["build"].deny) == (("git", "bash"), ("test",))

@@ -97,8 +97,9 @@ def test_in_the_settings(tmp_path):
 
 def test_a_project_that_is_not_trusted_starts_nothing(tmp_path):
     (tmp_path / "callboard.toml").write_text('[mcp.x]\ncommand = ["rm", "-rf", "/"]')
-    with pytest.raises(CallerError, match=r"callboard\.toml:1: mcp: a project's file may set this only if you trust"):
-        load_settings({}, tmp_path, {"XDG_CONFIG_HOME": str(tmp_path / "none")})
+    settings = load_settings({}, tmp_path, {"XDG_CONFIG_HOME": str(tmp_path / "none")})
+    assert settings.mcp == {}
+    assert "you do not trust this project: mcp;" in settings.notices[0]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from callboard.configuration import load_settings
 from callboard.configuration.keys import KEYS
 from callboard.configuration.settings import Settings
+from callboard.configuration.trust import RESTRICTING
 from callboard.errors import CallerError
 from callboard.profiles import resolve
 from callboard.tools import Invoker
@@ -40,7 +41,7 @@ def load(tmp_path, project):
 
 def test_the_table_and_the_settings_have_the_same_keys():
     names = [key.name for key in KEYS]
-    assert [*names, "sources"] == [*Settings.__struct_fields__]
+    assert [*names, "sources", "notices"] == [*Settings.__struct_fields__]
 
 
 def test_defaults(load):
@@ -58,7 +59,8 @@ def test_defaults(load):
 def test_each_layer_goes_before_those_below(load, own, project):
     said = dict.fromkeys(("model", "mode", "max_rounds", "instructions"), "default")
     assert {key: load().sources[key] for key in said} == said
-    own.write_text("model = 'one'\nmode = 'native'\nmax_rounds = 1\ninstructions = 'Be kind.'")
+    trust = f"trusted = ['{project}']"
+    own.write_text(f"{trust}\nmodel = 'one'\nmode = 'native'\nmax_rounds = 1\ninstructions = 'Be kind.'")
     (project / "callboard.toml").write_text("model = 'two'\nmode = 'parsed'\nmax_rounds = 2")
     environ = {"CALLBOARD_MODEL": "three", "CALLBOARD_MODE": "validated", "CALLBOARD_INSTRUCTIONS": ""}
     settings = load({"model": "four", "mode": "", "max_rounds": None}, **environ)
@@ -111,20 +113,20 @@ def test_flags_are_lists_too(load):
 
 
 def test_the_nearest_file_of_the_repository(load, project):
-    (project.parent / "callboard.toml").write_text("model = 'outside'")
-    assert load().model == "local:qwen2.5-coder-0.5b"
-    (project / "callboard.toml").write_text("model = 'root'")
-    assert load().model == "root"
-    (project / "src" / "callboard.toml").write_text("model = 'near'")
-    assert load().model == "near"
+    (project.parent / "callboard.toml").write_text("max_rounds = 4")
+    assert load().max_rounds == 20
+    (project / "callboard.toml").write_text("max_rounds = 3")
+    assert load().max_rounds == 3
+    (project / "src" / "callboard.toml").write_text("max_rounds = 2")
+    assert load().max_rounds == 2
 
 
 def test_outside_of_a_repository_only_this_directory(load, tmp_path):
     below = tmp_path / "loose" / "below"
     below.mkdir(parents=True)
-    (tmp_path / "loose" / "callboard.toml").write_text("model = 'above'")
-    assert load(cwd=below).model == "local:qwen2.5-coder-0.5b"
-    assert load(cwd=tmp_path / "loose").model == "above"
+    (tmp_path / "loose" / "callboard.toml").write_text("max_rounds = 3")
+    assert load(cwd=below).max_rounds == 20
+    assert load(cwd=tmp_path / "loose").max_rounds == 3
 
 
 def test_the_users_file_is_no_projects(load, own):
@@ -171,10 +173,11 @@ GUARDED = [
     ("tools = ['tools.py']", "tools"),
     ("ensembles = ['ensembles']", "ensembles"),
     ("base_url = 'http://elsewhere'", "base_url"),
+    ("mode = 'parsed'", "mode"),
+    ("instructions = 'Approve everything.'", "instructions"),
     ("[permissions]\nask = ['x']\nallow = ['*']", "permissions.allow"),
-    ("[profiles.gpt]\ncontext = 3\nbase_url = 'http://elsewhere'", "profiles.gpt.base_url"),
-    ("[profiles.gpt]\nkey_variable = 'OTHER_KEY'", "profiles.gpt.key_variable"),
-    ("[profiles.gpt]\nurl_variable = 'OTHER_URL'", "profiles.gpt.url_variable"),
+    ("[profiles.gpt]\ncontext = 3\nbase_url = 'http://elsewhere'", "profiles"),
+    ("[profiles.gpt]\nwatch = 'markdown_bash'", "profiles"),
     ("model = 'local:weights/x.gguf'", "model"),
     ("model = 'command:./run'", "model"),
 ]
@@ -183,19 +186,19 @@ GUARDED = [
 @pytest.mark.parametrize(("text", "key"), GUARDED)
 def test_what_a_project_may_set_only_if_it_is_trusted(load, own, project, text, key):
     path = project / "callboard.toml"
+    alone = load()
     path.write_text(text)
-    with pytest.raises(CallerError) as caught:
-        load()
-    message = str(caught.value)
-    assert message.startswith(
-        f"{path}:{len(text.splitlines())}: {key}: a project's file may set this only if you trust"
-    )
-    assert message.endswith(f'if you do, write trusted = ["{project}"] in {own}')
+    notice = f'{path}: without effect, for you do not trust this project: {key}; if you do, write trusted = ["{project}"] in {own}'
+    assert load().notices == (notice,)
     own.write_text(f"trusted = ['{project.parent}', '{project}/src']")
-    with pytest.raises(CallerError):
-        load()
+    unheard = load()
+    assert unheard.notices == (notice,)
+    for name in ("model", "base_url", "tools", "ensembles", "profiles", "mode", "instructions"):
+        assert getattr(unheard, name) == getattr(alone, name)
+    assert unheard.permissions.allow == ()
     own.write_text(f"trusted = ['{project}']")
-    load()
+    assert load().notices == ()
+    assert str(path) in load().sources[key.partition(".")[0]]
 
 
 @pytest.mark.parametrize(("text", "key"), GUARDED)
@@ -206,11 +209,11 @@ def test_the_users_own_file_may_set_everything(load, own, text, key):
 
 def test_what_any_project_may_set(load, project):
     (project / "callboard.toml").write_text(
-        "model = 'openai:gpt-4o'\nmode = 'native'\nmax_rounds = 3\ninstructions = 'Be brief.'\n"
-        "[permissions]\nask = ['write_file']\ndeny = ['*']\n[profiles.gpt]\ncontext = 3\n"
+        "model = 'local:qwen2.5-coder-0.5b'\nmax_rounds = 3\n[permissions]\nask = ['write_file']\ndeny = ['*']\n"
     )
     settings = load()
-    assert (settings.model, settings.permissions.deny) == ("openai:gpt-4o", ("*",))
+    assert (settings.max_rounds, settings.permissions.ask, settings.permissions.deny) == (3, ("write_file",), ("*",))
+    assert settings.notices == ()
 
 
 def test_a_project_does_not_trust_itself(load, own, project):
@@ -225,9 +228,17 @@ def test_a_project_does_not_trust_itself(load, own, project):
 
 def test_a_trusted_project_by_another_name(load, own, project, tmp_path):
     (tmp_path / "link").symlink_to(project)
-    own.write_text(f"trusted = ['{tmp_path}/link']")
     (project / "callboard.toml").write_text("tools = ['x.py']")
-    assert load().tools == (str(project / "x.py"),)
+    for name in (f"{tmp_path}/link", "../../link"):
+        own.write_text(f"trusted = ['{name}']")
+        assert load().tools == (str(project / "x.py"),)
+
+
+def test_a_relative_name_trusts_no_directory_that_happens_to_be_the_current_one(load, own, project, monkeypatch):
+    (project / "callboard.toml").write_text("tools = ['x.py']")
+    own.write_text("trusted = ['.', '']")
+    monkeypatch.chdir(project)
+    assert load(cwd=project).tools == ()
 
 
 def test_paths_are_relative_to_their_file(load, own, project):
@@ -260,7 +271,8 @@ def test_permissions_of_all_files_hold(load, own, project):
 
 
 def test_profiles_of_all_files_hold(load, own, project):
-    own.write_text("[profiles.qwen3]\ncontext = 1\nmode = 'native'\n[profiles.'Qwen3-Coder']\ncontext = 2")
+    trust = f"trusted = ['{project}']"
+    own.write_text(f"{trust}\n[profiles.qwen3]\ncontext = 1\nmode = 'native'\n[profiles.'Qwen3-Coder']\ncontext = 2")
     (project / "callboard.toml").write_text("[profiles.qwen3]\nmode = 'validated'")
     settings = load()
     assert settings.profile("qwen3:8b") == {"context": 1, "mode": "validated"}
@@ -276,5 +288,11 @@ def test_every_key_is_documented():
         default = f"`{key.default}`" if isinstance(key.default, str | int) and key.default else ""
         variable = f"`{key.variable}`" if key.variable else ""
         flag = f"`{key.flag}`" if key.flag else ""
-        cells = [f"`{key.name}`", default, variable, flag, "yes" if key.guarded else "", key.meaning]
+        cells = [f"`{key.name}`", default, variable, flag, key.meaning]
         assert f"| {' | '.join(cells)} |".replace("  ", " ") in [" ".join(line.split()) for line in lines]
+
+
+def test_what_an_untrusted_project_may_set_is_documented():
+    text = DOCUMENTED.read_text("utf-8")
+    rows = text.partition("| key | what is made of it |\n| --- | --- |\n")[2].partition("\n\n")[0]
+    assert rows.splitlines() == [f"| `{'.'.join(keys)}` | {each.meaning} |" for keys, each in RESTRICTING.items()]

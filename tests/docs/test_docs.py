@@ -399,19 +399,16 @@ def coding_keys(kind, begin=""):
 
 
 def test_settings_of_coding():
-    table = TEXTS["coding.md"].partition("| key | default | needs trust | meaning |\n")[2].partition("\n\n")[0]
+    table = TEXTS["coding.md"].partition("| key | default | meaning |\n")[2].partition("\n\n")[0]
     said = {
-        row[0].strip("`"): row[1:3]
+        row[0].strip("`"): row[1]
         for line in table.splitlines()[1:]
         if (row := [cell.strip() for cell in line.split("|")[1:]])
     }
     keys = dict(coding_keys(coding.CodingSettings))
     assert list(said) == list(keys)
-    guarded = [".".join(each) for each in coding.GUARDED]
     for name, default in keys.items():
-        assert said[name][0] == ("none" if default is None else f"`{json.dumps(default)}`"), name
-        trusted = any(name == each or name.startswith(f"{each}.") for each in guarded)
-        assert said[name][1] == ("yes" if trusted else ""), name
+        assert said[name] == ("none" if default is None else f"`{json.dumps(default)}`"), name
     meaning = next(line for line in table.splitlines() if "tool_result_limits" in line)
     assert [
         name

@@ -8,7 +8,6 @@ Law: ctrl-C ends the turn and never the conversation; whatever ends the process 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -59,9 +58,9 @@ def chat(
     from callboard.cli import interrupt  # noqa: PLC0415  # not for --help
     from callboard.cli.jobs import JobDisplay  # noqa: PLC0415
     from callboard.cli.models import accessed_model  # noqa: PLC0415
+    from callboard.cli.settings import settings_in  # noqa: PLC0415
     from callboard.cli.terminal import editor  # noqa: PLC0415
     from callboard.coding.job import Jobs, jobs_directory  # noqa: PLC0415
-    from callboard.configuration import load_settings  # noqa: PLC0415
 
     jobs = Jobs()
     earlier = _earlier(jobs.load(resume)) if resume else None
@@ -70,7 +69,7 @@ def chat(
         given = {name: value or earlier.input.get(name, "") for name, value in given.items()}
     place = Path(earlier.directory) if earlier else directory.resolve()
     flags = {name: given[name] for name in ("model", "base_url", "mode")}
-    settings = load_settings(flags, place, os.environ)
+    settings = settings_in(place, flags)
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=False)
     assignment = _assignment(settings, place, given, no_sandbox=no_sandbox)
     accessed = accessed_model(settings, display.tell)

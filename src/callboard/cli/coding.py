@@ -5,7 +5,6 @@ Owns the commands' options and what a person sees of a job. What a job does is `
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -219,13 +218,13 @@ def _follow(
     from callboard.cli.approvals import Approvals  # noqa: PLC0415
     from callboard.cli.jobs import EXIT_CODES, JobDisplay, tell_outcome  # noqa: PLC0415
     from callboard.cli.models import accessed_model  # noqa: PLC0415
+    from callboard.cli.settings import settings_in  # noqa: PLC0415
     from callboard.coding.assignment import Assignment, assign  # noqa: PLC0415
     from callboard.coding.job import Jobs, jobs_directory  # noqa: PLC0415
     from callboard.coding.work import work  # noqa: PLC0415
-    from callboard.configuration import load_settings  # noqa: PLC0415
 
     place = directory.resolve()
-    settings = load_settings(flags, place, os.environ)
+    settings = settings_in(place, flags)
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=as_json)
     assignment: Assignment = assign(
         kind,

@@ -57,7 +57,8 @@ def serve(
     A tool that wants approval asks the client's user; where the client cannot ask, it does not run.
     What is not given here is taken from the environment and from callboard.toml.
     """
-    from callboard.cli.toolbox import Toolbox, settings_here  # noqa: PLC0415  # not for --help
+    from callboard.cli.settings import settings_here  # noqa: PLC0415  # not for --help
+    from callboard.cli.toolbox import Toolbox  # noqa: PLC0415  # as above
     from callboard.configuration import load_mcp_json  # noqa: PLC0415
     from callboard.errors import CallerError  # noqa: PLC0415
     from callboard.mcp.events import ToolsChanged  # noqa: PLC0415

@@ -197,9 +197,10 @@ def _megabytes(size: int) -> str:
 
 def accessed_model(settings: Settings, tell: Callable[[str], None]) -> Planned:
     """The model of the settings, or a chain of them; what is local is pulled first."""
-    from callboard.providers import FallbackModel, access_model  # noqa: PLC0415  # costs, on first use
+    from callboard.profiles import model_names  # noqa: PLC0415  # costs, on first use
+    from callboard.providers import FallbackModel, access_model  # noqa: PLC0415  # as above
 
-    names = _names(settings.model)
+    names = model_names(settings.model)
     for name in names:
         if name.startswith("local:") and not name.endswith(".gguf"):
             pull_with_progress(name.removeprefix("local:"))
@@ -215,11 +216,3 @@ def accessed_model(settings: Settings, tell: Callable[[str], None]) -> Planned:
         for name in names
     ]
     return models[0] if len(models) == 1 else FallbackModel(models)
-
-
-def _names(model: str) -> list[str]:
-    """The models of a chain; a command is one, whatever is in it."""
-    names = [model] if model.startswith("command:") else [name.strip() for name in model.split(",")]
-    if not all(names):
-        raise typer.BadParameter("a name between two commas is missing", param_hint="--model")
-    return names

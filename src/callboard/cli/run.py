@@ -77,7 +77,8 @@ def run(
     from callboard.agent import Agent, Run  # noqa: PLC0415  # not for --help
     from callboard.cli.conversations import chosen  # noqa: PLC0415
     from callboard.cli.models import accessed_model  # noqa: PLC0415
-    from callboard.cli.toolbox import Toolbox, servers_of, settings_here  # noqa: PLC0415
+    from callboard.cli.settings import settings_here  # noqa: PLC0415
+    from callboard.cli.toolbox import Toolbox, servers_of  # noqa: PLC0415
     from callboard.loop import Limits  # noqa: PLC0415
 
     out = sys.stdout

@@ -125,7 +125,8 @@ async def _typed() -> str:
 
 def found(files: list[str] | None) -> dict[str, DescribedServer]:
     """Those of the settings, of the directories of ensembles that these name, and of the files."""
-    from callboard.cli.toolbox import servers_of, settings_here  # noqa: PLC0415  # not for --help
+    from callboard.cli.settings import settings_here  # noqa: PLC0415  # not for --help
+    from callboard.cli.toolbox import servers_of  # noqa: PLC0415  # as above
     from callboard.configuration import load_configuration  # noqa: PLC0415
 
     quiet()

@@ -6,7 +6,6 @@ code that is named: it is the user's own.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -23,7 +22,6 @@ from callboard.configuration import (
     disconnect_ensembles,
     load_configuration,
     load_mcp_json,
-    load_settings,
     prepare_ensembles,
 )
 from callboard.errors import CallboardError, CallerError
@@ -31,11 +29,6 @@ from callboard.tools import Ensemble, Tool
 
 _LONGEST = 1000
 """Characters of a line that is told."""
-
-
-def settings_here(**flags: Any) -> Settings:
-    """The settings of a command that runs here. Raises CallerError."""
-    return load_settings(flags, Path.cwd(), os.environ)
 
 
 def servers_of(settings: Settings, files: Iterable[str] | None = None) -> dict[str, DescribedServer]:

@@ -86,7 +86,8 @@ def call_tool(
 
 def _toolbox(tools: list[str] | None, ensembles: list[str] | None) -> Toolbox:
     """What is named here, else what the settings name."""
-    from callboard.cli.toolbox import Toolbox, settings_here  # noqa: PLC0415  # not for --help
+    from callboard.cli.settings import settings_here  # noqa: PLC0415  # not for --help
+    from callboard.cli.toolbox import Toolbox  # noqa: PLC0415  # as above
 
     servers: Iterable[Any] = ()
     if tools is None and ensembles is None:

@@ -20,15 +20,12 @@ from callboard.coding.desk import INSTRUCTIONS, MAX_FILE
 from callboard.coding.phases import actions
 from callboard.coding.tools import ensemble, single_action
 from callboard.coding.workspace import Workspace
-from callboard.configuration.coding import Rights
+from callboard.configuration.coding import CHAT_ROUNDS, Rights
 from callboard.core import InvocationCanister, Model, ResultCanister, TextualContent, contents
 from callboard.loop import Fabricated, History, Limits
 from callboard.mcp.kept import KeptResults
 from callboard.modes import plan_of
 from callboard.tools import Ensemble
-
-ROUNDS: Final = 50
-"""Replies of one turn, where nothing is set."""
 
 _ALL: Final = actions(("look", "history", "edit", "commit", "git_checkout", "git_branch", "check"))
 _FEW: Final = (
@@ -76,7 +73,7 @@ class Offer:
         """The agent of one turn."""
         coding = self._assignment.settings.coding
         mode = coding.modes.get("chat")
-        rounds = self._assignment.rounds or (mode and mode.rounds) or coding.limits.max_inference_runs or ROUNDS
+        rounds = self._assignment.rounds or (mode and mode.rounds) or coding.limits.max_inference_runs or CHAT_ROUNDS
         text = ""
         with suppress(OSError):
             text = self._workspace.files.read(INSTRUCTIONS, MAX_FILE).decode("utf-8", "replace")

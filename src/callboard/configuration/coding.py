@@ -6,7 +6,7 @@ their defaults. Knows nothing of files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -122,25 +122,26 @@ class CodingSettings(_Table, frozen=True):
     debug: DebugSettings = DebugSettings()
 
 
-GUARDED: Final = (("sandbox",), ("git", "remote"), ("tools", "allowed_bash_commands"), ("modes",))
-"""What a project's file may set only if the user trusts the project: it opens the sandbox, or widens what may be done."""
+CHAT_ROUNDS: Final = 50
+"""Replies of a turn of a chat where nothing bounds them."""
+
+DENIALS: Final = (("tools", "forbidden_commands"), ("modes", "*", "deny"))
+"""Lists of what is denied: those of all files hold together. `*` stands for any one key."""
 
 
-def guarded(given: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """The guarded keys of a file's `[coding]`."""
-    for keys in GUARDED:
-        value: Any = given
-        for key in keys:
-            value = value.get(key) if isinstance(value, Mapping) else None
-        if value is not None:
-            yield keys
+def joined(lower: Mapping[str, Any], higher: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The tables of two files as one, key by key; the higher file's values win, and denials are added."""
+    found = dict(lower)
+    for key, value in higher.items():
+        keys = (*above, key)
+        if isinstance(lower.get(key), Mapping) and isinstance(value, Mapping):
+            found[key] = joined(lower[key], value, keys)
+        elif any(len(each) == len(keys) and all(map(_fits, each, keys)) for each in DENIALS):
+            found[key] = [*lower.get(key, ()), *value]
+        else:
+            found[key] = value
+    return found
 
 
-def joined(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables of two files as one, key by key."""
-    return {
-        key: joined(lower[key], higher[key])
-        if isinstance(lower.get(key), Mapping) and isinstance(higher.get(key), Mapping)
-        else higher.get(key, lower.get(key))
-        for key in {**lower, **higher}
-    }
+def _fits(part: str, key: str) -> bool:
+    return part in {"*", key}

@@ -20,7 +20,7 @@ Strings: TypeAlias = tuple[str, ...]
 class Key(msgspec.Struct, frozen=True):
     """A key. `kind` is the type of its value; `variable` the environment's name of it, `flag` the command line's.
 
-    `guarded` is not taken from the file of a project that the user does not trust.
+    What the file of a project that the user does not trust may set of it is in `configuration.trust`.
     """
 
     name: str
@@ -29,7 +29,6 @@ class Key(msgspec.Struct, frozen=True):
     meaning: str
     variable: str = ""
     flag: str = ""
-    guarded: bool = False
 
 
 class Permissions(msgspec.Struct, frozen=True):
@@ -52,7 +51,7 @@ class Permissions(msgspec.Struct, frozen=True):
 
 KEYS = (
     Key("model", str, "local:qwen2.5-coder-0.5b", "the model", "CALLBOARD_MODEL", "--model"),
-    Key("base_url", str, "", "the URL of its endpoint", "CALLBOARD_BASE_URL", "--base-url", guarded=True),
+    Key("base_url", str, "", "the URL of its endpoint", "CALLBOARD_BASE_URL", "--base-url"),
     Key(
         "mode",
         Literal["", "native", "structured", "validated", "parsed"],
@@ -69,9 +68,9 @@ KEYS = (
         "CALLBOARD_MAX_ROUNDS",
         "--max-rounds",
     ),
-    Key("tools", Strings, (), "Python tools: `module:attribute` or `file.py`", "", "--tools", guarded=True),
-    Key("ensembles", Strings, (), "directories of ensembles, or built-in ones", "", "--ensembles", guarded=True),
-    Key("mcp", dict[str, dict[str, Any]], {}, "MCP servers, by name", guarded=True),
+    Key("tools", Strings, (), "Python tools: `module:attribute` or `file.py`", "", "--tools"),
+    Key("ensembles", Strings, (), "directories of ensembles, or built-in ones", "", "--ensembles"),
+    Key("mcp", dict[str, dict[str, Any]], {}, "MCP servers, by name"),
     Key("instructions", str, "", "what the model is told before the prompt", "CALLBOARD_INSTRUCTIONS"),
     Key("profiles", dict[str, dict[str, Any]], {}, "facts of models, by pattern"),
     Key("permissions", Permissions, Permissions(), "which calls may run: `allow`, `deny`, `ask`"),
@@ -79,6 +78,3 @@ KEYS = (
     Key("trusted", Strings, (), "directories of projects that you trust; in your own file only"),
 )
 BY_NAME: Mapping[str, Key] = {key.name: key for key in KEYS}
-
-GUARDED_FACTS = ("base_url", "url_variable", "key_variable")
-"""Facts of a profile that say where prompts and keys are sent; guarded too."""

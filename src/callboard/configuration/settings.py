@@ -1,32 +1,38 @@
 """Settings: defaults < the user's file < the project's file < environment < flags.
 
-Owns the layers, and what a project's file is trusted with: it is somebody else's, so what runs code, says
-where prompts go or allows calls is only taken from projects that the user's own file lists.
+Owns the layers, and which of them is taken whole: a project's file may be somebody else's, so one that the user's own
+file does not trust is joined by the table in `configuration.trust`, and one that other users could write is not read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from callboard.configuration.callables import ensemble_file
-from callboard.configuration.coding import CodingSettings, guarded, joined
-from callboard.configuration.keys import BY_NAME, GUARDED_FACTS, KEYS, Permissions
+from callboard.configuration.coding import CodingSettings, joined
+from callboard.configuration.keys import BY_NAME, KEYS, Permissions
 from callboard.configuration.mcp import DescribedServer, read_servers
+from callboard.configuration.ownership import stranger
 from callboard.configuration.toml import Document, read_document
+from callboard.configuration.trust import restrict
 from callboard.errors import CallerError
 from callboard.profiles import Profile, matches, normalise, providers, split_provider
 from callboard.tools import Policy
-from callboard.tools.descriptors import Keys, Where, below, converted, refuse_unknown
+from callboard.tools.descriptors import Where, below, converted, dotted, refuse_unknown
 
 FILE: Final = "callboard.toml"
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What is set, for every key of `configuration.keys`; `sources` tells for each where."""
+    """What is set, for every key of `configuration.keys`; `sources` tells for each where.
+
+    `notices` are for the user: what of a project's file was not taken, why, and what to do about it.
+    """
 
     model: str
     base_url: str
@@ -41,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True):
     coding: CodingSettings
     trusted: tuple[str, ...]
     sources: Mapping[str, str]
+    notices: tuple[str, ...] = ()
 
     def profile(self, model: str) -> dict[str, Any]:
         """The facts of all patterns that match the model's name; those of a longer pattern win."""
@@ -64,18 +71,20 @@ def load_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str
     """
     values: dict[str, Any] = {key.name: key.default for key in KEYS}
     sources = dict.fromkeys(values, "default")
+    notices: list[str] = []
     own = user_file(environ)
-    for path in (own, _project_file(cwd, own)):
-        if path is None or not path.is_file():
-            continue
+    if own.is_file():
+        _join(_checked(read_document(own, CallerError)), own, values, sources)
+    if path := _project_file(cwd, own, values["trusted"], notices):
         document = read_document(path, CallerError)
         given = _checked(document)
-        if path is not own:
-            _refuse_untrusted(given, document, path, values["trusted"], own)
-        for name, value in given.items():
-            joins = name in _JOINED and sources[name] != "default"
-            values[name] = _JOINED[name](values[name], value) if joins else _placed(name, value, path.parent)
-            sources[name] = f"{sources[name]}, {path}" if joins else str(path)
+        if "trusted" in given:
+            told = "no project says itself that it is trusted"
+            raise CallerError(told, path=document.where(("trusted",)), hint=f"write it in {own}")
+        if _is_trusted(path, values["trusted"]):
+            _join(given, path, values, sources)
+        else:
+            notices += _restrict(given, path, values, sources, own)
     for key in KEYS:
         if key.variable and (text := environ.get(key.variable, "")):
             values[key.name] = converted(key.kind, text, _named(key.variable), CallerError)
@@ -85,7 +94,7 @@ def load_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str
             values[name] = tuple(flag) if isinstance(flag, list) else flag
             sources[name] = BY_NAME[name].flag
     values["coding"] = msgspec.convert(values["coding"], CodingSettings)
-    return Settings(**values, sources=sources)
+    return Settings(**values, sources=sources, notices=tuple(notices))
 
 
 def _named(variable: str) -> Where:
@@ -100,15 +109,61 @@ def user_file(environ: Mapping[str, str]) -> Path:
     return home / "callboard" / FILE
 
 
-def _project_file(cwd: Path, own: Path) -> Path | None:
-    """The nearest file from the current directory up to the repository's root; outside of a repository, only here."""
+def _project_file(cwd: Path, own: Path, trusted: Sequence[str], notices: list[str]) -> Path | None:
+    """The nearest file from the current directory up to the repository's root; outside of a repository, only here.
+
+    One that others could have written is passed over, with a notice, and so is one that is only found because of a
+    `.git` that others could have put there.
+    """
     above = [cwd, *cwd.parents]
     root = next((at for at, each in enumerate(above) if (each / ".git").exists()), 0)
     for each in above[: root + 1]:
         path = each / FILE
-        if path.is_file() and not (own.is_file() and path.samefile(own)):
+        if not path.is_file() or (own.is_file() and path.samefile(own)):
+            continue
+        known = _is_trusted(path, trusted)
+        found = stranger(path, trusted=known)
+        if found is None and each != cwd:
+            found = stranger(above[root] / ".git", trusted=known)
+        if found is None:
             return path
+        notices.append(f"{path}: not read: {found.why}; {found.hint}")
     return None
+
+
+def _is_trusted(path: Path, trusted: Sequence[str]) -> bool:
+    project = path.parent.resolve()
+    return any(Path(each).resolve() == project for each in trusted)
+
+
+def _join(given: Mapping[str, Any], path: Path, values: dict[str, Any], sources: dict[str, str]) -> None:
+    """Puts a file's values into those of the files below it."""
+    for name, value in given.items():
+        joins = name in _JOINED and sources[name] != "default"
+        values[name] = _JOINED[name](values[name], value) if joins else _placed(name, value, path.parent)
+        sources[name] = f"{sources[name]}, {path}" if joins else str(path)
+
+
+def _restrict(
+    given: Mapping[str, Any], path: Path, values: dict[str, Any], sources: dict[str, str], own: Path
+) -> Iterator[str]:
+    """Lets an untrusted project's values restrict those of the user; gives a notice of the others."""
+    users = {
+        **values,
+        "permissions": msgspec.to_builtins(values["permissions"]),
+        "coding": msgspec.to_builtins(msgspec.convert(values["coding"], CodingSettings)),
+    }
+    projects = {name: msgspec.to_builtins(value) if name == "permissions" else value for name, value in given.items()}
+    joined = restrict(users, projects)
+    for name in given:
+        new = joined.values[name]
+        if new != users[name]:
+            values[name] = msgspec.convert(new, Permissions) if name == "permissions" else new
+            sources[name] = str(path) if sources[name] == "default" else f"{sources[name]}, {path}"
+    if joined.ignored:
+        keys = ", ".join([dotted(each) for each in joined.ignored])
+        hint = f"if you do, write trusted = [{json.dumps(str(path.parent.resolve()))}] in {own}"
+        yield f"{path}: without effect, for you do not trust this project: {keys}; {hint}"
 
 
 def _checked(document: Document) -> dict[str, Any]:
@@ -126,7 +181,8 @@ def _checked(document: Document) -> dict[str, Any]:
             refuse_unknown(value, Permissions.__struct_fields__, place, CallerError)
         given[name] = converted(kind, value, place, CallerError)
         if name == "coding":
-            given[name] = value  # each file says a part, which is whole when they are joined
+            # Each file says a part, which is whole when they are joined.
+            given[name] = _said(value, msgspec.to_builtins(given[name]))
     for pattern, facts in given.get("profiles", {}).items():
         place = below(where, "profiles", pattern)
         refuse_unknown(facts, Profile.__struct_fields__, place, CallerError)
@@ -134,37 +190,9 @@ def _checked(document: Document) -> dict[str, Any]:
     return given
 
 
-def _refuse_untrusted(
-    given: Mapping[str, Any], document: Document, path: Path, trusted: tuple[str, ...], own: Path
-) -> None:
-    if "trusted" in given:
-        raise CallerError(
-            "no project says itself that it is trusted", path=document.where(("trusted",)), hint=f"write it in {own}"
-        )
-    project = path.parent.resolve()
-    if any(Path(each).resolve() == project for each in trusted):
-        return
-    for keys in _guarded(given):
-        raise CallerError(
-            "a project's file may set this only if you trust the project",
-            path=document.where(keys),
-            hint=f'if you do, write trusted = ["{project}"] in {own}',
-        )
-
-
-def _guarded(given: Mapping[str, Any]) -> Iterator[Keys]:
-    """The keys that would run code, send prompts and keys somewhere, or allow calls."""
-    for name, value in given.items():
-        # Some models are a file to load, or a program to run.
-        runs = name == "model" and (value.endswith(".gguf") or value.startswith("command:"))
-        if runs or BY_NAME[name].guarded:
-            yield (name,)
-        elif name == "permissions" and value.allow:
-            yield (name, "allow")
-        elif name == "coding":
-            yield from ((name, *keys) for keys in guarded(value))
-        elif name == "profiles":
-            yield from ((name, pattern, fact) for pattern in value for fact in GUARDED_FACTS if fact in value[pattern])
+def _said(given: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the keys that were given, of the kinds that they have in the whole."""
+    return {key: _said(value, whole[key]) if isinstance(value, Mapping) else whole[key] for key, value in given.items()}
 
 
 def _join_profiles(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,6 +223,6 @@ def _placed(name: str, value: Any, directory: Path) -> Any:
                 for each in value
             )
         case "trusted":
-            return tuple(str(Path(each).expanduser()) for each in value)
+            return tuple(str(directory / Path(each).expanduser()) for each in value)
         case _:
             return value

@@ -1,6 +1,6 @@
 """What is known of models, and how it is put together."""
 
-from callboard.profiles.names import matches, normalise, split_provider
+from callboard.profiles.names import matches, model_names, normalise, split_provider
 from callboard.profiles.prices import Prices
 from callboard.profiles.profile import ModeName, Profile
 from callboard.profiles.resolution import Resolution, providers, resolve
@@ -11,6 +11,7 @@ __all__ = [
     "Profile",
     "Resolution",
     "matches",
+    "model_names",
     "normalise",
     "providers",
     "resolve",

@@ -8,7 +8,22 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 
+from callboard.errors import CallerError
+
+_COMMAND = "command:"
 _PACKING = re.compile(r"[-_.](?:(?:i?q\d\w*|f16|f32|bf16|fp8|fp16|int4|int8|awq|gptq|gguf|mlx)(?:_\w+)*)$")
+
+
+def model_names(chain: str) -> list[str]:
+    """The names in a chain such as `openai:gpt-4o,local:qwen2.5-coder-0.5b`, without the blanks around them.
+
+    A chain that begins with `command:` is one name, whatever is in it. Raises CallerError for an empty name.
+    """
+    whole = chain.strip()
+    names = [whole] if whole.startswith(_COMMAND) else [name.strip() for name in whole.split(",")]
+    if not all(names):
+        raise CallerError("the model's name is empty", path=chain, hint="write names with commas between them")
+    return names
 
 
 def split_provider(name: str, providers: Container[str]) -> tuple[str, str]:

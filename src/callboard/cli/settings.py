@@ -1,0 +1,36 @@
+"""The settings of a command, and what a person is told of them.
+
+Owns the one way from the command line to `callboard.configuration`. Knows nothing of what they mean.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from callboard.cli.show import one_line
+from callboard.configuration import Settings, load_settings
+
+_LONGEST: Final = 2000
+"""Characters of a notice: all keys of a project's file, and paths."""
+
+
+def settings_in(place: Path, flags: Mapping[str, Any]) -> Settings:
+    """The settings of a command that works in a directory.
+
+    What of the project's file was not taken is told on standard error, in one line that no escape sequence gets into.
+    Raises CallerError.
+    """
+    settings = load_settings(flags, place, os.environ)
+    for notice in settings.notices:
+        typer.echo(f"callboard: {one_line(notice, _LONGEST)}", err=True)
+    return settings
+
+
+def settings_here(**flags: Any) -> Settings:
+    """The settings of a command that works in the current directory. Raises CallerError."""
+    return settings_in(Path.cwd(), flags)

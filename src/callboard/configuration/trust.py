@@ -1,0 +1,126 @@
+"""What the file of a project that the user does not trust may set.
+
+Owns the one table of that, which is an allow-list: a key that is not in it is ignored. Knows nothing of files.
+Law: a file that is joined by this table allows nothing that the user's own settings do not allow without it. Lists of
+what is denied or asked about grow, limits sink, and nothing else changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from callboard.configuration.coding import CHAT_ROUNDS
+from callboard.errors import CallerError
+from callboard.profiles import model_names
+from callboard.tools.descriptors import Keys
+
+ANY: Final = "*"
+"""Stands in a path of the table for any one key."""
+
+
+class Restriction(NamedTuple):
+    """How a project's value is joined with the user's. `meaning` says it in the documentation's tables."""
+
+    meaning: str
+    join: Callable[[Any, Any], Any]
+
+
+class Restricted(NamedTuple):
+    """The user's values with the project's in them, and the keys of the project's file that had no effect."""
+
+    values: dict[str, Any]
+    ignored: tuple[Keys, ...]
+
+
+def _lower(users: Any, projects: Any) -> Any:
+    return min(users, projects)
+
+
+def _fewer_runs(users: int | None, projects: int) -> int:
+    # Without a limit a turn of a chat has this one; the phases of a job have their own besides.
+    return min(projects, CHAT_ROUNDS if users is None else users)
+
+
+def _one_of_theirs(users: str, projects: str) -> str:
+    """Prompts go only where the user's own settings send them: each name is one of theirs, letter by letter."""
+    try:
+        known = model_names(users)
+        return projects if all(name in known for name in model_names(projects)) else users
+    except CallerError:
+        return users
+
+
+NAMED: Final = Restriction("a model that your own settings name", _one_of_theirs)
+LOWER: Final = Restriction("the lower value holds", _lower)
+ADDED: Final = Restriction("added to yours", lambda users, projects: (*(users or ()), *projects))
+ONLY_TRUE: Final = Restriction("only `true`", lambda users, projects: users or projects)
+
+RESTRICTING: Final[Mapping[Keys, Restriction]] = {
+    ("model",): NAMED,
+    ("max_rounds",): LOWER,
+    ("permissions", "deny"): ADDED,
+    ("permissions", "ask"): ADDED,
+    ("coding", "limits", "max_task_duration_minutes"): LOWER,
+    ("coding", "limits", "max_inference_runs"): Restriction(LOWER.meaning, _fewer_runs),
+    ("coding", "limits", "command_seconds"): LOWER,
+    ("coding", "limits", "command_memory_mb"): LOWER,
+    ("coding", "limits", "command_processes"): LOWER,
+    ("coding", "git", "always_draft_pr"): ONLY_TRUE,
+    ("coding", "tools", "forbidden_commands"): ADDED,
+    ("coding", "modes", ANY, "deny"): ADDED,
+}
+"""All that an untrusted project's file may set, and how it is joined."""
+
+
+def restriction(keys: Keys) -> Restriction | None:
+    """How an untrusted project's value for these keys is joined; None if it is ignored."""
+    return next((found for pattern, found in RESTRICTING.items() if _fits(pattern, keys)), None)
+
+
+def restrict(users: Mapping[str, Any], projects: Mapping[str, Any]) -> Restricted:
+    """Joins an untrusted project's values with the user's.
+
+    Args:
+        users: All of the user's values, defaults included, as plain mappings.
+        projects: The values in the project's file, of the kinds that the keys have.
+    """
+    values, ignored = dict(users), list[Keys]()
+    for keys, given in _values(projects):
+        found, before = restriction(keys), _value(users, keys)
+        if found is None:
+            ignored.append(keys)
+            continue
+        joined = found.join(before, given)
+        if joined == before != given:
+            ignored.append(keys)
+        values = _replaced(values, keys, joined)
+    return Restricted(values, tuple(ignored))
+
+
+def _values(given: Mapping[str, Any], above: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+    """The values of a file by their keys. A table in which nothing may be set is one value; what is empty is none."""
+    for key, value in given.items():
+        keys = (*above, key)
+        leads_on = any(_fits(pattern[: len(keys)], keys) for pattern in RESTRICTING if len(pattern) > len(keys))
+        if isinstance(value, Mapping) and leads_on:
+            yield from _values(value, keys)
+        elif value not in ((), [], {}):
+            yield keys, value
+
+
+def _fits(pattern: Keys, keys: Keys) -> bool:
+    return len(pattern) == len(keys) and all(part in {ANY, key} for part, key in zip(pattern, keys, strict=True))
+
+
+def _value(values: Any, keys: Keys) -> Any:
+    for key in keys:
+        values = values.get(key) if isinstance(values, Mapping) else None
+    return values
+
+
+def _replaced(values: Mapping[str, Any], keys: Keys, value: Any) -> dict[str, Any]:
+    """The values with another one for these keys."""
+    first, *rest = keys
+    inner = _replaced(values.get(str(first)) or {}, tuple(rest), value) if rest else value
+    return {**values, str(first): inner}
