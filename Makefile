@@ -12,22 +12,28 @@ FUZZER := .venv-fuzz
 CLIENTS := .venv-clients
 SERVERS := .venv-mcp
 EVALS := .venv-evals
+LOCKER := .venv-lock
 FUZZ_RUNS ?= 1000000
 SOAK_RUNS ?= 100000
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Wheels alone, each with a known hash; then callboard by what is installed, so that nothing else is fetched to build it.
+LOCKED := --require-hashes --only-binary :all: --requirement requirements.lock
+OURSELVES := --no-deps --no-build-isolation --editable .
+EXTRAS := local gateway store mcp coding dev
 
 .PHONY: run test check conformance test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents eval-agents fuzz soak soak-coding clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml requirements.lock
 	@echo "[1/2] $(VENV): a virtual environment of $$($(PYTHON) --version)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "callboard needs Python 3.11 or newer: make PYTHON=python3.11")'
 	@$(PYTHON) -m venv $(VENV)
 	@echo "[2/2] callboard and what it needs (about 120 MB the first time)"
-	@$(PIP) install --constraint constraints.txt --editable '.[local,gateway,store,mcp,coding,dev]'
+	@$(PIP) install $(LOCKED)
+	@$(PIP) install --quiet $(OURSELVES)
 	@touch $@
 
 run: $(INSTALLED)
@@ -167,10 +173,11 @@ bench-agents: $(INSTALLED)
 	@for model in qwen2.5-coder-0.5b qwen2.5-coder-1.5b; do $(BIN)/callboard models pull $$model > /dev/null; done
 	$(BIN)/python -m bench.agents
 
-$(FUZZER)/.installed: pyproject.toml constraints.txt fuzz/atheris.txt
-	@echo "[fuzz] $(FUZZER): callboard, and atheris, which sees what an input reaches (about 200 MB the first time)"
+$(FUZZER)/.installed: pyproject.toml requirements.lock fuzz/atheris.txt
+	@echo "[fuzz] $(FUZZER): callboard, and atheris, which sees what an input reaches (about 300 MB the first time)"
 	@rm -rf $(FUZZER) && $(PYTHON) -m venv $(FUZZER)
-	@$(FUZZER)/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt --editable .
+	@$(FUZZER)/bin/python -m pip --disable-pip-version-check install --quiet $(LOCKED)
+	@$(FUZZER)/bin/python -m pip --disable-pip-version-check install --quiet $(OURSELVES)
 	@$(FUZZER)/bin/python -m pip --disable-pip-version-check install --quiet --requirement fuzz/atheris.txt \
 		|| echo "[fuzz] atheris cannot be had: the inputs are changed at random"
 	@touch $@
@@ -188,12 +195,17 @@ soak: $(INSTALLED)
 soak-coding: $(INSTALLED)
 	@$(BIN)/python -m pytest -q -s -n 0 -p no:cacheprovider tests/coding/soak
 
-# make lock   write constraints.txt anew from the newest releases
-lock:
-	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
-	@$(PIP) install --quiet --editable '.[local,gateway,store,mcp,coding,dev]'
-	@$(PIP) freeze --exclude-editable > constraints.txt
+$(LOCKER)/.installed: .ci/uv.txt
+	@rm -rf $(LOCKER) && $(PYTHON) -m venv $(LOCKER)
+	@$(LOCKER)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --only-binary :all: --requirement .ci/uv.txt
+	@touch $@
+
+# make lock   write requirements.lock anew, for every system and Python: from the newest releases, or with LOCK= from those in it
+LOCK ?= --upgrade
+lock: $(LOCKER)/.installed
+	@$(LOCKER)/bin/uv pip compile --quiet $(LOCK) --universal --python-version 3.11 --generate-hashes --no-annotate \
+		$(addprefix --extra ,$(EXTRAS)) --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
 
 # make clean  remove the virtual environments and the caches
 clean:
-	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(FUZZER) $(CLIENTS) $(SERVERS) $(EVALS) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(FUZZER) $(CLIENTS) $(SERVERS) $(EVALS) $(LOCKER) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis
