@@ -63,6 +63,26 @@ def test_what_can_be_had_again_is_left_out(source, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("name", [".git", ".hg", "node_modules", "deep/.git"])
+def test_links_of_these_names_are_left_out_too(source, tmp_path, name):
+    (source / name).symlink_to(tmp_path / "victim")
+    target = tmp_path / "job" / "tree"
+    target.parent.mkdir()
+    assert copied(source, target) == ()
+    assert not (target / name).is_symlink()
+
+
+def test_nothing_is_called_as_our_own_pointer_in_a_copy(source, tmp_path):
+    """A file `.git` of an archive would say which repository the copy is of."""
+    (source / ".git").write_text("gitdir: /elsewhere\n")
+    (source / "deep" / ".GIT").symlink_to("/elsewhere")
+    target = tmp_path / "job" / "tree"
+    target.parent.mkdir()
+    copied(source, target)
+    assert not (target / ".git").exists()
+    assert not (target / "deep" / ".GIT").is_symlink()
+
+
 def test_pipes_sockets_and_what_may_not_be_read_are_named(source, tmp_path):
     os.mkfifo(source / "pipe")
     target = tmp_path / "job" / "tree"

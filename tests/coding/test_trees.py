@@ -399,6 +399,14 @@ def plain(tmp_path, home):
     return root
 
 
+def test_nothing_is_written_where_a_link_of_an_unpacked_archive_leads(plain, job, tmp_path):
+    (plain / ".git").symlink_to(tmp_path / "victim")
+    tree = opened(plain, job)
+    assert tree.kind == "copy"
+    assert (tree.root / ".git").read_text().startswith("gitdir: ")
+    assert not (tmp_path / "victim").exists()
+
+
 def test_a_folder_without_git_is_copied(plain, job, git):
     tree = opened(plain, job)
     assert tree.kind == "copy"

@@ -28,6 +28,8 @@ _SKIPPED: Final = frozenset(
         *(".mypy_cache", ".pytest_cache", ".ruff_cache", ".gradle", ".cache"),
     }
 )
+_OURS: Final = ".git"
+"""Of the copy this is ours to write, so whatever has its name stays behind, in any case: a link would lead us elsewhere."""
 # Of Linux: the copy shares its blocks with the file until one of them is written to (btrfs, xfs).
 _FICLONE: Final = 0x40049409
 
@@ -68,6 +70,8 @@ def _copy(source: Path, target: Path, without: Path, stopped: threading.Event) -
                 size += about.st_size if stat.S_ISREG(about.st_mode) else 0
                 if files > MAX_FILES or size > MAX_BYTES:
                     raise _too_much(source)
+                if entry.name.lower() == _OURS or (entry.is_symlink() and entry.name in _SKIPPED):
+                    continue
                 if entry.is_symlink():
                     (target / name).symlink_to(Path(entry.path).readlink())
                 elif stat.S_ISREG(about.st_mode):

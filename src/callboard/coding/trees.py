@@ -332,7 +332,9 @@ async def _copy(directory: Path, job: Path, branch: str, repository: Repository 
     await own.check_branch(branch)
     await own.git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
     await own.git("config", "core.autocrlf", "false")
-    (own.root / ".git").write_text(f"gitdir: {own.git_directory}\n")
+    # Only what is made here: a link would lead elsewhere, also one that leads nowhere yet.
+    with (own.root / ".git").open("x") as pointer:
+        pointer.write(f"gitdir: {own.git_directory}\n")
     began = monotonic()
     large = [name for name in await own.stage() if not name.endswith("/")]
     (info / "exclude").write_bytes(b"".join([_excluded(name) for name in large]))
