@@ -237,6 +237,7 @@ class Agent:
             before_call=self._before_call,
             after_call=self._after_call,
             limit=self._at_once,
+            policy=self._policy,
         )
         request = Request(
             self.model.name,

@@ -21,6 +21,7 @@ from callboard.configuration.coding import Rights
 from callboard.core import InvocationCanister, ResultCanister, Verdict, error_result
 from callboard.mcp.kept import READ_RESULT
 from callboard.tools import Ensemble, Invoker, Policy, Rule
+from callboard.tools.context import Permits
 
 FREE: Final = frozenset((*actions(READS), READ_RESULT))
 """Actions that look, and are never asked about."""
@@ -74,6 +75,10 @@ class Asking(Policy):
         if permission == "ask" and why == f"the rule {first.pattern!r} says ask":
             why = f"may {invoker.name} run"
         return permission, why
+
+    def permits(self, invoker: Invoker, arguments: Mapping[str, Any]) -> Permits:
+        rules = rules_of(self._assignment.kind, self._assignment.settings, self._approver.rules)
+        return Policy(rules, root=str(self._workspace.root)).permits(invoker, arguments)
 
     def is_free(self, invoker: Invoker) -> bool:
         """Whether no call of it is asked about."""

@@ -35,6 +35,7 @@ from callboard.coding.phases import Evidence, Gathered, Phase, actions
 from callboard.coding.runners import TestReport, run_tests
 from callboard.coding.tools import ensemble, single_action
 from callboard.coding.trees import Tree
+from callboard.coding.walking import left_out
 from callboard.coding.workspace import Workspace
 from callboard.configuration.coding import CodingSettings
 from callboard.core import Approve, InvocationCanister, ResultCanister
@@ -42,6 +43,7 @@ from callboard.errors import CallerError
 from callboard.mcp.kept import KeptResults
 from callboard.sandbox import SandboxUnavailable, find_sandbox
 from callboard.tools import Ensemble, Policy
+from callboard.tools.context import Permits
 
 MAX_FILE: Final = 200_000
 """Bytes of a file that is looked into for a prompt."""
@@ -71,7 +73,7 @@ class Desk:
     """A context manager: the sandbox is found and the workspace connected while it is entered.
 
     `guards_tests` says that the files of tests that fail at the beginning may not be changed; `reviewed` is what a
-    change under review is compared with, None where there is none.
+    change under review is compared with, None where there is none. Files that the rules do not permit are not shown.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Desk:
         without_sandbox: bool = False,
         guards_tests: bool = False,
         reviewed: str | None = None,
+        permits: Permits = lambda _: True,
     ) -> None:
         self.repository_instructions = ""
         self._tree = tree
@@ -91,6 +94,7 @@ class Desk:
         self._without_sandbox = without_sandbox
         self._guards_tests = guards_tests
         self._reviewed = reviewed
+        self._permits = permits
         self._kept = KeptResults(folder / "results")
         self._reports: dict[str, TestReport] = {}
         self._last: TestReport | None = None
@@ -177,7 +181,8 @@ class Desk:
                     found["The files of the repository"] = shown_tree(self._files)
                 case "diff":
                     show = shown_diff if self._reviewed is None else shown_change
-                    found["The change"] = show(await self._diff())
+                    diff, refused = await self._diff()
+                    found["The change"] = show(diff) + (f"\n({left_out(refused)})" if refused else "")
         return found
 
     # For the evidence
@@ -233,7 +238,7 @@ class Desk:
             facts.has_new_tests = self.has_new_tests
             facts.kept = [path for path in self._guarded if path in facts.changed]
         if "findings" in wanted:
-            facts.reviewed = written_lines(await self._diff())
+            facts.reviewed = written_lines((await self._diff())[0])
 
     async def _tested(self) -> TestReport | None:
         """What all tests say of the tree as it is; None where nothing says how it is tested."""
@@ -280,14 +285,19 @@ class Desk:
     async def _listed(self) -> tuple[str, ...]:
         """The files of the tree, as git knows them."""
         outcome = await self._tree.repository.git("ls-files", "-z")
-        return tuple(outcome.items)
+        return tuple([path for path in outcome.items if self._permits(path)])
 
-    async def _diff(self) -> str:
-        """What is reviewed: the change since it left what it is compared with; else what the job changed."""
+    async def _diff(self) -> tuple[str, int]:
+        """What is reviewed: the change since it left what it is compared with; else what the job changed.
+
+        And of how many files it is not shown, by the rules.
+        """
         if self._reviewed is None:
-            return (await self._tree.changes()).diff
-        outcome = await self._tree.repository.diff(self._reviewed, "HEAD")
-        return outcome.output.decode("utf-8", "replace")
+            return (await self._tree.changes()).diff, 0
+        repository = self._tree.repository
+        refused = [path for path in await repository.diff_names(self._reviewed, "HEAD") if not self._permits(path)]
+        outcome = await repository.diff(self._reviewed, "HEAD", leave_out=refused)
+        return outcome.output.decode("utf-8", "replace"), len(refused)
 
     def _read(self, path: str) -> str | None:
         try:

@@ -30,6 +30,8 @@ Operation: TypeAlias = Literal["", "merge", "rebase", "am", "cherry-pick", "reve
 
 MAX_DIFF: Final = 16 * 1024 * 1024
 """Bytes of a difference that is shown."""
+_MAX_ARGUMENTS: Final = 100_000
+"""Bytes of paths that one command line holds."""
 NAME: Final = ("Callboard", "callboard@localhost")
 """Who commits where the user has told git no name."""
 
@@ -212,18 +214,36 @@ class Repository:
         return bool((await self.status()).changes)
 
     async def diff(
-        self, base: str = "", branch: str = "", files: Sequence[str] = (), *, limit: int = MAX_DIFF
+        self,
+        base: str = "",
+        branch: str = "",
+        files: Sequence[str] = (),
+        *,
+        limit: int = MAX_DIFF,
+        leave_out: Sequence[str] = (),
     ) -> GitOutcome:
         """The difference as a patch: of the working tree to HEAD or `base`, or of `branch` since it left `base`.
 
-        Raises GitFailed for a name that is no commit.
+        `files` are files and folders, by default all; `leave_out` those that are not in it. Raises GitFailed for a
+        name that is no commit.
         """
+        one = await self._compared(base, branch)
+        refused = [f":(top,literal,exclude){each}" for each in leave_out]
+        if sum(map(len, refused)) > _MAX_ARGUMENTS:
+            raise GitFailed("too many files are to be left out", path=str(self.root), hint="name the files to compare")
+        return await self.git("diff", one, "--", *_pathspecs(files), *refused, limit=limit)
+
+    async def diff_names(self, base: str = "", branch: str = "", files: Sequence[str] = ()) -> tuple[str, ...]:
+        """The files that differ, those that are moved by both names. Raises GitFailed as `diff` does."""
+        one = await self._compared(base, branch)
+        outcome = await self.git("diff", "--name-only", "--no-renames", "-z", one, "--", *_pathspecs(files))
+        return tuple(outcome.items)
+
+    async def _compared(self, base: str, branch: str) -> str:
         for name in (base, branch):
             if name and not await self.commit_id(name):
                 raise GitFailed(f"{name!r} is no branch or commit", path=str(self.root))
-        one = f"{base or 'HEAD'}...{branch}" if branch else base or await self.head() or await self._nothing()
-        environment = {"GIT_LITERAL_PATHSPECS": "1"}
-        return await self.git("diff", one, "--", *files, limit=limit, environment=environment)
+        return f"{base or 'HEAD'}...{branch}" if branch else base or await self.head() or await self._nothing()
 
     async def log(self, limit: int = 10, since: str = "") -> tuple[Commit, ...]:
         """The last commits, the newest first; of those since a commit if given."""
@@ -239,23 +259,24 @@ class Repository:
         outcome = await self.git("ls-files", "-z", "--others", "--exclude-standard")
         return tuple([each for each in outcome.items if not each.endswith("/") and not self.is_hidden(each)])
 
-    async def is_tracked(self, path: str) -> bool:
-        """Whether the last commit has something at this path."""
+    async def tracked(self, path: str) -> tuple[str, ...]:
+        """The files that the last commit has at this path or below it."""
         environment = {"GIT_LITERAL_PATHSPECS": "1"}
         if not await self.head():
-            return False
-        return bool((await self.git("ls-tree", "-z", "HEAD", "--", path, environment=environment)).output)
+            return ()
+        found = await self.git("ls-tree", "-r", "-z", "--name-only", "HEAD", "--", path, environment=environment)
+        return tuple(found.items)
 
     # What changes it
 
-    async def stage(self, files: Sequence[str] | None = None) -> tuple[str, ...]:
+    async def stage(self, files: Sequence[str] | None = None, leave_out: Collection[str] = ()) -> tuple[str, ...]:
         """Puts files as they are into the index, by default all that changed; gives those that it left out.
 
-        `files` are files and folders, as git writes their paths. Left out are other repositories in the tree, files
+        `files` are files and folders, as git writes their paths, `leave_out` files. Left out are also other repositories in the tree, files
         that a filter is for which is not run, and files of more than 50 MB.
         """
         changes = (await self.status(every=True)).changes
-        paths = [each.path for each in changes if each.unstaged != " "]
+        paths = [each.path for each in changes if each.unstaged != " " and each.path not in leave_out]
         if files is not None:
             paths = [path for path in paths if any(_beneath(path, each) for each in files)]
         nested = [path for path in paths if path.endswith("/")]
@@ -264,14 +285,15 @@ class Repository:
         await put(self, [path for path in plain if path not in left_out])
         return (*nested, *sorted(left_out))
 
-    async def commit(self, message: str, files: Sequence[str] | None = None) -> str:
-        """Commits what is staged, `files` besides; where nothing is staged, all that changed. Gives the id.
+    async def commit(self, message: str, files: Sequence[str] | None = None, leave_out: Collection[str] = ()) -> str:
+        """Commits what is staged, `files` besides; where nothing is staged, all that changed but `leave_out`.
 
+        Gives the id.
         Raises GitFailed where there is nothing to commit.
         """
         left_out: tuple[str, ...] = ()
         if files is not None or not await self._is_staged():
-            left_out = await self.stage(files)
+            left_out = await self.stage(files, leave_out)
         if not await self._is_staged() and self.operation != "merge":
             raise GitFailed("nothing to commit" + (f" but {shown(left_out)}" if left_out else ""), path=str(self.root))
         arguments = ("commit", "--quiet", "--no-verify", "--cleanup=whitespace", "--file=-")
@@ -384,6 +406,10 @@ def shown(names: Collection[str], most: int = 5) -> str:
 
 def _beneath(path: str, place: str) -> bool:
     return place == "." or path in (place, f"{place}/") or path.startswith(f"{place}/")
+
+
+def _pathspecs(files: Iterable[str]) -> list[str]:
+    return [":(top)" if each == "." else f":(top,literal){each}" for each in files]
 
 
 def _off(name: str) -> tuple[tuple[str, str], ...]:

@@ -110,3 +110,8 @@ def _kind(entry: os.DirEntry[str]) -> Kind:
 def told(path: str) -> str:
     """A path on one line: what cannot be printed is written as Python writes it."""
     return path if path.isprintable() else repr(path)[1:-1]
+
+
+def left_out(count: int) -> str:
+    """What is said of files that the rules keep a call from."""
+    return f"{count} {'file is' if count == 1 else 'files are'} left out, by the rules"

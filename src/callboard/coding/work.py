@@ -29,13 +29,14 @@ from callboard.coding.record import Record, Step, Told
 from callboard.coding.report import commit_message, pull_request, told_findings
 from callboard.coding.repository import find_repository
 from callboard.coding.rules import rules_of
+from callboard.coding.tools.file import read_file
 from callboard.coding.trees import Tree, open_tree
 from callboard.coding.trees import undo as undo_tree
 from callboard.configuration.coding import Rights
 from callboard.core import InvocationCanister, Model, Verdict
 from callboard.errors import CallboardError, CallerError
 from callboard.modes import plan_of
-from callboard.tools import Policy, Rule
+from callboard.tools import Invoker, Policy, Rule
 
 
 class Approver(Protocol):
@@ -124,6 +125,7 @@ class _Worker:
         form = assignment.form or plan_of(self._model).coding
         phases = _permitted(phases_of(assignment.kind, form), assignment.rights)
         async with self._tree(tell) as tree:
+            policy = _Policies(assignment, approver, str(tree.root))
             async with AsyncExitStack() as stack:
                 desk = await stack.enter_async_context(
                     Desk(
@@ -133,6 +135,7 @@ class _Worker:
                         without_sandbox=assignment.without_sandbox,
                         guards_tests=assignment.kind == "debug" or form == "short",
                         reviewed=await self._base() if assignment.kind == "review" else None,
+                        permits=policy.permits(Invoker.of(read_file), {}),
                     )
                 )
                 self._notify(desk.notices, tell)
@@ -143,7 +146,7 @@ class _Worker:
                     kind=assignment.kind,
                     task=self._task,
                     settings=coding,
-                    policy=_Policies(assignment, approver, str(tree.root)),
+                    policy=policy,
                     approve=self._asking(approver),
                     single=form == "short",
                     rounds=self._rounds(),
@@ -305,8 +308,14 @@ class _Policies(Policy):
         self._beneath = root
 
     def decide(self, *arguments: Any, **named: Any) -> Any:
+        return self._now().decide(*arguments, **named)
+
+    def permits(self, *arguments: Any, **named: Any) -> Any:
+        return self._now().permits(*arguments, **named)
+
+    def _now(self) -> Policy:
         rules = rules_of(self._assignment.kind, self._assignment.settings, self._approver.rules)
-        return Policy(rules, root=self._beneath).decide(*arguments, **named)
+        return Policy(rules, root=self._beneath)
 
 
 async def undo_job(job: Job, jobs: Jobs) -> str:

@@ -14,7 +14,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Final, Literal
 
 from callboard.coding.seen import Seen
-from callboard.configuration.beneath import Beneath
+from callboard.configuration.beneath import Beneath, guarded
 from callboard.errors import SandboxUnavailable
 from callboard.tools import Context
 
@@ -66,6 +66,10 @@ class Workspace:
 
             self._confinement = Confinement(workspace=self.root, kept=KEPT)
         return self._confinement
+
+    def aliases(self, path: str) -> list[str]:
+        """Every name of what a path leads to, for the rules; see Beneath."""
+        return self.files.aliases(path)
 
     @property
     def tree(self) -> Tree | None:
@@ -127,10 +131,14 @@ def connection(
     return made
 
 
-def workspace_of(context: Context) -> Workspace:
-    """The workspace of a running tool."""
+def workspace_of(context: Context, *, opens_any: bool = False) -> Workspace:
+    """The workspace of a running tool, whose files open from now on only as far as the rules permit this call.
+
+    `opens_any` is for a tool that does not show what it opens, as the search for a test runner's settings.
+    """
     ensemble = context.invoker.ensemble if context.invoker else None
     workspace = ensemble.connection if ensemble else None
     if not isinstance(workspace, Workspace):
         raise TypeError("this tool belongs to an ensemble with a workspace")
+    guarded(None if opens_any else context.permits)
     return workspace

@@ -1,9 +1,10 @@
 """A directory that nothing leads out of.
 
 Owns the way from a path that a model wrote to an open file. Knows nothing of tools.
-Law: each step of a path is opened by itself, relative to the one before, and never through a link: a link is
+Laws: each step of a path is opened by itself, relative to the one before, and never through a link: a link is
 read and its target walked in the same way. So whatever is changed meanwhile, what is opened is beneath the
-root. Hard links and mounts are what the root's owner put there.
+root. Hard links and mounts are what the root's owner put there. What a file's content is read or changed by is also
+what is judged: `guarded` looks at the path that the walk took, so that no link that is turned in between leads past it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from itertools import islice
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeAlias
 
 from callboard.errors import CallerError
 
@@ -24,6 +26,8 @@ MAX_LINKS = 40
 """Links that are followed on one path, as in Linux."""
 MAX_STEPS = 200
 """Names on one path."""
+MAX_ENTRIES = 200_000
+"""Names that are looked at for the other names of a file with hard links."""
 
 # Absent on Windows, where `connect` refuses.
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -33,6 +37,17 @@ DIRECTORY = _ROOT | _NO_LINK
 # Neither waits for the other end of a pipe nor takes a terminal.
 _QUIETLY = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+
+
+Guard: TypeAlias = Callable[[str], bool]
+"""Whether what is at a path, relative to the root and without links, may be read and changed."""
+
+_GUARD: ContextVar[Guard | None] = ContextVar("callboard.guard", default=None)
+
+
+def guarded(guard: Guard | None) -> None:
+    """From now on, in this task or thread, files and directories are opened only where the guard says so."""
+    _GUARD.set(guard)
 
 
 class Place(NamedTuple):
@@ -82,7 +97,9 @@ class Beneath:
         with self._place(path) as place:
             opened = os.open(place.name, os.O_RDONLY | _NO_LINK | _QUIETLY, dir_fd=place.parent)
             try:
-                _check_file(os.fstat(opened))
+                found = os.fstat(opened)
+                _check_file(found)
+                self._judge(place.path, path, found)
             except BaseException:
                 os.close(opened)
                 raise
@@ -98,6 +115,19 @@ class Beneath:
         with self._place(path) as place:
             return place.path
 
+    def aliases(self, path: str) -> list[str]:
+        """Every path, relative to the root, of what a path leads to: the canonical one, then those of hard links.
+
+        Of what is not there, the path that it would be made at. Raises OSError, also where there are too many files
+        to know.
+        """
+        with self._place(path, lenient=True) as place:
+            try:
+                found = os.stat(place.name, dir_fd=place.parent, follow_symlinks=False) if place.name else None
+            except FileNotFoundError:
+                found = None
+            return [place.path, *self._hard_links(place.path, found)]
+
     def write(self, path: str, data: bytes, mode: int | None = None) -> None:
         """Puts the data in place of what was in the file, at once: whoever reads sees the old or the new.
 
@@ -108,6 +138,7 @@ class Beneath:
         with self._place(path, make=True, change=True) as place:
             parent, name = place.parent, place.name
             there = _there(name, parent)
+            self._judge(place.path, path, there)
             new = f".callboard-{secrets.token_hex(8)}"
             file = os.open(new, _NEW, 0o666, dir_fd=parent)
             try:
@@ -133,12 +164,14 @@ class Beneath:
             found = os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)
             if not stat.S_ISLNK(found.st_mode):
                 _check_file(found)
+            self._judge(place.path, path, found)
             os.unlink(place.name, dir_fd=place.parent)
 
     @contextmanager
     def directory(self, path: str) -> Iterator[int]:
         """A directory, open for as long as it is entered."""
         with self._place(path) as place:
+            self._judge(place.path, path, None)
             opened = os.open(place.name, DIRECTORY, dir_fd=place.parent)
         try:
             yield opened
@@ -166,15 +199,52 @@ class Beneath:
             os.close(opened)
         self._spellings = (_names(os.path.realpath(self._given)), _names(os.path.abspath(self._given)))  # noqa: PTH100  # pathlib's keeps `..`
 
+    def _judge(self, canonical: str, path: str, found: os.stat_result | None) -> None:
+        """Raises PermissionError where a guard says no, of any name that it is reached by."""
+        guard = _GUARD.get()
+        if guard is None:
+            return
+        for name in (canonical, *self._hard_links(canonical, found)):
+            if not guard(name):
+                leads = "" if name == path else f": it leads to {name!r}"
+                raise PermissionError(f"a rule keeps this call from {path!r}{leads}")
+
+    def _hard_links(self, canonical: str, found: os.stat_result | None) -> list[str]:
+        """The other names, beneath the root, of a file that has several."""
+        if found is None or not stat.S_ISREG(found.st_mode) or found.st_nlink < 2:  # its own is one
+            return []
+        names: list[str] = []
+        looked = 0
+        root = self._own_root()
+        try:
+            waiting: list[tuple[str, ...]] = [()]
+            while waiting and len(names) < found.st_nlink:
+                steps = waiting.pop()
+                with suppress(FileNotFoundError, NotADirectoryError, PermissionError), _below(root, steps) as directory:
+                    for entry in os.scandir(directory):
+                        looked += 1
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append((*steps, entry.name))
+                        elif entry.inode() == found.st_ino and _is_same(entry.name, directory, found):
+                            names.append("/".join([*steps, entry.name]))
+                if looked > MAX_ENTRIES:
+                    raise OSError(errno.EFBIG, "its hard links are among too many files to be found", canonical)
+        finally:
+            os.close(root)
+        return [name for name in names if name != canonical]
+
     @contextmanager
-    def _place(self, path: str, *, make: bool = False, change: bool = False, follow: bool = True) -> Iterator[Place]:
+    def _place(
+        self, path: str, *, make: bool = False, change: bool = False, follow: bool = True, lenient: bool = False
+    ) -> Iterator[Place]:
         """Where a path leads. Missing directories are made with `make`; `change` refuses what is kept.
 
-        Without `follow` the last name may be a link's.
+        Without `follow` the last name may be a link's; with `lenient` directories may be missing, and the place then
+        has no name.
         """
         held = [self._own_root()]
         try:
-            yield self._walk(path, held, make=make, change=change, follow=follow)
+            yield self._walk(path, held, make=make, change=change, follow=follow, lenient=lenient)
         except OSError as error:
             # The operating system names the step, a person the path.
             if error.errno is None or error.filename == path:
@@ -184,7 +254,9 @@ class Beneath:
             for each in held:
                 os.close(each)
 
-    def _walk(self, path: str, held: list[int], *, make: bool, change: bool, follow: bool) -> Place:
+    def _walk(
+        self, path: str, held: list[int], *, make: bool, change: bool, follow: bool, lenient: bool = False
+    ) -> Place:
         """`held` are the open directories from the root to the one that the walk is in."""
         steps = self._steps(path, path, change=change)
         names: list[str] = []
@@ -209,7 +281,12 @@ class Beneath:
             elif not steps:
                 return Place(held[-1], step, "/".join([*names, step]))
             else:
-                held.append(_directory(step, held[-1], make=make))
+                try:
+                    held.append(_directory(step, held[-1], make=make))
+                except FileNotFoundError:
+                    if not lenient:
+                        raise
+                    return Place(held[-1], "", self._made_at([*names, step, *reversed(steps)], path))
                 names.append(step)
             if len(held) + len(steps) > MAX_STEPS:
                 raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
@@ -228,6 +305,18 @@ class Beneath:
         if kept is not None:
             raise PermissionError(f"{asked!r} is not to be changed: nothing in {kept!r} is")
         return names[::-1]
+
+    def _made_at(self, steps: list[str], asked: str) -> str:
+        """The path of steps of which some are not there, and so no links."""
+        names: list[str] = []
+        for step in steps:
+            if step != "..":
+                names.append(step)
+            elif names:
+                names.pop()
+            else:
+                raise self._outside(asked)
+        return "/".join(names)
 
     def _own_root(self) -> int:
         # Of its own, since a number that is closed by another thread soon stands for something else.
@@ -283,6 +372,28 @@ def _there(name: str, parent: int) -> os.stat_result | None:
         return None
     _check_file(found)
     return found
+
+
+@contextmanager
+def _below(root: int, steps: tuple[str, ...]) -> Iterator[int]:
+    """The directory that these steps lead to, none of them a link."""
+    opened = os.dup(root)
+    try:
+        for step in steps:
+            inner = os.open(step, DIRECTORY, dir_fd=opened)
+            os.close(opened)
+            opened = inner
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def _is_same(name: str, parent: int, found: os.stat_result) -> bool:
+    try:
+        other = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return False
+    return (other.st_dev, other.st_ino) == (found.st_dev, found.st_ino)
 
 
 def _check_file(found: os.stat_result) -> None:

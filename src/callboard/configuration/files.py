@@ -6,10 +6,11 @@ Owns what a model can ask of files, and the limits. Where paths may lead is `ben
 from __future__ import annotations
 
 import codecs
+from collections.abc import Mapping
 from typing import Annotated
 
-from callboard.configuration.beneath import Beneath
-from callboard.tools import Context, tool
+from callboard.configuration.beneath import Beneath, guarded
+from callboard.tools import Context, Subject, tool
 
 MAX_BYTES = 10 * 1024 * 1024
 """Bytes of a file that is read or written."""
@@ -18,6 +19,8 @@ MAX_NAMES = 10_000
 
 _FilePath = Annotated[str, "Path to file"]
 _Encoding = Annotated[str, "File encoding"]
+
+_SUBJECTS: Mapping[str, Subject] = {"path": "path"}
 
 # Their decoders take quadratic time.
 _SLOW = frozenset({"idna", "punycode"})
@@ -28,13 +31,13 @@ def connection(root: str = ".") -> Beneath:
     return Beneath(root)
 
 
-@tool(idempotent=True)
+@tool(idempotent=True, subjects=_SUBJECTS)
 def read_file(context: Context, path: _FilePath, encoding: _Encoding = "utf-8") -> str:
     """Reads contents of a file."""
     return _root(context).read(path, MAX_BYTES).decode(_checked(encoding))
 
 
-@tool(approval=True)
+@tool(approval=True, subjects=_SUBJECTS)
 def write_file(
     context: Context, path: _FilePath, content: Annotated[str, "The whole content"], encoding: _Encoding = "utf-8"
 ) -> str:
@@ -46,7 +49,7 @@ def write_file(
     return f"{len(data)} bytes were written to {path}"
 
 
-@tool(idempotent=True)
+@tool(idempotent=True, subjects=_SUBJECTS)
 def list_directory(context: Context, path: Annotated[str, "Path to directory"] = ".") -> list[str]:
     """Lists the names in a directory; those of directories end with /."""
     return _root(context).names(path, MAX_NAMES)
@@ -67,4 +70,5 @@ def _root(context: Context) -> Beneath:
     root = ensemble.connection if ensemble else None
     if not isinstance(root, Beneath):
         raise TypeError("this tool belongs to an ensemble with a root")
+    guarded(context.permits)
     return root

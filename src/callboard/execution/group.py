@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from callboard.core import Event, InvocationCanister, Note, ResultCanister, ResultReady, ToolProgress
 from callboard.errors import CallerError
 from callboard.execution.execute import GRACE, OnError, run_invoker
-from callboard.tools import Context, Invoker, refusal
+from callboard.tools import Context, Invoker, Policy, refusal
 
 DEFAULT_LIMIT = 16
 """Invocations at once."""
@@ -34,7 +34,8 @@ class Group:
     """Runs groups of invocations over one set of invokers, with the state they share in a run.
 
     Hooks run inside the concurrency limit, once an invocation, whatever retries follow; what they raise ends
-    the run. `limit` invocations are under way at once, those of one in their order. `namespaces` holds one mutable mapping for each ensemble, by its name.
+    the run. What tools come upon is theirs as far as the `policy` permits; which calls run is decided elsewhere.
+    `limit` invocations are under way at once, those of one in their order. `namespaces` holds one mutable mapping for each ensemble, by its name.
     """
 
     def __init__(
@@ -47,8 +48,10 @@ class Group:
         before_call: BeforeCall | None = None,
         after_call: AfterCall | None = None,
         limit: int = DEFAULT_LIMIT,
+        policy: Policy | None = None,
     ) -> None:
         self._invokers = invokers
+        self._policy = policy or Policy()
         self._auxdata = MappingProxyType(dict(auxdata or {}))
         self._on_error: OnError = on_error
         self._validated = validated
@@ -125,10 +128,17 @@ class Group:
         if refused is not None:
             return refused
         invoker = self._invokers[invocation.name]
+        arguments = invocation.arguments or {}
         return await run_invoker(
             invoker,
-            invocation.arguments or {},
-            Context(self._auxdata, self._namespace(invoker), invoker, partial(news.progress, invocation.identifier)),
+            arguments,
+            Context(
+                self._auxdata,
+                self._namespace(invoker),
+                invoker,
+                partial(news.progress, invocation.identifier),
+                self._policy.permits(invoker, arguments),
+            ),
             identifier=invocation.identifier,
             on_error=self._on_error,
             validated=self._validated,

@@ -5,9 +5,9 @@ Owns nothing but the view. Knows nothing of who made it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from callboard.tools.invoker import Invoker
@@ -19,8 +19,17 @@ class Progress(Protocol):
     def __call__(self, done: float, total: float | None = None, message: str = "", /) -> None: ...
 
 
+Permits: TypeAlias = Callable[[str], bool]
+"""Whether a call may read, change and show what is at a path that it comes upon."""
+
+
 def _unheard(done: float, total: float | None = None, message: str = "", /) -> None:
     """Where nobody runs the tool."""
+
+
+def everything(_: str, /) -> bool:
+    """Permits all: no rule speaks of what a call comes upon."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +39,12 @@ class Context:
     `auxdata` is what the caller of the run or the configuration gave, not to be changed; `namespace` is the
     tool's own state, one mapping for each ensemble and run; `invoker` is the one being executed.
     `progress(done, total, message)` tells the run how far the tool is, as a ToolProgress; it may be called from a
-    thread.
+    thread. `permits(path)` says whether the run's rules let this call have what is at a path, relative to the root of
+    its ensemble, that its arguments do not name; for a tool that comes upon files, as a search does.
     """
 
     auxdata: Mapping[str, Any] = field(default_factory=dict)
     namespace: MutableMapping[str, Any] = field(default_factory=dict)
     invoker: Invoker | None = None
     progress: Progress = _unheard
+    permits: Permits = everything

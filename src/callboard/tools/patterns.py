@@ -2,10 +2,15 @@
 
 Owns the comparison, and the three answers to it. Knows nothing of rules, tools or files: links are not followed.
 Law: `yes` and `no` are certain; whatever may be is `maybe`.
+
+A name that differs from a pattern's in the case of its letters, in how an accent is composed, or in characters that
+are not seen is a `maybe`: there are file systems to which it is the same name (APFS, NTFS, directories of ext4 that
+ignore case), and a file system is not asked here.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -70,6 +75,7 @@ class Pattern:
         self._names: Parts = tuple(
             [None if name == "**" else name for name in text.split("/") if name not in {"", "."}]
         )
+        self._folded: Parts = tuple([None if name is None else folded(name) for name in self._names])
         words = text.split()
         self._words: Parts = tuple([None if word == "*" else word for word in words])
         if words[-1].endswith("*"):
@@ -77,14 +83,15 @@ class Pattern:
         self._begins: Parts = (*self._words, None)
 
     def of_path(self, path: Path) -> Answer:
+        names = path.absolute if self._rooted else path.relative
+        if names is not None:
+            if _matches(self._names, names):
+                return "yes"
+            return "maybe" if _matches(self._folded, map(folded, names)) else "no"
         if self._rooted:
-            if path.absolute is not None:
-                return "yes" if _matches(self._names, path.absolute) else "no"
             return "maybe"
-        if path.relative is not None:
-            return "yes" if _matches(self._names, path.relative) else "no"
         # It may lead back in.
-        return "maybe" if _matches((None, *self._names), path.names) else "no"
+        return "maybe" if _matches((None, *self._folded), map(folded, path.names)) else "no"
 
     def allows_path(self, path: Path) -> bool:
         return self.of_path(path) == "yes"
@@ -104,6 +111,14 @@ class Pattern:
             return "yes"
         may = segment.opaque or any(_may_match(self._begins, [Word(each, first.certain), *rest]) for each in names)
         return "maybe" if may else "no"
+
+
+def folded(name: str) -> str:
+    """The name as a file system may compare it that takes some names for the same."""
+    if name.isascii():
+        return name.lower()
+    seen = "".join([char for char in unicodedata.normalize("NFKD", name) if unicodedata.category(char) != "Cf"])
+    return unicodedata.normalize("NFKD", seen.casefold())
 
 
 def _matches(pattern: Parts, parts: Iterable[str | Word]) -> bool:

@@ -1,7 +1,8 @@
 """Which calls may run.
 
 Owns the rules and their order. Knows nothing of who answers a question.
-Law: a call is allowed only if everything that it is about is: each path, and each program of a command.
+Laws: a call is allowed only if everything that it is about is: each path, and each program of a command. A path is
+judged as it is written and, where the tool's connection knows, by every name of what it leads to.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, get_args, runtime_checkable
 
 import msgspec
 
 from callboard.errors import CallerError
+from callboard.tools.context import Permits, everything
 from callboard.tools.invoker import Invoker
 
 if TYPE_CHECKING:
@@ -24,6 +26,18 @@ _PERMISSIONS: Final = get_args(Permission)
 
 _MAX_TOLD = 200
 """Characters of a path or command that are repeated."""
+
+
+@runtime_checkable
+class Places(Protocol):
+    """The connection of an ensemble that knows where paths lead."""
+
+    def aliases(self, path: str) -> Sequence[str]:
+        """Every name, relative to its root, of what a path leads to. Raises OSError where that is not known.
+
+        Raises PermissionError for a path that leads out, which its tools refuse.
+        """
+        ...
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -56,8 +70,46 @@ class Policy:
         rules = [rule for rule in reversed(self._rules) if rule.is_of(invoker)]
         looks = bool(invoker.subjects) and any(rule.subject for rule in rules)
         abouts = _abouts(invoker, arguments, self._root) if looks else iter((_ANY,))
-        decisions = [_judged(about, rules, invoker) for about in abouts] or [_judged(_ANY, rules, invoker)]
+        decisions: list[tuple[Permission, str]] = []
+        alone = True
+        for about in abouts:
+            decisions.append(_judged(about, rules, invoker))
+            alone = alone and about.further
+        if alone:
+            decisions.append(_judged(_ANY, rules, invoker))
         return max(decisions, key=lambda decision: _STRICTNESS[decision[0]])
+
+    def decide_path(self, invoker: Invoker, path: str) -> tuple[Permission, str]:
+        """The same for a path that a call of this tool comes upon: only rules with a pattern speak of it.
+
+        `path` is one that `Places.aliases` gives: without links.
+        """
+        rules = [rule for rule in reversed(self._rules) if rule.subject and rule.is_of(invoker)]
+        if not rules:
+            return "allow", _NO_RULE
+        return _judged(_about_path(path, path, self._root)._replace(further=True), rules, invoker)
+
+    def permits(self, invoker: Invoker, arguments: Mapping[str, Any]) -> Permits:
+        """Whether a call that may run may also read and show what is at a path that it comes upon.
+
+        It may not where a rule denies that path, nor where a rule asks about it, unless the call itself is about
+        such a path: then somebody was asked. It is `everything` where no rule speaks of paths of this tool.
+        """
+        if not any(rule.subject and rule.rule.permission != "allow" and rule.is_of(invoker) for rule in self._rules):
+            return everything
+        known: dict[str, bool] = {}
+        asked: list[bool] = []
+
+        def permitted(path: str) -> bool:
+            if path not in known:
+                permission, _ = self.decide_path(invoker, path)
+                if permission == "ask" and not asked:
+                    own = _own_paths(invoker, arguments)
+                    asked.append(any(self.decide_path(invoker, each)[0] == "ask" for each in own))
+                known[path] = permission == "allow" or (permission == "ask" and asked[0])
+            return known[path]
+
+        return permitted
 
 
 _STRICTNESS: Final[Mapping[Permission, int]] = {"allow": 0, "ask": 1, "deny": 2}
@@ -69,9 +121,12 @@ class _About(NamedTuple):
     told: str
     allows: Callable[[Pattern], bool]
     answer: Callable[[Pattern], Answer]
+    further: bool = False
+    """Whether rules without a pattern have nothing to say of it: another subject is what they allow or deny."""
 
 
 _ANY: Final = _About("", lambda _: False, lambda _: "no")
+_NO_RULE: Final = "no rule forbids it"
 
 
 def _unclear(why: str) -> _About:
@@ -109,6 +164,8 @@ def _judged(about: _About, rules: Sequence[_Rule], invoker: Invoker) -> tuple[Pe
         pattern, permission = each.rule.pattern, each.rule.permission
         decided: tuple[Permission, str] | None = None
         if each.subject is None:
+            if about.further:
+                break
             decided = permission, f"the rule {pattern!r} says {permission}"
         elif permission == "allow":
             if about.allows(each.subject):
@@ -121,9 +178,9 @@ def _judged(about: _About, rules: Sequence[_Rule], invoker: Invoker) -> tuple[Pe
             return decided if unclear is None or decided[0] == "deny" else unclear
     if unclear is not None:
         return unclear
-    if invoker.approval:
+    if invoker.approval and not about.further:
         return "ask", f"{invoker.name} asks for approval before each call"
-    return "allow", "no rule forbids it"
+    return "allow", _NO_RULE
 
 
 def _abouts(invoker: Invoker, arguments: Mapping[str, Any] | None, root: str) -> Iterator[_About]:
@@ -132,21 +189,67 @@ def _abouts(invoker: Invoker, arguments: Mapping[str, Any] | None, root: str) ->
         return
     given = invoker.understood(arguments)
     for name, subject in invoker.subjects.items():
-        if given.get(name) is not None:
-            yield from _paths(given[name], root) if subject == "path" else _segments(given[name])
+        if given.get(name) is None:
+            continue
+        if subject == "command":
+            yield from _segments(given[name])
+        else:
+            found = _paths(given[name], root, _places(invoker))
+            yield from (about._replace(further=subject == "further_path") for about in found)
 
 
-def _paths(value: Any, root: str) -> Iterator[_About]:
-    from callboard.tools.patterns import read_path  # noqa: PLC0415  # where a rule has a pattern
+def _own_paths(invoker: Invoker, arguments: Mapping[str, Any]) -> Iterator[str]:
+    """What the paths of a call lead to."""
+    given = invoker.understood(arguments)
+    places = _places(invoker)
+    for name, subject in invoker.subjects.items():
+        value = given.get(name)
+        if subject == "command" or value is None:
+            continue
+        for each in value if isinstance(value, (list, tuple)) else (value,):
+            try:
+                yield from places.aliases(str(each)) if places else (str(each),)
+            except (OSError, RuntimeError):
+                continue
 
+
+def _places(invoker: Invoker) -> Places | None:
+    connection = invoker.ensemble.connection if invoker.ensemble else None
+    return connection if isinstance(connection, Places) else None
+
+
+def _paths(value: Any, root: str, places: Places | None) -> Iterator[_About]:
     if isinstance(value, (list, tuple, set, frozenset)):
         for each in value:
-            yield from _paths(each, root)
+            yield from _paths(each, root, places)
     elif isinstance(value, str) or hasattr(value, "__fspath__"):
-        path = read_path(str(value), root)
-        yield _About(_cut(str(value)), methodcaller("allows_path", path), methodcaller("of_path", path))
+        text = str(value)
+        yield _about_path(text, text, root)
+        if places is not None:
+            yield from _aliases(text, places, root)
     else:
         yield _unclear(f"{_cut(str(value))} is no path")
+
+
+def _aliases(text: str, places: Places, root: str) -> Iterator[_About]:
+    """The other names of what a path leads to."""
+    try:
+        names = places.aliases(text)
+    except PermissionError:
+        return  # it leads out: the tool refuses it
+    except (OSError, RuntimeError, ValueError) as error:
+        yield _unclear(f"where {_cut(text)} leads is not known: {error}")
+        return
+    for name in names:
+        if name != text:
+            yield _about_path(name or ".", f"{_cut(text)}, which is {_cut(name or 'the root')}", root)
+
+
+def _about_path(text: str, told: str, root: str) -> _About:
+    from callboard.tools.patterns import read_path  # noqa: PLC0415  # where a rule has a pattern
+
+    path = read_path(text, root)
+    return _About(_cut(told), methodcaller("allows_path", path), methodcaller("of_path", path))
 
 
 def _segments(value: Any) -> Iterator[_About]:

@@ -32,7 +32,7 @@ from callboard.schema import Derived, check_signature, derive
 from callboard.text.near import near
 from callboard.tools.context import Context
 
-Subject: TypeAlias = Literal["path", "command"]
+Subject: TypeAlias = Literal["path", "command", "further_path"]
 """What an argument is that patterns of permissions look at."""
 
 _UNIONS: Final = (Union, UnionType)
@@ -51,7 +51,8 @@ class Tool(Generic[P, R]):
     after a failure of the network or a timeout; `approval` that a person is asked before each call; `cli`
     maps flags such as `-t` to parameters, for models that write calls as commands; `strict` that the provider is
     asked to hold calls to the schema, None leaves it to the provider. `subjects` says which parameters are a `path`
-    or a `command`, for patterns of permissions such as `bash(git status*)`.
+    or a `command`, for patterns of permissions such as `bash(git status*)`; a `further_path` is one that patterns
+    may deny or ask about, and that needs no rule of its own where the call is allowed otherwise.
     """
 
     repeatable: Callable[[Mapping[str, Any]], bool] | None = None
@@ -157,7 +158,9 @@ def checked_subjects(
         if name not in names:
             raise ToolDefinitionError(f"no argument {name!r}", path=f"{path}: subjects", hint=near(name, names))
         if subject not in get_args(Subject):
-            raise ToolDefinitionError(f"no subject {subject!r}", path=f"{path}: subjects.{name}", hint="path, command")
+            raise ToolDefinitionError(
+                f"no subject {subject!r}", path=f"{path}: subjects.{name}", hint=", ".join(get_args(Subject))
+            )
     return dict(subjects or {})
 
 

@@ -25,7 +25,7 @@ async def bash(
     timeout: Annotated[float, "Seconds that it may take; 0 for the usual time"] = 0,  # noqa: ASYNC109  # what the model asks for, not ours
 ) -> str:
     """Runs a command in the root of the repository. Each call begins there anew, and nothing stays running."""
-    workspace = workspace_of(context)
+    workspace = workspace_of(context, opens_any=True)
     if not command.strip() or "\0" in command:
         raise ValueError("there is no command")
     seconds = min(max(timeout or workspace.confinement.limits.seconds, 1.0), MAX_SECONDS)

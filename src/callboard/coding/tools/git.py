@@ -3,7 +3,7 @@
 Owns what a model can ask of the repository, and git's own short words for the answers. How git is run is the business
 of `repository`.
 Law: every path is beneath the root of the workspace; a job stays on its branch; nothing leaves the machine unless the
-user said so.
+user said so; what the rules keep a call from is not shown in a difference, staged or put back.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Annotated, Final
 from callboard.coding.actions import Actions, action
 from callboard.coding.git_program import GitFailed
 from callboard.coding.repository import Repository, find_repository, shown
+from callboard.coding.walking import left_out
 from callboard.coding.workspace import Workspace, workspace_of
-from callboard.tools import Context
+from callboard.tools import Context, Subject
 
 MAX_DIFF: Final = 60_000
 """Bytes of a difference that a model is given."""
@@ -25,6 +26,8 @@ MAX_LOG: Final = 100
 MAX_STATUS: Final = 200
 """Files that are listed."""
 SECONDS: Final = 600.0
+SUBJECTS: Final[dict[str, Subject]] = {"files": "further_path"}
+"""Rules with a pattern of a path speak of these; what allows the action allows them otherwise."""
 
 
 async def repository_of(workspace: Workspace) -> Repository | None:
@@ -49,7 +52,7 @@ async def git_status(context: Context) -> str:
     return "\n".join(lines if status.changes else [*lines, "nothing to commit, working tree clean"])
 
 
-@action(timeout=SECONDS, cli={"-b": "base"})
+@action(timeout=SECONDS, cli={"-b": "base"}, subjects=SUBJECTS)
 async def git_diff(
     context: Context,
     base: Annotated[str, "The branch or commit to compare with, by default the last commit"] = "",
@@ -59,13 +62,15 @@ async def git_diff(
     """Shows what changed, as a patch."""
     workspace, repository = workspace_of(context), await _repository(context)
     paths = _paths(workspace, repository, files)
-    outcome = await repository.diff(base, branch, paths, limit=MAX_DIFF)
+    refused = _refused(context, repository, await repository.diff_names(base, branch, paths))
+    outcome = await repository.diff(base, branch, paths, limit=MAX_DIFF, leave_out=refused)
     text = outcome.output.decode("utf-8", "replace")
     if outcome.cut:
         text = f"{text.rpartition(chr(10))[0]}\n[the patch goes on: ask for single files]"
     new = [] if branch else [path for path in await repository.new_files() if _is_within(path, paths)]
     also = f"New files, not in the patch: {shown(new, 20)}" if new else ""
-    return "\n".join([part for part in (text.rstrip("\n"), also) if part]) or "no changes"
+    without = f"({left_out(len(refused))})" if refused else ""
+    return "\n".join([part for part in (text.rstrip("\n"), also, without) if part]) or "no changes"
 
 
 @action(timeout=SECONDS, cli={"-n": "limit"})
@@ -76,16 +81,17 @@ async def git_log(context: Context, limit: Annotated[int, "How many commits"] = 
     return "\n".join([f"{each.id[:7]} {each.date} {each.subject}" for each in commits]) or "no commits yet"
 
 
-@action(timeout=SECONDS, approval=True)
+@action(timeout=SECONDS, approval=True, subjects=SUBJECTS)
 async def git_add(context: Context, files: Annotated[Sequence[str], "The files or folders; . is all"]) -> str:
     """Stages files for the next commit."""
     workspace, repository = workspace_of(context), await _repository(context)
     paths = _paths(workspace, repository, files)
-    left_out = await repository.stage(paths or None)
+    refused = await _refused_changes(context, repository)
+    skipped = await repository.stage(paths or None, refused)
     staged = [each for each in (await repository.status(every=True)).changes if each.staged not in " ?"]
     within = [each.path for each in staged if _is_within(each.path, paths)]
     told = f"Staged {shown(within, 20)}" if within else "Nothing to stage there: these files did not change"
-    return f"{told}{_left_out(left_out)}"
+    return f"{told}{_left_out(skipped)}{_by_rules(refused)}"
 
 
 @action(timeout=SECONDS, approval=True, cli={"-m": "message"})
@@ -94,7 +100,8 @@ async def git_commit(context: Context, message: Annotated[str, "What was changed
     repository = await _repository(context)
     if not message.strip():
         raise ValueError("a commit needs a message")
-    commit = await repository.commit(message)
+    refused = await _refused_changes(context, repository)
+    commit = await repository.commit(message, leave_out=refused)
     remaining = [each.path for each in (await repository.status()).changes]
     also = f"\nNot in it: {shown(remaining)}" if remaining else ""
     subject = message.strip().splitlines()[0]
@@ -117,7 +124,7 @@ async def git_push(
     return await repository.push(branch, remote) or f"{branch} -> {remote}/{branch}"
 
 
-@action(timeout=SECONDS, approval=True)
+@action(timeout=SECONDS, approval=True, subjects={"branch": "further_path"})
 async def git_checkout(
     context: Context, branch: Annotated[str, "The branch; or a file, which is put back as in the last commit"]
 ) -> str:
@@ -129,8 +136,11 @@ async def git_checkout(
         await repository.switch(branch)
         return f"Switched to branch '{branch}'"
     (path,) = _paths(workspace, repository, [branch]) or ("",)
-    if not path or not await repository.is_tracked(path):
+    tracked = await repository.tracked(path) if path else ()
+    if not tracked:
         raise GitFailed(f"{branch!r} is no branch and no file of the last commit")
+    if refused := _refused(context, repository, tracked):
+        raise PermissionError(f"a rule keeps this call from {shown(refused)}")
     await repository.restore([path])
     return f"{shown([path])} is as in the last commit"
 
@@ -183,6 +193,30 @@ def _paths(workspace: Workspace, repository: Repository, files: Sequence[str]) -
             raise PermissionError(f"{each!r} is outside of {str(workspace.root)!r}")
         found.append(str(path.relative_to(repository.root)))
     return found
+
+
+def _refused(context: Context, repository: Repository, paths: Sequence[str]) -> list[str]:
+    """Those of some paths, as git writes them, that the rules keep a call from."""
+    workspace = workspace_of(context)
+    beneath = os.path.relpath(repository.root, workspace.root)
+
+    def permitted(path: str) -> bool:
+        own = os.path.normpath(f"{beneath}/{path}")
+        try:
+            names = [own, *workspace.aliases(own)]
+        except OSError:  # it is not there any more, or not beneath the root
+            names = [own]
+        return all(map(context.permits, names))
+
+    return [path for path in paths if not permitted(path)]
+
+
+async def _refused_changes(context: Context, repository: Repository) -> list[str]:
+    return _refused(context, repository, [each.path for each in (await repository.status(every=True)).changes])
+
+
+def _by_rules(paths: Sequence[str]) -> str:
+    return f"\n{left_out(len(paths))}: {shown(paths)}" if paths else ""
 
 
 def _is_within(path: str, places: Sequence[str]) -> bool:

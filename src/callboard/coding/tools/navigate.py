@@ -5,6 +5,7 @@ Owns what a model can look at to find its way.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Final
 
 from callboard.coding.actions import Actions, action
@@ -13,6 +14,7 @@ from callboard.coding.outlines import Outline, outline_of
 from callboard.coding.outlines.languages import NAMES
 from callboard.coding.walking import by_path, is_skipped, told, walk
 from callboard.coding.workspace import Workspace, workspace_of
+from callboard.configuration.beneath import Beneath
 from callboard.tools import Context
 
 MAX_ENTRIES: Final = 500
@@ -35,12 +37,16 @@ def list_directory(
     extension: Annotated[str, "Only files that end so, such as .py"] = "",
 ) -> str:
     """Lists a directory; the names of directories end with a slash."""
-    found = walk(workspace_of(context).files, directory, depth=1)
+    files = workspace_of(context).files
+    found = walk(files, directory, depth=1)
+    permitted = _permitted(context, files, directory)
     end = extension if extension.startswith(".") or not extension else f".{extension}"
     names = [
         told(entry.path) + "/" * (entry.kind == "directory")
         for entry in found.entries
-        if (show_hidden or not entry.path.startswith(".")) and (not end or entry.path.endswith(end))
+        if (show_hidden or not entry.path.startswith("."))
+        and (not end or entry.path.endswith(end))
+        and permitted(entry.path)
     ]
     return _limited(names, "nothing is there", cut=found.cut)
 
@@ -52,8 +58,12 @@ def tree(
     max_depth: Annotated[int, "Levels of directories"] = 3,
 ) -> str:
     """Shows a directory and what is below it, but not hidden ones nor what others wrote."""
-    found = walk(workspace_of(context).files, directory, depth=max(1, max_depth))
-    shown = [entry for entry in found.entries if not entry.path.rpartition("/")[2].startswith(".")]
+    files = workspace_of(context).files
+    found = walk(files, directory, depth=max(1, max_depth))
+    permitted = _permitted(context, files, directory)
+    shown = [
+        entry for entry in found.entries if not entry.path.rpartition("/")[2].startswith(".") and permitted(entry.path)
+    ]
     # The walk is by level, so that what is left out of a large tree is deep in it.
     kept = sorted(shown[:MAX_ENTRIES], key=lambda entry: by_path(entry.path))
     lines = []
@@ -79,6 +89,12 @@ def imports(context: Context, path: FilePath) -> str:
     read, lines = _outline(workspace_of(context), path)
     found = [f"{number}: {lines[number - 1].strip()[:_LINE]}" for number in read.imports[: MAX_SYMBOLS + 1]]
     return _limited(found, "nothing is imported there", limit=MAX_SYMBOLS)
+
+
+def _permitted(context: Context, files: Beneath, directory: str) -> Callable[[str], bool]:
+    """Whether the rules let an entry of a directory be shown, by its path from there."""
+    start = files.canonical(directory)
+    return lambda path: context.permits(f"{start}/{path}" if start else path)
 
 
 def _outline(workspace: Workspace, path: str) -> tuple[Outline, list[str]]:

@@ -20,6 +20,7 @@ from callboard.coding.text_files import MAX_BYTES, NoText, decode
 from callboard.coding.walking import files_below, told
 from callboard.coding.workspace import Workspace, workspace_of
 from callboard.tools import Context
+from callboard.tools.context import Permits, everything
 
 SECONDS: Final = 30.0
 """One search."""
@@ -39,12 +40,20 @@ ALSO: Final = {"path": "directory"}
 
 
 class _Results:
-    """Lines of results up to a limit, and what is said behind them."""
+    """Lines of results up to a limit, and what is said behind them. Files that `permits` refuses have none.
 
-    def __init__(self, limit: int) -> None:
+    That there are such files is said whether they match or not: else what is in them could be guessed, search by search.
+    """
+
+    def __init__(self, limit: int, permits: Permits) -> None:
         self._limit = max(1, min(limit, MOST))
+        self._permits = permits
         self._lines: list[str] = []
-        self.notes: list[str] = []
+        self.notes: list[str] = [] if permits is everything else ["files that a rule keeps this call from are left out"]
+
+    def shows(self, path: str) -> bool:
+        """Whether the rules let this file be shown."""
+        return self._permits(path)
 
     @property
     def full(self) -> bool:
@@ -71,7 +80,7 @@ async def grep(
 ) -> str:
     """Searches the lines of files for a regular expression. Gives path:line:text."""
     query = read_query(pattern, ignore_case=case_insensitive)
-    return await _lines(workspace_of(context), query, directory, file_pattern, max_results)
+    return await _lines(context, query, directory, file_pattern, max_results)
 
 
 @action(idempotent=True, subjects={"path": "path"})
@@ -83,7 +92,7 @@ async def find_in_file(
 ) -> str:
     """Searches the lines of one file for a regular expression. Gives path:line:text."""
     query = read_query(pattern, ignore_case=case_insensitive)
-    return await _lines(workspace_of(context), query, path, "*", MOST)
+    return await _lines(context, query, path, "*", MOST)
 
 
 @action(also=ALSO, idempotent=True, subjects=SUBJECTS)
@@ -95,14 +104,14 @@ async def find_files(
 ) -> str:
     """Finds files by their names. Gives their paths."""
     workspace = workspace_of(context)
-    results = _Results(max_results)
+    results = _Results(max_results, context.permits)
     begin = workspace.files.canonical(directory) or "."
     paths, cut = await asyncio.to_thread(files_below, workspace.files, begin)
     if cut:
         results.notes.append(f"only the first {len(paths)} files were looked at; name a directory")
     glob = Glob(pattern)
     for path in paths:
-        if glob.matches(path):
+        if glob.matches(path) and results.shows(path):
             results.add(told(path))
         if results.full:
             break
@@ -120,7 +129,7 @@ async def find_definition(
 ) -> str:
     """Finds where a function, class, method or type is defined. Gives path:line:text."""
     workspace = workspace_of(context)
-    results = _Results(100)
+    results = _Results(100, context.permits)
     mentions: list[str] = []
     suffixes = [suffix for each in LANGUAGES if _is(each.name, language) for suffix in each.suffixes]
     query = Query(name.rpartition(".")[2] or name, fixed=True)
@@ -136,8 +145,9 @@ async def find_definition(
     return results.text("\n".join([nothing, *(["it is mentioned at:", *mentions] if mentions else [])]))
 
 
-async def _lines(workspace: Workspace, query: Query, start: str, file_pattern: str, limit: int) -> str:
-    results = _Results(limit)
+async def _lines(context: Context, query: Query, start: str, file_pattern: str, limit: int) -> str:
+    workspace = workspace_of(context)
+    results = _Results(limit, context.permits)
     if query.fixed:
         results.notes.append("the pattern is no regular expression; it was searched for as it is")
     async for path, lines in _matches(workspace, query, start, file_pattern, results):
@@ -163,7 +173,8 @@ async def _matches(
                 return
             if one is None:
                 return
-            yield one
+            if results.shows(one[0]):
+                yield one
 
 
 def _definitions(workspace: Workspace, path: str, name: str) -> list[tuple[int, str]]:

@@ -36,7 +36,7 @@ async def run_tests(  # noqa: PLR0917  # a model passes them by name
     timeout: Annotated[float, "Seconds that they may take"] = 600,  # noqa: ASYNC109  # what the model asks for, not ours
 ) -> str:
     """Runs the tests, and tells which failed, where and why."""
-    workspace = workspace_of(context)
+    workspace = workspace_of(context, opens_any=True)
     repository = await repository_of(workspace)
     report = await run_selected(
         workspace,

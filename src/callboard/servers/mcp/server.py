@@ -151,7 +151,8 @@ class ToolServer:
         if permission != "allow":
             return answer_of(error_result(call.name, "permission", f"{call.name} may not run: {why}"))
         namespace = session.namespaces.setdefault(invoker.ensemble.name if invoker.ensemble else "", {})
-        context = Context({**self._auxdata, KEY: peer}, namespace, invoker)
+        permits = self._policy.permits(invoker, call.arguments)
+        context = Context({**self._auxdata, KEY: peer}, namespace, invoker, permits=permits)
         async with self._gate:
             result = await run_invoker(invoker, call.arguments, context, identifier=call.name, on_error="feedback")
         if peer.lacked is not None and result.error is not None and call.modern:
