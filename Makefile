@@ -153,6 +153,7 @@ bench-mcp: $(INSTALLED)
 # make bench-sandbox  what it costs to confine a command, and how soon a cancelled job has ended
 bench-sandbox: $(INSTALLED)
 	$(BIN)/python bench/sandbox.py
+	$(BIN)/python bench/parsing.py
 	$(BIN)/python bench/cancel.py
 
 $(EVALS)/.installed: evals/requirements.txt

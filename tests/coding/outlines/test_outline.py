@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.coding.outlines import outline_of, parsing
+from callboard.coding.outlines import outline, outline_of
 from callboard.coding.outlines.languages import LANGUAGES
 
 CASES = {
@@ -64,22 +64,22 @@ CASES = {
 def test_outlines(path):
     pytest.importorskip("tree_sitter")
     text, symbols, imports = CASES[path]
-    outline = outline_of(text, path)
-    assert [f"{each.line} {each.kind} {each.path}" for each in outline.symbols] == symbols
-    assert outline.imports == imports
+    found_outline = outline_of(text, path)
+    assert [f"{each.line} {each.kind} {each.path}" for each in found_outline.symbols] == symbols
+    assert found_outline.imports == imports
 
 
 @pytest.mark.parametrize("path", CASES)
 def test_outlines_without_a_grammar(path, monkeypatch):
     """Of what stands at the beginning of a line."""
-    monkeypatch.setattr(parsing, "_grammar", lambda *_: None)
+    monkeypatch.setattr(outline, "parse", lambda *_: None)
     text, symbols, imports = CASES[path]
-    outline = outline_of(text, path)
+    found_outline = outline_of(text, path)
     known = {(int(each.split()[0]), each.split()[2].rpartition(".")[2]) for each in symbols}
-    found = [(each.line, each.name) for each in outline.symbols if each.name != "inner"]
+    found = [(each.line, each.name) for each in found_outline.symbols if each.name != "inner"]
     assert found
     assert {*found} <= known
-    assert outline.imports == imports
+    assert found_outline.imports == imports
 
 
 def test_what_is_in_no_language():

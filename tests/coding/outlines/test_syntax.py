@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.coding.outlines import broken_line, parsing
+from callboard.coding.outlines import broken_line, parsing, syntax
+from callboard.coding.outlines.languages import language_of
 
 pytest.importorskip("tree_sitter")
 
@@ -25,10 +26,10 @@ def test_broken_lines(path, text, line):
 
 
 def test_nobody_can_tell_without_a_grammar(monkeypatch):
-    monkeypatch.setattr(parsing, "_grammar", lambda *_: None)
+    monkeypatch.setattr(syntax, "parse", lambda *_: None)
     assert broken_line("(", "a.py") is None
 
 
 def test_a_text_that_takes_too_long(monkeypatch):
     monkeypatch.setattr(parsing, "SECONDS", 0.0)
-    assert broken_line("(" * 100_000, "a.py") is None
+    assert parsing.parsed("(" * 100_000, language_of("a.py")) is None

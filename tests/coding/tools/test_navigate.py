@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from callboard.coding.outlines import parsing
+from callboard.coding.outlines import outline as outlines
 from callboard.coding.tools.navigate import imports, list_directory, navigate, outline, tree
 
 
@@ -70,7 +70,7 @@ def test_an_outline(at, monkeypatch, grammars):
         pytest.importorskip("tree_sitter_python")
         run = "8: [method] A.run"
     else:
-        monkeypatch.setattr(parsing, "_grammar", lambda *_: None)
+        monkeypatch.setattr(outlines, "parse", lambda *_: None)
         run = "8: [func] run"
     assert at.call("navigate", action="get_file_outline", path="src/main.py") == f"7: [class] A\n{run}"
     assert at.call("navigate", action="find_imports", path="src/main.py") == "1: import os\n2: from sys import ("

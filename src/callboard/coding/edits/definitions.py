@@ -15,9 +15,9 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from callboard.coding.edits.change import EditRefused
-from callboard.coding.outlines import Symbol, broken_line, outline_of
+from callboard.coding.outlines import Symbol, broken_line
 from callboard.coding.outlines.languages import language_of
-from callboard.coding.outlines.parsing import parsed
+from callboard.coding.outlines.parser import parse
 
 _ELIDED: Final = re.compile(
     r"^\s*(?:#|//|/\*|--)?\s*(?:\.\.\.|…|(?:the )?rest of|(?:\.\.\. ?)?(?:existing|remaining|other|previous) (?:code|functions|methods|imports|tests)"
@@ -187,18 +187,19 @@ def _head(lines: list[str], pieces: tuple[Piece, ...]) -> int:
 
 def _pieces(text: str, path: str) -> tuple[Piece, ...]:
     """The statements at the top of a text; nothing where there is no grammar for it."""
-    language, outline = language_of(path), outline_of(text, path)
-    tree = parsed(text, language) if language is not None else None
-    if language is None or tree is None or outline is None:
+    language = language_of(path)
+    if language is None:
         raise EditRefused("code is put only into files of a known language; write the whole file with write_file")
+    known = parse(text, language)
+    if known is None:
+        raise EditRefused(f"the {language.name} could not be parsed; write the whole file with write_file")
     lines = text.splitlines()
-    imports = {number - 1 for number in outline.imports}
+    imports = {number - 1 for number in known.imports}
     found: list[Piece] = []
-    for node in tree.root_node.named_children:
-        start, end = node.start_point.row, node.end_point.row + (node.end_point.column > 0)
-        if node.type == "comment" or start >= len(lines):
+    for kind, start, end in known.statements:
+        if kind == "comment" or start >= len(lines):
             continue
-        inside = [each for each in outline.symbols if start <= each.line - 1 < end]
+        inside = [each for each in known.symbols if start <= each.line - 1 < end]
         top = tuple(dict.fromkeys(each.path for each in inside if not each.scope or language.name == "go"))
         inner = tuple(_methods(inside, lines, start, end))
         first = "\n".join(lines[start:end])

@@ -1,7 +1,7 @@
 """Trees of source texts.
 
 Owns the way to the grammars, and the bounds: 2 MB, and 2 seconds. tree-sitter is imported when the first text is
-parsed, and need not be installed.
+parsed, and need not be installed. Runs in the worker alone.
 """
 
 from __future__ import annotations

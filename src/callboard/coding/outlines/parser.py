@@ -1,0 +1,154 @@
+"""The process in which texts are parsed.
+
+Owns when it is started, asked and ended, and what is remembered of its answers. Knows nothing of trees.
+Laws: a text that cannot be parsed costs its asker an answer and nobody anything else; what could not be parsed once
+is not tried again. The process ends with us, however we end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import selectors
+import subprocess
+import sys
+import threading
+from collections import OrderedDict
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import msgspec
+
+from callboard.coding.outlines import worker
+from callboard.coding.outlines.languages import Language
+from callboard.coding.outlines.parsing import MAX_BYTES
+from callboard.coding.outlines.values import Parsed
+
+START: Final = 10.0
+"""Seconds that the process has for its first answer besides."""
+PATIENCE: Final = 12.0
+"""Seconds for an answer; the process ends itself before."""
+MAX_ANSWER: Final = 64 * 1024 * 1024
+"""Bytes of one answer."""
+REMEMBERED: Final = 32
+"""Texts of which the answers are kept: an edit asks about the same ones several times."""
+_BLOCK: Final = 64 * 1024
+
+_DECODER: Final[msgspec.json.Decoder[Parsed | None]] = msgspec.json.Decoder(Parsed | None)
+
+
+class Parser:
+    """One process, started when it is first asked, and again when it has ended. May be asked by any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        self._known: OrderedDict[tuple[str, bytes], Parsed | None] = OrderedDict()
+
+    def parse(self, text: str, language: Language) -> Parsed | None:
+        """What a grammar read; None where there is none, or the text could not be parsed within the limits."""
+        data = text.encode("utf-8", "surrogatepass")
+        if len(data) > MAX_BYTES:
+            return None
+        key = (language.name, hashlib.blake2b(data, digest_size=16).digest())
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = self._asked(language.name, data)
+                if len(self._known) > REMEMBERED:
+                    self._known.popitem(last=False)
+            self._known.move_to_end(key)
+            return self._known[key]
+
+    def close(self) -> None:
+        """Ends the process."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                # What is still to be written to it is nobody's any more.
+                with suppress(OSError):
+                    stream.close()
+        if self._owner == os.getpid():
+            process.kill()
+            process.wait()
+
+    def _asked(self, name: str, data: bytes) -> Parsed | None:
+        try:
+            process, patience = self._running()
+            answer = _exchange(process, f"{name} {len(data)}\n".encode() + data, patience)
+            return _DECODER.decode(answer)
+        except (OSError, EOFError, ValueError):
+            # It crashed or took too long, or it cannot be started: the next text gets a new one.
+            self.close()
+            return None
+
+    def _running(self) -> tuple[subprocess.Popen[bytes], float]:
+        if self._owner != os.getpid():  # after a fork it is another's
+            self.close()
+        if self._process is not None and self._process.poll() is None:
+            return self._process, PATIENCE
+        self.close()
+        self._process = _started()
+        self._owner = os.getpid()
+        return self._process, START + PATIENCE
+
+
+def _started() -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(  # noqa: S603  # ourselves
+        [sys.executable, "-I", str(Path(worker.__file__).resolve())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        cwd="/",
+        env={},
+        start_new_session=True,
+    )
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            os.set_blocking(stream.fileno(), False)
+    return process
+
+
+def _exchange(process: subprocess.Popen[bytes], request: bytes, patience: float) -> bytes:
+    """The answer to a request. Raises OSError, EOFError, ValueError and TimeoutError."""
+    assert process.stdin is not None  # noqa: S101  # both are pipes
+    assert process.stdout is not None  # noqa: S101
+    reading, writing = process.stdout.fileno(), process.stdin.fileno()
+    end = monotonic() + patience
+    left = memoryview(request)
+    received = bytearray()
+    size: int | None = None
+    with selectors.DefaultSelector() as selector:
+        selector.register(reading, selectors.EVENT_READ)
+        selector.register(writing, selectors.EVENT_WRITE)
+        while size is None or len(received) < size:
+            ready = selector.select(max(0.0, end - monotonic()))
+            if not ready:
+                raise TimeoutError
+            for key, _ in ready:
+                if key.fd == writing:
+                    left = left[os.write(writing, left[:_BLOCK]) :]
+                    if not left:
+                        selector.unregister(writing)
+                    continue
+                block = os.read(reading, _BLOCK)
+                if not block:
+                    raise EOFError
+                received += block
+                if size is None and (line := received.find(b"\n")) >= 0:
+                    size = int(received[:line])
+                    del received[: line + 1]
+                if len(received) > MAX_ANSWER or (size or 0) > MAX_ANSWER:
+                    raise ValueError("too long an answer")
+    return bytes(received)
+
+
+_PARSER: Final = Parser()
+atexit.register(_PARSER.close)
+parse: Final = _PARSER.parse

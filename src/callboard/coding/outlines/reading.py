@@ -1,0 +1,160 @@
+"""What is read out of a tree: what a text defines and imports, its statements, and where it is broken.
+
+Owns the walks through a tree. Runs in the worker alone: a grammar is C that was made from what others wrote.
+Law: no recursion, however deep the text is nested; the inside of functions is not looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from callboard.coding.outlines.languages import Definition, Language
+from callboard.coding.outlines.parsing import parsed
+from callboard.coding.outlines.values import Parsed, Statement, Symbol
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Tree, TreeCursor
+
+MAX_STATEMENTS: Final = 100_000
+"""Statements at the top of a text that is taken apart; one with more is read as if it had none."""
+_FUNCTIONS: Final = frozenset({"func", "method"})
+_MODULES: Final = frozenset({"module", "namespace"})
+_NAMED: Final = 4
+"""Scopes that a symbol's path names."""
+_REQUIRE: Final = b"require"
+
+
+def read(text: str, language: Language) -> Parsed | None:
+    """All of it, None where the text has no tree; see `parsing`."""
+    tree = parsed(text, language)
+    if tree is None:
+        return None
+    symbols, imports = _defined(tree, language)
+    return Parsed(symbols, imports, _statements(tree), _broken_line(tree))
+
+
+def _statements(tree: Tree) -> list[Statement]:
+    """What stands at the top of the text, with the rows at which it begins and ends, the last not in it."""
+    root = tree.root_node
+    if root.named_child_count > MAX_STATEMENTS:
+        return []
+    return [
+        Statement(node.type, node.start_point.row, node.end_point.row + (node.end_point.column > 0))
+        for node in root.named_children
+    ]
+
+
+def _defined(tree: Tree, language: Language) -> tuple[list[Symbol], list[int]]:
+    symbols: list[Symbol] = []
+    imports: list[int] = []
+    scopes: list[tuple[int, Symbol]] = []
+    cursor = tree.walk()
+    depth = 0  # the cursor counts its own anew each time
+    while True:
+        node = cursor.node
+        enter = True
+        if node is not None and node.is_named:
+            while scopes and scopes[-1][0] >= depth:
+                scopes.pop()
+            kind = node.type
+            if kind in language.imports or _is_require(node, kind):
+                imports.append(node.start_point.row + 1)
+                enter = False
+            elif (definition := language.definitions.get(kind)) is not None:
+                found = _symbol(node, definition, language, [symbol for _, symbol in scopes[-_NAMED:]])
+                if found is not None:
+                    # An impl is where things are defined, not what is.
+                    if found.kind != "impl":
+                        symbols.append(found)
+                    enter = found.kind not in _FUNCTIONS
+                    if definition.scope:
+                        scopes.append((depth, found))
+        if enter and cursor.goto_first_child():
+            depth += 1
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return symbols, list(dict.fromkeys(imports))
+            depth -= 1
+
+
+def _symbol(node: Node, definition: Definition, language: Language, scopes: list[Symbol]) -> Symbol | None:
+    named = node.child_by_field_name(definition.field)
+    kind = definition.kind
+    scope = ".".join([each.name for each in scopes])
+    if kind == "variable":
+        value = node.child_by_field_name("value")
+        if value is None or value.type not in language.callables:
+            return None
+        kind = "func"
+    elif language.name == "c":
+        named = _declared(named, kind)
+        if named is None or (kind in ("struct", "union", "enum") and node.child_by_field_name("body") is None):
+            return None
+    elif language.name == "go":
+        kind = _GO_TYPES.get(_type_of(node.child_by_field_name("type")), kind)
+        scope = _receiver(node) if kind == "method" else scope
+    if named is None or named.text is None:
+        return None
+    if kind == "func" and scopes and scopes[-1].kind not in _MODULES:
+        kind = "method"
+    return Symbol(node.start_point.row + 1, kind, named.text.decode("utf-8", "replace"), scope)
+
+
+_GO_TYPES: Final = {"struct_type": "struct", "interface_type": "interface"}
+_C_DECLARATORS: Final = frozenset(
+    {
+        "pointer_declarator",
+        "function_declarator",
+        "array_declarator",
+        "parenthesized_declarator",
+        "attributed_declarator",
+    }
+)
+
+
+def _declared(node: Node | None, kind: str) -> Node | None:
+    """The name in a declarator of C; of a declaration only that of a function."""
+    is_function = False
+    while node is not None and node.type in _C_DECLARATORS:
+        is_function = is_function or node.type == "function_declarator"
+        node = node.child_by_field_name("declarator") or (node.named_children[0] if node.named_children else None)
+    return node if is_function or kind != "declaration" else None
+
+
+def _receiver(node: Node) -> str:
+    """The type that a method of Go is of."""
+    receiver = node.child_by_field_name("receiver")
+    text = (receiver.text or b"") if receiver is not None else b""
+    return text.decode("utf-8", "replace").strip("()").partition("[")[0].rpartition(" ")[2].lstrip("*")
+
+
+def _type_of(node: Node | None) -> str:
+    return node.type if node is not None else ""
+
+
+def _is_require(node: Node, kind: str) -> bool:
+    if kind != "call_expression":
+        return False
+    function = node.child_by_field_name("function")
+    return function is not None and function.type == "identifier" and function.text == _REQUIRE
+
+
+def _broken_line(tree: Tree) -> int | None:
+    """The line, from 1, of the first syntax error."""
+    if not tree.root_node.has_error:
+        return None
+    cursor = tree.walk()
+    while (node := cursor.node) is not None and not (node.is_error or node.is_missing) and _to_broken_child(cursor):
+        pass
+    return node.start_point.row + 1 if node is not None else None
+
+
+def _to_broken_child(cursor: TreeCursor) -> bool:
+    """Goes to the first child that has an error in it."""
+    if not cursor.goto_first_child():
+        return False
+    while (node := cursor.node) is None or not (node.has_error or node.is_missing):
+        if not cursor.goto_next_sibling():
+            return False
+    return True
