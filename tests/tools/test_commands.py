@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +71,84 @@ CLEAR = [
 def test_what_is_read_for_sure(line, segments):
     command = parse_command(line)
     assert (told(command), command.unclear) == (segments, "")
+
+
+def opaque_or_unclear(line):
+    command = parse_command(line)
+    return bool(command.unclear) or any(segment.opaque for segment in command.segments)
+
+
+LAUNCHERS = """
+    flock f -c 'rm x' | chrt -f 1 rm x | setarch x86_64 rm x | linux32 rm x | linux64 rm x | i386 rm x | i686 rm x
+    prlimit --nproc=1 rm x | choom -n 0 rm x | sg root 'rm x' | ssh-agent rm x | capsh -- -c 'rm x' | ld.so /bin/rm x
+    /lib64/ld-linux-x86-64.so.2 /bin/rm x | /lib/ld-musl-x86_64.so.1 /bin/rm x | git grep -O'rm' x
+    git grep --open-files='rm x' x | git difftool -x 'rm x' | git difftool --extcmd='rm x' | git difftool -y
+    git clone -u 'rm x' a b | git clone --upload-pa='rm x' a b | git clone -c core.sshCommand='rm x' a
+    git -c alias.x='!rm x' x | git -c core.pager='rm x' log | git --exec-path=. x | git fetch --upload-pack='rm x'
+    git log --ext-diff | git config alias.x '!rm x' | git config core.pager 'rm x' | git rebase --exec 'rm x' a
+    git rebase -x 'rm x' a | git bisect run rm x | git submodule foreach rm x | git filter-branch --tree-filter 'rm x'
+    git archive --remote=x --exec='rm x' a | tar -I 'rm x' -xf a | tar cIf 'rm x' a b | tar --use-compress='rm x' -xf a
+    tar xf a --checkpoint=1 --checkpoint-action=exec='rm x' | tar xf a --to-command='rm x' | sed '1e rm x' a
+    sed 's/a/rm x/e' a | sed -n -e p -e '1e rm x' a | sed --expression='e rm x' a | sed -f script a
+    vim -c '!rm x' | vi -c ':!rm x' | ex a | ed a | emacs --batch a | nvim a | sqlite3 a '.shell rm x'
+    sqlite3 -cmd '.shell rm x' a | sqlite3 a "select load_extension('x')" | psql -c '\\! rm x' | python -m timeit 'x'
+    python3 -m pdb x.py | python -mtimeit x | perl -e 'x' | ruby -e x | awk 'BEGIN{system("rm x")}' | awk -f x
+    awk 'BEGIN{"rm x"|getline}' | ssh -o ProxyCommand='rm x' a | rsync -e 'rm x' a b | rsync --rsh='rm x' a b
+    scp -S prog a b | man -P 'rm x' ls | less +'!rm x' a | gdb -ex 'shell rm x' | make SHELL=x | make --eval='x' | make -f x
+    npx -c 'rm x' | npm exec -c 'rm x' | npm test --script-shell=x | env -S 'rm x' | ls | parallel rm x | watch rm x
+    script -c 'rm x' | nsenter -t 1 rm x | unshare rm x | runuser -c 'rm x' | su -c 'rm x' | expect -c 'x'
+    socat - EXEC:'rm x' | nc -e rm a 1 | zip a b -TT 'rm x' | zip a b --unzip-command='rm x' | nmap --script x a
+    cargo --config x test | go test -exec 'rm x' | go vet -vettool=x | fd -x rm | fd . --exec rm | rg --pre rm x
+    docker run a rm x | kubectl exec a rm x | sort --compress-program=x a | wget --use-askpass=x a | unbuffer rm x
+""".replace("ls | parallel", "parallel")  # fmt: skip
+
+
+@pytest.mark.parametrize("line", [each.strip() for each in re.split(r" \| |\n", LAUNCHERS) if each.strip()])
+def test_a_launcher_is_seen(line):
+    """Whoever denies rm is asked: it is listed, or it is said that not all is."""
+    listed = any(segment.words[0].text.rpartition("/")[2] == "rm" for segment in parse_command(line).segments)
+    assert listed or opaque_or_unclear(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "npx rm x", "npx -y rm x", "npm exec -- rm x", "uv run rm x", "uv run --with a rm x", "poetry run rm x",
+        "bundle exec rm x", "flock f rm x", "env nice uv run env rm x",
+    ],
+)  # fmt: skip
+def test_what_a_package_manager_runs_is_listed(line):
+    assert any(str(segment) == "rm x" for segment in parse_command(line).segments)
+
+
+def test_a_program_is_never_named_as_an_option():
+    for line in ("flock f -c 'rm x'", "timeout 5 -x rm", "chroot / --userspec=x rm"):
+        command = parse_command(line)
+        assert command.unclear
+        assert not any(segment.words[0].text.startswith("-") for segment in command.segments)
+
+
+def test_package_managers_in_package_managers_end():
+    for line in ("npx " * 2000 + "rm", "npx -y " * 2000 + "rm", "uv run --with npx -y " * 500):
+        assert len(parse_command(line).segments) < 100
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git diff -w HEAD~1 -- src", "git log --oneline -n 5", "git show --stat", "git grep -n x", "git status -sb",
+        "find . -name '*.py' -type f", "sed -n '1,20p' a", "sed 's/a/b/g' a", "sed -n '/x/,/y/p;$d' a",
+        "sed -e 's|a|b|' -e '3d' a", "sed '/x/{n;d}' a", "sed '5a some words' a", "sort -rnk2 a", "ls -la", "cat a b",
+        "grep -rn x src", "rg -n 'a|b' src", "tar -tzf a.tgz", "curl -sS http://localhost", "awk '{ print $1 }' a",
+        "jq .a b.json", "head -5 a", "wc -l a", "go test ./...", "cargo test", "npm test", "python x.py", "make test",
+        "pytest -q -x", "python -m pytest -q", "git branch -vv", "git config user.name", "uniq -c a", "tree -L 2",
+    ],
+)  # fmt: skip
+def test_an_ordinary_command_only_looks(line):
+    """No word of it is taken for one that writes or runs."""
+    command = parse_command(line)
+    assert command.unclear == ""
+    assert not any(segment.acting or segment.opaque for segment in command.segments)
 
 
 VARIABLE = "it has a variable or a substitution"

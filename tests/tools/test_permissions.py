@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,6 +108,59 @@ GIT = [("bash", "ask"), ("bash(git status*)", "allow"), ("bash(git log)", "allow
 )
 def test_a_command_is_allowed_only_if_each_of_its_programs_is(command, permission):
     assert Policy(GIT).decide(shell(), {"command": command})[0] == permission
+
+
+ACTING = [
+    "git diff --output=f", "git diff --outp f", "git log -p --output=f HEAD", "git log --ext-diff", "git grep -Orm x",
+    "git show --output f", "git archive -o f HEAD", "git branch -D x", "git stash drop", "git tag -d x",
+    "git config user.name me", "git config alias.x '!rm'", "git fetch --upload-pack=rm", "git clone -u rm a",
+    "find . -delete", "find . -fprint f", "find . -fprintf f x", "find . -fls f", "find . -exec cat {} +", "find . -ok cat {} +",
+    "sort -o f a", "sort -uof a", "sort --output=f a", "sort --compress-program=x a", "sed -i s/a/b/ f", "sed -ni p f",
+    "sed --in-place=x p f", "sed 'w f' a", "sed 's/a/b/w f' a", "sed -n '1e rm' a", "sed -f x a", "sed -e p -e 'w f' a",
+    "awk '{ print > \"f\" }' a", "awk -i inplace 1 a", "curl -o f u", "curl -sSo f u", "curl -O u", "curl -K f", "curl -T f u",
+    "wget -O f u", "tar -tf a --to-command=x", "tar --checkpoint-action=exec=x -tf a", "uniq a f", "xxd a f", "tree -o f",
+    "shuf -o f a", "go test -exec x ./...", "go test -o f ./...", "go test -coverprofile=f ./...", "rg --pre x a",
+    "less +!rm a", "man -P x ls", "make test SHELL=x", "make -f x test", "file -C -m f", "rsync -e x a b", "jq -i . a",
+    "sqlite3 a .shell", "fd -x rm",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ACTING)
+def test_a_pattern_does_not_allow_an_option_that_writes_or_runs_unless_it_names_it(command):
+    program, *words = shlex.split(command)
+    wide = [f"bash({program} *)", f"bash({program}*)", f"bash({program} -*)"]
+    wide += [f"bash({program} {words[0]} *)"] if not words[0].startswith("-") and program in {"git", "go"} else []
+    allowed = [("bash", "ask"), ("bash(cat *)", "allow"), ("bash(rm*)", "allow"), *((each, "allow") for each in wide)]
+    # What the pattern itself names is named.
+    allowed = [rule for rule in allowed if not any(word.startswith("-") for word in rule[0].split()[1:-1])]
+    assert Policy(allowed).decide(shell(), {"command": command})[0] == "ask"
+
+
+@pytest.mark.parametrize(
+    ("command", "pattern"),
+    [
+        ("git diff --output=f", "git diff --output=*"),
+        ("find . -name x -delete", "find * -delete"),
+        ("sort -o f a", "sort -o *"),
+        ("sed -i s/a/b/ f", "sed -i *"),
+        ("curl -sSo f u", "curl -sSo *"),
+        ("git branch -D x", "git branch -D *"),
+    ],
+)
+def test_a_pattern_that_names_the_option_allows_it(command, pattern):
+    assert Policy([("bash", "ask"), (f"bash({pattern})", "allow")]).decide(shell(), {"command": command})[0] == "allow"
+
+
+def test_what_a_package_manager_runs_is_denied_and_allowed_with_it():
+    rules = [("bash", "ask"), ("bash(uv run*)", "allow"), ("bash(rm*)", "deny")]
+    for command, permission in (
+        ("uv run pytest -q", "allow"),
+        ("uv run --frozen pytest", "allow"),
+        ("uv run rm x", "deny"),
+        ("uv run --with a rm x", "deny"),
+        ("uv run sh -c 'rm x'", "deny"),
+    ):
+        assert Policy(rules).decide(shell(), {"command": command})[0] == permission
 
 
 DENY = [("bash", "allow"), ("bash(rm*)", "deny"), ("bash(git push)", "deny")]

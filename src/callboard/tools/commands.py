@@ -11,15 +11,20 @@ What a program does by itself, as `python x.py` or `make`, is not to be seen in 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from callboard.tools import programs
+from callboard.tools.options import acting
 
 MAX_LENGTH: Final = 16 * 1024
 """Characters of a command that is read; a longer one is unclear."""
 MAX_DEPTH: Final = 8
 """Commands inside of commands, as in `env nice sh -c '...'`."""
+
+
+_MAYBE: Final = 8
+"""Words that are taken for the program that is run, where it is not clear which."""
 
 
 class Word(NamedTuple):
@@ -30,10 +35,16 @@ class Word(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A program with its words, the first its name. An `opaque` one may run programs that its words do not show."""
+    """A program with its words, the first its name. An `opaque` one may run programs that its words do not show.
+
+    `acting` are the numbers of the words by which it writes a file or runs something, where it looks otherwise. An
+    `implied` one is run by a program to whose business that belongs: what allows that one allows it.
+    """
 
     words: tuple[Word, ...]
     opaque: bool = False
+    acting: tuple[int, ...] = ()
+    implied: bool = False
 
     def __str__(self) -> str:
         return " ".join([word.text for word in self.words])
@@ -169,7 +180,7 @@ class _Reading:
 
     # A program.
 
-    def run(self, words: Sequence[Word], depth: int) -> None:
+    def run(self, words: Sequence[Word], depth: int, *, implied: bool = False) -> None:
         """Lists the program, and those that it runs."""
         if not words:
             return
@@ -189,7 +200,9 @@ class _Reading:
             self.doubt(f"{name} changes what other words mean")
         if not self._read_others(name, words[1:], depth):
             self.doubt(f"what {name} runs is not certain")
-        self.segments.append(Segment(tuple(words), programs.runs_unseen(name, texts)))
+        numbers, runs = acting(name, texts)
+        opaque = runs or programs.runs_unseen(name, texts)
+        self.segments.append(Segment(tuple(words), opaque, tuple([number + 1 for number in numbers]), implied))
 
     def _read_others(self, name: str, words: Sequence[Word], depth: int) -> bool:
         """Reads what a program runs; whether all of it could be read."""
@@ -198,6 +211,12 @@ class _Reading:
         if name == "eval":
             self.read(" ".join([word.text for word in words]), depth + 1)
             return all(word.certain for word in words)
+        runner = next((each for each in _runners(name, words) if each in programs.RUNNERS), None)
+        if runner is not None:
+            inner = words[len(runner) - 1 :]
+            if inner and inner[0].text == "--":
+                inner = inner[1:]
+            return self._managed(inner, depth)
         if name in programs.WRAPPERS:
             return self._wrapped(programs.WRAPPERS[name], words, depth)
         return self._found(words, depth) if name == "find" else True
@@ -222,6 +241,15 @@ class _Reading:
             else:
                 return not text.startswith("/dev/")
         return False
+
+    def _managed(self, words: Sequence[Word], depth: int) -> bool:
+        """What a manager of packages runs; behind options that are not known each word may be the program."""
+        if not words or not words[0].text.startswith("-"):
+            self.run(words, depth + 1, implied=True)
+            return True
+        places = [at for at, word in enumerate(words) if not word.text.startswith("-")][:_MAYBE]
+        self.segments += [Segment(tuple(words[at:]), implied=True) for at in places]
+        return not any(word.text.startswith(("-c", "--call", "--shell")) for word in words[: (places or [0])[0] + 1])
 
     def _wrapped(self, wrapper: programs.Wrapper, words: Sequence[Word], depth: int) -> bool:
         at = 0
@@ -252,6 +280,8 @@ class _Reading:
         while inner and _ASSIGNMENT.match(inner[0].text):
             self.doubt("it sets a variable")
             inner.pop(0)
+        if inner and inner[0].text.startswith("-"):
+            return False  # an option behind the operands, such as flock's -c
         if inner and wrapper.appends:
             inner.append(Word("", certain=False))
         self.run(inner, depth + 1)
@@ -272,6 +302,12 @@ class _Reading:
         if inner:
             self.run(inner, depth + 1)
         return certain or not any(word.text in programs.FIND for word in words)
+
+
+def _runners(name: str, words: Sequence[Word]) -> Iterator[tuple[str, ...]]:
+    yield (name,)
+    if words:
+        yield (name, words[0].text)
 
 
 class _Line:

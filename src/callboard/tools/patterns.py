@@ -10,6 +10,7 @@ ignore case), and a file system is not asked here.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -22,6 +23,9 @@ Answer: TypeAlias = Literal["yes", "maybe", "no"]
 Parts: TypeAlias = tuple[str | None, ...]
 """Patterns of words, or of names; None stands for any number of them."""
 
+_WILD: Final = re.compile(r"[*?\[]")
+_NAMED: Final = 2
+"""Characters of an option that a pattern has to have, before what is any: `-*` names none."""
 _PLACES: Final = frozenset(
     f"{root}/{name}" for root in ("", "/usr", "/usr/local", "/opt/homebrew") for name in ("bin", "sbin")
 )
@@ -97,11 +101,24 @@ class Pattern:
         return self.of_path(path) == "yes"
 
     def allows_command(self, segment: Segment) -> bool:
-        """Whether these words, and nothing else, are what it speaks of."""
+        """Whether these words, and nothing else, are what it speaks of.
+
+        A word by which a program writes or runs has to be named: `find *` is not for `-delete`, `find * -delete` is.
+        """
+        if segment.implied:
+            return True
         first, *rest = segment.words
+        if not all(self._names_word(segment.words[number]) for number in segment.acting):
+            return False
         directory, _, name = first.text.rpartition("/")
         names = (first.text, name) if directory in _PLACES else (first.text,)
         return any(_matches(self._words, [Word(each, first.certain), *rest]) for each in names)
+
+    def _names_word(self, word: Word) -> bool:
+        return any(
+            each is not None and fnmatchcase(word.text, each) and len(_WILD.split(each, maxsplit=1)[0]) >= _NAMED
+            for each in self._words[1:]
+        )
 
     def of_command(self, segment: Segment) -> Answer:
         """Whether the segment begins as it says, wherever its program is; options may stand in between."""

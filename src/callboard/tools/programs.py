@@ -7,7 +7,7 @@ Knows nothing of shells. What is in no table here runs what it likes by itself, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -21,9 +21,14 @@ SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "r
 SHELL_LETTERS: Final = frozenset("abcefhilmnuvxC")
 SHELL_OPTIONS: Final = frozenset({"--norc", "--noprofile", "--posix", "--login"})
 _OPAQUE: Final = frozenset(
-    """at batch bwrap chpst csh entr expect fakeroot firejail fish gdb jobs ltrace nsenter nu parallel pkexec
-    proot pwsh run-parts runuser screen script setpriv ssh start-stop-daemon strace su systemd-run tcsh tmux
-    unshare watch xonsh""".split()  # noqa: SIM905  # names on a few lines
+    """aa-exec at batch bwrap capsh catchsegv cgexec choom chpst chrt cpulimit csh daemon daemonize dbus-launch
+    dbus-run-session debugfs dumb-init eatmydata ed elvish emacs entr ex expect fakechroot fakeroot faketime firejail
+    fish ftp gdb hyperfine i386 i486 i586 i686 jobs kexec ld.so linux32 linux64 lldb lp ltrace lxc-attach lxc-execute
+    machinectl minijail0 nc ncat newgrp nsenter nsjail nu numactl nvim open parallel perf pkexec prlimit proot
+    proxychains proxychains4 pwsh rlwrap rsh run-parts runcon runuser rvim rview s6-setuidgid schroot screen script
+    scriptreplay setarch setpriv setuidgid sg slogin socat softlimit ssh ssh-agent sshpass start-stop-daemon strace su
+    systemd-inhibit systemd-nspawn systemd-run tclsh tcsh tini tmux torsocks trickle tsocks unbuffer uname26 unshare
+    valgrind vi view vim vimdiff watch wish x86_64 xdg-open xonsh xvfb-run zathura""".split()  # noqa: SIM905  # names on a few lines
 )
 _CODE: Final[Mapping[str, str]] = {
     "python": "c", "pypy": "c", "perl": "eE", "ruby": "e", "node": "ep", "php": "r", "lua": "e", "Rscript": "e",
@@ -31,6 +36,10 @@ _CODE: Final[Mapping[str, str]] = {
 """Programs that run code given by these options."""
 _AWK: Final = frozenset({"awk", "gawk", "mawk", "nawk"})
 FIND: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_LINKER: Final = re.compile(r"ld(?:-linux|-musl)?[\w-]*\.so[.\d]*")
+"""The dynamic linker, which runs the program that it is given."""
+_MODULES: Final = frozenset({"timeit", "pdb", "IPython", "code", "trace", "profile", "cProfile", "runpy"})
+"""Modules of Python that run code, or another module, that stands behind them."""
 _RUNS: Final = re.compile(r"--[\w-]*(?:exec|command|rsh|action|eval)\b")
 """Options of many programs that name another."""
 
@@ -78,7 +87,18 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
 }
 
 
-_GIT: Final = frozenset({("bisect", "run"), ("submodule", "foreach"), ("rebase", "-x")})
+RUNNERS: Final = frozenset(
+    {
+        ("npx",), ("bunx",), ("pnpx",), ("uvx",), ("npm", "exec"), ("npm", "x"), ("pnpm", "exec"), ("pnpm", "dlx"),
+        ("yarn", "exec"), ("yarn", "dlx"), ("bun", "x"), ("uv", "run"), ("poetry", "run"), ("pipenv", "run"),
+        ("pdm", "run"), ("hatch", "run"), ("rye", "run"), ("conda", "run"), ("mamba", "run"), ("bundle", "exec"),
+        ("rbenv", "exec"), ("pyenv", "exec"), ("asdf", "exec"), ("mise", "exec"), ("mise", "x"), ("direnv", "exec"),
+        ("rustup", "run"), ("opam", "exec"), ("dotnet", "exec"), ("pipx", "run"),
+    }
+)  # fmt: skip
+"""Managers of packages that run a program of these. What allows them allows it; what denies it denies them."""
+
+_GIT: Final = frozenset({"filter-branch", "difftool", "mergetool", "instaweb", "send-email", "web--browse", "daemon"})
 _GIT_OPTIONS: Final = ("--config-env", "--exec-path", "--upload-pack", "--receive-pack")
 
 
@@ -89,16 +109,21 @@ def redefines(name: str, words: Sequence[str]) -> bool:
 
 def runs_unseen(name: str, words: Sequence[str]) -> bool:
     """Whether a program, called with these words, runs others that they do not show."""
-    if name in _OPAQUE or any(_RUNS.match(word) for word in words):
+    if name in _OPAQUE or _LINKER.fullmatch(name) or any(_RUNS.match(word) for word in words):
         return True
     if name == "git":
-        return any(word == "-c" or word.startswith(_GIT_OPTIONS) or pair in _GIT for word, pair in _pairs(words))
+        return any(word == "-c" or word.startswith(_GIT_OPTIONS) or word in _GIT for word in words)
     if name in _AWK:
         return any("system" in word or "|" in word for word in words)
+    if name.startswith(("python", "pypy")) and any(_module(pair) in _MODULES for pair in pairwise([*words, ""])):
+        return True
     letters = _CODE.get(name.rstrip("0123456789."), "")
     return any(word.startswith("-") and word[:2] != "--" and not set(letters).isdisjoint(word) for word in words)
 
 
-def _pairs(words: Sequence[str]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Each word, and with the one behind it."""
-    return ((word, (word, after)) for word, after in pairwise([*words, ""]))
+def _module(pair: tuple[str, str]) -> str:
+    """The module that an option of Python runs, with the word behind it; "" if it runs none."""
+    option, after = pair
+    if option[:1] != "-" or option[:2] == "--" or "m" not in option:
+        return ""
+    return option.partition("m")[2] or after
