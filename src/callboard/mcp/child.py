@@ -4,19 +4,24 @@ Owns the process: how it is started, fed, read and ended, and that nothing of it
 Law: it ends with us, however we end, and so does what it started.
 
 A parent-death signal reaches only the child itself, not what `npx` or `uvx` started in turn, and comes already when
-the thread ends that started it. So a shell stands guard instead, whose input is a pipe that only we hold: when it
-ends, the child's process group is killed.
+the thread ends that started it. So on Linux a supervisor stands between, to which everything falls that the program
+leaves behind, whatever sessions it makes; it holds one end of a pipe whose other one only we hold, and kills all when
+that ends. Elsewhere no process inherits what another one leaves: there a shell stands guard with such a pipe, and
+kills the program's process group, which what makes a session of its own has left.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final, cast
 
 KEPT_ERRORS: Final = 8 * 1024
@@ -27,13 +32,15 @@ KILL_GRACE: Final = 2.0
 """Seconds after its input is closed, it is asked to end, and it is killed. The order is the specification's."""
 _LAST_WORDS: Final = 0.2
 """Seconds that output and exit may come apart."""
+_SUPERVISOR: Final = Path(__file__).with_name("supervisor.py").resolve()
+_SUPERVISED: Final = sys.platform == "linux"
 _GUARD: Final = ("/bin/sh", "-c", 'read -r _ || kill -9 -"$1"', "callboard-guard")
 
 
 class Child(asyncio.SubprocessProtocol):
     """A running program. `take` gets what it writes; `ended` is called once, when it is not there any more."""
 
-    def __init__(self, take: Callable[[bytes], None], ended: Callable[[], None]) -> None:
+    def __init__(self, take: Callable[[bytes], None], ended: Callable[[], None], lifeline: int = -1) -> None:
         self._take = take
         self._tell_ended = ended
         self._errors = b""
@@ -44,6 +51,7 @@ class Child(asyncio.SubprocessProtocol):
         self._drained = asyncio.Event()
         self._drained.set()
         self._guard: subprocess.Popen[bytes] | None = None
+        self._lifeline = lifeline
         self._transport: asyncio.SubprocessTransport
 
     @classmethod
@@ -57,13 +65,27 @@ class Child(asyncio.SubprocessProtocol):
     ) -> Child:
         """Raises OSError and ValueError if it cannot be started."""
         loop = asyncio.get_running_loop()
-        _, child = await loop.subprocess_exec(
-            lambda: cls(take, ended),
-            *command,
-            env=environment,
-            cwd=directory or None,
-            start_new_session=True,
-        )
+        words, theirs, ours = [*command], -1, -1
+        try:
+            if _SUPERVISED:
+                program = _program(command[0], environment, directory)
+                theirs, ours = os.pipe()
+                words = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(theirs), program, *command]
+            _, child = await loop.subprocess_exec(
+                lambda: cls(take, ended, ours),
+                *words,
+                env=environment,
+                cwd=directory or None,
+                start_new_session=True,
+                pass_fds=(theirs,) if _SUPERVISED else (),
+            )
+        except BaseException:
+            if ours >= 0:
+                os.close(ours)
+            raise
+        finally:
+            if theirs >= 0:
+                os.close(theirs)
         return child
 
     @property
@@ -103,12 +125,19 @@ class Child(asyncio.SubprocessProtocol):
             self._close_input()
             self.resume()
             for how, grace in ((None, EOF_GRACE), (signal.SIGTERM, TERM_GRACE), (signal.SIGKILL, KILL_GRACE)):
-                if how is not None:
+                if how is signal.SIGKILL:
+                    self._cut()
+                if how is not None and not (how is signal.SIGKILL and _SUPERVISED):
                     self._signal(how)
                 if await _within(grace, self._exited):
                     break
         finally:
-            self._signal(signal.SIGKILL)
+            self._cut()
+            if not _SUPERVISED:
+                self._signal(signal.SIGKILL)
+            elif not self._exited.is_set():
+                # It has what is left to kill; only where that cannot be is it killed itself.
+                await _within(KILL_GRACE, self._exited)
             self._transport.close()
             self._dismiss_guard()
         await _within(KILL_GRACE, self._released)
@@ -139,6 +168,7 @@ class Child(asyncio.SubprocessProtocol):
         self._over_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._cut()
         self._dismiss_guard()
         self._released.set()
 
@@ -177,8 +207,14 @@ class Child(asyncio.SubprocessProtocol):
             else:
                 os.killpg(self.pid, how)
 
+    def _cut(self) -> None:
+        """Lets the supervisor go, which kills what is left."""
+        lifeline, self._lifeline = self._lifeline, -1
+        if lifeline >= 0:
+            os.close(lifeline)
+
     def _post_guard(self) -> None:
-        if sys.platform == "win32":
+        if sys.platform == "win32" or _SUPERVISED:
             return
         with suppress(OSError):  # without a shell there is none
             self._guard = subprocess.Popen(  # noqa: S603  # a constant and a number
@@ -196,6 +232,23 @@ class Child(asyncio.SubprocessProtocol):
         if guard is not None:
             guard.kill()
             guard.communicate()
+
+
+def _program(name: str, environment: Mapping[str, str], directory: str) -> str:
+    """The path of a program, as execvp(3) finds it; none in a relative directory of PATH. Raises OSError."""
+    if "/" in name:
+        found = Path(directory or ".", name).absolute()
+        number = (
+            0 if os.access(found, os.X_OK) and found.is_file() else errno.EACCES if found.exists() else errno.ENOENT
+        )
+        if number:
+            raise OSError(number, os.strerror(number), name)
+        return str(found)
+    places = [each for each in environment.get("PATH", os.defpath).split(os.pathsep) if each.startswith("/")]
+    path = shutil.which(name, path=os.pathsep.join(places)) if places else None
+    if path is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    return path
 
 
 async def _within(seconds: float, event: asyncio.Event) -> bool:

@@ -68,6 +68,11 @@ class Connection:
         """The end of what a program wrote to its standard error."""
         return self._transport.child.errors if isinstance(self._transport, Stdio) else ""
 
+    def begin(self) -> None:
+        """It is ready for calls."""
+        if isinstance(self._transport, Stdio):
+            self._transport.ready = True
+
     def end(self, why: str) -> None:
         """It is over; the first reason counts."""
         if self.over.is_set():
@@ -150,6 +155,7 @@ async def opened(
                     transport, mode=mode, cache=None, log_level=_LOG_LEVEL, client_info=_identity(), **callbacks
                 )
                 await stack.enter_async_context(connection.client)
+            connection.begin()
             yield connection
         finally:
             connection.end("")  # that it ends now is no reason

@@ -38,8 +38,12 @@ Tell: TypeAlias = Callable[[str], None]
 
 GRACE: Final = 5.0
 """Seconds that a call has beyond the server's own limit, which says more of what happened."""
-MAX_TOLD: Final = 1000
+MAX_TOLD: Final = 100
 """Lines that one server has told."""
+MAX_LEFT_OUT: Final = 10
+"""Tools of which it is told each why they are left out; of the others how many they are."""
+
+_MANY: Final = {"changed": "changed", "is new": "are new"}
 
 _log = logging.getLogger("callboard.mcp")
 
@@ -150,6 +154,7 @@ class McpEnsemble(Ensemble):
         """Makes the invokers of these tools; those that runs have go on."""
         made: dict[str, Invoker] = {}
         offered: list[Tool] = []
+        left_out: list[str] = []
         for tool in self._as_pinned([*tools]) if "tools" in self.settings.expose else ():
             try:
                 if len(made) == MAX_TOOLS:
@@ -158,9 +163,10 @@ class McpEnsemble(Ensemble):
                     raise DescriptorError("there is another of its name")
                 made[tool.name] = create_invoker_from_mcp_tool(tool, self, settings=self.settings, kept=self._kept)
             except CallerError as refused:
-                self._once(f"{self.name}: the tool {_shown(tool.name)} is left out: {refused}")
+                left_out.append(f"the tool {_shown(tool.name)} is left out: {refused}")
             else:
                 offered.append(tool)
+        self._some(left_out, "are left out")
         for invoker in self._own():
             name = invoker.name
             while name in made:
@@ -182,10 +188,10 @@ class McpEnsemble(Ensemble):
         if not compared.instructions:
             self._once(f"{self.name}: its instructions changed and are not used; {accept}")
         for what, names in (("changed", compared.changed), ("is new", compared.new)):
-            for name in names:
-                self._once(
-                    f"{self.name}: the tool {_shown(name)} {what} since its first use and is not offered; {accept}"
-                )
+            lines = [
+                f"the tool {_shown(name)} {what} since its first use and is not offered; {accept}" for name in names
+            ]
+            self._some(lines, f"{_MANY[what]} since its first use and are not offered; {accept}")
         return [tool for tool in tools if tool.name in compared.same]
 
     def _own(self) -> list[Invoker]:
@@ -198,6 +204,13 @@ class McpEnsemble(Ensemble):
                 else:
                     own += make(lambda: self.link, self._kept, self.settings.result_bytes)
         return [*own, self._kept.invoker(READ_RESULT)] if self._reads_kept else own
+
+    def _some(self, lines: list[str], of_many: str) -> None:
+        """Tells the first lines, and how many more there are."""
+        for line in lines[:MAX_LEFT_OUT]:
+            self._once(f"{self.name}: {line}")
+        if len(lines) > MAX_LEFT_OUT:
+            self._once(f"{self.name}: {len(lines) - MAX_LEFT_OUT} more tools {of_many}")
 
     def _once(self, line: str) -> None:
         if line not in self._told and len(self._told) < MAX_TOLD:

@@ -23,6 +23,10 @@ MANY: Final = 1000
 """Lines that may wait to be read before the server has to wait; fewer if they are long."""
 
 
+MAX_EARLY: Final = 10_000
+"""Lines that a server may send before it is connected, which takes one."""
+
+
 class Lines:
     """Bytes in, whole lines out. Raises OverflowError when a line passes `most` bytes."""
 
@@ -57,6 +61,9 @@ class Stdio:
         self.child: Child
         self.heard = 0
         """How often the server was heard of."""
+        self.ready = False
+        """Whether the server is connected."""
+        self._early = 0
         self._lost = lost
         self._lines = Lines()
         self._incoming = Incoming(noise)
@@ -77,7 +84,12 @@ class Stdio:
         except OverflowError:
             self._over(f"it sent a message of more than {MAX_MESSAGE} bytes")
         else:
-            self._incoming.put(lines)
+            self._early += 0 if self.ready else len(lines)
+            if self._early > MAX_EARLY:
+                self._incoming.drop()
+                self._over(f"it sent more than {MAX_EARLY} messages before it was connected")
+            else:
+                self._incoming.put(lines)
 
     def ended(self) -> None:
         status = self.child.status
@@ -119,6 +131,11 @@ class Incoming:
             self._paused = True
             self._child.pause()
 
+    def drop(self) -> None:
+        """What waits is read by nobody."""
+        self._waiting.clear()
+        self._bytes = 0
+
     def end(self) -> None:
         self.ended = True
         self._wake()
@@ -144,7 +161,7 @@ class Incoming:
                 self._noise(line)
 
     async def aclose(self) -> None:
-        self._waiting.clear()
+        self.drop()
         self.end()
 
     def __aiter__(self) -> Incoming:

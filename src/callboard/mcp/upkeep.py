@@ -108,9 +108,8 @@ class Upkeep:
         self._feed("closed")
 
     async def _own(self) -> None:
-        """Enters and leaves every connection: the SDK wants both in one task."""
-        while not self._closed:
-            await self._due()
+        """Enters and leaves every connection: the SDK wants both in one task. Ends when nobody waits for one."""
+        while not self._closed and await self._due():
             self._feed("trying")
             connection = Connection(self.path, self._ended, self._noise)
             try:
@@ -122,17 +121,18 @@ class Upkeep:
                     self._refuse(connection, error)
                 connection.end(failure_of(error, self.path).message)
 
-    async def _due(self) -> None:
-        """Until somebody asks and the next try may be made."""
+    async def _due(self) -> bool:
+        """Until the next try may be made; False if nobody waits for it any more."""
         await asyncio.sleep(0)  # who only wanted the last try is gone then
         while True:
             self._asked.clear()
-            wanted = self._waiting > 0 and self.state != "failed"
+            if not self._waiting or self.state == "failed":
+                return False
             wait = self._standing.wait(_now())
-            if wanted and not wait:
-                return
+            if not wait:
+                return True
             with suppress(TimeoutError):
-                async with asyncio.timeout(wait if wanted else None):
+                async with asyncio.timeout(wait):
                     await self._asked.wait()
 
     def _begin(self, connection: Connection) -> None:

@@ -1,0 +1,257 @@
+"""Servers that do too much: what they do stays theirs, and costs others no more than a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from callboard.errors import CallerError
+from callboard.mcp.ensemble import MAX_LEFT_OUT, McpEnsemble
+from callboard.mcp.failure import ServerFailure
+from callboard.mcp.link import Link
+from callboard.mcp.settings import ServerSettings
+
+SERVERS = Path(__file__).parent / "servers"
+FIXED = Path(__file__).parents[1] / "vectors" / "mcp" / "server.py"
+PATIENCE = 30
+
+# Forks twice, into a session of its own, as a daemon does; then it is a server.
+DAEMON = """
+import os, sys
+journal = sys.argv[1]
+for close in (True, False):
+    if not os.fork():
+        os.setsid()
+        if not os.fork():
+            with open(journal, "a") as file:
+                file.write(f"{os.getpid()}\\n")
+            if close:
+                os.closerange(0, 64)
+            while True:
+                import time
+                time.sleep(1000)
+        os._exit(0)
+    os.wait()
+os.execv(sys.executable, sys.argv[2:])
+"""
+FLOOD = """
+import sys
+line = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\\n' * 1000
+while True:
+    sys.stdout.write(line)
+"""
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whose what is left behind is")
+
+
+def daemons(journal):
+    """The daemons, which are watched before they can be gone."""
+    return [int(line) for line in journal.read_text().split()]
+
+
+def gone(pid):
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([watched], [], [], PATIENCE)[0])
+    finally:
+        os.close(watched)
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    """The command of a server that leaves daemons behind, and where their numbers are."""
+    journal = tmp_path / "daemons"
+    small = (sys.executable, "-S", str(SERVERS / "small.py"), "--journal", str(tmp_path / "journal"))
+    (tmp_path / "journal").touch()
+    return (sys.executable, "-c", DAEMON, str(journal), *small), journal
+
+
+@linux
+def test_what_a_server_started_ends_with_it_whatever_session_it_makes(daemon):
+    command, journal = daemon
+
+    async def scene():
+        link = Link(ServerSettings(name="s", command=command))
+        await link.start()
+        pids = daemons(journal)
+        assert len(pids) == 2
+        assert not any(gone_now(pid) for pid in pids)
+        await link.aclose()
+        assert all(gone(pid) for pid in pids)
+
+    asyncio.run(scene())
+
+
+def gone_now(pid):
+    return not Path("/proc", str(pid)).exists()
+
+
+@linux
+def test_what_a_server_started_ends_with_us_when_we_are_killed(daemon):
+    command, journal = daemon
+    ours = """if True:
+        import asyncio, sys
+        from callboard.mcp.link import Link
+        from callboard.mcp.settings import ServerSettings
+
+        async def main():
+            await Link(ServerSettings(name="s", command=tuple(sys.argv[1:]))).start()
+            print("ready", flush=True)
+            await asyncio.sleep(1000)
+
+        asyncio.run(main())
+    """
+    with subprocess.Popen((sys.executable, "-c", ours, *command), stdout=subprocess.PIPE) as us:
+        assert us.stdout.readline() == b"ready\n"
+        pids = daemons(journal)
+        us.kill()
+    assert len(pids) == 2
+    assert all(gone(pid) for pid in pids)
+
+
+@linux
+@pytest.mark.parametrize(("how", "says"), [("9", "status -9"), ("15", "status -15"), ("", "status 7")])
+def test_how_a_server_ended_is_told(how, says):
+    end = f"os.kill(os.getpid(), {how})" if how else "sys.exit(7)"
+
+    async def scene():
+        link = Link(ServerSettings(name="s", command=(sys.executable, "-c", f"import os, sys; {end}")))
+        with pytest.raises(ServerFailure, match=says):
+            await link.start()
+        await link.aclose()
+
+    asyncio.run(scene())
+
+
+@linux
+def test_a_server_is_asked_to_end_before_it_is_killed(tmp_path, monkeypatch):
+    from callboard.mcp import child
+
+    monkeypatch.setattr(child, "EOF_GRACE", 0.1)
+    heard = tmp_path / "heard"
+    code = f"""if True:
+        import signal, sys, pathlib
+        def ended(*_):
+            pathlib.Path({str(heard)!r}).write_text("asked")
+            sys.exit(0)
+        signal.signal(signal.SIGTERM, ended)
+        print("up", flush=True)
+        signal.pause()
+    """
+
+    async def scene():
+        lines = []
+        up = asyncio.Event()
+        made = await child.Child.start(
+            (sys.executable, "-c", code), {}, "", lambda data: (lines.append(data), up.set()), lambda: None
+        )
+        await up.wait()
+        await made.stop()
+        assert made.status == 0
+
+    asyncio.run(scene())
+    assert heard.read_text() == "asked"
+
+
+@linux
+def test_a_server_sees_no_more_of_the_environment_than_it_is_given(monkeypatch):
+    from callboard.mcp import child
+
+    monkeypatch.setenv("SECRET", "hunter2")
+
+    async def scene():
+        said = bytearray()
+        over = asyncio.Event()
+        made = await child.Child.start(("/usr/bin/env",), {"A": "b"}, "/", said.extend, over.set)
+        await over.wait()
+        await made.stop()
+        assert bytes(said) == b"A=b\n"
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("command", ["nowhere", "./nowhere", "/", "bin/tool"])
+def test_a_program_of_a_relative_directory_of_the_path_is_not_run(tmp_path, monkeypatch, command):
+    (tmp_path / "bin").mkdir()
+    for name in ("tool", "nowhere"):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "bin")
+    if command == "bin/tool":
+        command = "tool"
+
+    async def scene():
+        link = Link(ServerSettings(name="s", command=(command,)))
+        with pytest.raises((ServerFailure, CallerError), match="cannot be started"):
+            await link.start()
+        await link.aclose()
+
+    asyncio.run(scene())
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_failed_connect_leaves_no_task():
+    """Also where nobody closes the link."""
+
+    async def scene():
+        for command in ((sys.executable, "-c", ""), ("/nowhere",)):
+            link = Link(ServerSettings(name="s", command=command))
+            with pytest.raises((ServerFailure, CallerError)):
+                await link.start()
+            async with asyncio.timeout(PATIENCE):
+                while len(asyncio.all_tasks()) > 1:
+                    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+
+    asyncio.run(scene())
+
+
+def test_a_server_that_talks_without_end_is_not_listened_to_while_it_connects():
+    async def scene():
+        link = Link(ServerSettings(name="s", command=(sys.executable, "-c", FLOOD), connect_timeout=PATIENCE))
+        with pytest.raises(ServerFailure, match="it sent more than 10000 messages before it was connected"):
+            await link.start()
+        await link.aclose()
+
+    asyncio.run(scene())
+
+
+@pytest.fixture
+def many(tmp_path, monkeypatch):
+    """A server with a tool of each name."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    def made(names):
+        file = tmp_path / "tools.json"
+        file.write_text(json.dumps({"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}))
+        command = (sys.executable, "-S", str(FIXED), str(file))
+        return ServerSettings(name="s", command=command)
+
+    return made
+
+
+def test_thousands_of_tools_are_told_in_a_few_lines(many):
+    told = []
+
+    async def scene(settings):
+        async with McpEnsemble(settings, tell=told.append) as ensemble:
+            return len(ensemble.invokers)
+
+    assert asyncio.run(scene(many([f"tool{number}" for number in range(5000)]))) <= 513
+    assert len(told) == MAX_LEFT_OUT + 1
+    assert told[-1] == f"s: {5000 - 512 - MAX_LEFT_OUT} more tools are left out"
+
+    told.clear()
+    asyncio.run(scene(many([f"other{number}" for number in range(5000)])))
+    assert len(told) <= 2 * MAX_LEFT_OUT + 2
+    assert any("more tools are new since its first use and are not offered" in line for line in told)
