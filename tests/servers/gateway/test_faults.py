@@ -388,7 +388,7 @@ BAD_BODIES = {
     "no model": (b"{}", 400, "model_required"),
     "an empty model": (b'{"model": " "}', 400, "model_required"),
     "a model that is a list": (b'{"model": ["m"]}', 400, "model_required"),
-    "a model of 1 MB": (b'{"model": "' + b"m" * 1_000_000 + b'", "input": "x", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}', 404, "model_not_found"),
+    "a model of 1 MB": (b'{"model": "' + b"m" * 1_000_000 + b'", "input": "x", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}', 400, "invalid_request"),
     "a model that nobody serves": (b'{"model": "x", "input": "x", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}', 404, "model_not_found"),
     "nothing asked": (b'{"model": "m"}', 400, "invalid_request"),
     "a wrong type": (b'{"model": "m", "input": 5, "messages": 5, "max_tokens": 1}', 400, "invalid_request"),

@@ -28,6 +28,16 @@ def routes(*backends, draw=lambda: 0.5):
         ({"models": [], "map": {"fast": "qwen"}}, "qwen", None),
         ({"models": ["*"], "map": {"fast": "qwen"}}, "slow", "slow"),
         ({"models": ["x"]}, "x\n", None),
+        ({"models": ["gemini-2.5-flash*"]}, "gemini-2.5-flash-lite", "gemini-2.5-flash-lite"),
+        ({"models": ["gemini-2.5-flash*"]}, "gemini-2.5-flash/x", None),  # a star matches no slash
+        ({"models": ["models/*"]}, "models/x/y", None),
+        ({"models": ["models/?"]}, "models//", None),
+        ({"models": ["*/*"]}, "org/x", "org/x"),
+        ({"models": ["*/*"]}, "x", None),
+        ({"models": ["[a/b]x"]}, "/x", None),
+        ({"models": ["*"]}, "org/team/x", "org/team/x"),  # but all names are all names
+        ({"models": ["**"]}, "org/x", "org/x"),
+        ({"models": [""]}, "x", None),
     ],
 )
 def test_a_model_leads_to_a_backend(backend, model, found):

@@ -289,6 +289,18 @@ def test_efforts(effort, level, budget, lost):
 def test_paths():
     assert request_path("m", stream=True) == "/models/m:streamGenerateContent?alt=sse"
     assert request_path("tunedModels/m", stream=False) == "/tunedModels/m:generateContent"
+    assert request_path("models/m", stream=False) == "/models/m:generateContent"
+    assert request_path("Gemini 2.5 (é)", stream=False) == "/models/Gemini%202.5%20%28%C3%A9%29:generateContent"
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["../../admin", "models/..", "models/.", "..", "x:deleteModel", "x:deleteModel?y=", "a?key=1", "a#b", "a%2f..", "/a",
+     "models/a/b", "admin/a", "models/", "models//a", "a\\..", "a\nb", "a\x00", "\uff0e\uff0e/a", "", " ", "m" * 501],
+)  # fmt: skip
+def test_a_models_name_is_one_segment_of_the_path(model):
+    with pytest.raises(CallerError):
+        request_path(model, stream=True)
 
 
 # What the wire carries: supervisors first, one text each; a result's pictures behind its text; what stands behind a

@@ -30,12 +30,11 @@ from callboard.servers.gateway.routing import Routes
 from callboard.servers.gateway.settings import GatewaySettings
 from callboard.servers.gateway.store import Store
 from callboard.servers.gateway.turns import Turns
+from callboard.wires.model_name import check_model_name
 
 log = logging.getLogger("callboard.gateway")
 
 _encode = msgspec.json.encode
-_LONGEST_NAME = 500
-"""Characters of a model's name; a backend keeps those that it was asked for."""
 
 
 class Gateway:
@@ -99,8 +98,7 @@ class Gateway:
         model = body.get("model")
         if not isinstance(model, str) or not model.strip():
             raise Refusal("model_required", "which model?", path="model")
-        if len(model) > _LONGEST_NAME:
-            raise Refusal("model_not_found", f"no model has a name of {len(model)} characters", path="model")
+        self.check_name(model)
         limits = self.settings.limits
         front.check(body, limits)
         if size > limits.content:
@@ -125,6 +123,23 @@ class Gateway:
             echo=echo,
         )
 
+    def check_name(self, model: str) -> None:
+        """Raises a Refusal for a name that must not reach a backend's URL; the operator's own names may be any."""
+        if self._routes.maps(model):
+            return
+        try:
+            check_model_name(model)
+        except CallerError as error:
+            message = f"{error.message}; {error.hint}; a `map` of the gateway can give it another name"
+            raise Refusal("invalid_request", message, path="model") from None
+
+    def _may_be_asked(self, model: str) -> bool:
+        try:
+            self.check_name(model)
+        except Refusal:
+            return False
+        return True
+
     def candidates(self, request: Request, token: str = "") -> list[tuple[Backend, str]]:
         """The backends to ask, with their names of the model. Raises a Refusal where there is none."""
         found = [(self.backends[place], name) for place, name in self._routes.to(request.model)]
@@ -143,7 +158,7 @@ class Gateway:
         if stale:
             await asyncio.gather(*stale)
         listed = [name for backend in self.backends for name in backend.listed]
-        routed = [name for name in listed if self._routes.to(name)]
+        routed = [name for name in listed if self._routes.to(name) and self._may_be_asked(name)]
         return list(dict.fromkeys([*self._routes.names(), *routed]))
 
     def _refresh(self, backend: Backend, token: str) -> None:

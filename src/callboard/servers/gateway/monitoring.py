@@ -77,6 +77,8 @@ async def count_tokens(scope: Scope, receive: Receive, send: Send, token: str) -
     gateway: Gateway = scope["gateway"]
     data = await read_body(Headers(scope=scope), receive, gateway.settings.limits)
     body = gateway.read(data)
+    if isinstance(model := body.get("model"), str):
+        gateway.check_name(model)
     said = [body.get(name) for name in ("system", "messages", "tools")]
     count = len(msgspec.json.encode([each for each in said if each is not None])) // _BYTES_OF_A_TOKEN
     await send_json(send, 200, {"input_tokens": max(1, count)}, {"x-callboard-estimated": "1"})

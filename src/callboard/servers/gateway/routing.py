@@ -8,26 +8,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from fnmatch import translate
+from typing import TypeAlias
 
 from callboard.servers.gateway.settings import BackendSettings
+
+_Pattern: TypeAlias = "tuple[re.Pattern[str], ...] | None"
+"""One expression for each part between slashes; None matches every name."""
 
 
 class Routes:
     """`draw` gives numbers from 0 to 1."""
 
     def __init__(self, backends: Sequence[BackendSettings], draw: Callable[[], float]) -> None:
-        self._rows = [
-            (each, re.compile("|".join([translate(pattern) for pattern in each.models]) or r"(?!)", re.IGNORECASE))
-            for each in backends
-        ]
+        self._rows = [(each, [_compiled(pattern) for pattern in each.models]) for each in backends]
         self._draw = draw
 
     def to(self, model: str) -> list[tuple[int, str]]:
         """The places of the backends that serve the model, and the name that each has for it, the first first."""
         found = [
             (place, each, each.map.get(model, model))
-            for place, (each, pattern) in enumerate(self._rows)
-            if model in each.map or pattern.match(model)
+            for place, (each, patterns) in enumerate(self._rows)
+            if model in each.map or any(_matches(pattern, model) for pattern in patterns)
         ]
         if len(found) > 1:
             # A draw without replacement: the logarithms of uniform numbers, divided by the weights, in order.
@@ -36,6 +37,27 @@ class Routes:
             found = [found[at] for at in order]
         return [(place, name) for place, _, name in found]
 
+    def maps(self, model: str) -> bool:
+        """Whether the operator wrote this name into a map."""
+        return any(model in each.map for each, _ in self._rows)
+
     def names(self) -> list[str]:
         """The names that the maps add."""
         return [name for each, _ in self._rows for name in each.map]
+
+
+def _compiled(pattern: str) -> _Pattern:
+    """As in paths: `*` and `?` match no slash, but a pattern that is only `*` matches every name.
+
+    Else `gemini-2.5-flash*` would let a client ask for `gemini-2.5-flash/anything` with the operator's key.
+    """
+    if not pattern.strip("*"):
+        return None if pattern else ()
+    return tuple([re.compile(translate(part), re.IGNORECASE) for part in pattern.split("/")])
+
+
+def _matches(pattern: _Pattern, model: str) -> bool:
+    if pattern is None:
+        return True
+    parts = model.split("/")
+    return len(parts) == len(pattern) and all(each.match(part) for each, part in zip(pattern, parts, strict=True))

@@ -7,6 +7,7 @@ Law: decode_request(encode_request(r).body, model=r.model, stream=r.stream) is r
 
 from __future__ import annotations
 
+import string
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -31,19 +32,28 @@ from callboard.wires.gemini.spelling import camel
 from callboard.wires.gemini.transcript import Transcript, instructions
 from callboard.wires.kept import KEPT, ConversationEncoder, Words
 from callboard.wires.lowered import Lowered
+from callboard.wires.model_name import check_model_name
 from callboard.wires.naming import Naming, undescribed
 
 WIRE = "gemini"
 JSON = "application/json"
 _FIELDS = frozenset(msgspec.json.decode(msgspec.json.encode(GenerateRequest([]))))
 _DECLARED = frozenset(field.encode_name for field in msgspec.structs.fields(Declaration))
+_COLLECTIONS = frozenset({"models", "tunedModels", "dynamic"})
+"""What stands before the slash in a model's full name, as in the API's discovery document."""
+_UNRESERVED = frozenset(f"{string.ascii_letters}{string.digits}-._~".encode())
+"""What is not quoted in a URL (RFC 3986, 2.3)."""
 _MERGED = ("generationConfig", "toolConfig")
 """Objects whose fields are ours and `extra`'s."""
 _MODES: Mapping[str, ToolChoice] = {"AUTO": "auto", "MODE_UNSPECIFIED": "auto", "NONE": "none", "ANY": "required"}
 
 
 def request_path(model: str, *, stream: bool) -> str:
-    """What stands behind the endpoint's base URL, which ends in the API's version."""
+    """What stands behind the endpoint's base URL, which ends in the API's version.
+
+    Raises:
+        CallerError: The name would be more than one segment of the path, or name another method.
+    """
     method = "streamGenerateContent?alt=sse" if stream else "generateContent"
     return f"/{_resource(model)}:{method}"
 
@@ -138,7 +148,16 @@ def decode_request(body: Mapping[str, Any], *, model: str = "", stream: bool = F
 
 
 def _resource(model: str) -> str:
-    return model if "/" in model else f"models/{model}"
+    check_model_name(model)
+    collection, found, name = model.partition("/")
+    if not found:
+        collection, name = "models", model
+    # A colon ends the name, and aiohttp would send a quoted one as it is.
+    if collection not in _COLLECTIONS or not name.strip(".") or "/" in name or ":" in name:
+        hint = "it is MODEL, models/MODEL or tunedModels/MODEL, and MODEL has neither / nor :"
+        raise CallerError("not the name of a Gemini model", path="model", hint=hint)
+    quoted = "".join([chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in name.encode()])
+    return f"{collection}/{quoted}"
 
 
 def _model(resource: str) -> str:

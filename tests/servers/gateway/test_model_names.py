@@ -1,0 +1,135 @@
+"""Names of models that a client chooses: none leads the operator's key to another place of the backend."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from callboard.testing import FakeBackend
+
+KEY = "AIza-upstream-key-0123456789"
+HOSTILE = [
+    "../../admin", "gemini-2.5-flash/../../../v1/files#", "gemini-2.5-flash/../gemini-2.5-pro", "x:deleteModel?y=",
+    "a?key=1", "a#b", "a%2e%2e", "%2e%2e/admin", "..", "a\\..\\b", "a\nb", "a\rb", "a\x00b", "a\x1b[2J", "a\u2028b",
+    "\uff0e\uff0e/admin", "a&b", "a;b", "m" * 501,
+]  # fmt: skip
+GEMINIS = ["gemini-2.5-flash/files", "x:deleteModel", "/admin", "files/x", "models/a/b", "models/.", "."]
+"""Names that other wires have, or that are not seen to be none before the wire is known."""
+FRONTS = {
+    "responses": {"input": "Hi"},
+    "/responses/compact": {"input": "Hi"},
+    "chat": {"messages": [{"role": "user", "content": "Hi"}]},
+    "messages": {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]},
+    "/messages/count_tokens": {"messages": [{"role": "user", "content": "Hi"}]},
+}
+
+
+def posts(backend):
+    return [request.path for request in backend.requests if request.method == "POST"]
+
+
+def refused(answer):
+    error = answer.body["error"]
+    return answer.status == 400 and "model" in error["message"] and error.get("param", "model") == "model"
+
+
+@pytest.mark.parametrize("path", FRONTS)
+@pytest.mark.parametrize("wire", ["gemini", "chat", "responses", "messages"])
+def test_a_models_name_cannot_lead_out_of_the_backends_path(serving, behind, path, wire):
+    async def scenario():
+        async with FakeBackend([]) as backend:
+            settings = [
+                behind(backend, wire=wire, key=KEY, models=models) for models in (("*",), ("gemini-2.5-flash*",))
+            ]
+            answers = []
+            for each in settings:
+                async with serving(each) as served:
+                    answers += [
+                        await served.post(path, {**FRONTS[path], "model": name, "stream": stream})
+                        for name in HOSTILE
+                        for stream in (False, True)
+                    ]
+            return answers, posts(backend)
+
+    answers, asked = asyncio.run(scenario())
+    assert asked == []
+    assert [answer for answer in answers if not refused(answer)] == []
+    assert max(len(answer.data) for answer in answers) < 1000
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_name_that_is_no_gemini_models_is_not_sent_there(serving, behind, stream):
+    async def scenario():
+        async with FakeBackend([]) as backend, serving(behind(backend, wire="gemini", key=KEY)) as served:
+            answers = [await served.post("chat", {**FRONTS["chat"], "model": n, "stream": stream}) for n in GEMINIS]
+            return answers, posts(backend)
+
+    answers, asked = asyncio.run(scenario())
+    assert asked == []
+    assert [answer.status for answer in answers] == [400] * len(GEMINIS)
+
+
+def test_a_pattern_covers_no_name_with_a_slash_of_its_own(serving, behind):
+    async def scenario():
+        async with (
+            FakeBackend([]) as backend,
+            serving(behind(backend, wire="gemini", key=KEY, models=("gemini-2.5-flash*",))) as served,
+        ):
+            return await served.post("chat", {**FRONTS["chat"], "model": "gemini-2.5-flash/files"}), posts(backend)
+
+    answer, asked = asyncio.run(scenario())
+    assert (answer.status, answer.body["error"]["code"], asked) == (404, "model_not_found", [])
+
+
+@pytest.mark.parametrize(
+    ("wire", "name", "path"),
+    [
+        ("gemini", "gemini-2.5-flash", "/v1/models/gemini-2.5-flash:generateContent"),
+        ("gemini", "models/gemini-2.5-flash", "/v1/models/gemini-2.5-flash:generateContent"),
+        ("gemini", "tunedModels/mine", "/v1/tunedModels/mine:generateContent"),
+        ("chat", "meta-llama/llama-3.3-70b:free", "/v1/chat/completions"),
+        ("chat", "/models/Qwen2.5 Coder (Q4).gguf", "/v1/chat/completions"),
+        ("chat", "claude-sonnet-4-5[1m]", "/v1/chat/completions"),
+        ("chat", "publishers/x/models/claude@20250929", "/v1/chat/completions"),
+        ("chat", "通义千问-7b", "/v1/chat/completions"),
+    ],
+)
+def test_names_that_models_have_are_passed_on(serving, behind, wire, name, path):
+    async def scenario():
+        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, wire=wire)) as served:
+            return await served.post("chat", {**FRONTS["chat"], "model": name}), posts(backend)
+
+    answer, asked = asyncio.run(scenario())
+    assert (answer.status, asked) == (200, [path])
+
+
+def test_the_operators_map_may_have_any_name(serving, behind):
+    async def scenario():
+        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, map={"../m?": "qwen"})) as served:
+            answer = await served.post("chat", {**FRONTS["chat"], "model": "../m?"})
+            return answer, [request.body["model"] for request in backend.requests if request.method == "POST"]
+
+    answer, asked = asyncio.run(scenario())
+    assert (answer.status, asked) == (200, ["qwen"])
+
+
+def test_a_websocket_refuses_the_same_names(serving, behind):
+    async def scenario():
+        async with FakeBackend([]) as backend, serving(behind(backend, wire="gemini", key=KEY)) as served:
+            async with served.client.ws_connect(f"{served.url}/responses") as socket:
+                await socket.send_json({"type": "response.create", "input": "Hi", "model": "../../admin"})
+                said = msgspec.json.decode((await socket.receive()).data)
+            return said, posts(backend)
+
+    said, asked = asyncio.run(scenario())
+    assert (said["type"], said["status"], asked) == ("error", 400, [])
+
+
+def test_names_that_cannot_be_asked_for_are_not_listed(serving):
+    async def scenario():
+        async with FakeBackend([], models=["good", "../bad", "a?b"]) as backend, serving(backend) as served:
+            return await served.get("/v1/models")
+
+    assert [each["id"] for each in asyncio.run(scenario()).body["data"]] == ["good"]
