@@ -155,7 +155,7 @@ BEHIND = ("--backend", "http://127.0.0.1:9/v1", "--port", "0")
         ([*BEHIND, "--backend-key", "NOT_SET_HERE"], "NOT_SET_HERE"),
         ([*BEHIND, "--host", "0.0.0.0"], "beyond this machine everybody could ask"),
         ([*BEHIND, "--host", "::"], "give --key, or stay on 127.0.0.1"),
-        ([*BEHIND, "--host", "203.0.113.7", "--key", "sk-12345678"], "203.0.113.7:0"),
+        ([*BEHIND, "--host", "203.0.113.7", "--key", "sk-1234567890123"], "203.0.113.7:0"),
         ([*BEHIND, "--host", "no such host"], "no such host"),
         ([*BEHIND, "--config", "nowhere.toml"], "nowhere.toml"),
         ([*BEHIND, "--certificate", "nowhere.pem"], "nowhere.pem"),
@@ -168,7 +168,7 @@ def test_what_cannot_be_served(invoke, arguments, said):
     assert isinstance(ended.exception, (CallerError, SystemExit)), ended.exception
     told = f"{ended.output} {ended.exception}"
     assert said in " ".join(told.replace("│", " ").split())
-    assert "sk-12345678" not in told
+    assert "sk-1234567890123" not in told
 
 
 def test_a_port_that_is_taken(callboard):
@@ -191,7 +191,7 @@ def test_it_starts_answers_and_ends(running):
                     assert (await answer.json())["status"] == "healthy"
                 async with client.post(f"{gateway.url}/v1/responses", json=ASK | {"stream": False}) as answer:
                     assert (await answer.json())["output"][0]["content"][0]["text"] == "Hello"
-                headers = {"authorization": "Bearer sk-abcdefghijklmnop"}
+                headers = {"authorization": "Bearer sk-abcdefghijklmnopqrstuvwxyz"}
                 async with client.post(f"{gateway.url}/v1/responses", json=ASK, headers=headers) as answer:
                     assert (await answer.text()).endswith("data: [DONE]\n\n")
                 async with client.get(f"{gateway.url}/health", headers={"host": "evil.example"}) as answer:
@@ -200,12 +200,12 @@ def test_it_starts_answers_and_ends(running):
                     assert answer.status == 403
             gateway.process.send_signal(signal.SIGINT)
             code = await gateway.ended()
-            assert backend.requests[-1].headers["authorization"] == "Bearer sk-abcdefghijklmnop"
+            assert backend.requests[-1].headers["authorization"] == "Bearer sk-abcdefghijklmnopqrstuvwxyz"
         return code, gateway.told
 
     code, told = asyncio.run(scenario())
     assert code == 0
-    assert "sk-abc...mnop" in told
+    assert "sk-abc...wxyz" in told
     assert "defghijkl" not in told
     assert "Traceback" not in told
 
@@ -261,11 +261,11 @@ def test_keys_of_the_gateway_are_not_the_backend_s(running):
     async def scenario():
         async with (
             FakeBackend(["Hello"]) as backend,
-            running("--backend", backend.url, CALLBOARD_GATEWAY_KEYS="ann=sk-ann-12345678") as gateway,
+            running("--backend", backend.url, CALLBOARD_GATEWAY_KEYS="ann=sk-ann-1234567890") as gateway,
             aiohttp.ClientSession() as client,
         ):
             statuses = []
-            for key in ("", "sk-eve-12345678", "sk-ann-12345678"):
+            for key in ("", "sk-eve-12345678", "sk-ann-1234567890"):
                 headers = {"x-api-key": key} if key else {}
                 async with client.post(f"{gateway.url}/v1/responses", json=ASK, headers=headers) as answer:
                     await answer.read()

@@ -62,8 +62,24 @@ def test_where_a_key_stands(headers, token):
 @given(st.text())
 def test_a_masked_key_keeps_its_secret(key):
     shown = masked(key)
-    assert shown == ("none" if not key else "***" if len(key) <= 12 else f"{key[:6]}...{key[-4:]}")
+    assert shown == ("none" if not key else "***" if len(key) < 24 else f"{key[:6]}...{key[-4:]}")
     assert len(shown) <= 13
+
+
+def test_nothing_is_shown_of_a_short_key():
+    assert [masked("s" * length) for length in (1, 13, 23)] == ["***"] * 3
+    assert masked("abcdef" + "-" * 14 + "wxyz") == "abcdef...wxyz"
+
+
+def test_owners_are_told_apart_by_name_or_by_their_own_key():
+    keyed = callers(keys={"ann": digest("sk-ann-123"), "bob": digest("sk-bob-123")})
+    assert keyed.owner(keyed.admitted(Headers({}), "sk-ann-123"), "sk-ann-123") == "ann"
+    open_to_all = callers()
+    anyone = open_to_all.admitted(Headers({}), "sk-1")
+    owners = {open_to_all.owner(anyone, token) for token in ("", "sk-1", "sk-2", "client-", digest("sk-1"))}
+    assert len(owners) == 5
+    assert open_to_all.owner(anyone, "sk-1") == open_to_all.owner(anyone, "sk-1")
+    assert "sk-1" not in str(owners)
 
 
 def test_a_bucket_holds_a_minute_and_fills_again():

@@ -14,7 +14,7 @@ strict = true
 origins = ["https://app.example"]
 
 [keys]
-ann = "sk-ann-123"
+ann = "sk-ann-0123456789"
 bob = "sha256:{digest}"
 
 [limits]
@@ -58,14 +58,14 @@ def test_a_file(written):
     assert (fast.name, fast.wire, fast.models, fast.map) == ("fast", "messages", ("claude-*",), {"haiku": "claude-haiku-4"})  # fmt: skip
     assert (fast.weight, fast.key, fast.headers) == (2.0, "upstream", {"x-team": "a"})
     assert (local.local, local.wire, local.mode) == ("qwen2.5-coder-0.5b", "chat", "validated")
-    assert settings.keys == {"ann": digest("sk-ann-123"), "bob": digest("sk-bob-123")}
+    assert settings.keys == {"ann": digest("sk-ann-0123456789"), "bob": digest("sk-bob-123")}
     assert (settings.heartbeat, settings.strict, settings.limits.items) == (5.0, True, 7)
     assert settings.idle_timeout == 600  # a default
 
 
 def test_flags_are_above_the_file(written):
     path = written(FILE.format(digest=digest("sk-bob-123")))
-    flags = {"heartbeat": 9.0, "strict": None, "origins": (), "keys": {"key-1": "sk-eve-123"}, "store": ""}
+    flags = {"heartbeat": 9.0, "strict": None, "origins": (), "keys": {"eve": "sk-eve-0123456789"}, "store": ""}
     settings = load(path, flags, ONE)
     assert [each.url or each.local for each in settings.backends] == [
         "https://fast.example/v1",
@@ -73,7 +73,7 @@ def test_flags_are_above_the_file(written):
         "http://127.0.0.1:8080/v1",
     ]
     assert (settings.heartbeat, settings.strict, settings.origins) == (9.0, True, ("https://app.example",))
-    assert settings.keys == {"key-1": digest("sk-eve-123")}
+    assert settings.keys == {"eve": digest("sk-eve-0123456789")}
 
 
 def test_no_flag_and_no_file():
@@ -139,11 +139,11 @@ def test_the_backend_s_key_may_be_in_the_environment(monkeypatch):
     ("given", "keys"),
     [
         ((), {}),
-        (("sk-12345678",), {"key-1": "sk-12345678"}),
-        (("ann=sk-12345678", "sk-87654321"), {"ann": "sk-12345678", "key-2": "sk-87654321"}),
-        (("c2VjcmV0Cg==",), {"key-1": "c2VjcmV0Cg=="}),
+        (("sk-12345678",), {f"key-{digest('sk-12345678')}": "sk-12345678"}),
+        (("ann=sk-12345678", "sk-87654321"), {"ann": "sk-12345678", f"key-{digest('sk-87654321')}": "sk-87654321"}),
+        (("c2VjcmV0Cg==",), {f"key-{digest('c2VjcmV0Cg==')}": "c2VjcmV0Cg=="}),
         (("ann=c2VjcmV0Cg==",), {"ann": "c2VjcmV0Cg=="}),
-        (("sha256:" + "a" * 64,), {"key-1": "sha256:" + "a" * 64}),
+        (("sha256:" + "A" * 64,), {"key-" + "a" * 64: "sha256:" + "A" * 64}),
     ],
 )
 def test_keys_of_flags(given, keys):
@@ -151,12 +151,12 @@ def test_keys_of_flags(given, keys):
 
 
 def test_keys_are_kept_as_digests():
-    settings = load("", {"keys": {"a": "sk-12345678", "b": f"sha256:{digest('sk-87654321').upper()}"}}, ONE)
-    assert settings.keys == {"a": digest("sk-12345678"), "b": digest("sk-87654321")}
+    settings = load("", {"keys": {"a": "sk-1234567890123", "b": f"sha256:{digest('sk-87654321').upper()}"}}, ONE)
+    assert settings.keys == {"a": digest("sk-1234567890123"), "b": digest("sk-87654321")}
     assert "sk-1234" not in repr(settings)
 
 
-@pytest.mark.parametrize(("key", "said"), [("shorty", "too short"), ("sha256:abc", "not a digest"), ("sha256:" + "g" * 64, "not a digest")])  # fmt: skip
+@pytest.mark.parametrize(("key", "said"), [("shorty", "too short"), ("fifteen-letters", "at least 16 characters, such as this new one: "), ("sha256:abc", "not a digest"), ("sha256:" + "g" * 64, "not a digest")])  # fmt: skip
 def test_keys_that_cannot_be(key, said):
     message = wrong("", {"keys": {"a": key}}, ONE)
     assert said in message

@@ -19,13 +19,14 @@ from callboard.core import (
     TextPiece,
     Usage,
 )
-from callboard.servers.gateway import Limits
+from callboard.servers.gateway import BackendSettings, Limits
 from callboard.servers.gateway.callers import digest
 from callboard.servers.gateway.compaction import PROMPT
+from callboard.servers.gateway.configuration import keys_of, load
 from callboard.testing import FakeBackend, Silence, Status
 
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
-KEYS = {"ann": digest("key-of-ann"), "bob": digest("key-of-bob")}
+KEYS = {"ann": digest("key-of-ann-12345678"), "bob": digest("key-of-bob-12345678")}
 
 
 def said(*events, end="stop"):
@@ -58,6 +59,7 @@ def story(serving):
     def run(replies, told, **settings):
         async def whole():
             async with FakeBackend(replies) as backend, serving(backend, **settings) as served, sdk(served) as client:
+                served.client.headers["authorization"] = f"Bearer {client.api_key}"  # one client, however it asks
                 await told(SimpleNamespace(client=client, backend=backend, served=served))
 
         asyncio.run(whole())
@@ -246,7 +248,7 @@ def test_one_key_never_sees_anothers(serving, tmp_path):
             FakeBackend(echoed) as backend,
             serving(backend, store=f"sqlite:///{tmp_path / 'replies.db'}", keys=KEYS) as served,
         ):
-            async with sdk(served, "key-of-ann") as ann, sdk(served, "key-of-bob") as bob:
+            async with sdk(served, "key-of-ann-12345678") as ann, sdk(served, "key-of-bob-12345678") as bob:
                 hers = await ann.responses.create(model="m", input="secret")
                 for asked in (
                     bob.responses.retrieve(hers.id),
@@ -454,7 +456,7 @@ def test_a_running_reply_is_cancelled_by_its_owner_alone(serving):
             serving(backend, keys=KEYS) as served,
         ):
             body = {"model": "m", "input": "hi", "stream": True}
-            ann, bob = ({"authorization": f"Bearer key-of-{name}"} for name in ("ann", "bob"))
+            ann, bob = ({"authorization": f"Bearer key-of-{name}-12345678"} for name in ("ann", "bob"))
             async with served.open("responses", body, ann) as answer:
                 line = await anext(line async for line in answer.content if line.startswith(b"data: {"))
                 url = f"{served.url}/responses/{json.loads(line[6:])['response']['id']}/cancel"
@@ -604,3 +606,54 @@ def test_the_providers_own_compaction_is_passed_on(serving, behind):
         return backend.requests[-1].body["input"]
 
     assert asyncio.run(whole())[0] == item
+
+
+def test_taking_a_key_away_gives_no_other_key_its_replies(serving, tmp_path):
+    """Keys that have no name keep what is theirs, whatever stands before them on the command line."""
+    hers, his = "key-of-ann-12345678", "key-of-bob-12345678"
+
+    def settings(backend, *keys):
+        url = f"sqlite:///{tmp_path / 'replies.db'}"
+        return load("", {"keys": keys_of(keys), "store": url}, BackendSettings(url=backend.url))
+
+    async def whole():
+        async with FakeBackend(echoed) as backend:
+            async with (
+                serving(settings(backend, hers, his)) as served,
+                sdk(served, hers) as ann,
+                sdk(served, his) as bob,
+            ):
+                told = await ann.responses.create(model="m", input="secret")
+                kept = await bob.responses.create(model="m", input="mine")
+            async with serving(settings(backend, his)) as served, sdk(served, his) as bob:
+                with pytest.raises(openai.NotFoundError):
+                    await bob.responses.retrieve(told.id)
+                with pytest.raises(openai.BadRequestError, match="not found"):
+                    await bob.responses.create(model="m", input="?", previous_response_id=told.id)
+                assert (await bob.responses.retrieve(kept.id)).output_text == kept.output_text
+
+    asyncio.run(whole())
+
+
+def test_without_keys_of_the_gateway_a_client_reads_only_what_its_own_key_asked_for(serving, tmp_path):
+    async def whole():
+        async with (
+            FakeBackend(echoed) as backend,
+            serving(backend, store=f"sqlite:///{tmp_path / 'replies.db'}") as served,
+            sdk(served, "upstream-key-of-ann") as ann,
+            sdk(served, "upstream-key-of-bob") as bob,
+        ):
+            told = await ann.responses.create(model="m", input="secret")
+            for asked in (
+                bob.responses.retrieve(told.id),
+                bob.responses.delete(told.id),
+                bob.responses.cancel(told.id),
+            ):
+                with pytest.raises(openai.NotFoundError):
+                    await asked
+            with pytest.raises(openai.BadRequestError, match="not found"):
+                await bob.responses.create(model="m", input="?", previous_response_id=told.id)
+            assert (await served.request("GET", f"{served.url}/responses/{told.id}")).status == 404  # nor without a key
+            assert (await ann.responses.retrieve(told.id)).output_text == told.output_text
+
+    asyncio.run(whole())

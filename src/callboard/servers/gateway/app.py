@@ -67,7 +67,7 @@ def application(settings: GatewaySettings) -> ASGIApp:
             metrics.breaker(backend.name, is_open=backend.breaker.state(monotonic()) == "open")
         await Response(metrics.text(), media_type="text/plain; version=0.0.4")(scope, receive, send)
 
-    async def plainly(front: Front, body: Mapping[str, Any], *, owner: str, **said: Any) -> Exchange:
+    async def plainly(front: Front, body: Mapping[str, Any], **said: Any) -> Exchange:
         return gateway.exchange(front, body, **said)
 
     def asking(front: str, ask: Ask) -> _Asking:
@@ -123,7 +123,7 @@ class _Guarded:
         scope["gateway"] = gateway
         try:
             token = token_of(headers)
-            scope["owner"] = gateway.callers.admitted(headers, token).name
+            scope["owner"] = gateway.callers.owner(gateway.callers.admitted(headers, token), token)
             await self._handle(scope, receive, send, "" if gateway.settings.keys else token)
         except Refusal as refusal:
             await refuse(self._front, refusal, send)
@@ -170,7 +170,7 @@ class _Asking:
                 exchange = await self._ask(
                     front,
                     body,
-                    owner=caller.name,
+                    owner=gateway.callers.owner(caller, token),
                     size=size,
                     token="" if gateway.settings.keys else token,
                     seed=headers.get("x-callboard-seed-events") == "1",

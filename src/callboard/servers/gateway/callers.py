@@ -13,6 +13,10 @@ from hmac import compare_digest
 from callboard.servers.gateway.refusal import Refusal
 from callboard.servers.gateway.settings import GatewaySettings
 
+SHORTEST_KEY = 16
+"""Characters of a key of the gateway's own: what can be guessed keeps nobody out."""
+_SHOWN_FROM = 24
+"""Characters of a key of which ten may be shown."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 
 
@@ -22,8 +26,8 @@ def digest(key: str) -> str:
 
 
 def masked(key: str) -> str:
-    """A key as it may be shown: `abcdef...wxyz`, and nothing of a short one."""
-    return f"{key[:6]}...{key[-4:]}" if len(key) > 12 else "***" if key else "none"
+    """A key as it may be shown: `abcdef...wxyz`, and nothing of a short one, of which too much would be known."""
+    return f"{key[:6]}...{key[-4:]}" if len(key) >= _SHOWN_FROM else "***" if key else "none"
 
 
 class Bucket:
@@ -99,6 +103,23 @@ class Callers:
         if not found:
             raise Refusal("invalid_api_key", "this key is not known here")
         return self._callers[found[0]]
+
+    def owner(self, caller: Caller, token: str) -> str:
+        """Whose the replies are that are kept, and what is learned.
+
+        With keys of the gateway's own it is the key's name. Without, everybody may ask, and clients are told apart by
+        the keys that they send to the backend; those that send none are one.
+
+        Args:
+            caller: Who was admitted.
+            token: The key that the client sent, "" for none.
+
+        Returns:
+            The owner's name, which no other key has.
+        """
+        if self._digests or not token:
+            return caller.name
+        return f"client-{digest(token)}"
 
 
 def token_of(headers: Mapping[str, str]) -> str:

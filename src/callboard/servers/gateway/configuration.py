@@ -6,6 +6,7 @@ Owns how settings are found. Knows nothing of what they do.
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from callboard.configuration.toml import read_document
 from callboard.errors import CallerError
 from callboard.modes import plan
 from callboard.profiles import resolve
-from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.callers import SHORTEST_KEY, digest
 from callboard.servers.gateway.settings import BackendSettings, GatewaySettings, Limits
 from callboard.tools.descriptors import Where, below, converted, dotted, refuse_unknown
 from callboard.wires import wire_named
@@ -53,12 +54,16 @@ def load(path: str, flags: Mapping[str, Any], backend: BackendSettings | None) -
 
 
 def keys_of(given: Sequence[str]) -> dict[str, str]:
-    """Keys from flags: KEY, sha256:DIGEST, or NAME=either; the keys by their names."""
+    """Keys from flags: KEY, sha256:DIGEST, or NAME=either; the keys by their names.
+
+    A key without a name is called by its digest, not by its place: what it owns is still its own when another key is
+    taken away.
+    """
     keys: dict[str, str] = {}
-    for place, each in enumerate(given, 1):
+    for each in given:
         name, found, key = each.partition("=")
         named = bool(found and key.strip("="))  # a key may end in = itself
-        keys[name if named else f"key-{place}"] = key if named else each
+        keys[name if named else f"key-{_held(each)}"] = key if named else each
     return keys
 
 
@@ -75,15 +80,20 @@ def _table(kind: Any, given: Any, where: Where) -> Any:
     return converted(kind, given, where, CallerError)
 
 
+def _held(key: str) -> str:
+    """What is kept of a key that is one, or a digest of one."""
+    return key.removeprefix(_DIGEST).lower() if key.startswith(_DIGEST) else digest(key)
+
+
 def _digested(key: str) -> str:
+    held = _held(key)
     if key.startswith(_DIGEST):
-        held = key.removeprefix(_DIGEST).lower()
         if len(held) != 64 or not all(each in "0123456789abcdef" for each in held):
             raise CallerError("not a digest", path="keys", hint="sha256: and 64 hexadecimal digits")
-        return held
-    if len(key) < 8:
-        raise CallerError("too short for a key", path="keys", hint="at least 8 characters")
-    return digest(key)
+    elif len(key) < SHORTEST_KEY:
+        hint = f"at least {SHORTEST_KEY} characters, such as this new one: {secrets.token_urlsafe(24)}"
+        raise CallerError("too short for a key", path="keys", hint=hint)
+    return held
 
 
 def _checked(backend: BackendSettings) -> BackendSettings:

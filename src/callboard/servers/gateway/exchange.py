@@ -38,6 +38,7 @@ class Exchange:
         body: Mapping[str, Any],
         batches: Callable[[Record], Batches],
         *,
+        owner: str = "",
         token: str = "",
         dropped: tuple[str, ...] = (),
         seed: bool = False,
@@ -49,7 +50,7 @@ class Exchange:
         self.body = body
         self.identifier = front.prefix + secrets.token_hex(16)
         self.created = int(time.time())
-        self.record = Record(front.name, token, dropped)
+        self.record = Record(front.name, token, dropped, owner=owner)
         self.strict = strict
         self.around: Callable[[Batches], Batches] | None = None
         self.finished: Callable[[dict[str, Any]], Awaitable[None]] | None = None

@@ -41,14 +41,15 @@ _REFUSES_TOOLS = frozenset({400, 404, 405, 422, 500, 501})
 
 
 class Record:
-    """One reply on its way: which `front` asks with which `token`, and what happened: `answered` by which backend,
+    """One reply on its way: which `front` asks with which `token`, for which `owner`, and what happened: `answered` by which backend,
     with what status and headers.
     """
 
-    __slots__ = ("answered", "dropped", "front", "headers", "last", "retry_after", "status", "token", "usage")
+    __slots__ = ("answered", "dropped", "front", "headers", "last", "owner", "retry_after", "status", "token", "usage")
 
-    def __init__(self, front: str, token: str = "", dropped: Sequence[str] = ()) -> None:
+    def __init__(self, front: str, token: str = "", dropped: Sequence[str] = (), *, owner: str = "") -> None:
         self.front = front
+        self.owner = owner
         self.token = token
         self.answered = ""
         self.status = 0

@@ -90,7 +90,7 @@ class Turns:
         own = _own(body)
         stored = self.store is not None and body.get("store") is not False
         echo = body if bool(body.get("store")) is stored else {**body, "store": stored}
-        said |= {"size": size, "echo": echo}
+        said |= {"owner": owner, "size": size, "echo": echo}
         if compaction.is_asked(own):
             items = [*before.items, *own[:-1]]
             exchange = self._asked(compaction.in_stream(front), compaction.asked(body, items), before, said)
@@ -116,7 +116,9 @@ class Turns:
         before = await self._before(body, owner, None, size)
         items = [*before.items, *_own(body)]
         asked = {**compaction.asked(body, items), "stream": False}
-        exchange = self._asked(compaction.by_itself(front, items), asked, before, {**said, "size": size})
+        exchange = self._asked(
+            compaction.by_itself(front, items), asked, before, {**said, "owner": owner, "size": size}
+        )
         exchange.around = partial(compaction.summed_up, exchange.record)
         return exchange
 
