@@ -157,8 +157,8 @@ def _listed(urls: list[str], key: str) -> tuple[str, ...]:
             for url in urls:
                 backend = Backend(BackendSettings(url=url), transport, Breaker())
                 await backend.refresh(key, 0.0)
-                if backend.listed:
-                    return backend.listed[:_MOST_MODELS]
+                if listed := backend.listed():
+                    return listed[:_MOST_MODELS]
         finally:
             await transport.aclose()
         return ()

@@ -19,8 +19,14 @@ def serve(
     backend_wire: Annotated[str, typer.Option(help="What it speaks: chat, responses, messages or gemini.")] = "chat",
     backend_key: Annotated[
         str,
-        typer.Option(help="The environment variable with its key; else it gets the client's.", show_default=False),
+        typer.Option(help="The environment variable with its key.", show_default=False),
     ] = "",
+    forward_client_key: Annotated[
+        bool | None,
+        typer.Option(
+            help="Whether it gets the keys that clients send.", show_default="only where it is the one backend"
+        ),
+    ] = None,
     local: Annotated[
         str, typer.Option(help="Serve this model of this machine, such as qwen2.5-coder-1.5b.", show_default=False)
     ] = "",
@@ -81,7 +87,7 @@ def serve(
     """Serve any client on any model: Responses, Chat Completions and Messages in front, any backend behind.
 
     Tool calls that models write into text become calls on the way. A backend that takes no tools gets them in its
-    prompt. Clients' keys are passed on unless the gateway has keys of its own.
+    prompt. A client's own key is passed on to the only backend, unless that or the gateway has keys of its own.
     """
     from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # not for --help
 
@@ -106,6 +112,7 @@ def serve(
             wire=backend_wire,
             map=dict([_pair(each, "--model-map") for each in model_map or ()]),
             key_variable=backend_key,
+            forward_client_key=forward_client_key,
             mode=mode,
             dialect=dialect,
             profile=facts_of(profile or ()),
@@ -134,7 +141,9 @@ def serve(
         raise typer.BadParameter("debug, info, warning or error", param_hint="--log-level")
 
     def ready(url: str) -> None:
-        behind = ", ".join([each.name or each.url or f"local:{each.local}" for each in settings.backends])
+        behind = ", ".join(
+            [f"local:{each.local}" if each.local else each.name or each.shown for each in settings.backends]
+        )
         typer.echo(f"callboard serves {behind} at {url}/v1 (Ctrl-C stops it)", err=True)
 
     address = Address(host=host, port=port, certificate=certificate, private_key=private_key, workers=workers)

@@ -109,6 +109,8 @@ def test_a_file_that_is_not_there(tmp_path):
         ({"url": "http://x", "local": "qwen"}, "a backend has a url, or is local"),
         ({"url": "127.0.0.1:8080"}, "not a URL"),
         ({"url": "ftp://x"}, "not a URL"),
+        ({"url": "http://"}, "not a URL"),
+        ({"url": "http://[::1"}, "not a URL"),
         ({"url": "http://x", "wire": "smoke"}, "no wire 'smoke'"),
         ({"url": "http://x", "mode": "magic"}, "no mode 'magic'"),
         ({"url": "http://x", "dialect": "klingon"}, "klingon"),

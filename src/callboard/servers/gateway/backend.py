@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -33,6 +33,7 @@ _LISTING = 10.0
 """Seconds that it may take; a client waits for it."""
 _MOST_MODELS = 256
 _MOST_LISTED = 10_000
+_MOST_LISTS = 64
 _MAX_LIST = 8 * 1024 * 1024
 
 
@@ -53,38 +54,63 @@ class Replies(Protocol):
     ) -> AsyncGenerator[list[Event]]: ...
 
 
-class _Listed(msgspec.Struct):
+class _Entry(msgspec.Struct):
     id: str = ""
     name: str = ""
 
 
+class _Answer(msgspec.Struct):
+    data: list[_Entry] = []
+    models: list[_Entry] = []
+
+
+_read_list = msgspec.json.Decoder(_Answer).decode
+
+
+class _Names(msgspec.Struct, frozen=True):
+    """The names that a list has, and the same by their lower case."""
+
+    listed: tuple[str, ...] = ()
+    plain: Mapping[str, str] = {}
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> _Names:
+        listed = tuple(dict.fromkeys([name for name in names if name]))[:_MOST_LISTED]
+        return cls(listed, {name.lower(): name for name in listed})
+
+
 class _List(msgspec.Struct):
-    data: list[_Listed] = []
-    models: list[_Listed] = []
+    """What a backend listed, and when it was asked; None is never."""
 
-
-_read_list = msgspec.json.Decoder(_List).decode
+    names: _Names = _Names()
+    asked_at: float | None = None
 
 
 class Backend:
-    """`transport` is shared; `breaker` is told by whoever asks."""
+    """`transport` is shared; `breaker` is told by whoever asks.
+
+    Where clients' own keys are forwarded a list of models is its owner's alone: a key may be for models of which no
+    other client is to know.
+    """
 
     def __init__(self, settings: BackendSettings, transport: Transport, breaker: Breaker) -> None:
         self.settings = settings
-        self.name = settings.name or settings.local or urlsplit(settings.url).netloc
+        self.name = settings.label
         self.breaker = breaker
         self._wire = wire_named(settings.wire)
         self._transport = transport
         self._models: dict[str, Replies] = {}
         self._learned: dict[str, str] = {}
         """The modes of models that turned out not to take tools."""
-        self.listed: tuple[str, ...] = (settings.local,) if settings.local else ()
-        self._listed_at: float | None = None
-        self._plain: dict[str, str] = {name.lower(): name for name in self.listed}
+        self._forwards = settings.forward_client_key is not False and not (settings.local or settings.has_own_key)
+        self._lists: dict[str, _List] = {"": _List(_Names.of([settings.local]))}
+        """By their owners; the list that was asked for without a client's key is nobody's."""
 
     def headers(self, key: str) -> Mapping[str, str]:
-        """What carries the key: the backend's own, else the client's."""
-        return NO_HEADERS if self.settings.local else self._wire.headers(self.settings.key or key)
+        """What carries a key: the backend's own, or the client's where it is forwarded."""
+        if self.settings.local:
+            return NO_HEADERS
+        return self._wire.headers(self.settings.key or (key if self._forwards else ""))
 
     def model(self, name: str) -> Replies:
         """The model of that name. Raises CallerError for one that cannot be."""
@@ -105,17 +131,30 @@ class Backend:
             self._learned[name] = mode
         self._models.pop(name, None)
 
-    def corrected(self, name: str) -> str:
+    def listed(self, owner: str = "") -> tuple[str, ...]:
+        """The names of its models, as far as this owner may know them."""
+        return self._names(owner).listed
+
+    def corrected(self, name: str, owner: str = "") -> str:
         """The name as the backend spells it, where only the case differs."""
-        return name if name in self.listed else self._plain.get(name.lower(), name)
+        names = self._names(owner)
+        return name if name in names.listed else names.plain.get(name.lower(), name)
 
-    def stale(self, now: float) -> bool:
+    def stale(self, now: float, owner: str = "") -> bool:
         """Whether its models should be asked for."""
-        return not self.settings.local and (self._listed_at is None or now - self._listed_at > FRESH)
+        known = self._lists.get(self._lister(owner))
+        return not self.settings.local and (known is None or known.asked_at is None or now - known.asked_at > FRESH)
 
-    async def refresh(self, key: str, now: float) -> None:
-        """Asks for its models; where it does not tell, those known so far stay."""
-        self._listed_at = now
+    async def refresh(self, key: str, now: float, owner: str = "") -> None:
+        """Asks for its models; where it does not tell, those known so far stay.
+
+        Args:
+            key: The client's, which is sent only where it is forwarded.
+            now: Seconds of any clock that only goes forward.
+            owner: Whose the list is, if it is asked for with the client's key.
+        """
+        known = self._keep(self._lister(owner))
+        known.asked_at = now
         path = "/v1/models" if self.settings.wire == "messages" else "/models"
         headers = {**self.settings.headers, **self.headers(key)}
         try:
@@ -130,9 +169,25 @@ class Backend:
         except (CallboardError, TimeoutError, msgspec.MsgspecError, RecursionError, UnicodeError) as error:
             log.info("%s: its models cannot be listed: %s", self.name, error)
             return
-        names = [each.id or each.name.removeprefix("models/") for each in (*found.data, *found.models)]
-        self.listed = tuple(dict.fromkeys([name for name in names if name]))[:_MOST_LISTED]
-        self._plain = {name.lower(): name for name in self.listed}
+        names = _Names.of([each.id or each.name.removeprefix("models/") for each in (*found.data, *found.models)])
+        # Most keys see the same models: those lists are one in memory.
+        known.names = next((each.names for each in self._lists.values() if each.names == names), names)
+
+    def _lister(self, owner: str) -> str:
+        """Whose list it is that an owner sees."""
+        return owner if self._forwards else ""
+
+    def _names(self, owner: str) -> _Names:
+        known = self._lists.get(self._lister(owner))
+        return known.names if known is not None and known.names.listed else self._lists[""].names
+
+    def _keep(self, lister: str) -> _List:
+        """The list, as the one that was asked for last; another's is forgotten where there are too many."""
+        known = self._lists.pop(lister, None) or _List()
+        while len(self._lists) >= _MOST_LISTS:
+            del self._lists[next(each for each in self._lists if each)]
+        self._lists[lister] = known
+        return known
 
     def _access(self, name: str) -> Replies:
         settings = self.settings

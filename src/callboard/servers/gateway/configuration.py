@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -46,9 +47,12 @@ def load(path: str, flags: Mapping[str, Any], backend: BackendSettings | None) -
             values[name] = _table(kind, values[name], below(where, name))
     values |= {name: value for name, value in flags.items() if value not in (None, (), [], "", {})}
     settings: GatewaySettings = converted(GatewaySettings, {**values, "backends": ()}, where, CallerError)
+    checked = tuple([_checked(each) for each in backends])
+    for each in checked:
+        _check_forwarding(each, keyed=bool(settings.keys))
     return replace(
         settings,
-        backends=tuple([_checked(each) for each in backends]),
+        backends=checked,
         keys={name: _digested(key) for name, key in settings.keys.items()},
     )
 
@@ -96,11 +100,32 @@ def _digested(key: str) -> str:
     return held
 
 
+def _check_forwarding(backend: BackendSettings, *, keyed: bool) -> None:
+    """Raises CallerError where a client's key is to be passed on, and there can be none."""
+    if not backend.forward_client_key:
+        return
+    path = f"forward_client_key of {backend.label}"
+    if backend.local or backend.has_own_key:
+        raise CallerError("it needs no client's key", path=path, hint="a model of this machine, or a key of its own")
+    if keyed:
+        hint = "clients send the gateway's keys, which no backend gets: give the backend a key of its own"
+        raise CallerError("no client sends a key for it", path=path, hint=hint)
+
+
+def _is_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def _checked(backend: BackendSettings) -> BackendSettings:
+    shown = backend.url.rpartition("@")[2]  # what stands before may be a password
     if bool(backend.url) == bool(backend.local):
-        raise CallerError("a backend has a url, or is local", path=f"backends: {backend.name or backend.url}")
-    if backend.url and not backend.url.startswith(("http://", "https://")):
-        raise CallerError("not a URL", path=f"backends: {backend.url}", hint="such as http://127.0.0.1:8080/v1")
+        raise CallerError("a backend has a url, or is local", path=f"backends: {backend.name or shown}")
+    if backend.url and not _is_url(backend.url):
+        raise CallerError("not a URL", path=f"backends: {shown}", hint="such as http://127.0.0.1:8080/v1")
     wire_named(backend.wire)
     plan(resolve("a model", backend.facts), backend.mode)  # refuses what there is not, before anybody asks
     if backend.local:

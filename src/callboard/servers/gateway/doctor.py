@@ -70,7 +70,7 @@ async def examine(settings: BackendSettings, model: str, started: Started, ended
     `started` is told of each question, `ended` of each answer. Raises CallerError where no model is known.
     """
     async with _gateway(settings) as gateway:
-        model = model or next(iter(await gateway.models("")), "")
+        model = model or next(iter(await gateway.models()), "")
         if not model:
             raise CallerError(
                 "which model? the backend lists none", path=settings.url, hint="does it run? else say --model NAME"

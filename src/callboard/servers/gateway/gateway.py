@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from callboard.core import Request
 from callboard.errors import CallerError
@@ -27,7 +28,7 @@ from callboard.servers.gateway.hosted import Hosted
 from callboard.servers.gateway.refusal import Refusal
 from callboard.servers.gateway.replies import replies
 from callboard.servers.gateway.routing import Routes
-from callboard.servers.gateway.settings import GatewaySettings
+from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
 from callboard.servers.gateway.store import Store
 from callboard.servers.gateway.turns import Turns
 from callboard.wires.model_name import check_model_name
@@ -46,7 +47,7 @@ class Gateway:
         # Clients ask again themselves; only a connection that was dropped before an answer is made anew.
         self._transport = Transport(idle_timeout=settings.idle_timeout, retries=1, statuses=())
         self.backends = [
-            Backend(each, self._transport, Breaker(settings.failures, settings.pause)) for each in settings.backends
+            Backend(each, self._transport, Breaker(settings.failures, settings.pause)) for each in _forwarding(settings)
         ]
         self._routes = Routes(settings.backends, random.random)
         self._hosted = Hosted(settings) if settings.ensembles else None
@@ -62,7 +63,7 @@ class Gateway:
         if self._hosted is not None:
             await self._hosted.connect()
         for backend in self.backends:
-            self._refresh(backend, "")
+            self._refresh(backend, "", "")
 
     async def aclose(self) -> None:
         for task in self._tasks:
@@ -109,7 +110,7 @@ class Gateway:
         except CallerError as error:
             message = f"{error.message}; {error.hint}" if error.hint else error.message
             raise Refusal("invalid_request", message, path=error.path) from None
-        candidates = self.candidates(request, token)
+        candidates = self.candidates(request, owner, token)
         replying = replies if self._hosted is None else self._hosted.replies
         batches = partial(replying, candidates, request)
         return Exchange(
@@ -142,33 +143,45 @@ class Gateway:
             return False
         return True
 
-    def candidates(self, request: Request, token: str = "") -> list[tuple[Backend, str]]:
+    def candidates(self, request: Request, owner: str = "", token: str = "") -> list[tuple[Backend, str]]:
         """The backends to ask, with their names of the model. Raises a Refusal where there is none."""
         found = [(self.backends[place], name) for place, name in self._routes.to(request.model)]
         if not found:
             raise Refusal("model_not_found", f"no backend serves {request.model!r}", path="model")
         now = monotonic()
         for backend, _ in found:
-            if backend.stale(now):
-                self._refresh(backend, token)
-        return [(backend, backend.corrected(name)) for backend, name in found]
+            if backend.stale(now, owner):
+                self._refresh(backend, owner, token)
+        return [(backend, backend.corrected(name, owner)) for backend, name in found]
 
-    async def models(self, token: str) -> list[str]:
-        """The names that may be asked for, as far as the backends tell."""
+    async def models(self, owner: str = "", token: str = "") -> list[str]:
+        """The names that this owner may ask for, as far as the backends tell."""
         now = monotonic()
-        stale = [backend.refresh(token, now) for backend in self.backends if backend.stale(now) or not backend.listed]
+        stale = [each for each in self.backends if each.stale(now, owner) or not each.listed(owner)]
         if stale:
-            await asyncio.gather(*stale)
-        listed = [name for backend in self.backends for name in backend.listed]
+            await asyncio.gather(*[backend.refresh(token, now, owner) for backend in stale])
+        listed = [name for backend in self.backends for name in backend.listed(owner)]
         routed = [name for name in listed if self._routes.to(name) and self._may_be_asked(name)]
         return list(dict.fromkeys([*self._routes.names(), *routed]))
 
-    def _refresh(self, backend: Backend, token: str) -> None:
+    def _refresh(self, backend: Backend, owner: str, token: str) -> None:
         if backend.settings.local:
             return
-        task = asyncio.get_running_loop().create_task(backend.refresh(token, monotonic()))
+        task = asyncio.get_running_loop().create_task(backend.refresh(token, monotonic(), owner))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _forwarding(settings: GatewaySettings) -> list[BackendSettings]:
+    """The backends, each with a decision whether it gets clients' own keys.
+
+    The only one does if nothing is said, where these keys are not the gateway's.
+    """
+    only = len(settings.backends) == 1 and not settings.keys
+    return [
+        replace(each, forward_client_key=only) if each.forward_client_key is None else each
+        for each in settings.backends
+    ]
 
 
 def _check_content(body: Mapping[str, Any], most: int) -> None:

@@ -52,7 +52,7 @@ def _state(name: str, failures: int, state: str) -> dict[str, Any]:
 
 async def models(scope: Scope, receive: Receive, send: Send, token: str) -> None:
     """The names that may be asked for; in Anthropic's shape for a client that says its version."""
-    names = await scope["gateway"].models(token)
+    names = await scope["gateway"].models(scope["owner"], token)
     told: Mapping[str, Any]
     if "anthropic-version" in Headers(scope=scope):
         data = [

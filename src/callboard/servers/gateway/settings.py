@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -16,14 +17,16 @@ from callboard.tools.descriptors import Count, Seconds
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 
+_CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
+
 
 class BackendSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One backend. `url` ends before the wire's path, such as `/v1`; or `local` names a model of this machine.
 
     It serves the models that one of `models` matches (`*` and `?` as in file names) or that `map` has: there the
     name that clients use leads to the backend's. Of several that serve a model one is drawn by `weight`, the others
-    are asked where it fails; one of weight 0 is never drawn first. `key` is the key that it wants; without one it
-    gets the client's; `key_variable` names an environment variable that holds it. `mode`, `dialect` and `profile` (facts) override what is known of its models.
+    are asked where it fails; one of weight 0 is never drawn first. `key` is the key that it wants; `key_variable`
+    names an environment variable that holds it. `mode`, `dialect` and `profile` (facts) override what is known of its models.
     """
 
     name: str = ""
@@ -35,10 +38,36 @@ class BackendSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     weight: Amount = 1.0
     key: str = ""
     key_variable: str = ""
+    forward_client_key: bool | None = None
+    """Whether it gets the key that a client sent, where it has none of its own and the gateway none either. None is
+    yes for the only backend, whose key it must be, and no for one of several, which may not be those that it is for.
+    """
     headers: Mapping[str, str] = {}
     mode: str = ""
     dialect: str = ""
     profile: Mapping[str, Any] = {}
+
+    @property
+    def address(self) -> str:
+        """Its host and port, without a user and a password."""
+        return urlsplit(self.url).netloc.rpartition("@")[2]
+
+    @property
+    def shown(self) -> str:
+        """Its URL, without a user and a password."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{self.address}{parts.path}"
+
+    @property
+    def label(self) -> str:
+        """What it is called in logs and figures."""
+        return self.name or self.local or self.address
+
+    @property
+    def has_own_key(self) -> bool:
+        """Whether anything of its settings says who asks."""
+        named = any(name.lower() in _CREDENTIALS for name in self.headers)
+        return bool(self.key or self.key_variable or named or "@" in urlsplit(self.url).netloc)
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -1,0 +1,172 @@
+"""To whom a client's own key is passed on: to no backend that was not meant."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from callboard.errors import CallerError
+from callboard.servers.gateway import BackendSettings
+from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.configuration import load
+from callboard.testing import FakeBackend, Status
+
+ANN, BOB = "sk-ann-for-one-provider", "sk-bob-for-one-provider"
+ASK = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+def bearer(key):
+    return {"authorization": f"Bearer {key}"}
+
+
+def saw(backend, key):
+    """The requests that had the key in them, anywhere."""
+    return [each for each in backend.requests if key in f"{dict(each.headers)}{each.body}{each.path}"]
+
+
+class ByKey:
+    """A backend whose list of models is another for each key."""
+
+    def __init__(self, models):
+        self._models = models
+
+    async def __aenter__(self):
+        app = web.Application()
+        app.router.add_get("/v1/models", self._list)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+        return self
+
+    async def __aexit__(self, *_):
+        await self._runner.cleanup()
+
+    async def _list(self, request):
+        names = self._models.get(request.headers.get("authorization", "").removeprefix("Bearer "))
+        return web.json_response({"data": [{"id": name} for name in names or ()]}, status=200 if names else 401)
+
+
+def test_a_clients_key_goes_to_no_backend_that_did_not_ask_for_it(serving, behind):
+    """Neither when models are listed, nor with a request, nor where another backend failed."""
+
+    async def scenario():
+        async with FakeBackend([Status(503), "Hello"]) as openai, FakeBackend(lambda _: "Hello") as lab:
+            settings = (
+                behind(openai, name="openai", models=("gpt-*",), forward_client_key=True),
+                behind(lab, name="lab", weight=0.0),
+            )
+            async with serving(*settings) as served:
+                answers = [await served.get("/v1/models", **bearer(ANN))]
+                answers += [
+                    await served.post("chat", {**ASK, "model": name}, bearer(ANN))
+                    for name in ("gpt-5", "gpt-5", "qwen")
+                ]
+            return answers, openai, lab
+
+    answers, openai, lab = asyncio.run(scenario())
+    assert [answer.status for answer in answers] == [200] * 4
+    assert len([each for each in lab.requests if each.method == "POST"]) == 2  # a fallback, and its own model
+    assert saw(lab, ANN) == []
+    assert [each.method for each in saw(openai, ANN)] == ["GET", "POST", "POST"]
+
+
+def test_one_of_several_backends_gets_no_clients_key_unless_that_is_said(serving, behind):
+    async def scenario():
+        async with FakeBackend(["Hello"]) as first, FakeBackend(["Hello"]) as second:
+            async with serving(behind(first, models=("gpt-*",)), behind(second, models=("qwen*",))) as served:
+                await served.get("/v1/models", **bearer(ANN))
+                await served.post("chat", ASK, bearer(ANN))
+                await served.post("chat", {**ASK, "model": "qwen3"}, bearer(ANN))
+            return first, second
+
+    first, second = asyncio.run(scenario())
+    assert saw(first, ANN) == saw(second, ANN) == []
+    assert [each.method for each in first.requests].count("POST") == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "gets"),
+    [
+        ({}, True),
+        ({"forward_client_key": True}, True),
+        ({"forward_client_key": False}, False),
+        ({"key": "sk-of-the-operator-1234"}, False),
+        ({"headers": {"Authorization": "Bearer sk-of-the-operator-1234"}}, False),
+    ],
+)
+def test_the_only_backend_gets_a_clients_key_unless_it_has_one(serving, behind, settings, gets):
+    async def scenario():
+        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, **settings)) as served:
+            await served.get("/v1/models", **bearer(ANN))
+            answer = await served.post("chat", ASK, bearer(ANN))
+            return answer, backend
+
+    answer, backend = asyncio.run(scenario())
+    assert answer.status == 200
+    assert bool(saw(backend, ANN)) == gets
+    if "key" in settings or "headers" in settings:
+        assert {each.headers["authorization"] for each in backend.requests} == {"Bearer sk-of-the-operator-1234"}
+
+
+def test_a_password_in_the_backends_url_is_its_key(serving, behind):
+    async def scenario():
+        async with FakeBackend(["Hello"]) as backend:
+            url = backend.url.replace("http://", "http://user:s3cret@")
+            async with serving(behind(backend, url=url)) as served:
+                return await served.post("chat", ASK, bearer(ANN)), backend
+
+    answer, backend = asyncio.run(scenario())
+    assert answer.status == 200
+    assert saw(backend, ANN) == []
+    assert backend.requests[-1].headers["authorization"].startswith("Basic ")
+
+
+def test_what_a_backend_lists_to_one_clients_key_no_other_client_sees(serving):
+    async def scenario():
+        models = {ANN: ["gpt-5", "ft:ann-secret-model"], BOB: ["gpt-5"]}
+        async with ByKey(models) as backend, serving(BackendSettings(url=backend.url)) as served:
+            answers = [
+                await served.get("/v1/models", **headers)
+                for headers in (bearer(ANN), bearer(BOB), {}, bearer("sk-eve"))
+            ]
+            spelled = [
+                served.gateway.backends[0].corrected("FT:ann-Secret-model", f"client-{digest(key)}")
+                for key in (ANN, BOB)
+            ]
+            return [[each["id"] for each in answer.body["data"]] for answer in answers], spelled
+
+    seen, spelled = asyncio.run(scenario())
+    assert seen == [["gpt-5", "ft:ann-secret-model"], ["gpt-5"], [], []]
+    assert spelled == ["ft:ann-secret-model", "FT:ann-Secret-model"]
+
+
+def test_lists_of_many_keys_cost_no_lasting_memory(serving):
+    async def scenario():
+        models = {f"sk-{number}": ["gpt-5"] for number in range(200)}
+        async with ByKey(models) as backend, serving(BackendSettings(url=backend.url)) as served:
+            for key in models:
+                await served.get("/v1/models", **bearer(key))
+            return served.gateway.backends[0]._lists
+
+    lists = asyncio.run(scenario())
+    assert len(lists) <= 64
+    assert len({id(each.names) for owner, each in lists.items() if owner}) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "flags", "said"),
+    [
+        ({"url": "http://x/v1", "key": "sk-of-the-operator-1234"}, {}, "it needs no client's key"),
+        ({"url": "http://u:p@x/v1"}, {}, "it needs no client's key"),
+        ({"local": "qwen"}, {}, "it needs no client's key"),
+        ({"url": "http://x/v1"}, {"keys": {"ann": "key-of-ann-12345678"}}, "no client sends a key for it"),
+    ],
+)
+def test_a_key_that_cannot_be_passed_on_is_a_mistake_of_the_settings(settings, flags, said):
+    with pytest.raises(CallerError) as caught:
+        load("", flags, BackendSettings(**settings, forward_client_key=True))
+    assert said in str(caught.value)
+    assert "sk-of" not in str(caught.value)
