@@ -22,6 +22,7 @@ from callboard.profiles import Resolution, providers, resolve
 from callboard.providers import RemoteModel, Transport, access_model
 from callboard.providers.remote import NO_HEADERS, Heard, Overheard
 from callboard.servers.gateway.breaker import Breaker
+from callboard.servers.gateway.learned import Learned
 from callboard.servers.gateway.settings import BackendSettings
 from callboard.wires import wire_named
 
@@ -34,6 +35,8 @@ _LISTING = 10.0
 _MOST_MODELS = 256
 _MOST_LISTED = 10_000
 _MOST_LISTS = 64
+WITHOUT_TOOLS = "validated"
+"""The mode that needs none of the wire's fields for tools."""
 _MAX_LIST = 8 * 1024 * 1024
 
 
@@ -99,9 +102,9 @@ class Backend:
         self.breaker = breaker
         self._wire = wire_named(settings.wire)
         self._transport = transport
-        self._models: dict[str, Replies] = {}
-        self._learned: dict[str, str] = {}
-        """The modes of models that turned out not to take tools."""
+        self._models: dict[tuple[str, str], Replies] = {}
+        """By name and mode."""
+        self._learned = Learned()
         self._forwards = settings.forward_client_key is not False and not (settings.local or settings.has_own_key)
         self._lists: dict[str, _List] = {"": _List(_Names.of([settings.local]))}
         """By their owners; the list that was asked for without a client's key is nobody's."""
@@ -112,24 +115,35 @@ class Backend:
             return NO_HEADERS
         return self._wire.headers(self.settings.key or (key if self._forwards else ""))
 
-    def model(self, name: str) -> Replies:
-        """The model of that name. Raises CallerError for one that cannot be."""
-        found = self._models.pop(name, None)
+    def model(self, name: str, owner: str = "", mode: str = "") -> Replies:
+        """The model of that name, as this owner asks it.
+
+        Args:
+            name: The backend's own name of it.
+            owner: Whose request it is.
+            mode: How calls are asked for; by default as the settings say, or as was learned for the owner.
+
+        Raises:
+            CallerError: There can be no such model.
+        """
+        if not mode and not self._learned.takes_tools(owner, name):
+            mode = WITHOUT_TOOLS
+        key = (name, mode or self.settings.mode)
+        found = self._models.pop(key, None)
         if found is None:
-            found = self._access(name)
+            found = self._access(*key)
             while len(self._models) >= _MOST_MODELS:
                 del self._models[next(iter(self._models))]
-        self._models[name] = found
+        self._models[key] = found
         return found
 
-    def learn(self, name: str, mode: str) -> None:
-        """From now on the model is asked in this mode."""
+    def learn(self, name: str, owner: str) -> None:
+        """For a while the model is asked without tools for this owner, whose request it answered so alone."""
+        mode = WITHOUT_TOOLS
         log.warning(
             "%s: %s takes no tools; it is asked in the mode %s (--mode %s says so)", self.name, name, mode, mode
         )
-        if len(self._learned) < _MOST_MODELS:
-            self._learned[name] = mode
-        self._models.pop(name, None)
+        self._learned.add(owner, name)
 
     def listed(self, owner: str = "") -> tuple[str, ...]:
         """The names of its models, as far as this owner may know them."""
@@ -189,10 +203,9 @@ class Backend:
         self._lists[lister] = known
         return known
 
-    def _access(self, name: str) -> Replies:
+    def _access(self, name: str, mode: str) -> Replies:
         settings = self.settings
         facts = settings.facts
-        mode = settings.mode or self._learned.get(name, "")
         if settings.local:
             local: Any = access_model(f"local:{settings.local}", mode=mode, profile=facts, transport=self._transport)
             return local  # type: ignore[no-any-return]

@@ -19,7 +19,7 @@ from callboard.core import Event, Note, ReplyEnded, ReplyFailed, ReplyStarted, R
 from callboard.errors import CallboardError
 from callboard.providers.remote import NO_HEADERS, UNSENT
 from callboard.providers.retries import retry_after
-from callboard.servers.gateway.backend import Backend, Replies
+from callboard.servers.gateway.backend import WITHOUT_TOOLS, Backend, Replies
 from callboard.servers.gateway.telling import telling
 from callboard.wires.crossing import crossed
 
@@ -36,7 +36,11 @@ _NOT_TAKEN = re.compile(
     re.IGNORECASE,
 )
 _WITHIN_TOOLS = re.compile(r"tools['\"]?\s*[\[.,]\s*\d")
-"""What backends say of tools that they do not take: both of these, and not of a place within one tool."""
+"""What backends say of tools that they do not take: both of these, and not of a place within one tool.
+
+Backends also repeat what a client sent, so these words are only a reason to ask once without tools. Something is
+learned if that succeeds, and for the client's own key alone.
+"""
 _REFUSES_TOOLS = frozenset({400, 404, 405, 422, 500, 501})
 
 
@@ -125,8 +129,8 @@ async def _asked(backend: Backend, name: str, request: Request, record: Record) 
     try:
         if lost:
             yield [Note("dropped", field + UNSENT) for field in lost]
-        for last in (False, True):
-            model = backend.model(name)
+        for again in (False, True):
+            model = backend.model(name, record.owner, WITHOUT_TOOLS if again else "")
             asked = _answering(asked, model)
             record.status, record.headers, record.retry_after = 0, NO_HEADERS, None
             refused = False
@@ -138,7 +142,7 @@ async def _asked(backend: Backend, name: str, request: Request, record: Record) 
                         told.events(events)
                     end = events[-1]
                     if isinstance(end, ReplyFailed):
-                        if not last and _refuses_tools(end, model, asked, record):
+                        if not again and _refuses_tools(end, model, asked, record):
                             refused = True
                             break
                         _tell(backend, end, record)
@@ -146,12 +150,13 @@ async def _asked(backend: Backend, name: str, request: Request, record: Record) 
                         record.end(events)
                     elif isinstance(end, ReplyEnded):
                         backend.breaker.succeeded()
+                        if again:
+                            backend.learn(name, record.owner)
                         over = True
                         record.end(events)
                     yield events
             if not refused:
                 return
-            backend.learn(name, "validated")
     except CallboardError as error:
         over = True
         backend.breaker.left()

@@ -105,7 +105,7 @@ class Rounds:
             {**dict.fromkeys(theirs, _THE_CLIENTS), **ours},
             limits=limits,
             policy=_ALLOWED,
-            answer_after=_answer_after(candidates),
+            answer_after=_answer_after(candidates, record.owner),
         )
         self._actions: deque[Action] = deque()
         self._places: dict[int, int | None] = {}
@@ -245,10 +245,10 @@ class Rounds:
         return events
 
 
-def _answer_after(candidates: Candidates) -> AnswerAfter:
+def _answer_after(candidates: Candidates, owner: str) -> AnswerAfter:
     """As the first backend's model is to be asked."""
     backend, name = candidates[0]
     try:
-        return backend.model(name).plan.answer_after
+        return backend.model(name, owner).plan.answer_after
     except CallerError:  # told when it is asked
         return "model"
