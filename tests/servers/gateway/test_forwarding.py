@@ -70,7 +70,11 @@ def test_a_clients_key_goes_to_no_backend_that_did_not_ask_for_it(serving, behin
     assert [answer.status for answer in answers] == [200] * 4
     assert len([each for each in lab.requests if each.method == "POST"]) == 2  # a fallback, and its own model
     assert saw(lab, ANN) == []
-    assert [each.method for each in saw(openai, ANN)] == ["GET", "POST", "POST"]
+    assert [each.method for each in saw(openai, ANN)] == [
+        "GET",
+        "POST",
+        "POST",
+    ]  # each what the client itself asked for
 
 
 def test_one_of_several_backends_gets_no_clients_key_unless_that_is_said(serving, behind):

@@ -108,6 +108,7 @@ class Backend:
         self._forwards = settings.forward_client_key is not False and not (settings.local or settings.has_own_key)
         self._lists: dict[str, _List] = {"": _List(_Names.of([settings.local]))}
         """By their owners; the list that was asked for without a client's key is nobody's."""
+        self._complaint = ""
 
     def headers(self, key: str) -> Mapping[str, str]:
         """What carries a key: the backend's own, or the client's where it is forwarded."""
@@ -177,15 +178,21 @@ class Backend:
                 self._transport.get(self.settings.url.rstrip("/") + path, headers=headers) as answer,
             ):
                 if answer.status != 200:
-                    log.info("%s: its models cannot be listed: status %d", self.name, answer.status)
+                    self._complain(f"status {answer.status}")
                     return
                 found = _read_list(await answer.read(_MAX_LIST))
         except (CallboardError, TimeoutError, msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-            log.info("%s: its models cannot be listed: %s", self.name, error)
+            self._complain(str(error))
             return
         names = _Names.of([each.id or each.name.removeprefix("models/") for each in (*found.data, *found.models)])
         # Most keys see the same models: those lists are one in memory.
         known.names = next((each.names for each in self._lists.values() if each.names == names), names)
+
+    def _complain(self, why: str) -> None:
+        """Once for each reason: a backend that lists nothing without a key is asked again and again."""
+        if why != self._complaint:
+            self._complaint = why
+            log.info("%s: its models cannot be listed: %s", self.name, why)
 
     def _lister(self, owner: str) -> str:
         """Whose list it is that an owner sees."""

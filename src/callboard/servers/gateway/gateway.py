@@ -63,7 +63,7 @@ class Gateway:
         if self._hosted is not None:
             await self._hosted.connect()
         for backend in self.backends:
-            self._refresh(backend, "", "")
+            self._refresh(backend)
 
     async def aclose(self) -> None:
         for task in self._tasks:
@@ -110,7 +110,7 @@ class Gateway:
         except CallerError as error:
             message = f"{error.message}; {error.hint}" if error.hint else error.message
             raise Refusal("invalid_request", message, path=error.path) from None
-        candidates = self.candidates(request, owner, token)
+        candidates = self.candidates(request, owner)
         replying = replies if self._hosted is None else self._hosted.replies
         batches = partial(replying, candidates, request)
         return Exchange(
@@ -143,15 +143,15 @@ class Gateway:
             return False
         return True
 
-    def candidates(self, request: Request, owner: str = "", token: str = "") -> list[tuple[Backend, str]]:
+    def candidates(self, request: Request, owner: str = "") -> list[tuple[Backend, str]]:
         """The backends to ask, with their names of the model. Raises a Refusal where there is none."""
         found = [(self.backends[place], name) for place, name in self._routes.to(request.model)]
         if not found:
             raise Refusal("model_not_found", f"no backend serves {request.model!r}", path="model")
         now = monotonic()
         for backend, _ in found:
-            if backend.stale(now, owner):
-                self._refresh(backend, owner, token)
+            if backend.stale(now):
+                self._refresh(backend)
         return [(backend, backend.corrected(name, owner)) for backend, name in found]
 
     async def models(self, owner: str = "", token: str = "") -> list[str]:
@@ -164,10 +164,11 @@ class Gateway:
         routed = [name for name in listed if self._routes.to(name) and self._may_be_asked(name)]
         return list(dict.fromkeys([*self._routes.names(), *routed]))
 
-    def _refresh(self, backend: Backend, owner: str, token: str) -> None:
+    def _refresh(self, backend: Backend) -> None:
+        """In the background, and so without a client's key: that goes with the client's own requests only."""
         if backend.settings.local:
             return
-        task = asyncio.get_running_loop().create_task(backend.refresh(token, monotonic(), owner))
+        task = asyncio.get_running_loop().create_task(backend.refresh("", monotonic()))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
