@@ -23,6 +23,7 @@ from callboard.providers import RemoteModel, Transport, access_model
 from callboard.providers.remote import NO_HEADERS, Heard, Overheard
 from callboard.servers.gateway.breaker import Breaker
 from callboard.servers.gateway.learned import Learned
+from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.settings import BackendSettings
 from callboard.wires import wire_named
 
@@ -96,8 +97,11 @@ class Backend:
     other client is to know.
     """
 
-    def __init__(self, settings: BackendSettings, transport: Transport, breaker: Breaker) -> None:
+    def __init__(
+        self, settings: BackendSettings, transport: Transport, breaker: Breaker, redactor: Redactor | None = None
+    ) -> None:
         self.settings = settings
+        self.redactor = redactor or Redactor()
         self.name = settings.label
         self.breaker = breaker
         self._wire = wire_named(settings.wire)

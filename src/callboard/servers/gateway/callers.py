@@ -104,6 +104,11 @@ class Callers:
             raise Refusal("invalid_api_key", "this key is not known here")
         return self._callers[found[0]]
 
+    def knows(self, token: str) -> bool:
+        """Whether this is one of the gateway's keys."""
+        given = digest(token).encode()
+        return any(compare_digest(given, held) for held in self._digests.values())
+
     def owner(self, caller: Caller, token: str) -> str:
         """Whose the replies are that are kept, and what is learned.
 

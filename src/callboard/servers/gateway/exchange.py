@@ -87,7 +87,7 @@ class Exchange:
     def headers(self) -> dict[str, str]:
         """What the answer's headers say besides its type."""
         record = self.record
-        told = {name: value for name in _PASSED if (value := record.headers.get(name))}
+        told = {name: record.redactor.text(value) for name in _PASSED if (value := record.headers.get(name))}
         told.setdefault("x-request-id", self.identifier)
         if record.retry_after is not None:
             told["retry-after"] = str(round(min(max(1.0, record.retry_after), _LONGEST_PAUSE)))

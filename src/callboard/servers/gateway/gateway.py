@@ -25,6 +25,7 @@ from callboard.servers.gateway.callers import Callers
 from callboard.servers.gateway.exchange import Exchange
 from callboard.servers.gateway.fronts import Front
 from callboard.servers.gateway.hosted import Hosted
+from callboard.servers.gateway.redaction import LogFilter, redactor_of
 from callboard.servers.gateway.refusal import Refusal
 from callboard.servers.gateway.replies import replies
 from callboard.servers.gateway.routing import Routes
@@ -46,8 +47,11 @@ class Gateway:
         self.callers = Callers(settings, monotonic)
         # Clients ask again themselves; only a connection that was dropped before an answer is made anew.
         self._transport = Transport(idle_timeout=settings.idle_timeout, retries=1, statuses=())
+        redactor = redactor_of(settings)
+        self._log_filter = LogFilter(redactor)
         self.backends = [
-            Backend(each, self._transport, Breaker(settings.failures, settings.pause)) for each in _forwarding(settings)
+            Backend(each, self._transport, Breaker(settings.failures, settings.pause), redactor)
+            for each in _forwarding(settings)
         ]
         self._routes = Routes(settings.backends, random.random)
         self._hosted = Hosted(settings) if settings.ensembles else None
@@ -58,6 +62,7 @@ class Gateway:
         self.turns = Turns(self.exchange, self._store, settings.limits)
 
     async def start(self) -> None:
+        log.addFilter(self._log_filter)
         if self._store is not None:
             await self._store.start()
         if self._hosted is not None:
@@ -74,6 +79,7 @@ class Gateway:
         await self._transport.aclose()
         if self._store is not None:
             await self._store.aclose()
+        log.removeFilter(self._log_filter)
 
     def read(self, data: bytes | str) -> dict[str, Any]:
         """A body as JSON. Raises a Refusal."""

@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from callboard.servers.gateway.answer import send_json
 from callboard.servers.gateway.body import read_body
+from callboard.servers.gateway.callers import token_of
 from callboard.servers.gateway.gateway import Gateway
 
 _BYTES_OF_A_TOKEN = 4
@@ -24,12 +25,18 @@ _BYTES_OF_A_TOKEN = 4
 
 
 def health(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:
-    """200, or 503 while every backend's breaker is open."""
+    """200, or 503 while every backend's breaker is open. Where a backend is, is told to the gateway's keys alone."""
 
-    async def tell(_: Request) -> Response:
+    async def tell(request: Request) -> Response:
         now = monotonic()
+        known = gateway.callers.knows(token_of(request.headers))
         states = [
-            _state(backend.name, backend.breaker.failures, backend.breaker.state(now)) for backend in gateway.backends
+            _state(
+                backend.name if known else backend.settings.name or f"backend-{place}",
+                backend.breaker.failures,
+                backend.breaker.state(now),
+            )
+            for place, backend in enumerate(gateway.backends, 1)
         ]
         unhealthy = all(state["is_open"] for state in states)
         told = {

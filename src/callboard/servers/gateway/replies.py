@@ -7,6 +7,7 @@ Law: another backend is asked only while nothing of a reply was given; one termi
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -20,8 +21,11 @@ from callboard.errors import CallboardError
 from callboard.providers.remote import NO_HEADERS, UNSENT
 from callboard.providers.retries import retry_after
 from callboard.servers.gateway.backend import WITHOUT_TOOLS, Backend, Replies
+from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.telling import telling
 from callboard.wires.crossing import crossed
+
+log = logging.getLogger("callboard.gateway")
 
 Candidates = Sequence[tuple[Backend, str]]
 
@@ -49,11 +53,24 @@ class Record:
     with what status and headers.
     """
 
-    __slots__ = ("answered", "dropped", "front", "headers", "last", "owner", "retry_after", "status", "token", "usage")
+    __slots__ = (
+        "answered",
+        "dropped",
+        "front",
+        "headers",
+        "last",
+        "owner",
+        "redactor",
+        "retry_after",
+        "status",
+        "token",
+        "usage",
+    )
 
     def __init__(self, front: str, token: str = "", dropped: Sequence[str] = (), *, owner: str = "") -> None:
         self.front = front
         self.owner = owner
+        self.redactor = Redactor()
         self.token = token
         self.answered = ""
         self.status = 0
@@ -103,7 +120,7 @@ async def replies(candidates: Candidates, request: Request, record: Record) -> A
             if failed is None:
                 return
         record.last, record.retry_after, record.usage = None, None, Usage()
-        yield [Note("alert", f"{backend.name} failed: {failed.message}; another backend is asked")]
+        yield [Note("alert", f"a backend failed: {failed.message}; another is asked")]
     if failed is not None:
         record.end([failed])
         yield [failed]
@@ -120,6 +137,7 @@ async def _asked(backend: Backend, name: str, request: Request, record: Record) 
     asked, lost = crossed(replace(request, model=name), record.front, backend.settings.wire)
     record.drop(lost)
     record.answered = backend.name
+    record.redactor = backend.redactor
     headers = backend.headers(record.token)
     told = telling()
     if told is not None:
@@ -135,32 +153,31 @@ async def _asked(backend: Backend, name: str, request: Request, record: Record) 
             record.status, record.headers, record.retry_after = 0, NO_HEADERS, None
             refused = False
             replying = model.batches(asked, headers=headers, heard=record.heard, overheard=overheard)
+            redaction = backend.redactor.reply()
             async with aclosing(replying) as batches:
                 async for batch in batches:
-                    events = _coded(batch)
+                    if not (events := redaction.feed(_coded(batch, backend, record))):
+                        continue
                     if told is not None:
                         told.events(events)
                     end = events[-1]
-                    if isinstance(end, ReplyFailed):
-                        if not again and _refuses_tools(end, model, asked, record):
-                            refused = True
-                            break
+                    if isinstance(end, ReplyFailed) and not again and _refuses_tools(end, model, asked, record):
+                        refused = True
+                        break
+                    if isinstance(end, (ReplyEnded, ReplyFailed)):
+                        over = True
                         _tell(backend, end, record)
-                        over = True
                         record.end(events)
-                    elif isinstance(end, ReplyEnded):
-                        backend.breaker.succeeded()
-                        if again:
+                        if again and isinstance(end, ReplyEnded):
                             backend.learn(name, record.owner)
-                        over = True
-                        record.end(events)
                     yield events
             if not refused:
                 return
     except CallboardError as error:
         over = True
         backend.breaker.left()
-        failed = ReplyFailed("caller" if error.party == "caller" else "provider", "invalid_request", str(error))
+        party = "caller" if error.party == "caller" else "provider"
+        failed = ReplyFailed(party, "invalid_request", backend.redactor.error(str(error)))
         record.end([failed])
         yield [failed]
     finally:
@@ -168,12 +185,22 @@ async def _asked(backend: Backend, name: str, request: Request, record: Record) 
             backend.breaker.left()
 
 
-def _coded(events: list[Event]) -> list[Event]:
-    """With seed 002's code for a backend that cannot be reached."""
+def _coded(events: list[Event], backend: Backend, record: Record) -> list[Event]:
+    """With seed 002's code for a backend that cannot be reached, and without the place that a redirect points to.
+
+    The log is told what the client is not.
+    """
     last = events[-1]
-    if not isinstance(last, ReplyFailed) or last.code != "unreachable":
+    if not isinstance(last, ReplyFailed):
         return events
-    return [*events[:-1], replace(last, code="backend_unavailable")]
+    if last.party != "caller":
+        log.warning("%s failed: %r", backend.name, last.message)
+    if last.code == "unreachable":
+        last = replace(last, code="backend_unavailable")
+    elif 300 <= record.status < 400:
+        message = f"the provider answered {record.status}; redirects are not followed"
+        last = replace(last, message=message, excerpt="")
+    return [*events[:-1], last]
 
 
 def _answering(request: Request, model: Replies) -> Request:
@@ -192,8 +219,11 @@ def _refuses_tools(failed: ReplyFailed, model: Replies, request: Request, record
     return told and _WITHIN_TOOLS.search(said) is None
 
 
-def _tell(backend: Backend, failed: ReplyFailed, record: Record) -> None:
+def _tell(backend: Backend, failed: ReplyEnded | ReplyFailed, record: Record) -> None:
     """Only the backend's own faults count against it."""
+    if isinstance(failed, ReplyEnded):
+        backend.breaker.succeeded()
+        return
     theirs = failed.party == "provider" and (record.status in (0, 200) or record.status >= 500)
     if theirs and failed.code not in {"cancelled", "rate_limit_exceeded", "insufficient_quota"}:
         backend.breaker.failed(monotonic(), record.retry_after)

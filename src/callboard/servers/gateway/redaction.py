@@ -1,0 +1,318 @@
+"""Secrets of the settings, taken out of whatever leaves the gateway.
+
+Backends, and proxies before them, repeat what they were sent: an error may hold the key that the gateway asked with.
+So the keys, passwords and headers of the settings become `***` in replies, errors, headers and log lines.
+
+Laws: a secret is found however its characters are spelled (as they are, escaped as in JSON, percent-encoded) and inside
+of base64; it is found where it comes in pieces; the beginning of one, where a text was cut, is masked as well. What a
+model says keeps words that are no likely secrets: only those of `_LONG` characters are looked for there.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from msgspec.structs import replace
+
+from callboard.core import (
+    ArgumentsPiece,
+    Event,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Note,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyFailed,
+    ReplyStarted,
+    TextPiece,
+    Usage,
+)
+from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
+
+MASK = "***"
+_SHORTEST = 4
+"""Characters below which nothing is a secret: masking them would spoil every text."""
+_LONG = 12
+"""Characters of a secret that no model says by chance."""
+_PLACEHOLDERS = frozenset({"empty", "none", "dummy", "ollama", "lm-studio", "not-needed", "sk-no-key-required"})
+"""What the manuals of servers that want no key say to send."""
+_HARMLESS = frozenset(
+    {
+        "accept", "accept-language", "anthropic-beta", "anthropic-version", "content-type", "http-referer",
+        "openai-beta", "openai-organization", "openai-project", "referer", "user-agent", "x-title",
+    }
+)  # fmt: skip
+"""Headers that are no secrets; every other is one."""
+_URL_SAFE = str.maketrans("+/", "-_")
+
+_Form: TypeAlias = Sequence[Sequence[str]]
+"""How a secret may be written: for each of its characters the ways to spell it."""
+
+
+class Redactor:
+    """Looks for the secrets, and in errors for the backends' addresses.
+
+    Args:
+        secrets: What is not to be told.
+        addresses: Hosts and ports of backends. An error calls each of them `the backend`.
+    """
+
+    def __init__(self, secrets: Iterable[str] = (), addresses: Iterable[str] = ()) -> None:
+        found = {each for each in secrets if len(each) >= _SHORTEST and each.lower() not in _PLACEHOLDERS}
+        self._all = _Search(found, least=_SHORTEST)
+        self._long = _Search([each for each in found if len(each) >= _LONG], least=2 * _SHORTEST)
+        hosts = "|".join([re.escape(each) for each in sorted(filter(None, set(addresses)), key=len, reverse=True)])
+        end = r"""[^\s"'<>]*[^\s"'<>:;,.)]"""
+        self._addresses = re.compile(
+            rf"https?://(?:[^\s/@]*@)?(?:{hosts})(?![\w.:-])(?:{end})?|(?<![\w.-])(?:{hosts})(?![\w.-])"
+            if hosts
+            else "(?!)",
+            re.IGNORECASE,
+        )
+
+    def text(self, text: str) -> str:
+        """A whole text, such as a header or a log line, without secrets."""
+        return self._all.whole(text)
+
+    def error(self, text: str) -> str:
+        """What a client is told of a failure: without secrets, and without the backends' addresses."""
+        return self._addresses.sub("the backend", self._all.whole(text))
+
+    def reply(self) -> Redaction:
+        """What one reply's events pass."""
+        return Redaction(self, self._long)
+
+
+class _Search:
+    """Texts are searched for secrets, and for beginnings of them of at least `least` characters."""
+
+    def __init__(self, secrets: Iterable[str], *, least: int) -> None:
+        forms = [form for secret in sorted(secrets, key=len, reverse=True) for form in _forms(secret)]
+        self._forms = forms
+        self._least = least
+        self._longest = max([sum(max(map(len, each)) for each in form) for form in forms], default=0)
+        expressions = ["".join([f"(?:{'|'.join(map(re.escape, each))})" for each in form]) for form in forms]
+        self._pattern = re.compile("|".join(expressions) or "(?!)")
+        self._by_first: dict[str, list[_Form]] = {}
+        for form in forms:
+            for first in {spelling[0] for spelling in form[0]}:
+                self._by_first.setdefault(first, []).append(form)
+        self._first = re.compile(f"[{re.escape(''.join(self._by_first))}]" if forms else "(?!)")
+
+    def __bool__(self) -> bool:
+        return bool(self._forms)
+
+    def whole(self, text: str) -> str:
+        """The text, to which nothing is added any more."""
+        if not self._forms:
+            return text
+        told, rest = self.split(text)
+        return told + (MASK if len(rest) >= self._least else rest)
+
+    def split(self, text: str) -> tuple[str, str]:
+        """What can be told of a text, and its end that may be the beginning of a secret."""
+        told: list[str] = []
+        place = 0
+        while True:
+            found = self._pattern.search(text, place)
+            begun = self._begun(text, place)
+            if found is None or begun <= found.start():
+                return "".join([*told, text[place:begun]]), text[begun:]
+            told += [text[place : found.start()], MASK]
+            place = found.end()
+
+    def _begun(self, text: str, place: int) -> int:
+        """Where a secret begins that the text's end does not end; its length if none does."""
+        for found in self._first.finditer(text, max(place, len(text) - self._longest)):
+            for form in self._by_first[found[0]]:
+                if _begins(form, text, found.start()):
+                    return found.start()
+        return len(text)
+
+
+def _begins(form: _Form, text: str, place: int) -> bool:
+    """Whether the text ends within the form, which begins at the place."""
+    ways = {place}
+    for spellings in form:
+        following: set[int] = set()
+        for way in ways:
+            for spelling in spellings:
+                if text.startswith(spelling, way):
+                    following.add(way + len(spelling))
+                elif len(text) - way < len(spelling) and spelling.startswith(text[way:]):
+                    return True
+        ways = following
+        if not ways:
+            return False
+    return False
+
+
+def _forms(secret: str) -> list[_Form]:
+    """The secret as characters, and what it is inside of base64, at each of three places."""
+    data = secret.encode(errors="surrogatepass")
+    inside: set[str] = set()
+    for before in range(3):
+        encoded = b64encode(bytes(before) + data).decode()
+        core = encoded[-(-8 * before // 6) : 8 * (before + len(data)) // 6]
+        inside |= {core, core.translate(_URL_SAFE)}
+    return [[_spellings(each) for each in secret], *[list(map(list, core)) for core in sorted(inside)]]
+
+
+def _spellings(character: str) -> list[str]:
+    """A character as it is, escaped once or twice, and percent-encoded."""
+    quoted = "".join([f"%{byte:02x}" for byte in character.encode(errors="surrogatepass")])
+    found = {character, quoted, quoted.upper()}
+    if (number := ord(character)) < 0x10000:
+        escaped = f"{number:04x}"
+        found |= {f"{slashes}u{digits}" for slashes in ("\\", "\\\\") for digits in (escaped, escaped.upper())}
+    if character in '"\\/':
+        found |= {f"\\{character}", f"\\\\\\{character}"}
+    if character == " ":
+        found.add("+")
+    return sorted(found, key=len, reverse=True)
+
+
+_NO_SEAL: Mapping[type, Mapping[str, str]] = {ReasoningPiece: {"opaque": ""}}
+
+
+class Redaction:
+    """Passes one reply's events on, without secrets.
+
+    A text's end that may be the beginning of a secret waits for what follows in the same text.
+    """
+
+    def __init__(self, redactor: Redactor, search: _Search) -> None:
+        self._redactor = redactor
+        self._search = search
+        self._waiting: dict[Any, Event] = {}
+        """Ends of texts, as pieces of them, by the kind of event and, for arguments, the call."""
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        """What can be told by now; perhaps nothing."""
+        if not self._search:
+            return [self._told(event) if isinstance(event, (ReplyFailed, Note)) else event for event in events]
+        return [out for event in events for out in self._pass(event)]
+
+    def _pass(self, event: Event) -> list[Event]:
+        match event:
+            case TextPiece() | RefusalPiece() | ReasoningPiece():
+                return [*self._flush(besides=type(event)), *self._piece(type(event), "text", event)]
+            case ArgumentsPiece():
+                return [*self._flush(texts=True), *self._piece(event.index, "json", event)]
+            case Usage() | Note() | ReplyStarted():
+                return [self._told(event)]
+            case InvocationEnded() | InvocationIncomplete():
+                return [*self._flush(texts=True), *self._end(event.index), self._told(event)]
+            case InvocationStarted():
+                return [*self._flush(texts=True), self._told(event)]
+            case _:
+                return [*self._flush(), self._told(event)]
+
+    def _piece(self, channel: Any, field: str, event: Event) -> list[Event]:
+        before = self._waiting.pop(channel, None)
+        text = (getattr(before, field) if before is not None else "") + getattr(event, field)
+        told, rest = self._search.split(text)
+        if rest:
+            # What else the piece has, such as a seal, goes with what is told now.
+            self._waiting[channel] = replace(event, **{field: rest, "offsets": None}, **_NO_SEAL.get(type(event), {}))
+        if not told and rest and not getattr(event, "opaque", ""):
+            return []
+        if isinstance(event, ReasoningPiece) and event.opaque:
+            event = replace(event, opaque=self._search.whole(event.opaque))
+        return [event if told == getattr(event, field) else replace(event, **{field: told})]
+
+    def _flush(self, *, besides: Any = None, texts: bool = False) -> list[Event]:
+        """What waits, but for one kind; or the texts alone."""
+        found = [each for each in self._waiting if each is not besides and (isinstance(each, type) or not texts)]
+        return [out for each in found for out in self._end(each)]
+
+    def _end(self, channel: Any) -> list[Event]:
+        waiting = self._waiting.pop(channel, None)
+        if waiting is None:
+            return []
+        field = "json" if isinstance(waiting, ArgumentsPiece) else "text"
+        return [replace(waiting, **{field: self._search.whole(getattr(waiting, field))})]
+
+    def _told(self, event: Event) -> Event:
+        """An event that is whole."""
+        redactor, whole = self._redactor, self._search.whole
+        match event:
+            case ReplyFailed():
+                words = {name: redactor.error(getattr(event, name)) for name in ("code", "message", "excerpt")}
+            case Note():
+                words = {"text": redactor.error(event.text)}
+            case ReplyStarted():
+                words = {name: whole(getattr(event, name)) for name in ("identifier", "model")}
+            case InvocationStarted():
+                words = {name: whole(getattr(event, name)) for name in ("identifier", "name")}
+            case InvocationIncomplete():
+                words = {name: whole(getattr(event, name)) for name in ("identifier", "name", "raw")}
+            case InvocationEnded():
+                words = {name: whole(getattr(event, name)) for name in ("identifier", "name", "raw")}
+                words["arguments"] = _each(event.arguments, whole)
+            case _:
+                return event
+        return event if all(getattr(event, name) == value for name, value in words.items()) else replace(event, **words)
+
+
+def _each(value: Any, whole: Any) -> Any:
+    """JSON, each of its texts without secrets."""
+    if isinstance(value, str):
+        return whole(value)
+    if isinstance(value, Mapping):
+        return {whole(name): _each(each, whole) for name, each in value.items()}
+    return [_each(each, whole) for each in value] if isinstance(value, list) else value
+
+
+class LogFilter(logging.Filter):
+    """Takes secrets out of each record of a logger, and out of its traceback."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__()
+        self._redactor = redactor
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = self._redactor.text(record.getMessage()), ()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = self._redactor.text(logging.Formatter().formatException(record.exc_info))
+        return True
+
+
+def redactor_of(settings: GatewaySettings) -> Redactor:
+    """The redactor of a gateway: keys, passwords in URLs and headers are secrets, but harmless headers."""
+    secrets = [secret for each in settings.backends for secret in _secrets(each)] + _passwords(settings.store)
+    return Redactor(secrets, [each.address for each in settings.backends])
+
+
+def _secrets(backend: BackendSettings) -> list[str]:
+    values = [value for name, value in backend.headers.items() if name.lower() not in _HARMLESS]
+    return [backend.key, *_passwords(backend.url), *[part for value in values for part in _parts(value)]]
+
+
+def _parts(value: str) -> list[str]:
+    """A header's value as it is, or what in it may be a secret by itself: `Bearer SECRET`, `Basic BASE64`, `a=SECRET`."""
+    parts = [each for each in re.split(r"[\s;,]+|(?<=\w)=(?=[^\s=])", value) if len(each) >= 2 * _SHORTEST]
+    scheme, _, rest = value.partition(" ")
+    if scheme.lower() == "basic":
+        with suppress(ValueError):
+            parts.append(b64decode(rest, validate=True).decode().partition(":")[2])
+    return parts or [value]
+
+
+def _passwords(url: str) -> list[str]:
+    """The password of a URL, or a user that stands alone; and both as HTTP sends them."""
+    if "@" not in url:
+        return []
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return []
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    return [password or user, b64encode(f"{user}:{password}".encode()).decode().rstrip("=")]

@@ -1,0 +1,239 @@
+"""Secrets of the settings: whatever a backend repeats, no client and no log line gets them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import random
+import socket
+from itertools import pairwise
+from urllib.parse import quote
+
+import pytest
+
+from callboard.core import (
+    ArgumentsPiece,
+    InvocationEnded,
+    InvocationStarted,
+    ReasoningPiece,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextPiece,
+)
+from callboard.servers.gateway import BackendSettings
+from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.redaction import Redactor
+from callboard.testing import FakeBackend, Raw, Status
+
+KEY = 'sk-UPSTREAM/SECRET+0123"456789'
+FRONTS = {
+    "responses": {"model": "m", "input": "Hi"},
+    "chat": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
+    "messages": {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]},
+}
+
+
+def basic(user, password):
+    return base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+SPELLINGS = {
+    "plain": KEY,
+    "JSON": json.dumps(KEY)[1:-1],
+    "JSON twice": json.dumps(json.dumps(KEY)[1:-1])[1:-1],
+    "JSON with escapes": "".join(f"\\u{ord(each):04x}" for each in KEY),
+    "JSON of PHP": KEY.replace('"', '\\"').replace("/", "\\/"),
+    "a URL": quote(KEY, safe=""),
+    "a URL in lower case": "".join(f"%{ord(each):02x}" for each in KEY),
+    "basic": basic("", KEY),
+    "basic of a user": basic("operator", KEY),
+    "base64 for URLs": base64.urlsafe_b64encode(f"ab:{KEY}".encode()).decode(),
+}
+
+
+def leaks(text, secret=KEY):
+    """Whether eight characters of the secret stand in the text one after the other."""
+    return [secret[at : at + 8] for at in range(len(secret) - 7) if secret[at : at + 8] in text]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_secret_is_found_however_it_is_spelled(spelling):
+    written = SPELLINGS[spelling]
+    told = Redactor([KEY]).text(f"Bearer {written} was refused")
+    assert "***" in told
+    assert told.startswith("Bearer ")
+    assert told.endswith(" was refused")
+    assert len(told) < 50
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_secret_in_pieces_is_found_wherever_it_is_cut(spelling):
+    text = f"my key is {SPELLINGS[spelling]}, you see"
+    whole = Redactor([KEY])._long.whole(text)
+    for seed in range(100):
+        cuts = sorted({0, len(text), *random.Random(seed).choices(range(len(text)), k=seed % 20)})
+        redaction = Redactor([KEY]).reply()
+        events = [out for at, end in pairwise(cuts) for out in redaction.feed([TextPiece(text[at:end])])]
+        events += redaction.feed([ReplyEnded("stop")])
+        assert "".join(event.text for event in events[:-1]) == whole
+
+
+@pytest.mark.parametrize("length", range(4, len(KEY)))
+def test_the_beginning_of_a_secret_where_a_text_was_cut_is_masked(length):
+    assert Redactor([KEY]).text(f"refused: {KEY[:length]}") == "refused: ***"
+
+
+def test_a_text_that_only_begins_like_a_secret_is_told_whole():
+    redaction = Redactor([KEY]).reply()
+    pieces = ["It is", " s", "k", "-", "UP", "per case", ", a task", "s"]
+    events = [out for piece in pieces for out in redaction.feed([TextPiece(piece)])]
+    events += redaction.feed([InvocationStarted(0, "c", "f")])
+    assert "".join(event.text for event in events if isinstance(event, TextPiece)) == "".join(pieces)
+    assert isinstance(events[-1], InvocationStarted)
+    assert redaction.feed([ReasoningPiece("", opaque="seal")]) == [ReasoningPiece("", opaque="seal")]
+
+
+def test_each_calls_arguments_are_looked_through():
+    redaction = Redactor([KEY]).reply()
+    raw = json.dumps({"a": KEY})
+    begun = [InvocationStarted(0, "c", "f"), InvocationStarted(1, "d", "f")]
+    pieces = [ArgumentsPiece(index, raw[at]) for at in range(len(raw)) for index in (0, 1)]
+    ends = [InvocationEnded(index, "c", "f", {"a": KEY, "b": [{KEY: 1}]}, raw) for index in (0, 1)]
+    events = [out for event in (*begun, *pieces, *ends) for out in redaction.feed([event])]
+    for index in (0, 1):
+        said = "".join(each.json for each in events if isinstance(each, ArgumentsPiece) and each.index == index)
+        assert said == '{"a": "***"}'
+    assert [each.arguments for each in events[-2:]] == [{"a": "***", "b": [{"***": 1}]}] * 2
+    assert [each.raw for each in events[-2:]] == ['{"a": "***"}'] * 2
+
+
+@pytest.mark.parametrize("secret", ["", "abc", "EMPTY", "ollama", "sk-no-key-required"])
+def test_words_that_are_no_secrets_are_told(secret):
+    assert Redactor([secret]).text(f"ollama: {secret} abc EMPTY") == f"ollama: {secret} abc EMPTY"
+
+
+# Through the gateway.
+
+
+def refusals(secret):
+    """Answers of a backend that repeats what it was asked with."""
+    body = {"error": {"message": f"Incorrect API key provided: {secret}", "code": f"bad {secret}", "type": secret}}
+    return {
+        "an error": Status(401, body),
+        "an error of the server": Status(500, body),
+        "with no message": Status(400, {"error": {"message": {"headers": {"authorization": secret}}}}),
+        "escaped": Status(400, json.dumps(body).replace(secret, "".join(f"\\u{ord(each):04X}" for each in secret)).encode()),
+        "cut": Status(400, {"error": {"message": "x" * 480 + secret}}),
+        "plain": Status(403, f"no such key: {secret}"),
+        "no JSON": Status(200, f"no such key: {secret}"),
+        "a header": Status(429, body, {"x-request-id": f"req-{secret}", "request-id": secret, "Retry-After": secret}),
+        "in a stream": Raw([{"choices": [{"index": 0, "delta": {"content": "Hel"}}]}, body]),
+        "a reply": [ReplyStarted(secret, secret), ReasoningPiece(secret), *map(TextPiece, secret), ReplyEnded("stop")],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("place", ["key", "header", "password"])
+def test_no_client_and_no_log_line_gets_the_backends_key(serving, behind, caplog, front, place):
+    secret = "sk-UPSTREAM-SECRET-0123456789"  # as it can stand in a header's value
+    caplog.set_level(logging.DEBUG, logger="callboard")
+
+    async def scenario():
+        answers = []
+        for stream in (False, True):
+            replies = [*refusals(secret).values(), *refusals(basic("operator", secret)).values()]
+            async with FakeBackend(replies) as backend:
+                url = backend.url
+                settings = {
+                    "key": {"key": secret},
+                    "header": {"headers": {"x-team-auth": f"Token {secret}", "x-title": "Hel"}},
+                    "password": {"url": url.replace("://", f"://operator:{secret}@")},
+                }[place]
+                async with serving(behind(backend, **{"url": url, **settings}), failures=1000) as served:
+                    answers += [await served.post(front, {**FRONTS[front], "stream": stream}) for _ in replies]
+                    answers += [await served.get(path) for path in ("/health", "/metrics", "/v1/models")]
+        return answers
+
+    for answer in asyncio.run(scenario()):
+        # What a stream says in pieces is one text to its reader.
+        text = answer.text
+        if answer.streamed:
+            text += "".join([str(event.get("delta") or event.get("choices", "")) for event in answer.events])
+            text += "".join(
+                [
+                    d if isinstance(d := event.get("delta", ""), str) else str(d.get("text", ""))
+                    for event in answer.events
+                ]
+            )
+            text += "".join(
+                [str(c["delta"].get("content") or "") for event in answer.events for c in event.get("choices") or ()]
+            )
+        assert not leaks(text, secret), text
+        assert not leaks(str(dict(answer.headers)), secret)
+        assert not leaks(text, base64.b64encode(secret.encode()).decode()[:-4])
+    assert not leaks(caplog.text, secret)
+    assert "Incorrect API key provided: ***" in caplog.text or place == "password"
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_clients_are_not_told_where_backends_are(serving, behind, caplog, front, stream):
+    """Neither by an error, nor by a redirect, nor by /health without a key; the log says it."""
+    key = "key-of-ann-12345678"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nowhere = f"127.0.0.1:{free.getsockname()[1]}"
+
+    async def scenario():
+        redirect = Status(307, "", {"Location": "http://internal.example:8443/login"})
+        told = Status(404, {"error": {"message": "no route for http://{}/v1/chat at {}"}})
+        async with FakeBackend(lambda _: redirect) as first, FakeBackend(lambda _: told) as third:
+            settings = [
+                behind(first, models=("a",)),
+                BackendSettings(url=f"http://operator:s3cret-word@{nowhere}/v1", models=("b",)),
+                behind(third, models=("c",), name="lab"),
+            ]
+            address = third.url.removeprefix("http://").removesuffix("/v1")
+            told.body["error"]["message"] = told.body["error"]["message"].format(address, address)
+            async with serving(*settings, keys={"ann": digest(key)}) as served:
+                ask = {**FRONTS[front], "stream": stream}
+                headers = {"authorization": f"Bearer {key}"}
+                answers = [await served.post(front, {**ask, "model": name}, headers) for name in "abc"]
+                health = [await served.get("/health"), await served.get("/health", **headers)]
+            return answers, health, [first.url, address]
+
+    answers, (open_health, health), addresses = asyncio.run(scenario())
+    for answer in [*answers, open_health]:
+        assert answer.status >= 200
+        for place in ("internal.example", nowhere, "127.0.0.1", "s3cret", *addresses):
+            assert place not in answer.text, answer.text
+    assert "redirects are not followed" in answers[0].text
+    assert "the backend: cannot connect" in answers[1].text
+    assert "no route for the backend at the backend" in answers[2].text
+    assert [each["name"] for each in open_health.body["backends"]] == ["backend-1", "backend-2", "lab"]
+    assert [each["name"] for each in health.body["backends"]][1:] == [nowhere, "lab"]
+    assert "internal.example" in caplog.text
+    assert nowhere in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+def test_a_traceback_in_the_log_has_no_secret(serving, behind, caplog):
+    async def scenario():
+        async with FakeBackend([]) as backend, serving(behind(backend, key=KEY)):
+            try:
+                int(KEY)
+            except ValueError:
+                logging.getLogger("callboard.gateway").exception("it failed with %s", KEY)
+
+    asyncio.run(scenario())
+    assert "it failed with ***" in caplog.text
+    assert "ValueError: invalid literal" in caplog.text
+    assert not leaks(caplog.text)
+
+
+def test_a_failure_says_what_it_said_before_without_secrets():
+    failed = ReplyFailed("provider", "timeout", "nothing came for 5 s", "<html>")
+    assert Redactor([KEY], ["127.0.0.1:8080"]).reply().feed([failed]) == [failed]
