@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.servers.gateway.breaker import Breaker
+from callboard.servers.gateway.breaker import Breaker, SharedBreaker
 
 
 def broken(failures=5, pause=30.0, at=100.0, **said):
@@ -107,3 +107,70 @@ def test_it_never_waits_for_ever_and_never_stays_open(steps):
                 getattr(breaker, what)()
         assert breaker.state(now) == "closed" or breaker.failures >= 3
     assert breaker.wait(now + 61) == 0
+
+
+def shared(*failed, failures=5, doubtful=False, apart=True):
+    breaker = SharedBreaker(failures, 30.0, shared=apart)
+    for owner in failed:
+        breaker.failed(100.0, owner, doubtful=doubtful)
+    return breaker
+
+
+def open_for(breaker, *owners, now=100.0):
+    return [owner for owner in owners if breaker.wait(now, owner)]
+
+
+@pytest.mark.parametrize("count", [5, 50])
+def test_one_client_s_failures_keep_the_backend_from_that_client_alone(count):
+    breaker = shared(*["ann"] * count)
+    assert open_for(breaker, "ann", "bob", "eve") == ["ann"]
+    assert breaker.state(100.0) == "closed"  # for a load balancer
+    assert shared(*["ann"] * count, apart=False).state(100.0) == "open"  # where she is all that there is
+
+
+@pytest.mark.parametrize(
+    ("failed", "failures", "opens"),
+    [
+        ("aaab", 5, False),
+        ("aaaaaaaab", 5, False),  # of one client no more than half is counted
+        ("aaabb", 5, True),
+        ("abcde", 5, True),
+        ("ab", 2, True),
+        ("aa", 2, False),
+        ("ab", 1, True),
+        ("aaaaabb", 4, True),
+    ],
+)
+@pytest.mark.parametrize("doubtful", [False, True])
+def test_failures_that_several_clients_saw_are_the_backend_s(failed, failures, opens, doubtful):
+    breaker = shared(*failed, failures=failures, doubtful=doubtful)
+    assert (breaker.state(100.0) == "open", bool(breaker.wait(100.0, "new"))) == (opens, opens)
+    assert breaker.failures == len(failed)
+
+
+def test_a_reply_to_anybody_disproves_what_was_counted():
+    breaker = shared(*"aaaaabb")
+    breaker.succeeded()
+    assert (open_for(breaker, "a", "b", "c"), breaker.failures, breaker.state(100.0)) == ([], 0, "closed")
+
+
+def test_answers_that_a_request_may_have_caused_count_half():
+    assert open_for(shared(*"a" * 9, doubtful=True), "a") == []
+    assert open_for(shared(*"a" * 10, doubtful=True), "a", "b") == ["a"]
+
+
+def test_after_the_pause_one_request_of_all_tries():
+    breaker = shared(*"aaabb")
+    assert breaker.wait(130.0, "c") == 0
+    assert open_for(breaker, "a", "b", "c", now=130.0) == ["a", "b", "c"]
+    breaker.failed(131.0, "c")
+    assert (breaker.state(131.0), breaker.wait(131.0, "d")) == ("open", 30)
+    breaker.left("d")
+    assert breaker.wait(161.0, "d") == 0
+    breaker.succeeded()
+    assert open_for(breaker, "a", "b", "c", "d", now=161.0) == []
+
+
+def test_clients_that_are_made_up_cost_no_lasting_memory():
+    breaker = shared(*[f"client-{number}" for number in range(5000)], failures=10**6)
+    assert len(breaker._owners) <= 256

@@ -613,7 +613,7 @@ def test_what_was_said_is_not_said_again_by_another(serving, behind):
 @pytest.mark.parametrize("stream", [True, False])
 def test_backends_that_failed_too_often_are_not_asked(beside, front, stream):
     async def scenario():
-        async with FakeBackend(lambda _: Status(500)) as backend, beside(backend, front=front, failures=3) as served:
+        async with FakeBackend(lambda _: Status(503)) as backend, beside(backend, front=front, failures=3) as served:
             body = {**ASKING[front], "stream": stream}
             answers = [await served.post(front, body) for _ in range(4)]
             health = await served.get("/health")
@@ -647,7 +647,7 @@ def test_a_client_s_fault_is_not_the_backend_s(serving, status):
 
 def test_an_unhealthy_gateway_says_so(serving):
     async def scenario():
-        async with FakeBackend(lambda _: Status(500)) as backend, serving(backend, failures=2) as served:
+        async with FakeBackend(lambda _: Status(503)) as backend, serving(backend, failures=2) as served:
             for _ in range(2):
                 await served.post("chat", ASKING["chat"])
             return await served.get("/health")

@@ -21,7 +21,7 @@ from callboard.modes import Plan, plan
 from callboard.profiles import Resolution, providers, resolve
 from callboard.providers import RemoteModel, Transport, access_model
 from callboard.providers.remote import NO_HEADERS, Heard, Overheard
-from callboard.servers.gateway.breaker import Breaker
+from callboard.servers.gateway.breaker import SharedBreaker
 from callboard.servers.gateway.learned import Learned
 from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.settings import BackendSettings
@@ -98,7 +98,7 @@ class Backend:
     """
 
     def __init__(
-        self, settings: BackendSettings, transport: Transport, breaker: Breaker, redactor: Redactor | None = None
+        self, settings: BackendSettings, transport: Transport, breaker: SharedBreaker, redactor: Redactor | None = None
     ) -> None:
         self.settings = settings
         self.redactor = redactor or Redactor()

@@ -2,6 +2,11 @@
 
 Owns the count of its failures in a row and the pause that follows. Knows nothing of requests or clocks: it is told
 what happened and what time it is, in seconds of any clock that only goes forward.
+
+A request may be what makes a backend fail, so one client's failures keep the backend from that client alone; from all
+they keep it when several clients saw it fail, none of them more than half of the times. A reply to anybody disproves
+all that was counted before.
+
 Law: after the pause one request tries; the others wait for what becomes of it.
 """
 
@@ -12,6 +17,8 @@ from typing import Literal
 State = Literal["closed", "open", "half-open"]
 LONGEST = 600.0
 """Seconds that a backend may ask to be left alone for."""
+_MOST_OWNERS = 256
+"""Clients whose failures are counted; the oldest are forgotten."""
 
 
 class Breaker:
@@ -51,9 +58,110 @@ class Breaker:
         self.failures += 1
         self._probing_since = None
         if self.failures >= self._most:
-            self._shut_for = max(self._pause, min(retry_after or 0.0, LONGEST))
-            self._until = now + self._shut_for
+            self.open(now, retry_after)
+
+    def open(self, now: float, retry_after: float | None = None) -> None:
+        """Whatever was counted."""
+        self.failures = max(self.failures, self._most)
+        self._probing_since = None
+        self._shut_for = max(self._pause, min(retry_after or 0.0, LONGEST))
+        self._until = now + self._shut_for
 
     def left(self) -> None:
         """Nothing was learned: the client went, or the fault was the client's."""
         self._probing_since = None
+
+
+class _Owner:
+    """What one client saw of a backend. `doubts` are failures that its own requests may have caused."""
+
+    def __init__(self, breaker: Breaker) -> None:
+        self.breaker = breaker
+        self.doubts = 0
+
+    @property
+    def failures(self) -> int:
+        return self.breaker.failures + self.doubts
+
+
+class SharedBreaker:
+    """A backend's breaker, for many clients.
+
+    Args:
+        failures: Failures in a row that open it for one client; of all clients it takes as many, but of each no more
+            than half of them count.
+        pause: Seconds for which it is open.
+        shared: Whether several clients are known for certain. One client's failures then say nothing of the backend's
+            state, which /health tells to load balancers.
+    """
+
+    def __init__(self, failures: int = 5, pause: float = 30.0, *, shared: bool = False) -> None:
+        self._most = failures
+        self._pause = pause
+        self._shared = shared
+        self._all = Breaker(failures, pause)
+        self._owners: dict[str, _Owner] = {}
+        """Those who saw it fail since its last reply."""
+
+    @property
+    def failures(self) -> int:
+        """In a row, whoever saw them."""
+        return sum([each.failures for each in self._owners.values()])
+
+    def state(self, now: float) -> State:
+        """For all; where clients cannot be told apart for certain, also for all who saw it fail."""
+        states = {each.breaker.state(now) for each in self._owners.values()}
+        if self._shared or "closed" in states or not states:
+            return self._all.state(now)
+        return "open" if "open" in (*states, self._all.state(now)) else "half-open"
+
+    def wait(self, now: float, owner: str = "") -> float:
+        """Seconds until this client's request may ask it; 0 if it may. Whoever gets 0 asks, and tells what came of it."""
+        own = self._owners.get(owner)
+        if own is not None and (pause := own.breaker.wait(now)):
+            return pause
+        if (pause := self._all.wait(now)) and own is not None:
+            own.breaker.left()
+        return pause
+
+    def succeeded(self) -> None:
+        self._owners.clear()
+        self._all.succeeded()
+
+    def failed(self, now: float, owner: str = "", retry_after: float | None = None, *, doubtful: bool = False) -> None:
+        """A fault of the backend's own.
+
+        Args:
+            now: Seconds.
+            owner: The client whose request it was.
+            retry_after: Seconds that the backend asks to be left alone for.
+            doubtful: It answered, and the request may be why it failed: a status of 500. Alone such failures open the
+                breaker for their client after twice as many.
+        """
+        own = self._seen_by(owner)
+        if not doubtful:
+            own.breaker.failed(now, retry_after)
+        else:
+            own.doubts += 1
+            own.breaker.left()
+            if own.failures >= 2 * self._most:
+                own.breaker.open(now, retry_after)
+        share = (self._most + 1) // 2
+        counted = sum([min(each.failures, share) for each in self._owners.values()])
+        if len(self._owners) > 1 and counted >= self._most:
+            self._all.open(now, retry_after)
+        else:
+            self._all.left()
+
+    def left(self, owner: str = "") -> None:
+        """Nothing was learned: the client went, or the fault was the client's."""
+        if owner in self._owners:
+            self._owners[owner].breaker.left()
+        self._all.left()
+
+    def _seen_by(self, owner: str) -> _Owner:
+        own = self._owners.pop(owner, None) or _Owner(Breaker(self._most, self._pause))
+        while len(self._owners) >= _MOST_OWNERS:
+            del self._owners[next(iter(self._owners))]
+        self._owners[owner] = own
+        return own

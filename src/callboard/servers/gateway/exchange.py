@@ -75,7 +75,8 @@ class Exchange:
     def refusal(self, failed: ReplyFailed) -> tuple[int, dict[str, Any]]:
         """The status and body of a reply that did not begin."""
         status, _ = self.front.wire.encode_error(failed)
-        if self.record.status >= 400:
+        # Some servers say with a 500 that a request cannot be: clients would ask again for ever.
+        if self.record.status >= 400 and (failed.party != "caller" or self.record.status < 500):
             status = self.record.status
         elif failed.party == "provider" and failed.code in _BACKENDS:
             status = _BACKENDS[failed.code]

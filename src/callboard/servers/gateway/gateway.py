@@ -20,7 +20,7 @@ from callboard.core import Request
 from callboard.errors import CallerError
 from callboard.providers import Transport
 from callboard.servers.gateway.backend import Backend
-from callboard.servers.gateway.breaker import Breaker
+from callboard.servers.gateway.breaker import SharedBreaker
 from callboard.servers.gateway.callers import Callers
 from callboard.servers.gateway.exchange import Exchange
 from callboard.servers.gateway.fronts import Front
@@ -49,10 +49,8 @@ class Gateway:
         self._transport = Transport(idle_timeout=settings.idle_timeout, retries=1, statuses=())
         redactor = redactor_of(settings)
         self._log_filter = LogFilter(redactor)
-        self.backends = [
-            Backend(each, self._transport, Breaker(settings.failures, settings.pause), redactor)
-            for each in _forwarding(settings)
-        ]
+        breaker = partial(SharedBreaker, settings.failures, settings.pause, shared=len(settings.keys) > 1)
+        self.backends = [Backend(each, self._transport, breaker(), redactor) for each in _forwarding(settings)]
         self._routes = Routes(settings.backends, random.random)
         self._hosted = Hosted(settings) if settings.ensembles else None
         self._tasks: set[asyncio.Task[None]] = set()

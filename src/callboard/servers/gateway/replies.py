@@ -33,6 +33,10 @@ _BEFORE = (ReplyStarted, Usage, Note)
 """What may come before another backend is asked."""
 _THE_CLIENTS = frozenset({400, 413, 422})
 """Statuses that another backend would not cure."""
+_DOWN = frozenset({502, 503, 504, *range(520, 528), 529, 530})
+"""Statuses of a backend that is not there, or not able to answer, and Cloudflare's of the same."""
+_BROKEN = frozenset({"backend_unavailable", "timeout", "cut", "malformed"})
+"""Codes of a connection that gave no reply. Any other failure is an answer, to what was asked perhaps."""
 _OF_TOOLS = re.compile(r"\b(?:tool|function)s?\b|\btool_choice\b", re.IGNORECASE)
 _NOT_TAKEN = re.compile(
     r"\b(?:not|n't)\s+(?:currently\s+)?(?:support|enabl|allow|permit|available|implement)|\bunsupported\b|\brequires? --|--jinja"
@@ -102,7 +106,7 @@ async def replies(candidates: Candidates, request: Request, record: Record) -> A
     pause: float | None = None
     failed: ReplyFailed | None = None
     for place, (backend, name) in enumerate(candidates):
-        if wait := backend.breaker.wait(monotonic()):
+        if wait := backend.breaker.wait(monotonic(), record.owner):
             pause = wait if pause is None else min(pause, wait)
             continue
         async with aclosing(_asked(backend, name, request, record)) as batches:
@@ -175,14 +179,14 @@ async def _asked(backend: Backend, name: str, request: Request, record: Record) 
                 return
     except CallboardError as error:
         over = True
-        backend.breaker.left()
+        backend.breaker.left(record.owner)
         party = "caller" if error.party == "caller" else "provider"
         failed = ReplyFailed(party, "invalid_request", backend.redactor.error(str(error)))
         record.end([failed])
         yield [failed]
     finally:
         if not over:
-            backend.breaker.left()
+            backend.breaker.left(record.owner)
 
 
 def _coded(events: list[Event], backend: Backend, record: Record) -> list[Event]:
@@ -226,6 +230,7 @@ def _tell(backend: Backend, failed: ReplyEnded | ReplyFailed, record: Record) ->
         return
     theirs = failed.party == "provider" and (record.status in (0, 200) or record.status >= 500)
     if theirs and failed.code not in {"cancelled", "rate_limit_exceeded", "insufficient_quota"}:
-        backend.breaker.failed(monotonic(), record.retry_after)
+        down = record.status in _DOWN or (record.status in (0, 200) and failed.code in _BROKEN)
+        backend.breaker.failed(monotonic(), record.owner, record.retry_after, doubtful=not down)
     else:
-        backend.breaker.left()
+        backend.breaker.left(record.owner)

@@ -5,6 +5,7 @@ Owns error bodies in both directions. Knows nothing of HTTP but the status numbe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,7 +30,17 @@ _CODES = {
     504: "timeout",
     529: "overloaded_error",
 }
+_NAMES = {"exceed_context_size_error": "context_length_exceeded"}
+"""What others call OpenAI's codes: llama.cpp's. Codex and others go by the code when they shorten a conversation."""
+_REFUSALS = re.compile(
+    r"\b(?:image|audio|video) input is not supported|\bunsupported content(?: part type|\[\]\.type)"
+    r"|\bfailed to parse messages\b|\bjinja exception\b|\bat row \d+, column \d+|\bat line \d+, column \d+ in source",
+    re.IGNORECASE,
+)
+"""What llama.cpp says with a status of 500 of a request that it cannot take: pictures for a model without eyes, and a
+conversation that the model's template refuses."""
 _PASSING = frozenset({408, 409, 425, 429})
+_FAILED = 500
 _CALLERS_TYPE = "invalid_request_error"
 
 
@@ -65,9 +76,12 @@ def read_error(error: Any, status: int, excerpt: str) -> ReplyFailed:
     code, kind = error.get("code"), error.get("type")
     if type(code) is int:
         status = status or code
+    if status == _FAILED and _REFUSALS.search(message):
+        return ReplyFailed("caller", _CALLERS_TYPE, message[:EXCERPT], excerpt)
     named = next((name for name in (code, kind) if isinstance(name, str) and name), None)
     party = _party(status) if status else "caller" if kind == _CALLERS_TYPE else "provider"
-    return ReplyFailed(party, named or _code(status), message[:EXCERPT], excerpt)
+    named = _NAMES.get(named or "", named) or _code(status)
+    return ReplyFailed(party, named, message[:EXCERPT], excerpt)
 
 
 def error_body(failure: ReplyFailed) -> dict[str, Any]:

@@ -1,0 +1,140 @@
+"""Requests that make a backend fail: they close it for nobody but who sends them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from callboard.servers.gateway.callers import digest
+from callboard.testing import Cut, FakeBackend, Status
+
+NAMES = ("ann", "bob", "eve")
+KEYS = {name: digest(f"key-of-{name}-12345678") for name in NAMES}
+ANN, BOB, EVE = ({"authorization": f"Bearer key-of-{name}-12345678"} for name in NAMES)
+HI = {
+    "responses": {"model": "m", "input": "Hi"},
+    "chat": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
+    "messages": {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]},
+}
+PIXEL = "iVBORw0KGgo="
+PICTURE = {
+    "responses": {"model": "m", "input": [{"role": "user", "content": [{"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"}]}]},
+    "chat": {"model": "m", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}]}]},
+    "messages": {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}]}]},
+}  # fmt: skip
+NO_EYES = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"
+POISONS = {
+    "500": Status(500, {"error": {"code": 500, "message": "no", "type": "server_error"}}),
+    "500, plain text": Status(500, "Internal Server Error"),
+    "502": Status(502),
+    "503": Status(503),
+    "a connection that is dropped": Cut(),
+}
+
+
+def poisoned(fault):
+    """A backend that fails where the word stands in what it is asked."""
+    return lambda body: fault if "poison" in str(body) else "Hello"
+
+
+def posts(backend):
+    return len([each for each in backend.requests if each.method == "POST"])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("poison", POISONS)
+def test_one_keys_failures_never_close_a_backend_for_another_key(serving, poison, stream):
+    async def scenario():
+        async with FakeBackend(poisoned(POISONS[poison])) as backend, serving(backend, keys=KEYS) as served:
+            for number in range(25):
+                body = {"model": "m", "messages": [{"role": "user", "content": f"poison {number}"}], "stream": stream}
+                await served.post("chat", body, ANN)
+            health = await served.get("/health")
+            return health, await served.post("chat", {**HI["chat"], "stream": stream}, BOB)
+
+    health, answer = asyncio.run(scenario())
+    assert (answer.status, health.status) == (200, 200)
+
+
+@pytest.mark.parametrize("front", HI)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_picture_for_a_model_without_eyes_is_the_clients_mistake(serving, front, stream):
+    """llama.cpp answers 500, and a text is answered after as many of them as there are."""
+    refusal = Status(500, {"error": {"code": 500, "message": NO_EYES, "type": "server_error"}})
+
+    async def scenario():
+        async with (
+            FakeBackend(lambda body: refusal if PIXEL in str(body) else "Hello") as backend,
+            serving(backend) as served,
+        ):
+            answers = [await served.post(front, {**PICTURE[front], "stream": stream}) for _ in range(12)]
+            return answers, await served.post(front, HI[front]), await served.get("/health")
+
+    answers, answer, health = asyncio.run(scenario())
+    assert [each.status for each in answers] == [400] * 12
+    assert "image input is not supported" in answers[0].text
+    assert (answer.status, health.status) == (200, 200)
+    assert health.body["circuit_breaker"]["consecutive_failures"] == 0
+
+
+@pytest.mark.parametrize("front", HI)
+def test_a_conversation_that_is_too_long_for_llama_cpp_has_openais_code(serving, front):
+    error = {"code": 400, "message": "request (9 tokens) exceeds the available context size (8 tokens)", "type": "exceed_context_size_error"}  # fmt: skip
+
+    async def scenario():
+        async with FakeBackend([Status(400, {"error": error})]) as backend, serving(backend) as served:
+            return await served.post(front, HI[front])
+
+    answer = asyncio.run(scenario())
+    assert answer.status == 400
+    if front == "messages":
+        assert answer.body["error"]["type"] == "invalid_request_error"
+    else:
+        assert answer.body["error"]["code"] == "context_length_exceeded"
+
+
+@pytest.mark.parametrize(("fault", "asked"), [("503", 5), ("502", 5), ("a connection that is dropped", 5), ("500", 10)])
+@pytest.mark.parametrize("keys", [{}, {"ann": KEYS["ann"]}], ids=["no key", "one key"])
+def test_a_backend_that_is_dead_is_left_alone_though_one_client_alone_asks(serving, fault, asked, keys):
+    async def scenario():
+        async with FakeBackend(poisoned(POISONS[fault])) as backend, serving(backend, keys=keys) as served:
+            body = {"model": "m", "messages": [{"role": "user", "content": "poison"}]}
+            answers = [await served.post("chat", body, ANN) for _ in range(12)]
+            return answers, posts(backend), await served.get("/health")
+
+    answers, posted, health = asyncio.run(scenario())
+    # A connection that is dropped before an answer is made once more.
+    assert posted == asked * (2 if "dropped" in fault else 1)
+    codes = [answer.body["error"]["code"] for answer in answers]
+    assert codes[asked:] == ["backend_unavailable_circuit_open"] * (12 - asked)
+    assert "backend_unavailable_circuit_open" not in codes[:asked]
+    assert (health.status, health.body["status"]) == (503, "unhealthy")
+
+
+def test_a_backend_that_is_dead_for_several_keys_is_left_alone_by_all(serving):
+    async def scenario():
+        async with FakeBackend(lambda _: Status(503)) as backend, serving(backend, keys=KEYS) as served:
+            for key in (ANN, ANN, ANN, BOB, BOB):
+                await served.post("chat", HI["chat"], key)
+            before = posts(backend)
+            answer = await served.post("chat", HI["chat"], EVE)
+            return answer, before, posts(backend), await served.get("/health")
+
+    answer, before, after, health = asyncio.run(scenario())
+    assert (answer.status, answer.body["error"]["code"]) == (503, "backend_unavailable_circuit_open")
+    assert (before, after, health.status) == (5, 5, 503)
+
+
+def test_a_reply_to_anybody_shows_that_a_backend_lives(serving):
+    async def scenario():
+        async with FakeBackend(poisoned(Status(503))) as backend, serving(backend, keys=KEYS) as served:
+            poison = {"model": "m", "messages": [{"role": "user", "content": "poison"}]}
+            for _ in range(5):
+                await served.post("chat", poison, ANN)
+            refused = await served.post("chat", HI["chat"], ANN)
+            await served.post("chat", HI["chat"], BOB)
+            return refused, await served.post("chat", HI["chat"], ANN)
+
+    refused, answer = asyncio.run(scenario())
+    assert (refused.status, answer.status) == (503, 200)
