@@ -210,6 +210,25 @@ def test_it_starts_answers_and_ends(running):
     assert "Traceback" not in told
 
 
+def test_a_password_in_the_backends_url_is_not_told(running):
+    async def scenario():
+        async with FakeBackend(["Hello"]) as backend:
+            url = backend.url.replace("://", "://operator:s3cret-word@")
+            async with running("--backend", url) as gateway, aiohttp.ClientSession() as client:
+                assert gateway.told == f"callboard serves {backend.url} at {gateway.url}/v1 (Ctrl-C stops it)\n"
+                for path in ("/health", "/metrics", "/v1/models"):
+                    async with client.get(gateway.url + path) as answer:
+                        assert "s3cret" not in await answer.text()
+                async with client.post(f"{gateway.url}/v1/responses", json=ASK) as answer:
+                    assert answer.status == 200
+            await gateway.ended()
+            return gateway.told, [each.headers.get("authorization", "") for each in backend.requests]
+
+    told, sent = asyncio.run(scenario())
+    assert "s3cret" not in told
+    assert all(each.startswith("Basic ") for each in sent)
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_sigterm_lets_open_replies_end(running, workers):
     async def scenario():

@@ -220,6 +220,21 @@ def test_clients_are_not_told_where_backends_are(serving, behind, caplog, front,
     assert "s3cret" not in caplog.text
 
 
+def test_a_clients_own_key_is_in_no_log_line(serving, caplog):
+    key = "sk-of-a-client-0123456789"
+
+    async def scenario():
+        replies = [Status(code, {"error": {"message": f"refused: Bearer {key}"}}) for code in (401, 500, 503)]
+        async with FakeBackend(replies) as backend, serving(backend) as served:
+            for _ in replies:
+                await served.post("chat", FRONTS["chat"], {"authorization": f"Bearer {key}"})
+
+    caplog.set_level(logging.DEBUG, logger="callboard")
+    asyncio.run(scenario())
+    assert "failed: 'refused: Bearer ***'" in caplog.text
+    assert key not in caplog.text
+
+
 def test_a_traceback_in_the_log_has_no_secret(serving, behind, caplog):
     async def scenario():
         async with FakeBackend([]) as backend, serving(behind(backend, key=KEY)):
@@ -232,6 +247,23 @@ def test_a_traceback_in_the_log_has_no_secret(serving, behind, caplog):
     assert "it failed with ***" in caplog.text
     assert "ValueError: invalid literal" in caplog.text
     assert not leaks(caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("http://10.0.0.5:8080/v1/chat: no", "the backend: no"),
+        ("http://u:p@10.0.0.5:8080: no", "the backend: no"),
+        ("see http://10.0.0.5:8080/v1?key=1.", "see the backend."),
+        ("no route (10.0.0.5:8080).", "no route (the backend)."),
+        ("https://api.example:443/v1", "the backend"),
+        ("https://API.example/ and api.example", "the backend and the backend"),
+        ("https://docs.example/keys", "https://docs.example/keys"),
+        ("api.example.org, 110.0.0.5:8080, my-api.example, api.example-two", "api.example.org, 110.0.0.5:8080, my-api.example, api.example-two"),
+    ],
+)  # fmt: skip
+def test_an_error_calls_each_address_the_backend(said, told):
+    assert Redactor([], ["10.0.0.5:8080", "api.example"]).error(said) == told
 
 
 def test_a_failure_says_what_it_said_before_without_secrets():

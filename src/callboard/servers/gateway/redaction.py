@@ -69,13 +69,10 @@ class Redactor:
         self._all = _Search(found, least=_SHORTEST)
         self._long = _Search([each for each in found if len(each) >= _LONG], least=2 * _SHORTEST)
         hosts = "|".join([re.escape(each) for each in sorted(filter(None, set(addresses)), key=len, reverse=True)])
-        end = r"""[^\s"'<>]*[^\s"'<>:;,.)]"""
-        self._addresses = re.compile(
-            rf"https?://(?:[^\s/@]*@)?(?:{hosts})(?![\w.:-])(?:{end})?|(?<![\w.-])(?:{hosts})(?![\w.-])"
-            if hosts
-            else "(?!)",
-            re.IGNORECASE,
-        )
+        place = rf"(?:{hosts})(?::\d+)?(?![\w-]|\.\w)"
+        rest = r"""(?:[/?#][^\s"'<>]*[^\s"'<>:;,.)]|/)?"""
+        url = rf"https?://(?:[^\s/@]*@)?{place}{rest}|(?<![\w.-]){place}"
+        self._addresses = re.compile(url if hosts else "(?!)", re.IGNORECASE)
 
     def text(self, text: str) -> str:
         """A whole text, such as a header or a log line, without secrets."""
@@ -288,7 +285,7 @@ class LogFilter(logging.Filter):
 def redactor_of(settings: GatewaySettings) -> Redactor:
     """The redactor of a gateway: keys, passwords in URLs and headers are secrets, but harmless headers."""
     secrets = [secret for each in settings.backends for secret in _secrets(each)] + _passwords(settings.store)
-    return Redactor(secrets, [each.address for each in settings.backends])
+    return Redactor(secrets, ["127.0.0.1" if each.local else each.address for each in settings.backends])
 
 
 def _secrets(backend: BackendSettings) -> list[str]:

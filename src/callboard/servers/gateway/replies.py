@@ -198,7 +198,8 @@ def _coded(events: list[Event], backend: Backend, record: Record) -> list[Event]
     if not isinstance(last, ReplyFailed):
         return events
     if last.party != "caller":
-        log.warning("%s failed: %r", backend.name, last.message)
+        # The backend may repeat the client's own key; the settings' secrets no log line has.
+        log.warning("%s failed: %r", backend.name, Redactor([record.token]).text(last.message))
     if last.code == "unreachable":
         last = replace(last, code="backend_unavailable")
     elif 300 <= record.status < 400:
