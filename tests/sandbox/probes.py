@@ -1,12 +1,15 @@
-"""Tries to get out of a sandbox: `probes.py SANDBOX DIRECTORY` prints what came of each try, as JSON.
+"""Tries to get out of a sandbox: `probes.py SANDBOX WAY USER DIRECTORY` prints what came of each try, as JSON.
 
-Run by test_probes in a mount namespace of its own, where what may be written to is mounted over, so that nothing
-is harmed by a sandbox that does not hold.
+SANDBOX is `landlock`, `none`, `bundled`, or the path of a bwrap; WAY is how that is started. The tries are made by
+USER, a number; this process is the root of a mount namespace of its own, where what may be written to is mounted over,
+so that nothing is harmed by a sandbox that does not hold.
 """
 
 # ruff: noqa: ASYNC240, PTH110, PTH208, T201  # a script
 
 import asyncio
+import contextlib
+import ctypes
 import json
 import os
 import resource
@@ -18,11 +21,14 @@ from pathlib import Path
 
 from callboard.sandbox import CommandLimits, Confinement, find_sandbox
 from callboard.sandbox.bubblewrap import Bubblewrap
+from callboard.sandbox.bundled import PROGRAM, bundled_bubblewrap
 
 MIB = 1024 * 1024
 SECRET = "sk-not-a-real-key"
 NAP = f"7777.{os.getpid()}"
 """Seconds that nobody else sleeps."""
+INSIDE = Path(__file__).with_name("inside.py").read_text(encoding="utf-8")
+DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty")]
 OVERLAID = ("/usr", "/etc", "/var/tmp")
 LIMITS = CommandLimits(seconds=20, output=64 * 1024, processes=100, memory=256 * MIB, file=8 * MIB)
 
@@ -50,30 +56,38 @@ if os.fork() == 0:
     os.write(1, b"ESCAPED")
 os.wait()
 """
-SYSCALL = """
-import ctypes
-libc = ctypes.CDLL(None, use_errno=True)
-if libc.syscall(CALL) >= 0:
-    print("ESCAPED")
-"""
-NUMBERS = {
-    "io_uring": "425, 1, ctypes.create_string_buffer(256)",
-    "userfaultfd": {"x86_64": "323, 1", "aarch64": "282, 1"},
-    "keyctl": {"x86_64": "250, 0, -3, 1", "aarch64": "219, 0, -3, 1"},
-    "new user namespace": {"x86_64": "272, 0x10000000", "aarch64": "97, 0x10000000"},
-    "another's limits": {"x86_64": "302, OTHER, 7, None, None", "aarch64": "261, OTHER, 7, None, None"},
-    "ptrace": {"x86_64": "101, 16, OTHER, 0, 0", "aarch64": "117, 16, OTHER, 0, 0"},
-}
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(*arguments):
     subprocess.run(["mount", *arguments], check=True, capture_output=True)
 
 
-class Ground:
-    """Where the probes are made: a workspace, and around it what is not to be reached."""
+def show_python(directory):
+    """Lets other users reach our Python, also where it lies in root's home. Seen in this mount namespace only."""
+    here = Path(__file__)
+    places = {os.path.realpath(each) for each in (sys.prefix, sys.base_prefix, here.parents[2] / "src", here.parent)}
+    closed = {}
+    for place in sorted(places):
+        # The outermost directory that others may not search.
+        ancestors = [each for each in reversed(Path(place).parents) if not each.stat().st_mode & 0o001]
+        if ancestors:
+            closed.setdefault(ancestors[0], []).append(place)
+    for number, (ancestor, hidden) in enumerate(closed.items()):
+        taken = directory / f"taken{number}"
+        for place in hidden:
+            (taken / place.lstrip("/")).mkdir(parents=True)
+            mount("--bind", place, str(taken / place.lstrip("/")))
+        mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(ancestor))
+        for place in hidden:
+            Path(place).mkdir(parents=True, exist_ok=True)
+            mount("--bind", str(taken / place.lstrip("/")), place)
 
-    def __init__(self, directory):
+
+class Ground:
+    """Where the probes are made: a workspace, and around it what is not to be reached. All of it is `user`'s."""
+
+    def __init__(self, directory, user):
         mount("-t", "tmpfs", "tmpfs", str(directory))
         # Not on the directory's own file system, so that what is written is nowhere.
         for number, place in enumerate(OVERLAID):
@@ -81,6 +95,16 @@ class Ground:
             upper.mkdir()
             work.mkdir()
             mount("-t", "overlay", "overlay", "-o", f"lowerdir={place},upperdir={upper},workdir={work}", place)
+        if user and os.getuid() == 0:
+            show_python(directory)
+        directory.chmod(0o755)
+        self.ours = directory / "ours"
+        self.ours.mkdir()
+        os.chown(self.ours, user, user)
+        become(user)
+        self.fill(self.ours)
+
+    def fill(self, directory):
         self.workspace = directory / "workspace"
         self.other = directory / "other"
         self.home = directory / "home"
@@ -117,6 +141,58 @@ class Ground:
         self.abstract.bind(f"\0callboard-{os.getpid()}")
         self.abstract.listen()
         self.process = subprocess.Popen(["sleep", "300"])
+        self.shown = directory / "shown"
+        self.shown.mkdir()
+        self.readable = self.shown / "victim"
+        self.readable.write_text("as it was")
+        with contextlib.suppress(OSError):
+            os.setxattr(self.readable, "user.mine", b"as it was")
+        (self.workspace / "shown").symlink_to(self.readable)
+        self.name = f"callboard-{os.getpid()}"
+        Path("/dev/shm", self.name).write_text("as it was")
+        self.ids = {
+            "shared memory": LIBC.shmget(0, 4096, 0o1600),
+            "messages": LIBC.msgget(0, 0o1600),
+            "semaphores": LIBC.semget(0, 1, 0o1600),
+        }
+        assert min(self.ids.values()) >= 0
+        assert LIBC.mq_open(f"/{self.name}".encode(), os.O_CREAT | os.O_RDWR, 0o600, None) >= 0
+
+    def close(self):
+        self.process.kill()
+        LIBC.mq_unlink(f"/{self.name}".encode())
+        with contextlib.suppress(OSError):
+            Path("/dev/shm", self.name).unlink()
+        LIBC.shmctl(self.ids["shared memory"], 0, None)
+        LIBC.msgctl(self.ids["messages"], 0, None)
+        LIBC.semctl(self.ids["semaphores"], 0, 0)
+
+    def facts(self):
+        return {
+            **self.ids,
+            "process": self.process.pid,
+            "queue": self.name,
+            "shm": self.name,
+            "devices": DEVICES,
+            "readable": str(self.readable),
+            "link": "../shown",
+            "unreadable": [str(self.victim), str(self.key), "../key", "../link/victim"],
+        }
+
+    def state(self):
+        """What nothing may change: of files, devices, settings, and the process."""
+        found = {}
+        for path in (*map(Path, DEVICES), self.readable, self.victim, self.key, self.shown, self.other):
+            status = path.stat()
+            found[str(path)] = [status.st_mode, status.st_uid, status.st_gid, status.st_nlink]
+            if not path.is_dir() and path not in map(Path, DEVICES):
+                found[str(path)] += [status.st_mtime_ns, status.st_size, str(os.listxattr(path))]
+        process = self.process.pid
+        found["process"] = [os.getpriority(os.PRIO_PROCESS, process), os.sched_getscheduler(process)]
+        found["settings"] = Path("/proc/sys/kernel/core_pattern").read_text()
+        found["alive"] = self.process.poll()
+        found["shm"] = Path("/dev/shm", self.name).read_text()
+        return found
 
     def received(self, endpoint):
         try:
@@ -132,7 +208,7 @@ class Probes:
         self.found = {}
 
     async def run(self, *command, limits=LIMITS):
-        confinement = Confinement(workspace=self.ground.workspace, limits=limits)
+        confinement = Confinement(workspace=self.ground.workspace, readable=(self.ground.shown,), limits=limits)
         return await self.sandbox.run(command, confinement)
 
     async def shell(self, name, script, escaped=None, **more):
@@ -243,16 +319,30 @@ class Probes:
         )
 
     async def privileges(self):
-        machine = os.uname().machine
         await self.shell("set-id file", "./set-id /proc/self/status", capable)
         # Into the workspace, so that it is no harm where it is not refused.
         await self.shell("mount", "mount -t tmpfs x work && echo ESCAPED")
         await self.shell("unshare", "unshare -Ur cat /proc/self/status", capable)
-        for name, call in NUMBERS.items():
-            numbers = (call if isinstance(call, str) else call[machine]).replace("OTHER", str(os.getpid()))
-            await self.python(name, SYSCALL.replace("CALL", numbers))
         for name, terminal in (("TIOCSTI", "termios.TIOCSTI, b'x'"), ("TIOCLINUX", "0x541c, b'\\x03'")):
             await self.python(name, TYPE.replace("TERMINAL", terminal))
+
+    async def inside(self):
+        """What can be tried by one program; and afterwards, whether something has changed all the same."""
+        before = self.ground.state()
+        script = self.ground.workspace / "inside.py"
+        script.write_text(INSIDE)
+        outcome = await self.run(os.path.realpath(sys.executable), "inside.py", json.dumps(self.ground.facts()))
+        try:
+            told = json.loads(outcome.output.splitlines()[-1])
+        except (ValueError, IndexError):
+            raise AssertionError(outcome) from None
+        assert told["needs"] == [], told["needs"]
+        self.found |= {name: "escaped" if found else "blocked" for name, found in told["found"].items()}
+        after = self.ground.state()
+        changed = [f"{name}: {before[name]} -> {after[name]}" for name in before if before[name] != after[name]]
+        if changed:
+            print("\n".join(changed), file=sys.stderr)
+        self.found["change anything of it all"] = "escaped" if changed else "blocked"
 
     async def limits(self):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -299,14 +389,31 @@ def left(marker):
     return False
 
 
-async def main(name, directory):
+def become(user):
+    """Goes on as this user, without capabilities; in a user namespace where nobody else is known, as oneself."""
+    if user:
+        try:
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+        except OSError:
+            assert LIBC.unshare(0x10000000) == 0
+            Path("/proc/self/uid_map").write_text(f"{user} 0 1")
+        LIBC.prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: or what is ours in /proc would be root's
+
+
+async def chosen(name, way):
     if name in {"none", "landlock"}:
-        sandbox = await find_sandbox(prefer=name)
-    else:
-        program, _, maps = name.partition("=")
-        sandbox = Bubblewrap(Path(program), maps=maps != "root")
-    probes = Probes(sandbox, Ground(Path(directory)))
+        return await find_sandbox(prefer=name)
+    ways = (way,)
+    tree = bundled_bubblewrap() if name == "bundled" else None
+    return Bubblewrap(tree / PROGRAM, tree=tree, ways=ways) if tree else Bubblewrap(Path(name), ways=ways)
+
+
+async def main(name, way, user, directory):
+    ground = Ground(Path(directory), int(user))
     try:
+        probes = Probes(await chosen(name, way), ground)
         await probes.sane()
         await probes.limits()
         if name == "none":
@@ -318,11 +425,12 @@ async def main(name, directory):
             del probes.found["memory in files"]
         else:
             await asyncio.gather(probes.pauses(), probes.files())
+            await probes.inside()
             await probes.network()
-            await probes.processes()
             await probes.privileges()
+            await probes.processes()
     finally:
-        probes.ground.process.kill()
+        ground.close()
     print(json.dumps(probes.found))
 
 

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.sandbox import SandboxUnavailable
-from callboard.sandbox.filter import seccomp_filter
-from callboard.sandbox.syscalls import CALLS, OWN_NETWORK, REFUSED, SHARED
+from callboard.sandbox.filter import judged_calls, rules_of, seccomp_filter
+from callboard.sandbox.judge import _MADE
+from callboard.sandbox.syscalls import CALLS, JUDGED, OWN_NETWORK
 
-KILL, ALLOW = 0x80000000, 0x7FFF0000
+KILL, ALLOW, NOTIFY = 0x80000000, 0x7FFF0000, 0x7FC00000
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 machines = pytest.mark.parametrize("machine", list(ARCHITECTURES))
 namespaces = pytest.mark.parametrize("own", [True, False])
@@ -38,16 +39,17 @@ def verdict(program, number, arguments=(), architecture=ARCHITECTURES["x86_64"])
 
 
 def refused(error):
-    return 0x00050000 | error
+    return NOTIFY if error is None else 0x00050000 | error
 
 
 def expected(machine, number, arguments, *, own):
     low = [argument & 0xFFFFFFFF for argument in arguments]
     if machine == "x86_64" and number >= 0x40000000:
         return KILL
-    for rule in (*REFUSED, *(() if own else SHARED)):
+    for rule in rules_of(namespaces=own):
         asks = {
             "equal": lambda test: low[test.argument] == test.value,
+            "other": lambda test: low[test.argument] != test.value,
             "any": lambda test: low[test.argument] & test.value,
         }
         if getattr(CALLS[rule.call], machine) == number and all(asks[test.asks](test) for test in rule.tests):
@@ -101,6 +103,15 @@ def test_other_architectures(machine, architecture, number):
         (16, (0, 0x100005412), refused(errno.EPERM)),  # TIOCSTI: the kernel takes 32 bits of it
         (41, (2, 1), ALLOW),  # socket(AF_INET)
         (41, (40, 1), refused(errno.EAFNOSUPPORT)),  # AF_VSOCK
+        (41, (2, 0o2000002, 17), ALLOW),  # UDP
+        (41, (2, 1, 132), refused(errno.EPROTONOSUPPORT)),  # SCTP, a module
+        (41, (10, 5, 0), refused(errno.ESOCKTNOSUPPORT)),
+        (41, (16, 3, 0), ALLOW),  # NETLINK_ROUTE
+        (41, (16, 3, 9), refused(errno.EPROTONOSUPPORT)),  # NETLINK_AUDIT
+        (53, (30, 5, 0), refused(errno.EAFNOSUPPORT)),  # a pair of TIPC, a module
+        (72, (3, 1024, 0), refused(errno.EPERM)),  # F_SETLEASE
+        (72, (3, 2, 1), ALLOW),  # F_SETFD
+        (64, (0, 1, 0), ALLOW),  # semget, of the own namespace
     ],
 )
 def test_cases(number, arguments, found):
@@ -115,10 +126,29 @@ def test_cases(number, arguments, found):
         (53, (1, 2), refused(errno.EPERM)),
         (302, (0, 7), ALLOW),  # one's own limits
         (302, (1234, 7), refused(errno.EPERM)),
+        (141, (0, 0, 5), ALLOW),  # setpriority of oneself
+        (141, (0, 1234, 5), refused(errno.EPERM)),
+        (141, (2, 0, 5), refused(errno.EPERM)),  # of all that a user has
+        (251, (3, 0, 5), refused(errno.EPERM)),
+        (203, (0,), ALLOW),  # sched_setaffinity
+        (203, (1234,), refused(errno.EPERM)),
+        (30, (0,), refused(errno.ENOSYS)),  # shmat
+        (240, (0,), refused(errno.ENOSYS)),  # mq_open
+        (16, (0, 0x40086602), refused(errno.EPERM)),  # FS_IOC_SETFLAGS
+        (90, (0, 0o644), NOTIFY),  # chmod
+        (90, (0, 0o4644), refused(errno.EPERM)),
+        (257, (0, 0, 0o2), ALLOW),  # openat
+        (257, (0, 0, 0o200000), NOTIFY),  # O_DIRECTORY
     ],
 )
 def test_cases_without_namespaces(number, arguments, found):
     assert verdict(seccomp_filter("x86_64", namespaces=False), number, arguments) == found
+
+
+@machines
+def test_what_is_judged_has_somebody_who_judges_it(machine):
+    assert set(judged_calls(machine)) <= set(_MADE)
+    assert {rule.call for rule in JUDGED} == set(_MADE)
 
 
 def test_unknown_machine():

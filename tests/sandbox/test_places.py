@@ -1,11 +1,13 @@
 """What may be read, and what never is."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from callboard.errors import CallerError
 from callboard.sandbox import Confinement
 from callboard.sandbox.places import readable_places, worktree_places
 
@@ -127,3 +129,24 @@ def test_worktree(tmp_path):
 def test_no_worktree(tmp_path, text):
     (tmp_path / ".git").write_text(text)
     assert worktree_places(tmp_path) == []
+
+
+def test_a_directory_on_path_that_cannot_be_read_is_left_out(home, monkeypatch):
+    """As another user sees it, who may not search the directory that it is in."""
+    made(home, "closed/bin/tool", "bin/tool")
+
+    def unsearchable(path, *arguments, **options):
+        if str(path).startswith(str(home / "closed")):
+            raise PermissionError(13, "Permission denied", str(path))
+        return original(path, *arguments, **options)
+
+    original = os.stat
+    monkeypatch.setattr(os, "stat", unsearchable)
+    assert shown(home, f"{home}/closed/bin:{home}/bin") == {"bin"}
+
+
+def test_what_the_caller_names_and_cannot_be_read_is_told(home, monkeypatch):
+    made(home, "closed/x")
+    monkeypatch.setattr(os, "access", lambda path, _: not str(path).startswith(str(home / "closed")))
+    with pytest.raises(CallerError, match="cannot be read"):
+        shown(home, "/usr/bin", readable=(home / "closed",))

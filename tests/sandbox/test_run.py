@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -159,6 +160,37 @@ class TestPrograms:
         outcome = run(sandbox, sys.executable, "-c", "import sys; print(sys.prefix)", workspace=workspace)
         assert outcome.output == f"{sys.prefix}\n".encode()
 
+    def test_processes_share_memory_by_a_name(self, sandbox, workspace):
+        program = (
+            "import multiprocessing as m\nfrom multiprocessing import shared_memory as s\n"
+            "one = s.SharedMemory(create=True, size=8)\nother = s.SharedMemory(name=one.name)\n"
+            "one.buf[0] = 42\nprint(other.buf[0])\nother.close()\none.close()\none.unlink()\n"
+            "lock = m.get_context('spawn').Lock()\nprint(lock.acquire(timeout=1))"
+        )
+        assert python(sandbox, program, workspace=workspace).output == b"42\nTrue\n"
+
+    def test_permissions_and_times_are_set_in_the_workspace(self, sandbox, workspace):
+        (workspace / "d").mkdir()
+        script = "cd d; touch a; chmod 640 a; touch -d 2001-02-03T04:05:06Z a; ln -s a b; touch -h -d 2002-01-01Z b; cp -p a c"
+        outcome = shell(sandbox, script + "; stat -c '%a %Y' a c; stat -c %Y b", workspace=workspace)
+        assert outcome.output == b"640 981173106\n640 981173106\n1009843200\n"
+
+    @pytest.mark.parametrize("place", ["link", "inner/link"])
+    def test_a_link_to_a_directory_outside_does_not_keep_tests_from_running(
+        self, confining, workspace, tmp_path, place
+    ):
+        """Here is no such directory; what lists a tree goes on."""
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "test_other.py").write_text("def test_other(): assert False")
+        (workspace / "inner").mkdir()
+        (workspace / "inner/test_it.py").write_text("def test_it(): pass")
+        (workspace / place).symlink_to(outside)
+        script = f"{sys.executable} -m pytest -q -p no:cacheprovider; ls {place}/"
+        outcome = shell(confining, script, workspace=workspace)
+        assert b"1 passed" in outcome.output
+        assert b"No such file or directory" in outcome.output
+
 
 class TestLimits:
     def test_time(self, sandbox, workspace, marker):
@@ -245,8 +277,11 @@ class TestEnd:
 
     def test_we_are_killed(self, sandbox, workspace, marker, tmp_path):
         program = tmp_path / "program.py"
+        tree = f"Path({str(sandbox._tree)!r})" if getattr(sandbox, "_tree", None) else None
         construct = (
-            f"Bubblewrap(Path({str(sandbox.program)!r}), maps={sandbox._maps})" if sandbox.name == "bubblewrap" else ""
+            f"Bubblewrap(Path({str(sandbox.program)!r}), tree={tree}, ways={sandbox._ways})"
+            if sandbox.name == "bubblewrap"
+            else ""
         )
         program.write_text(
             "import asyncio\nfrom pathlib import Path\n"
@@ -435,6 +470,27 @@ class TestBubblewrap:
         (workspace / "v").mkdir()
         monkeypatch.setattr(sys, "prefix", str(workspace / "v"))
         assert shell(bubblewrap, "echo x > v/new", workspace=workspace).code != 0
+
+
+@pytest.mark.parametrize("place", ["/var/tmp", "/tmp"])
+def test_a_workspace_among_temporary_files(sandbox, place):
+    with tempfile.TemporaryDirectory(dir=place) as directory:
+        workspace = Path(directory)
+        outcome = shell(sandbox, "echo x > new && pwd", workspace=workspace, kept=())
+        assert outcome.output.decode() == f"{workspace}\n"
+        assert (workspace / "new").exists()
+
+
+def test_a_directory_on_path_that_cannot_be_read(sandbox, workspace, tmp_path):
+    closed = tmp_path / "closed"
+    (closed / "bin").mkdir(parents=True)
+    (closed / "bin").chmod(0)
+    closed.chmod(0)
+    try:
+        path = f"{closed}/bin:{closed}:{os.environ['PATH']}"
+        assert shell(sandbox, "echo ran", workspace=workspace, environment={"PATH": path}).output == b"ran\n"
+    finally:
+        closed.chmod(0o700)
 
 
 def test_a_command_that_is_too_long_is_told(sandbox, workspace):

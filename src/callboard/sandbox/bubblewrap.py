@@ -19,6 +19,7 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -50,39 +51,85 @@ _OPTIONS = [
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 
+Way: TypeAlias = Literal["mapped", "nested", "direct"]
+"""How bubblewrap is started: as a user that nobody is, who has the owner's files mapped; within a user namespace of
+ours, where the devices are guarded; or as it is. See `launcher`.
+"""
+ROOTS: Final[tuple[Way, ...]] = ("mapped", "nested")
+"""Not as it is: root owns the devices that are shown, and could change who may use them."""
+USERS: Final[tuple[Way, ...]] = ("nested", "direct")
+
 _USER = 1000
 """Who root is inside."""
 _NOBODYS = 0x40000000
 """From here to twice that are numbers of users that no machine gives out."""
 _COUNTED_APART = (5, 14)
 """Since this kernel, a limit on processes counts those of the own user namespace (user_namespaces(7))."""
+_SIGNALLED = 128
 _MOMENT = 1
 """Seconds for bubblewrap to say which its first process is."""
 
 
 class Bubblewrap:
-    """`program` is bwrap. `maps` says whether root's commands are to run as nobody; not every kernel can do that."""
+    """`program` is bwrap; `tree` a directory that it lies in with what it needs, None where it needs nothing.
+
+    `ways` are those in which it is started, the first that works; by default those of this user.
+    """
 
     name = "bubblewrap"
 
-    def __init__(self, program: Path, *, maps: bool = True) -> None:
+    def __init__(self, program: Path, *, tree: Path | None = None, ways: Sequence[Way] = ()) -> None:
         self.program = program
-        self._maps = maps and os.getuid() == 0
+        self._tree = tree
+        self._ways = tuple(ways) or (ROOTS if os.getuid() == 0 else USERS)
+        self._reasons: tuple[str, ...] = ()
+
+    @property
+    def way(self) -> Way:
+        """How commands are started, as far as is known now."""
+        return self._ways[0]
 
     @property
     def notice(self) -> str:
-        if os.getuid() or self._maps:
+        if os.getuid() or self.way == "mapped":
             return ""
-        return "commands run as root, though without its capabilities; their processes are counted, not limited"
+        because = f" ({'; '.join(self._reasons)})" if self._reasons else ""
+        return f"commands run as root, though without its capabilities; processes are counted, not limited{because}"
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def visible(self) -> tuple[str, ...]:
+        """What a command can do that is no harm to anything, but is seen outside."""
+        if self.way == "direct":
+            return ("the times of /dev/null and other devices can be set to now, as by every user of this machine",)
+        return ()
 
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
         workspace = own_place(confinement.workspace)
         home = own_place(confinement.home) if confinement.home else None
         confined = msgspec.structs.replace(confinement, workspace=workspace, home=home)
+        reasons: list[str] = []
+        for way in self._ways:
+            outcome, began = await self._run(way, command, confined, stdin)
+            if began:
+                if reasons:
+                    # A way that failed is not tried again; the notice says why.
+                    self._ways, self._reasons = self._ways[self._ways.index(way) :], (*self._reasons, *reasons)
+                return outcome
+            text = " ".join(outcome.output.decode(errors="replace").split())
+            reasons.append(f"{way}: {text or f'exit code {outcome.code}'}")
+        raise SandboxUnavailable(f"bubblewrap refuses: {'; '.join(reasons)}", path=str(self.program))
+
+    async def _run(self, way: Way, command: Sequence[str], confined: Confinement, stdin: bytes) -> tuple[Outcome, bool]:
+        """Also whether the command began; if not, the output says why."""
+        workspace, home = confined.workspace, confined.home
         kept, borrowed = checked(confined.kept, workspace), checked(confined.borrowed, workspace)
         async with AsyncExitStack() as stack:
             stack.enter_context(made(workspace, [*kept, *borrowed]))
-            view = View(staged=self._maps)
+            view = View(staged=way == "mapped")
             view.system(confined)
             view.own(confined, kept, borrowed)
             behind = command
@@ -92,11 +139,11 @@ class Bubblewrap:
             leash = await stack.enter_async_context(_held(home or HOME))
             outcome = await follow(
                 [
-                    *self._launch(view),
+                    *self._launch(way, view),
                     *leash.arguments,
                     *view.arguments,
                     "--",
-                    *at_the_gate(behind, confined.limits, processes=self._bound(confined), stdin=stdin),
+                    *at_the_gate(behind, confined.limits, processes=_bound(way, confined), stdin=stdin),
                 ],
                 leash,
                 directory=Path("/"),
@@ -105,44 +152,33 @@ class Bubblewrap:
                 limits=confined.limits,
                 writable=[workspace, *([home] if home else [])],
             )
-            # Bubblewrap's own status where it fails, and one that a command may have too.
-            failed = outcome.code == 1 and not await leash.began()
-        if not failed:
-            return outcome
-        if self._maps:
-            outcome = await Bubblewrap(self.program, maps=False).run(command, confinement, stdin=stdin)
-            self._maps = False
-            return outcome
-        text = outcome.output.decode(errors="replace").strip()
-        raise SandboxUnavailable(f"bubblewrap refuses: {text or outcome.code}", path=str(self.program))
+            # The status of whatever did not get so far as to start it: bubblewrap, the launcher, the dynamic loader.
+            failed = outcome.code is not None and 0 < outcome.code < _SIGNALLED and not await leash.began()
+            return outcome, not failed
 
-    def _launch(self, view: View) -> list[str]:
+    def _launch(self, way: Way, view: View) -> list[str]:
         # The path of nothing, which is left out: only a mark.
         program = [str(self.program), *_OPTIONS, "--ro-bind-try", f"/{mark()}", f"/{mark()}"]
-        if os.getuid():
-            return program
-        program += ["--uid", str(_USER), "--gid", str(_USER)]
-        if not self._maps:
-            return program
-        user = _NOBODYS + secrets.randbelow(_NOBODYS)
-        return [
-            os.path.realpath(sys.executable),
-            "-I",
-            "-S",
-            str(_LAUNCHER),
-            str(user),
-            *view.sources,
-            "--",
-            *program,
-        ]
-
-    def _bound(self, confinement: Confinement) -> int | None:
-        """For the processes; root's as root are bound by none, and on an old kernel all of the user's count."""
         if os.getuid() == 0:
-            return confinement.limits.processes if self._maps else None
-        release = re.match(r"(\d+)\.(\d+)", os.uname().release)
-        apart = release and (int(release[1]), int(release[2])) >= _COUNTED_APART
-        return confinement.limits.processes if apart else None
+            program += ["--uid", str(_USER), "--gid", str(_USER)]
+        launcher = [os.path.realpath(sys.executable), "-I", "-S", str(_LAUNCHER), way]
+        match way:
+            case "direct":
+                return program
+            case "nested":
+                return [*launcher, *program]
+            case "mapped":
+                user = _NOBODYS + secrets.randbelow(_NOBODYS)
+                return [*launcher, str(user), str(self._tree or ""), *view.sources, "--", *program]
+
+
+def _bound(way: Way, confinement: Confinement) -> int | None:
+    """For the processes; root's as root are bound by none, and on an old kernel all of the user's count."""
+    if os.getuid() == 0:
+        return confinement.limits.processes if way == "mapped" else None
+    release = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    apart = release and (int(release[1]), int(release[2])) >= _COUNTED_APART
+    return confinement.limits.processes if apart else None
 
 
 class _Status(msgspec.Struct, rename="kebab"):

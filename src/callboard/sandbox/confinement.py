@@ -74,13 +74,23 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Sandbox(Protocol):
-    """Runs commands. `name` is bubblewrap, landlock or none; `notice` says what it does not do, "" for nothing."""
+    """Runs commands. `name` is bubblewrap, landlock or none; `notice` says what it does not do, "" for nothing.
+
+    `open` is what a command can change outside of the workspace, nothing if the sandbox holds; `visible` what else a
+    user may want to know that it does not keep from a command.
+    """
 
     @property
     def name(self) -> str: ...
 
     @property
     def notice(self) -> str: ...
+
+    @property
+    def open(self) -> Sequence[str]: ...
+
+    @property
+    def visible(self) -> Sequence[str]: ...
 
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
         """Runs a command to its end. Whatever it started is gone when this returns or raises.

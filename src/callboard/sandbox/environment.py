@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from callboard.sandbox.confinement import Confinement
-from callboard.sandbox.places import rustup_home
+from callboard.sandbox.places import can_be_reached, rustup_home
 
 _PASSED = ("PATH", "LANG", "TERM", "TZ")
 _SET = {
@@ -27,6 +27,6 @@ def environment_of(confinement: Confinement, home: Path, **further: str) -> dict
     """The whole environment of a command; what the confinement adds comes last."""
     passed = {name: value for name, value in os.environ.items() if name in _PASSED or name.startswith("LC_")}
     # Found through HOME, which is another here.
-    if (rustup_home() / "toolchains").is_dir():
+    if can_be_reached(rustup_home() / "toolchains"):
         passed["RUSTUP_HOME"] = str(rustup_home())
     return {**_SET, **passed, "HOME": str(home), **further, **confinement.environment}

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from callboard.errors import SandboxUnavailable
-from callboard.sandbox.syscalls import CALLS, OWN_NETWORK, REFUSED, SHARED, Machine, Rule, Test
+from callboard.sandbox.syscalls import CALLS, JUDGED, OWN_NETWORK, REFUSED, SHARED, Machine, Rule, Test
 
 # linux/bpf_common.h and linux/seccomp.h
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
-_KILL, _ERROR, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
-_TESTS = {"equal": _IF_EQUAL, "any": _IF_ANY_BIT}
+_KILL, _ERROR, _NOTIFY, _ALLOW = 0x80000000, 0x00050000, 0x7FC00000, 0x7FFF0000
+_TESTS = {"equal": _IF_EQUAL, "other": _IF_EQUAL, "any": _IF_ANY_BIT}
 
 # linux/audit.h
 _ARCHITECTURES: dict[Machine, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -42,14 +42,7 @@ def seccomp_filter(machine: str, *, namespaces: bool) -> bytes:
 
     `namespaces` says whether the command has its own. Raises SandboxUnavailable for other machines.
     """
-    architecture: Machine
-    match machine:
-        case "x86_64" | "AMD64":
-            architecture = "x86_64"
-        case "aarch64" | "arm64":
-            architecture = "aarch64"
-        case _:
-            raise SandboxUnavailable(f"there is no table of system calls for {machine}")
+    architecture = architecture_of(machine)
     families = OWN_NETWORK if namespaces else ()
     steps = [
         _Step(_LOAD, _ARCHITECTURE),
@@ -59,7 +52,7 @@ def seccomp_filter(machine: str, *, namespaces: bool) -> bytes:
     ]
     if architecture == "x86_64":
         steps += [_Step(_IF_AT_LEAST, _X32, if_false=1), _Step(_RETURN, _KILL)]
-    for rule in (*REFUSED, *(() if namespaces else SHARED)):
+    for rule in rules_of(namespaces=namespaces):
         number = getattr(CALLS[rule.call], architecture)
         if number is not None:
             steps += _refused(number, rule)
@@ -68,8 +61,35 @@ def seccomp_filter(machine: str, *, namespaces: bool) -> bytes:
     return b"".join(struct.pack("=HBBI", step.code, step.if_true, step.if_false, step.value) for step in steps)
 
 
+def architecture_of(machine: str) -> Machine:
+    """As the tables name it. Raises SandboxUnavailable for one that they do not have."""
+    match machine:
+        case "x86_64" | "AMD64":
+            return "x86_64"
+        case "aarch64" | "arm64":
+            return "aarch64"
+        case _:
+            raise SandboxUnavailable(f"there is no table of system calls for {machine}")
+
+
+def rules_of(*, namespaces: bool) -> tuple[Rule, ...]:
+    """The rules for a command, in their order: the first that fits is the one that holds."""
+    return REFUSED if namespaces else (*REFUSED, *SHARED, *JUDGED)
+
+
+def judged_calls(machine: str) -> dict[str, int]:
+    """The number of each call that is left to a supervisor."""
+    architecture = architecture_of(machine)
+    numbers = {rule.call: getattr(CALLS[rule.call], architecture) for rule in JUDGED}
+    return {name: number for name, number in numbers.items() if number is not None}
+
+
 def _refused(number: int, rule: Rule) -> list[_Step]:
-    return _if_number(number, [*_if_all(rule.tests), _Step(_RETURN, _ERROR | rule.error)], reload=rule.tests)
+    return _if_number(
+        number,
+        [*_if_all(rule.tests), _Step(_RETURN, _NOTIFY if rule.error is None else _ERROR | rule.error)],
+        reload=rule.tests,
+    )
 
 
 def _sockets(number: int, families: Sequence[int]) -> list[_Step]:
@@ -95,6 +115,6 @@ def _if_all(tests: Sequence[Test]) -> list[_Step]:
         behind = 2 * (len(tests) - place - 1) + 1
         steps += [
             _Step(_LOAD, _ARGUMENTS + 8 * test.argument),
-            _Step(_TESTS[test.asks], test.value, if_false=behind),
+            _Step(_TESTS[test.asks], test.value, *((behind, 0) if test.asks == "other" else (0, behind))),
         ]
     return steps

@@ -16,22 +16,29 @@ from pathlib import Path
 import msgspec
 
 from callboard.sandbox.confinement import Confinement, Outcome
-from callboard.sandbox.filter import seccomp_filter
+from callboard.sandbox.filter import judged_calls, seccomp_filter
 from callboard.sandbox.held import checked, linked, put_back
-from callboard.sandbox.places import SYSTEM, SYSTEM_FILES, interpreter_places, own_place, readable_places
+from callboard.sandbox.places import (
+    SYSTEM,
+    SYSTEM_FILES,
+    can_be_reached,
+    interpreter_places,
+    own_place,
+    readable_places,
+)
 from callboard.sandbox.supervised import private_directories, supervise
 
 _READABLE = ("/proc", "/dev/random", "/dev/urandom", "/etc/passwd", "/etc/group", "/etc/hosts")
-_WRITABLE = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/shm")  # noqa: S108  # multiprocessing needs it
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
 
 _LACKS = (
-    "other processes are visible, and /dev/shm is everybody's",
+    "other processes are visible",
     "there are no sockets at all, hosts or not",
     "nothing new can be made beside a directory that is kept",
 )
 # From which version of Landlock on it is not so.
-_LACKED_BEFORE = (
-    (2, "files cannot be moved from one directory to another"),
+_LACKED_BEFORE = ((2, "files cannot be moved from one directory to another"),)
+_OPEN_BEFORE = (
     (3, "files that are only readable can be truncated"),
     (5, "devices that are writable can be controlled"),
     (6, "signals can be sent to your other processes"),
@@ -48,10 +55,19 @@ class Landlock:
 
     @property
     def notice(self) -> str:
+        lacks = "; ".join([*self.open, *self.visible])
+        return f"confined by Landlock {self._version} for want of bubblewrap: {lacks}"
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        return tuple(lack for version, lack in _OPEN_BEFORE if self._version < version)
+
+    @property
+    def visible(self) -> tuple[str, ...]:
         lacks = [*_LACKS, *(lack for version, lack in _LACKED_BEFORE if self._version < version)]
         if os.getuid() == 0:
             lacks.append("commands run as root, though without its capabilities; processes are counted, not limited")
-        return f"confined by Landlock {self._version} for want of bubblewrap: {'; '.join(lacks)}"
+        return tuple(lacks)
 
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
         workspace = own_place(confinement.workspace)
@@ -66,12 +82,13 @@ class Landlock:
         with ExitStack() as stack:
             stack.enter_context(put_back(workspace, by_name))
             stack.enter_context(linked(workspace, confined.borrowed))
-            private, temporary = stack.enter_context(private_directories())
+            private, temporary, shared = stack.enter_context(private_directories())
             reading, writing = os.pipe()
             os.write(writing, seccomp_filter(platform.machine(), namespaces=False))
             os.close(writing)
             stack.callback(os.close, reading)
-            writable = [*_beside(workspace, held), home or private, temporary, *map(Path, _WRITABLE)]
+            calls = judged_calls(platform.machine())
+            writable = [*_beside(workspace, held), home or private, temporary]
             readable = [*SYSTEM, *SYSTEM_FILES, *map(Path, _READABLE), *readable_places(confined), workspace]
             return await supervise(
                 command,
@@ -80,8 +97,11 @@ class Landlock:
                 temporary=temporary,
                 stdin=stdin,
                 restrictions=[
-                    *(f"write={place}" for place in writable if place.exists()),
-                    *(f"read={place}" for place in readable if place.exists()),
+                    *(f"write={place}" for place in writable if can_be_reached(place)),
+                    *(f"device={place}" for place in _DEVICES if can_be_reached(Path(place))),
+                    *(f"read={place}" for place in readable if can_be_reached(place)),
+                    f"judged={','.join(f'{number}:{name}' for name, number in calls.items())}",
+                    f"shared={shared}",
                     f"seccomp={reading}",
                 ],
                 descriptors=[reading],

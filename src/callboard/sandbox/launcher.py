@@ -1,15 +1,27 @@
-"""Runs bubblewrap as nobody in particular, for root. A script of its own: `launcher.py USER SOURCE... -- BWRAP ...`.
+"""Prepares the mounts that bubblewrap cannot make, and becomes bubblewrap. A script of its own.
 
-Root's processes are bound by no limit on their number, and `--uid` alone changes nothing of that. So this process
-becomes USER, a number that nobody has, and shows it each SOURCE in /tmp, by its place in the list, through a mount
-that maps the owner of the files to USER and back: what is written is the owner's on disk. See mount_setattr(2),
-MOUNT_ATTR_IDMAP. All of that is in a mount namespace of its own. Fails where the kernel or a file system cannot
-do it.
+  launcher.py nested BWRAP ...
+  launcher.py mapped USER TREE SOURCE... -- BWRAP ...
+
+Both ways make the devices of /dev read-only in a mount namespace of their own: bubblewrap shows these very devices,
+and has no option that makes them read-only and leaves them devices, so a command could set their times, and as their
+owner their permissions. Writing to a device is not writing to its file system, and stays possible.
+
+`nested` needs a user namespace, in which everybody is who they are.
+
+`mapped` is for root. Root's processes are bound by no limit on their number, and own the kernel's files; `--uid` alone
+changes nothing of that. So this process becomes USER, a number that nobody has, and shows it each SOURCE in /tmp, by
+its place in the list, through a mount that maps the owner of the files to USER and back: what is written is the
+owner's on disk. See mount_setattr(2), MOUNT_ATTR_IDMAP. BWRAP is opened before, since USER may not reach it; TREE, if
+it is not empty, is a directory that BWRAP lies in with what it needs, and is copied to where USER can.
+
+Where the kernel or a file system cannot do it, it says which and exits with 1.
 """
 
 from __future__ import annotations
 
-# ruff: noqa: PTH102, PTH112, PTH116, PTH123  # each module that is imported costs a command its time
+# ruff: noqa: PTH102, PTH112, PTH116, PTH118, PTH123, S108
+# Each module that is imported costs a command its time; /tmp is this process's own.
 import ctypes
 import os
 import struct
@@ -21,16 +33,40 @@ _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _HERE, _EMPTY_PATH, _RECURSIVE = -100, 0x1000, 0x8000
 _CLONE, _CLOSE_ON_EXEC, _FROM_EMPTY_PATH = 1, 0o2000000, 4
 _MAP_IDS = 0x00100000
-_RECURSIVELY, _PRIVATE, _NO_SET_ID, _NO_DEVICES = 0x4000, 0x40000, 2, 4
+_READ_ONLY, _REMOUNT, _BIND, _RECURSIVELY, _PRIVATE, _NO_SET_ID, _NO_DEVICES = 1, 0x20, 0x1000, 0x4000, 0x40000, 2, 4
+# What a mount must keep when it is mounted anew, as statvfs(3) and as mount(2) have it.
+_FLAGS = ((2, 2), (4, 4), (8, 8), (1024, 1024), (2048, 2048), (4096, 1 << 21))
+
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+"""Those that bubblewrap shows."""
+
+_PROGRAM = "/tmp/program"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int) -> int:
+def _checked(result: int, what: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        raise OSError(number, f"{what}: {os.strerror(number)}")
     return result
+
+
+def _apart() -> None:
+    """Mounts from here on are seen by this process only."""
+    _checked(_libc.mount(None, b"/", None, _RECURSIVELY | _PRIVATE, None), "mounts cannot be made private")
+
+
+def _guard_devices() -> None:
+    for name in DEVICES:
+        device = f"/dev/{name}"
+        if not os.path.exists(device):  # noqa: PTH110  # as above
+            continue
+        path = device.encode()
+        _checked(_libc.mount(path, path, None, _BIND, None), device)
+        found = os.statvfs(device).f_flag
+        kept = sum(flag for given, flag in _FLAGS if found & given)
+        _checked(_libc.mount(None, path, None, _REMOUNT | _BIND | _READ_ONLY | kept, None), device)
 
 
 def _mapping(owner: int, group: int, user: int) -> int:
@@ -44,7 +80,7 @@ def _mapping(owner: int, group: int, user: int) -> int:
         os._exit(0)
     try:
         if os.read(ready[0], 1) != b"\1":
-            raise OSError("no user namespace")
+            raise OSError(0, "user namespaces are not to be had")
         for name, number in (("uid_map", owner), ("gid_map", group)):
             with open(f"/proc/{process}/{name}", "w", encoding="ascii") as file:
                 file.write(f"{number} {user} 1")
@@ -57,44 +93,86 @@ def _mapping(owner: int, group: int, user: int) -> int:
 
 def _taken(source: str, mappings: dict[tuple[int, int], int], user: int) -> int:
     """A mount of what is at a path, that is nowhere yet."""
-    tree = _checked(_libc.syscall(_OPEN_TREE, _HERE, os.fsencode(source), _CLONE | _CLOSE_ON_EXEC | _RECURSIVE))
+    flags = _CLONE | _CLOSE_ON_EXEC | _RECURSIVE
+    tree = _checked(_libc.syscall(_OPEN_TREE, _HERE, os.fsencode(source), flags), source)
     found = os.stat(source)
     owner = (found.st_uid, found.st_gid)
     if owner not in mappings:
         mappings[owner] = _mapping(*owner, user)
     attributes = struct.pack("=QQQQ", _MAP_IDS, 0, 0, mappings[owner])
-    _checked(_libc.syscall(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH | _RECURSIVE, attributes, len(attributes)))
+    mapped = _libc.syscall(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH | _RECURSIVE, attributes, len(attributes))
+    _checked(mapped, f"the owner of {source} cannot be mapped")
     return tree
 
 
-def _shown(sources: list[str], user: int) -> None:
-    _checked(_libc.unshare(_NEW_MOUNTS))
-    _checked(_libc.mount(None, b"/", None, _RECURSIVELY | _PRIVATE, None))
+def _copies(tree: str) -> list[tuple[str, bytes]]:
+    """The files of a tree, by their path in it."""
+    found = []
+    for directory, _, names in os.walk(tree):
+        for name in names:
+            path = os.path.join(directory, name)
+            with open(path, "rb") as file:
+                found.append((os.path.relpath(path, tree), file.read()))
+    return found
+
+
+def _show(sources: list[str], copies: list[tuple[str, bytes]], user: int) -> None:
+    """Shows in a new /tmp each source by its number, and the program."""
     mappings: dict[tuple[int, int], int] = {}
     trees = [(_taken(source, mappings, user), os.path.isdir(source)) for source in sources]
-    _checked(_libc.mount(b"tmpfs", b"/tmp", b"tmpfs", _NO_SET_ID | _NO_DEVICES, b"mode=755"))
+    _checked(_libc.mount(b"tmpfs", b"/tmp", b"tmpfs", _NO_SET_ID | _NO_DEVICES, b"mode=755"), "/tmp")
     for place, (tree, is_directory) in enumerate(trees):
-        path = f"/tmp/{place}"  # noqa: S108  # ours alone
+        path = f"/tmp/{place}"
         if is_directory:
             os.mkdir(path)
         else:
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
-        _checked(_libc.syscall(_MOVE_MOUNT, tree, b"", _HERE, path.encode(), _FROM_EMPTY_PATH))
+        _checked(_libc.syscall(_MOVE_MOUNT, tree, b"", _HERE, path.encode(), _FROM_EMPTY_PATH), sources[place])
+    for name, content in copies:
+        path = os.path.join(_PROGRAM, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120  # as above
+        with open(path, "wb") as file:
+            file.write(content)
+        os.chmod(path, 0o755)  # noqa: PTH101, S103  # as above; the program of a user who is nobody
 
 
-def _main(user: int, sources: list[str], command: list[str]) -> None:
-    # By its number, since USER may not reach its path.
-    program = os.open(command[0], os.O_RDONLY)
+def _nested(command: list[str]) -> None:
+    user, group = os.geteuid(), os.getegid()
+    _checked(_libc.unshare(_NEW_USERS | _NEW_MOUNTS), "user namespaces are not to be had")
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+    _apart()
+    _guard_devices()
+    os.execve(command[0], command, dict(os.environ))  # noqa: S606  # which is the purpose
+
+
+def _mapped(user: int, tree: str, sources: list[str], command: list[str]) -> None:
+    program: int | str = os.open(command[0], os.O_RDONLY)
+    copies = _copies(tree) if tree else []
+    _checked(_libc.unshare(_NEW_MOUNTS), "mount namespaces are not to be had")
+    _apart()
+    _guard_devices()
+    _show(sources, copies, user)
+    if tree:
+        program = os.path.join(_PROGRAM, os.path.relpath(command[0], tree))
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    os.execve(program, command, dict(os.environ))  # noqa: S606  # as above
+
+
+def _main(way: str, arguments: list[str]) -> None:
     try:
-        _shown(sources, user)
-        os.setgroups([])
-        os.setresgid(user, user, user)
-        os.setresuid(user, user, user)
-    except OSError:
-        sys.exit("this machine cannot map users")
-    os.execve(program, command, dict(os.environ))  # noqa: S606  # which is the purpose
+        if way == "nested":
+            _nested(arguments)
+        else:
+            between = arguments.index("--")
+            _mapped(int(arguments[0]), arguments[1], arguments[2:between], arguments[between + 1 :])
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        sys.exit(f"launcher: {where}{error.strerror}")
 
 
 if __name__ == "__main__":
-    _between = sys.argv.index("--")
-    _main(int(sys.argv[1]), sys.argv[2:_between], sys.argv[_between + 1 :])
+    _main(sys.argv[1], sys.argv[2:])

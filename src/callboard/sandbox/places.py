@@ -111,6 +111,9 @@ def readable_places(confinement: Confinement) -> list[Path]:
         *(place for directory in confinement.borrowed.values() for place in (directory, *_base_of(directory))),
         *worktree_places(confinement.workspace),
     ]
+    for place in confinement.readable:
+        if not os.access(place, os.R_OK) and os.path.lexists(place):  # pathlib's raises here
+            raise CallerError("cannot be read, and so not be shown", path=str(place), hint="take it off `readable`")
     homes = _homes()
     entries = confinement.environment.get("PATH", os.environ.get("PATH", "")).split(":")
     found = {
@@ -121,7 +124,7 @@ def readable_places(confinement: Confinement) -> list[Path]:
     }
     shown: list[Path] = []
     for place in sorted(found):
-        if not _is_beneath(place, (*SYSTEM, *shown)) and place.exists():
+        if not _is_beneath(place, (*SYSTEM, *shown)) and can_be_reached(place):
             shown.append(place)
     return shown
 
@@ -129,6 +132,11 @@ def readable_places(confinement: Confinement) -> list[Path]:
 def interpreter_places() -> list[Path]:
     """What our own Python is made of."""
     return [Path(sys.prefix), Path(sys.base_prefix), *_base_of(Path(sys.prefix))]
+
+
+def can_be_reached(place: Path) -> bool:
+    """Whether it is there; what lies in a directory that we may not search is not, and is no error."""
+    return os.path.exists(place)  # noqa: PTH110  # pathlib's raises for what may not be looked at
 
 
 def rustup_home() -> Path:
@@ -185,14 +193,14 @@ def _is_own(entry: str, confinement: Confinement) -> bool:
 
 
 def _of_programs(entry: Path) -> Iterator[Path]:
-    if not entry.is_dir():
+    if not os.path.isdir(entry):  # noqa: PTH112  # as in can_be_reached
         return
     yield entry
     there = Path(os.path.realpath(entry))
     for mark, part in _TOOLCHAINS:
-        if (there / mark).exists():
+        if can_be_reached(there / mark):
             yield there / part
-    if (there / "rustup").exists():
+    if can_be_reached(there / "rustup"):
         yield rustup_home()
     yield from _base_of(there.parent)
 

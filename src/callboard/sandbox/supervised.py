@@ -55,14 +55,14 @@ class _Leash:
 
 
 @contextmanager
-def private_directories() -> Iterator[tuple[Path, Path]]:
-    """An empty home and an empty place for temporary files, which go away."""
+def private_directories() -> Iterator[tuple[Path, Path, Path]]:
+    """An empty home, an empty place for temporary files, and one for shared memory, which go away."""
     directory = Path(os.path.realpath(tempfile.mkdtemp(prefix="callboard-")))
     try:
-        home, temporary = directory / "home", directory / "tmp"
-        home.mkdir()
-        temporary.mkdir()
-        yield home, temporary
+        home, temporary, shared = directory / "home", directory / "tmp", directory / "shm"
+        for each in (home, temporary, shared):
+            each.mkdir()
+        yield home, temporary, shared
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -6,14 +6,18 @@ went wrong before the command began is written there. The command is subject to 
 
   seccomp=NUMBER    a descriptor from which to read the filter
   write=PATH        Landlock: all of a file or directory may be used. Of what no such line names, nothing may.
+  device=PATH       Landlock: as well, but nothing of the file itself, such as its permissions, may be set
   read=PATH         Landlock: may be read, and run
+  judged=CALLS      the calls that the filter leaves to this process, as NUMBER:NAME and commas; see `judge`
+  shared=PATH       the directory that stands in for /dev/shm
 
 With `supervisor.py abi`, it prints the version of the kernel's Landlock, 0 for none. See landlock(7).
 """
 
 from __future__ import annotations
 
-# ruff: noqa: PTH123, PTH208, SIM105  # each module that is imported costs a command its time
+# ruff: noqa: PTH100, PTH120, PTH123, PTH208, SIM105  # each module that is imported costs a command its time
+import _socket  # the part of `socket` that does not take long
 import ctypes
 import os
 import select
@@ -22,9 +26,14 @@ import stat
 import struct
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from callboard.sandbox.judge import Judge
+
 # linux/prctl.h
-_DEATH_SIGNAL, _SECCOMP, _DROP_BOUND, _SUBREAPER, _NO_NEW_PRIVILEGES = 1, 22, 24, 36, 38
-_FILTER = 2
+_DEATH_SIGNAL, _DROP_BOUND, _SUBREAPER, _NO_NEW_PRIVILEGES = 1, 24, 36, 38
+_SET_FILTER, _LISTENER, _KILLABLE = 1, 8, 32  # linux/seccomp.h
+_SECCOMP_CALL = {"x86_64": 317, "aarch64": 277}
 # linux/landlock.h. The numbers of these calls are the same on every architecture.
 _CREATE, _ADD, _RESTRICT, _VERSION = 444, 445, 446, 1
 _EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
@@ -34,6 +43,8 @@ _OF_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE | _IOCTL
 _FILES = (0, 0x1FFF, 0x3FFF, 0x7FFF, 0x7FFF, 0xFFFF, 0xFFFF, 0xFFFF)
 _SIZES = (0, 8, 8, 8, 16, 16, 24, 24)
 _TCP, _SCOPES = 3, 3  # bind and connect; abstract sockets and signals
+
+_OF_LANDLOCK = ("write", "device", "read")
 
 _CAPABILITY_VERSION = 0x20080522  # linux/capability.h
 _CAPABILITIES = 64
@@ -66,7 +77,7 @@ def _restrict_files(restrictions: list[tuple[str, str]]) -> None:
     rules = _checked(_libc.syscall(_CREATE, attributes, len(attributes), 0))
     for kind, path in restrictions:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        allowed = handled if kind == "write" else handled & (_EXECUTE | _READ | _LIST)
+        allowed = handled & (_EXECUTE | _READ | _LIST) if kind == "read" else handled
         if not stat.S_ISDIR(os.fstat(place).st_mode):
             allowed &= _OF_FILES
         _checked(_libc.syscall(_ADD, rules, 1, struct.pack("=Qi", allowed, place), 0))
@@ -82,26 +93,61 @@ def _drop_capabilities() -> None:
     _checked(_libc.capset(header, bytes(24)))
 
 
-def _install(descriptor: int) -> None:
+def _install(descriptor: int, *, listens: bool) -> int:
+    """Installs the filter; the descriptor that its calls are taken from, if anybody `listens`."""
     with open(descriptor, "rb") as file:
         program = file.read()
     kept = ctypes.create_string_buffer(program, len(program))
-    _checked(_libc.prctl(_SECCOMP, _FILTER, struct.pack("@HP", len(program) // 8, ctypes.addressof(kept)), 0, 0))
+    filtering = struct.pack("@HP", len(program) // 8, ctypes.addressof(kept))
+    call = _SECCOMP_CALL[os.uname().machine]
+    if not listens:
+        return _checked(_libc.syscall(call, _SET_FILTER, 0, filtering))
+    # From Linux 5.19 on a caller is not woken by signals while it waits, and its call not made twice.
+    found: int = _libc.syscall(call, _SET_FILTER, _LISTENER | _KILLABLE, filtering)
+    return found if found >= 0 else _checked(_libc.syscall(call, _SET_FILTER, _LISTENER, filtering))
 
 
-def _become(command: list[str], restrictions: list[tuple[str, str]]) -> None:
+def _become(command: list[str], restrictions: list[tuple[str, str]], judge: _socket.socket) -> None:
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     if restrictions:
         _checked(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-        _restrict_files([each for each in restrictions if each[0] != "seccomp"])
+        _restrict_files([each for each in restrictions if each[0] in _OF_LANDLOCK])
         if os.geteuid() == 0:
             _drop_capabilities()
-        for kind, value in restrictions:
-            if kind == "seccomp":
-                _install(int(value))
+        named = dict(restrictions)
+        listener = _install(int(named["seccomp"]), listens="judged" in named)
+        if "judged" in named:
+            rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("=i", listener))]
+            judge.sendmsg([b"1"], rights)
+            # From here on nothing may be called that is judged, until the other side has it.
+            judge.recv(1)
     os.execv(command[0], command)  # noqa: S606  # which is the purpose
+
+
+def _judge(restrictions: list[tuple[str, str]], command: _socket.socket) -> tuple[int, Judge | None]:
+    """Takes what the command's calls come from: its number, and who judges them."""
+    named = dict(restrictions)
+    if "judged" not in named:
+        return -1, None
+    if os.geteuid() == 0:
+        # What is done in the command's place is done with no more rights than the command has.
+        _drop_capabilities()
+    _, ancillary, _, _ = command.recvmsg(1, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+    if not ancillary:
+        return -1, None
+    (listener,) = struct.unpack("=i", ancillary[0][2])
+    command.send(b"1")
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+    from judge import Judge  # type: ignore[import-not-found]  # noqa: PLC0415  # for this alone, and a script's sibling
+
+    calls = {int(number): name for number, _, name in (each.partition(":") for each in named["judged"].split(","))}
+    places: dict[str, list[bytes]] = {kind: [] for kind in _OF_LANDLOCK}
+    for kind, value in restrictions:
+        if kind in places:
+            places[kind].append(os.fsencode(os.path.realpath(value)))
+    return listener, Judge(listener, calls, places["write"], places["read"], os.fsencode(named["shared"]))
 
 
 def _beneath(root: int) -> list[int]:
@@ -141,17 +187,21 @@ def _end(group: int) -> None:
         select.select([], [], [], _PATIENCE)
 
 
-def _started(command: list[str], restrictions: list[tuple[str, str]], lifeline: int) -> int:
+def _started(command: list[str], restrictions: list[tuple[str, str]], lifeline: int) -> tuple[int, int, Judge | None]:
+    """The command's process, what its calls are taken from, and who judges them."""
     os.set_inheritable(lifeline, False)
+    ours, theirs = _socket.socketpair()
     child = os.fork()
     if not child:
+        ours.close()
         try:
-            _become(command, restrictions)
+            _become(command, restrictions, theirs)
         except OSError as error:
             os.write(lifeline, str(error).encode())
         finally:
             os._exit(1)
-    return child
+    theirs.close()
+    return (child, *_judge(restrictions, ours))
 
 
 def _main(lifeline: int, restrictions: list[tuple[str, str]], command: list[str]) -> int:
@@ -164,15 +214,26 @@ def _main(lifeline: int, restrictions: list[tuple[str, str]], command: list[str]
     if _linux:
         _checked(_libc.prctl(_SUBREAPER, 1, 0, 0, 0))
         _checked(_libc.prctl(_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0))
-    child = _started(command, restrictions, lifeline)
+    child, listener, judge = _started(command, restrictions, lifeline)
+    watched = select.poll()
+    for descriptor in (lifeline, awake, *([listener] if judge else [])):
+        watched.register(descriptor, select.POLLIN)
     statuses: dict[int, int] = {}
     while child not in statuses and not told:
-        ready, _, _ = select.select([lifeline, awake], [], [])
+        ready = dict(watched.poll())
         if lifeline in ready:
             break
-        os.read(awake, 4096)
-        statuses.clear()
-        _reaped(statuses)
+        if judge and listener in ready:
+            if ready[listener] & select.POLLIN:
+                judge.answer()
+            else:
+                # Nobody is left whose calls could come.
+                watched.unregister(listener)
+                judge = None
+        if awake in ready:
+            os.read(awake, 4096)
+            statuses.clear()
+            _reaped(statuses)
     _end(child)
     status = statuses.get(child, int(signal.SIGKILL))
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else _SIGNALLED + os.WTERMSIG(status)

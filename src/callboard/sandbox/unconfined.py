@@ -19,8 +19,10 @@ from callboard.sandbox.supervised import private_directories, supervise
 class Unconfined:
     name = "none"
     notice = "no sandbox: commands can read, change and reach whatever you can"
+    open = ("everything that you can change",)
+    visible = ("everything that you can read",)
 
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
         confined = msgspec.structs.replace(confinement, workspace=own_place(confinement.workspace))
-        with linked(confined.workspace, confined.borrowed), private_directories() as (home, temporary):
+        with linked(confined.workspace, confined.borrowed), private_directories() as (home, temporary, _):
             return await supervise(command, confined, home=confined.home or home, temporary=temporary, stdin=stdin)

@@ -14,10 +14,27 @@ from pathlib import Path, PurePosixPath
 
 from callboard.sandbox.confinement import Confinement
 from callboard.sandbox.held import steps_to
-from callboard.sandbox.places import SYSTEM, SYSTEM_FILES, interpreter_places, readable_places
+from callboard.sandbox.places import SYSTEM, SYSTEM_FILES, can_be_reached, interpreter_places, readable_places
 
 HOME = Path("/home/callboard")
 """Where the private home is."""
+
+PRIVATE = (Path("/dev/shm"), Path("/tmp"), Path("/var/tmp"), HOME)  # noqa: S108  # the sandbox's own
+"""What is made anew for each command, and goes away."""
+
+HIDDEN = (
+    "/proc/acpi",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/key-users",
+    "/proc/kmsg",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+)
+"""What tells of the machine, and of its other users. All that is left of /proc is read-only."""
 
 _PROXY, _RELAY = "/run/callboard/proxy", "/run/callboard/relay.py"
 
@@ -42,15 +59,25 @@ class View:
         for place in SYSTEM:
             if place.is_symlink():
                 self.arguments += ["--symlink", str(place.readlink()), str(place)]
-            elif place.is_dir():
+            elif os.path.isdir(place):  # noqa: PTH112  # pathlib's raises for what may not be looked at
                 self.arguments += ["--ro-bind", str(place), str(place)]
         for place in SYSTEM_FILES:
-            if place.exists():
+            if can_be_reached(place):
                 self.arguments += ["--ro-bind", str(place), str(place)]
-        self.arguments += ["--proc", "/proc", "--dev", "/dev"]
-        for place in (Path("/dev/shm"), Path("/tmp"), HOME):  # noqa: S108  # the sandbox's own
+        self._processes()
+        self.arguments += ["--dev", "/dev"]
+        for place in PRIVATE:
             self.arguments += ["--perms", "1777", "--size", str(confinement.limits.file), "--tmpfs", str(place)]
-        self.arguments += ["--symlink", "/tmp", "/var/tmp"]  # noqa: S108  # as above
+
+    def _processes(self) -> None:
+        """/proc, where nothing can be written: its settings are the machine's, and root's without any capability."""
+        self.arguments += ["--proc", "/proc"]
+        for hidden in HIDDEN:
+            if Path(hidden).is_dir():
+                self.arguments += ["--tmpfs", hidden, "--remount-ro", hidden]
+            elif can_be_reached(Path(hidden)):
+                self.arguments += ["--ro-bind", os.devnull, hidden]
+        self.arguments += ["--remount-ro", "/proc"]
 
     def own(self, confinement: Confinement, kept: Sequence[PurePosixPath], borrowed: Sequence[PurePosixPath]) -> None:
         """What the confinement names. Its paths must be absolute, and without links."""
@@ -66,7 +93,7 @@ class View:
             self._show(place, option="--bind")
         for place in interpreter_places():
             # Whoever could change it would be run by us.
-            if place.exists() and any(place.is_relative_to(each) for each in writable):
+            if can_be_reached(place) and any(place.is_relative_to(each) for each in writable):
                 self._show(place)
         for step in sorted({step for place in kept for step in steps_to(place)[:-1]}):
             # Renamed, it would take what is kept with it; a mount cannot be.
