@@ -11,6 +11,9 @@ from typer.testing import CliRunner
 from callboard.cli import app
 from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, Usage
 from callboard.errors import CallerError
+from callboard.sandbox import find_sandbox
+from callboard.sandbox.finding import Candidate
+from callboard.sandbox.landlock import Landlock
 from callboard.testing import FakeBackend, Status
 
 ARGUMENTS = {
@@ -98,3 +101,53 @@ def test_what_cannot_be(arguments, said, invoke):
     result = invoke("doctor", *arguments)
     assert isinstance(result.exception, CallerError), result.exception
     assert said in str(result.exception)
+
+
+@pytest.fixture
+def sandboxes(monkeypatch):
+    """The machine has these."""
+
+    def have(**sandboxes):
+        async def candidates():
+            for label, reason in (("bubblewrap (system)", "is not installed"), ("landlock", "the kernel has none")):
+                made = sandboxes.get(label.partition(" ")[0])
+                yield Candidate(label=label, sandbox=made, reason="" if made else reason)
+
+        monkeypatch.setattr("callboard.sandbox.report.candidates", candidates)
+
+    return have
+
+
+def test_doctor_says_which_sandbox_is_used_why_and_what_it_does_not_hold(sandboxes):
+    sandboxes(landlock=Landlock(7))
+    result = CliRunner().invoke(app, ["doctor", "--sandbox"])
+    assert result.exit_code == 0, result.output
+    first, second, *_ = result.output.splitlines()
+    assert first.split(maxsplit=3) == ["bubblewrap", "(system)", "unavailable", "is not installed"]
+    assert second.split()[:2] == ["landlock", "used"]
+    assert "does not hide: other processes are visible" in result.output
+    assert "commands run in landlock: bubblewrap (system) cannot be had" in result.output
+
+
+def test_doctor_fails_where_jobs_run_no_commands(sandboxes):
+    sandboxes(landlock=Landlock(5))
+    result = CliRunner().invoke(app, ["doctor", "--sandbox"])
+    assert result.exit_code == 1
+    assert "does not hold: signals can be sent" in result.output
+    assert "jobs run no commands without --allow-weaker-sandbox; a chat runs them in landlock" in result.output
+    assert "helps: apt install bubblewrap" in result.output
+    sandboxes()
+    result = CliRunner().invoke(app, ["doctor", "--sandbox", "--json"])
+    assert result.exit_code == 1
+    told = json.loads(result.output)
+    assert (told["used"], told["attended"], told["unattended"]) == ("", "", False)
+    assert [row["reason"] for row in told["sandboxes"]] == ["is not installed", "the kernel has none"]
+
+
+def test_doctor_of_this_machine():
+    """Whatever it has: the sandbox that it says is used is the one that commands get."""
+    result = CliRunner().invoke(app, ["doctor", "--sandbox", "--json"])
+    told = json.loads(result.output)
+    assert result.exit_code == (not told["unattended"])
+    if told["used"]:
+        assert told["used"].startswith(asyncio.run(find_sandbox(unattended=True)).name)

@@ -180,6 +180,7 @@ GUARDED = [
     ("[profiles.gpt]\nwatch = 'markdown_bash'", "profiles"),
     ("model = 'local:weights/x.gguf'", "model"),
     ("model = 'command:./run'", "model"),
+    ("coding.sandbox.allow_weaker = true", "coding.sandbox"),
 ]
 
 

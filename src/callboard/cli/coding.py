@@ -46,6 +46,13 @@ NoSandbox: TypeAlias = Annotated[
     bool,
     typer.Option("--no-sandbox", help="Run commands and tests unconfined: where the machine itself is the sandbox."),
 ]
+AllowWeaker: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--allow-weaker-sandbox",
+        help="Use a sandbox that leaves something outside open to change: `callboard doctor --sandbox` says what.",
+    ),
+]
 Keep: TypeAlias = Annotated[bool, typer.Option("--keep", help="Keep the job's working tree.")]
 Direct: TypeAlias = Annotated[bool, typer.Option("--direct", help="Run in this process. This is the default.")]
 AsJson: TypeAlias = Annotated[
@@ -72,6 +79,7 @@ def build(
     push: Push = False,
     pr: Request = False,
     no_sandbox: NoSandbox = False,
+    allow_weaker_sandbox: AllowWeaker = False,
     keep: Keep = False,
     direct: Direct = True,
     as_json: AsJson = False,
@@ -91,6 +99,7 @@ def build(
         rights=rights,
         form=form,
         no_sandbox=no_sandbox,
+        allow_weaker_sandbox=allow_weaker_sandbox,
         keep=keep,
         as_json=as_json,
         verbose=verbose,
@@ -111,6 +120,7 @@ def debug(
     push: Push = False,
     pr: Request = False,
     no_sandbox: NoSandbox = False,
+    allow_weaker_sandbox: AllowWeaker = False,
     keep: Keep = False,
     direct: Direct = True,
     as_json: AsJson = False,
@@ -128,6 +138,7 @@ def debug(
         rights=rights,
         form=form,
         no_sandbox=no_sandbox,
+        allow_weaker_sandbox=allow_weaker_sandbox,
         keep=keep,
         as_json=as_json,
         verbose=verbose,
@@ -144,6 +155,7 @@ def review(
     form: Form = "",
     directory: Directory = Path(),
     no_sandbox: NoSandbox = False,
+    allow_weaker_sandbox: AllowWeaker = False,
     keep: Keep = False,
     direct: Direct = True,
     as_json: AsJson = False,
@@ -161,6 +173,7 @@ def review(
         rights="",
         form=form,
         no_sandbox=no_sandbox,
+        allow_weaker_sandbox=allow_weaker_sandbox,
         keep=keep,
         as_json=as_json,
         verbose=verbose,
@@ -180,6 +193,7 @@ def triage(
     at: At = "",
     directory: Directory = Path(),
     no_sandbox: NoSandbox = False,
+    allow_weaker_sandbox: AllowWeaker = False,
     keep: Keep = False,
     direct: Direct = True,
     as_json: AsJson = False,
@@ -194,6 +208,7 @@ def triage(
         rights="",
         form=form,
         no_sandbox=no_sandbox,
+        allow_weaker_sandbox=allow_weaker_sandbox,
         keep=keep,
         as_json=as_json,
         verbose=verbose,
@@ -209,6 +224,7 @@ def _follow(
     rights: str,
     form: str,
     no_sandbox: bool,
+    allow_weaker_sandbox: bool,
     keep: bool,
     as_json: bool,
     verbose: bool,
@@ -235,6 +251,7 @@ def _follow(
         form=form,
         keep=keep,
         without_sandbox=no_sandbox,
+        allow_weaker_sandbox=allow_weaker_sandbox,
         rounds=flags["max_rounds"],
         standard_input=sys.stdin.buffer,
     )

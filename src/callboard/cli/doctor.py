@@ -1,4 +1,4 @@
-"""`callboard doctor`: what clients would find behind a gateway.
+"""`callboard doctor`: what clients would find behind a gateway, and which sandbox commands run in.
 
 Owns the command's options and what a person sees.
 """
@@ -6,11 +6,12 @@ Owns the command's options and what a person sees.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 
 import typer
 
 if TYPE_CHECKING:
+    from callboard.sandbox.report import SandboxReport, SandboxRow
     from callboard.servers.gateway.doctor import Report, Row
 
 
@@ -31,12 +32,19 @@ def doctor(
     profile: Annotated[
         list[str] | None, typer.Option(help="As for `callboard serve`; repeatable.", show_default=False)
     ] = None,
+    sandbox: Annotated[
+        bool,
+        typer.Option("--sandbox", help="Say instead which sandbox commands run in, why, and what it does not hold."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Ask a backend what Codex, Claude Code and Qwen Code would ask, and say what works, what is lost, and what helps.
 
-    The requests go through a gateway in this process; about thirty, short ones. The exit code is 0 if every client can work.
+    The requests go through a gateway in this process; about thirty, short ones. The exit code is 0 if every client can
+    work; with --sandbox, if jobs can run commands.
     """
+    if sandbox:
+        _tell_sandbox(as_json=as_json)
     from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # not for --help
     from callboard.cli.serve import facts_of  # noqa: PLC0415
     from callboard.errors import CallerError  # noqa: PLC0415
@@ -72,6 +80,38 @@ def doctor(
         where = f"--backend {backend}" if backend else f"--local {local}"
         typer.echo(_advice(report, where))
     raise typer.Exit(0 if report.works else 1)
+
+
+def _tell_sandbox(*, as_json: bool) -> NoReturn:
+    """Prints which sandbox is used, and exits."""
+    from callboard.sandbox.report import examine_sandboxes  # noqa: PLC0415  # not for --help
+
+    report = asyncio.run(examine_sandboxes())
+    if as_json:
+        import msgspec  # noqa: PLC0415  # for this option only
+
+        typer.echo(msgspec.json.format(msgspec.json.encode(report)))
+    else:
+        typer.echo("\n".join(_sandbox_lines(report)))
+    raise typer.Exit(0 if report.unattended else 1)
+
+
+def _sandbox_lines(report: SandboxReport) -> list[str]:
+    lines = [line for row in report.sandboxes for line in _sandbox_row(row)]
+    lines += ["", report.summary]
+    return [*lines, f"helps: {report.hint}"] if report.hint else lines
+
+
+def _sandbox_row(row: SandboxRow) -> list[str]:
+    begin = f"{row.name:<{_NAME}} {row.state:<{_SANDBOX_STATE}}"
+    said = [
+        ": ".join(filter(None, (row.origin, row.reason))),
+        *([f"started: {row.way}"] if row.way else []),
+        *(f"does not hold: {each}" for each in row.open),
+        *(f"does not hide: {each}" for each in row.visible),
+    ]
+    indent = " " * (_NAME + _SANDBOX_STATE + 1)
+    return [f"{begin} {said[0]}".rstrip(), *(f"{indent} {each}" for each in said[1:])]
 
 
 class _Progress:
@@ -114,7 +154,7 @@ def _lines(row: Row) -> list[str]:
     return lines
 
 
-_NAME, _STATE = 24, 7
+_NAME, _STATE, _SANDBOX_STATE = 24, 7, 11
 
 
 def _advice(report: Report, where: str) -> str:

@@ -38,6 +38,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     form: Form | None = None
     rounds: int | None = None
     without_sandbox: bool = False
+    allow_weaker_sandbox: bool = False
     keep: bool = False
 
 
@@ -59,6 +60,7 @@ def assign(
     form: str = "",
     rounds: int | None = None,
     without_sandbox: bool = False,
+    allow_weaker_sandbox: bool = False,
     keep: bool = False,
     standard_input: Any = None,
 ) -> Assignment:
@@ -97,6 +99,7 @@ def assign(
         form=form or None,  # type: ignore[arg-type]  # checked above
         rounds=rounds,
         without_sandbox=without_sandbox,
+        allow_weaker_sandbox=allow_weaker_sandbox,
         keep=keep,
     )
 

