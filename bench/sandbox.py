@@ -58,7 +58,7 @@ async def costs() -> dict[str, tuple[float, float]]:
                 continue
             found[name] = await cost(partial(sandbox.run, ["true"], confinement))
             if isinstance(sandbox, Bubblewrap) and os.getuid() == 0:
-                unmapped = Bubblewrap(sandbox.program, maps=False)
+                unmapped = Bubblewrap(sandbox.program, tree=sandbox.tree, ways=("nested",))
                 found["bubblewrap, root as root"] = await cost(partial(unmapped.run, ["true"], confinement))
     return found
 

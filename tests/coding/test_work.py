@@ -15,6 +15,9 @@ from callboard.coding.work import undo_job
 from callboard.configuration import load_settings
 from callboard.core import ReplyFailed, TextPiece
 from callboard.errors import CallerError
+from callboard.sandbox import finding
+from callboard.sandbox.finding import Candidate
+from callboard.sandbox.landlock import Landlock
 from callboard.testing import Call
 
 BUILD = {"description": "Make add work"}
@@ -593,3 +596,18 @@ def test_a_kill_leaves_no_process_and_the_tree_as_it_was(slow, jobs, repository)
     assert repository.state() == before
     assert "gone" in asyncio.run(undo_job(job, jobs))
     assert repository.git("worktree", "list").count("\n") == 1
+
+
+def test_a_job_runs_no_command_in_a_weaker_sandbox_unless_the_user_allows_it(run, monkeypatch):
+    labels = ("bubblewrap (system)", "bubblewrap (bundled)")
+    absent = {label: Candidate(label=label, reason="is not here") for label in labels}
+    weaker = {"landlock": Candidate(label="landlock", sandbox=Landlock(5))}
+    monkeypatch.setattr(finding, "_candidates", {**absent, **weaker})
+    refused = run("debug", DEBUG, [MEND])
+    assert refused.job.state == "failed"
+    assert "signals can be sent" in refused.job.error
+    assert "--allow-weaker-sandbox" in refused.job.error
+    assert refused.prompts == []
+    assert run("debug", DEBUG, [MEND], allow_weaker_sandbox=True).job.state == "completed"
+    allowed = run("debug", DEBUG, [MEND], settings="[coding.sandbox]\nallow_weaker = true\n")
+    assert allowed.job.state == "completed"

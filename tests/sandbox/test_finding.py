@@ -229,7 +229,7 @@ def test_what_landlock_lacks(version, leaves_open):
 def test_a_machine_that_maps_no_users(worked, workspace, monkeypatch):
     """Then the command runs all the same, and the notice says how and why."""
     found = worked("bubblewrap")
-    sandbox = Bubblewrap(found.program, tree=found._tree)
+    sandbox = Bubblewrap(found.program, tree=found.tree)
     monkeypatch.setattr("callboard.sandbox.bubblewrap._NOBODYS", 2**31)
     outcome = asyncio.run(sandbox.run(["echo", "ran"], Confinement(workspace=workspace)))
     assert outcome.output == b"ran\n"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -78,3 +79,18 @@ def test_nothing_outside_of_the_workspace_can_be_changed(row, program_of, record
     assert escaped == passed, ran.stderr
     assert len(found) >= FEWEST
     assert set(EVERYWHERE) <= set(found)
+
+
+def test_the_docs_say_what_is_tried_and_what_is_not_blocked():
+    here = Path(__file__)
+    outside = re.findall(r'self\.(?:shell|python)\(\s*"([^"]+)"', PROBES.read_text(encoding="utf-8"))
+    inside = re.findall(r"@tries\ndef (\w+)", here.with_name("inside.py").read_text(encoding="utf-8"))
+    made = [*outside, *(name.replace("_", " ") for name in inside), "TIOCSTI", "TIOCLINUX", "change anything of it all"]
+    page = (here.parents[2] / "docs/sandbox.md").read_text(encoding="utf-8").partition("## What is tried")[2]
+    tables = re.findall(r"^\| (.+) \| (.+) \|$", page, re.MULTILINE)
+    tables = [row for row in tables if not row[0].startswith("---")]
+    end = tables.index(("where", "not blocked"))
+    assert sorted(name for _, names in tables[1:end] for name in names.split(", ")) == sorted(set(made))
+    said = dict(tables[end + 1 :])
+    assert set(said["bubblewrap, started direct"].split(", ")) == TIMES_OF_DEVICES
+    assert set(said["Landlock"].split(", ")) == OTHERS

