@@ -20,6 +20,9 @@ def found(directory):
     return repository
 
 
+LOCAL = '[protocol "file"]\n\tallow = always\n'
+"""The user's leave to push to a folder of this machine."""
+
 # Finding
 
 
@@ -62,11 +65,16 @@ def test_a_submodule_and_a_worktree(tmp_path, git, repo):
 
 
 @pytest.mark.usefixtures("git")
-def test_one_of_another_user(repo):
+def test_one_of_another_user(repo, home, git):
+    """It is refused as git refuses it, until the user trusts it."""
     if os.getuid():
         pytest.skip("only root gives files away")
     for path in [repo, *repo.rglob("*")]:
         os.lchown(path, 4242, 4242)
+    with pytest.raises(CallerError, match="dubious ownership") as refused:
+        found(repo)
+    assert refused.value.hint == f"if you trust them: git config --global --add safe.directory {repo}"
+    git(home, "config", "--global", "--add", "safe.directory", str(repo))
     repository = found(repo)
     assert not run(repository.is_dirty())
     assert run(repository.log())[0].subject == "second"
@@ -314,7 +322,8 @@ def test_branches(repo):
     assert (repo / "a.py").read_text() == "not committed\n"
 
 
-def test_pushing(repo, git, tmp_path):
+def test_pushing(repo, git, tmp_path, home):
+    (home / ".gitconfig").write_text(f"{(home / '.gitconfig').read_text()}{LOCAL}")
     git(tmp_path, "init", "-q", "--bare", "far.git")
     git(repo, "remote", "add", "origin", str(tmp_path / "far.git"))
     hook = repo / ".git" / "hooks" / "pre-push"
@@ -325,6 +334,7 @@ def test_pushing(repo, git, tmp_path):
     run(repository.push("main"))
     assert git(tmp_path / "far.git", "rev-parse", "main") == git(repo, "rev-parse", "main")
     assert not (tmp_path / "ran").exists()
+    assert git(repo, "rev-parse", "--abbrev-ref", "main@{upstream}") == "origin/main\n"
     for branch, remote in (
         ("main", "elsewhere"),
         ("main", str(tmp_path / "far.git")),
@@ -333,6 +343,73 @@ def test_pushing(repo, git, tmp_path):
     ):
         with pytest.raises(GitFailed, match="there is no"):
             run(repository.push(branch, remote))
+
+
+def test_a_repository_of_this_machine_is_not_pushed_to_unless_the_user_says_so(repo, git, tmp_path):
+    """Its hooks, and what its configuration names, would run here."""
+    git(tmp_path, "init", "-q", "--bare", "far.git")
+    hook = tmp_path / "far.git" / "hooks" / "post-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    hook.chmod(0o755)
+    git(repo, "remote", "add", "origin", str(tmp_path / "far.git"))
+    git(repo, "config", "protocol.file.allow", "always")
+    with pytest.raises(GitFailed, match="transport 'file' not allowed") as refused:
+        run(found(repo).push("main"))
+    assert "git config --global protocol.file.allow always" in str(refused.value)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_push_goes_by_the_users_own_settings(repo, git, tmp_path, home):
+    """Its ssh and helper are those of the user, not those that the repository names."""
+    for name in ("theirs", "mine"):
+        script = tmp_path / name
+        script.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran-{name}\nexit 1\n")
+        script.chmod(0o755)
+    git(repo, "remote", "add", "origin", "ssh://localhost/x")
+    git(repo, "config", "core.sshCommand", str(tmp_path / "theirs"))
+    git(home, "config", "--global", "core.sshCommand", str(tmp_path / "mine"))
+    with pytest.raises(GitFailed):
+        run(found(repo).push("main"))
+    assert (tmp_path / "ran-mine").exists()
+    assert not (tmp_path / "ran-theirs").exists()
+
+
+def test_what_is_harmless_counts(repo, git, home):
+    """Line endings, a name for a folder of the user's, files that are to be left out, keys that have no value."""
+    name = 'At "Work" \\ ; #x'
+    git(home, "config", "--file", str(home / "work"), "user.name", name)
+    git(home, "config", "--global", f"includeIf.gitdir:{repo}/.path", str(home / "work"))
+    (home / "ignored").write_text("*.log\n")
+    git(home, "config", "--global", "core.excludesFile", "~/ignored")
+    with (repo / ".git" / "config").open("a") as config:
+        config.write("[core]\n\tautocrlf\n")
+    (repo / "a.py").write_bytes(b"one\r\nmore\r\nand more\r\n")
+    (repo / "x.log").touch()
+    repository = found(repo)
+    run(repository.commit("work"))
+    assert git(repo, "show", "HEAD:a.py") == "one\nmore\nand more\n"
+    assert git(repo, "log", "-1", "--format=%an") == f"{name}\n"
+    assert git(repo, "show", "--name-only", "--format=") == "a.py\n"
+
+
+def test_a_format_that_git_does_not_know_is_refused(repo, git):
+    """It is not hidden from git that the files are in another format."""
+    repository = found(repo)
+    git(repo, "config", "core.repositoryformatversion", "1")
+    git(repo, "config", "extensions.fromTheFuture", "true")
+    with pytest.raises(GitFailed, match="unknown repository extension"):
+        run(repository.branches())
+
+
+def test_a_branch_that_is_packed_is_deleted(repo, git):
+    git(repo, "branch", "old")
+    git(repo, "pack-refs", "--all")
+    repository = found(repo)
+    run(repository.git("update-ref", "-d", "refs/heads/old"))
+    assert "old" not in git(repo, "branch")
+    assert not (repo / ".git" / "packed-refs").is_symlink()
+    assert git(repo, "reflog", "main")
 
 
 def test_many_files_are_counted(repo):

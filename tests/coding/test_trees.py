@@ -139,6 +139,27 @@ def test_detached_and_under_way(repo, job, git):
     assert (repo / ".git" / "MERGE_HEAD").exists()
 
 
+def test_files_that_are_not_wanted_are_not_in_it(repo, job, git):
+    """Sparse checkout, which git notes in a second file for each working tree."""
+    git(repo, "sparse-checkout", "set", "--no-cone", "/a.py")
+    tree = opened(repo, job)
+    assert sorted(path.name for path in tree.root.iterdir()) == [".git", "a.py"]
+    assert run(tree.changes()).files == ()
+    (tree.root / "a.py").write_text("work\n")
+    run(tree.commit("work"))
+    assert git(tree.root, "status", "--porcelain") == ""
+    assert git(repo, "show", "--name-only", "--format=", tree.branch) == "a.py\n"
+    run(tree.close(keep=False))
+
+
+def test_a_tree_belongs_to_the_repository_for_the_users_git_too(repo, job, git):
+    tree = opened(repo, job)
+    assert git(tree.root, "rev-parse", "--git-common-dir").strip() == str(repo / ".git")
+    assert git(tree.root, "status", "--porcelain", "--branch") == "## callboard/x\n"
+    assert git(repo, "worktree", "list", "--porcelain").count("locked") == 0
+    assert git(repo, "fsck") == ""
+
+
 def test_from_another_commit(repo, job):
     tree = opened(repo, job, at="HEAD~1")
     assert (tree.root / "a.py").read_text() == "one\n"
@@ -253,7 +274,8 @@ def test_it_is_not_undone_where_somebody_built_upon_it(repo, job, git):
     assert "is gone" in run(undo(tree.record, job))
 
 
-def test_what_was_pushed_is_told(repo, job, git, tmp_path):
+def test_what_was_pushed_is_told(repo, job, git, tmp_path, home):
+    git(home, "config", "--global", "protocol.file.allow", "always")
     git(tmp_path, "init", "-q", "--bare", "far.git")
     git(repo, "remote", "add", "origin", str(tmp_path / "far.git"))
     config = (repo / ".git" / "config").read_text()
@@ -511,3 +533,56 @@ def test_undoing_deletes_beneath_the_jobs_folder_alone(repo, job, tmp_path):
     (job / "tree.json").write_text(told)
     run(undo({}, job))
     assert (other / "tree").is_dir()
+
+
+# Git-lfs
+
+
+@pytest.fixture
+def lfs(repo, git, tmp_path, monkeypatch):
+    """A repository with a file of git-lfs, and a stand-in for the program that knows one content."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "git-lfs"
+    pointer = "version https://git-lfs.github.com/spec/v1\\n"
+    program.write_text(
+        f"#!/bin/sh\nread -r line\ncase $1 in\nclean) printf '{pointer}' ;;\n"
+        f"smudge) [ -e {tmp_path}/fetched ] && echo content || printf '{pointer}' ;;\nesac\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    for name in ("clean", "smudge"):
+        git(repo, "config", "--global", f"filter.lfs.{name}", f"git-lfs {name} -- %f")
+    (repo / ".gitattributes").write_text("*.bin filter=lfs\n")
+    (repo / "x.bin").write_text("content\n")
+    git(repo, "add", ".")
+    git(repo, "commit", "-qm", "large")
+    return tmp_path
+
+
+def test_files_of_git_lfs_are_put_in_place(lfs, repo, job, git):
+    (lfs / "fetched").touch()
+    tree = opened(repo, job)
+    assert (tree.root / "x.bin").read_text() == "content\n"
+    assert tree.notices == ()
+    (tree.root / "new.bin").write_text("content\n")
+    run(tree.commit("more"))
+    assert git(repo, "show", f"{tree.branch}:new.bin") == "version https://git-lfs.github.com/spec/v1\n"
+
+
+@pytest.mark.usefixtures("lfs")
+def test_files_that_git_lfs_has_not_fetched_are_told(repo, job):
+    tree = opened(repo, job)
+    assert "git-lfs has not fetched these here (git lfs pull does): x.bin" in tree.notices
+    assert run(tree.changes()).files == ()
+
+
+def test_git_lfs_is_given_no_address_unless_the_user_says_so(lfs, repo, git):
+    """What a `.lfsconfig` of the tree says counts less than what git is given."""
+    (repo / ".lfsconfig").write_text("[lfs]\n\turl = https://example.org/\n")
+    git(repo, "config", "lfs.url", "https://example.com/")
+    git(repo, "config", "lfs.extension.x.clean", f"touch {lfs}/ran")
+    repository = run(find_repository(repo))
+    assert run(repository.git("config", "--get", "lfs.url")).text == "none\n"
+    assert run(repository.git("config", "--get-regexp", "^lfs[.]ext", check=False)).text == ""
+    assert run(repository.git("config", "--get", "lfs.storage")).text == f"{repo}/.git/lfs\n"

@@ -4,33 +4,45 @@ Owns its settings, its environment, the cap on what it says, and its end. Knows 
 Law: git is started by its absolute path, never through a shell; nothing that a repository holds names a program
 that it runs. Hooks, monitors, pagers, editors, signers, external diffs and prompts are off; so is the network, but
 for calls that ask for it, which are the ones the user asked for.
+
+There are three walls, and each would do alone. Of the configuration only what `git_settings` lists reaches git; what
+git offers to turn off is off besides; and where the kernel has Landlock, git can run nothing but itself and what
+`programs` names, write nothing but what `writable` names, and open no connection. A call that may reach other
+machines is without the last: it runs what the user's own configuration says, such as ssh and what helps it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import shutil
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 
+from callboard.coding.git_settings import PROTOCOLS
 from callboard.errors import CallerError
+from callboard.sandbox.restricted import Permission, landlock_version, start_restricted
 
 MAX_OUTPUT: Final = 64 * 1024 * 1024
 """Bytes of output that are kept; git is ended where it writes more."""
 SECONDS: Final = 600.0
 """That a call of git may take."""
-OLDEST: Final = (2, 31)
-"""The first git whose settings can be given in its environment (`GIT_CONFIG_COUNT`)."""
+OLDEST: Final = (2, 32)
+"""The first git that can be told to leave the user's configuration out (`GIT_CONFIG_GLOBAL`)."""
 
 _MAX_ERROR = 64 * 1024
 _GRACE = 3.0
 _CHUNK = 256 * 1024
+
+_NOWHERE: Final = "none"
+"""An address that git-lfs cannot take for one."""
 
 _SETTINGS: Final[tuple[tuple[str, str], ...]] = (
     ("core.hooksPath", os.devnull),
@@ -55,14 +67,22 @@ _SETTINGS: Final[tuple[tuple[str, str], ...]] = (
     ("advice.detachedHead", "false"),
     ("color.ui", "false"),
     ("protocol.ext.allow", "never"),
-    ("safe.directory", "*"),
+    # A repository that lies in another one as plain files, as a clone can bring it, is not looked into.
+    ("safe.bareRepository", "explicit"),
 )
 _OFFLINE: Final[tuple[tuple[str, str], ...]] = (
     ("protocol.allow", "never"),
     ("core.sshCommand", "false"),
+    ("core.gitProxy", ""),
     ("core.askPass", ""),
     ("credential.helper", ""),
+    # Git-lfs then puts in place what it has, and leaves the rest: a `.lfsconfig` of the tree counts less.
+    ("lfs.url", _NOWHERE),
 )
+
+# Where the loader of programs is, which the kernel runs with each of them.
+_LOADERS: Final = ("/lib64/ld-linux*.so*", "/lib/ld-linux*.so*", "/lib/ld-musl-*.so*", "/libx32/ld-linux*.so*")
+_NO_PROTOCOL: Final = "none"
 
 # A submodule's own configuration could name a filter, so none is looked into; its commit is what counts.
 _FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -107,7 +127,7 @@ def git_path() -> str:
     """Where git is. Raises CallerError."""
     found = shutil.which("git", path=search_path())
     if found is None:
-        raise CallerError("git is not installed", hint="install git 2.31 or later")
+        raise CallerError("git is not installed", hint="install git 2.32 or later")
     return found
 
 
@@ -127,46 +147,66 @@ async def run_git(
     limit: int = MAX_OUTPUT,
     seconds: float = SECONDS,
     online: bool = False,
+    configured: bool = False,
+    writable: Sequence[Path] = (),
+    programs: Sequence[Path] = (),
 ) -> GitOutcome:
-    """Runs git in a directory, with further environment and settings. Cancelling ends it.
+    """Run git in a directory. Cancelling ends it.
 
-    `online` lets it reach other machines, with the user's own keys, and fetch the files of git-lfs.
-    Raises CallerError where git is missing, too old, or takes longer than it may.
+    Args:
+        arguments: What it is asked.
+        directory: Where.
+        environment: Further variables, which replace ours.
+        settings: Further settings, which replace ours.
+        stdin: What it reads.
+        limit: Bytes of output at which it is ended.
+        seconds: That it may take.
+        online: Whether it may reach other machines, with the user's own keys, and fetch the files of git-lfs.
+        configured: Whether it reads the user's own and the system's configuration: to say what is in them, and whose
+            repositories the user trusts.
+        writable: The folders that it may change; none of them need be there.
+        programs: What it may run besides itself.
+
+    Raises:
+        CallerError: Git is missing, or takes longer than it may; or there is no such directory.
     """
     program = git_path()
+    permission = None if online else _permission(program, writable, programs)
     try:
-        process = await asyncio.create_subprocess_exec(
-            program,
-            *_with_flags(arguments),
+        process = start_restricted(
+            [program, *_with_flags(arguments)],
+            permission,
             cwd=directory,
-            env={**_environment(settings, online=online), **(environment or {})},
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            env={**closed_environment(settings, online=online, configured=configured), **(environment or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             # Ctrl-C is for us, and there is no terminal to ask on.
             start_new_session=True,
         )
     except (FileNotFoundError, NotADirectoryError):
         raise CallerError("there is no such folder", path=str(directory)) from None
-    if process.stdin is None or process.stdout is None or process.stderr is None:
-        raise AssertionError
-    telling = asyncio.create_task(_tell(process.stdin, stdin))
-    complaint = asyncio.create_task(_beginning(process.stderr))
+    pipes = _Pipes(process)
     try:
-        async with asyncio.timeout(seconds):
-            output, cut = await _read(process.stdout, limit)
-            if cut:
-                await _end(process)
-            code = await process.wait()
-            error = await complaint
-    except TimeoutError:
-        hint = "something holds it up: look for other processes of git"
-        raise CallerError(f"git took more than {seconds:g} s", path=str(directory), hint=hint) from None
+        telling = asyncio.create_task(pipes.write(stdin))
+        complaint = asyncio.create_task(pipes.read_error())
+        try:
+            async with asyncio.timeout(seconds):
+                output, cut = await pipes.read(limit)
+                if cut:
+                    await _end(process)
+                code = await asyncio.to_thread(process.wait)
+                error = await complaint
+        except TimeoutError:
+            hint = "something holds it up: look for other processes of git"
+            raise CallerError(f"git took more than {seconds:g} s", path=str(directory), hint=hint) from None
+        finally:
+            telling.cancel()
+            complaint.cancel()
+            await _end(process)
+            await asyncio.gather(telling, complaint, return_exceptions=True)
     finally:
-        telling.cancel()
-        complaint.cancel()
-        await _end(process)
-        await asyncio.gather(telling, complaint, return_exceptions=True)
+        pipes.close()
     return GitOutcome(0 if cut else code, output, error.decode("utf-8", "replace").strip(), cut)
 
 
@@ -183,14 +223,17 @@ def check_version(said: str) -> None:
     if len(numbers) < 2 or not all(each.isdigit() for each in numbers[:2]):
         raise CallerError(f"{said.strip()!r} is no version of git")
     if (int(numbers[0]), int(numbers[1])) < OLDEST:
-        raise CallerError(f"git {'.'.join(numbers)} is too old", hint="install git 2.31 or later")
+        raise CallerError(f"git {'.'.join(numbers)} is too old", hint="install git 2.32 or later")
 
 
 def _with_flags(arguments: Sequence[str]) -> list[str]:
     return [arguments[0], *_FLAGS.get(arguments[0], ()), *arguments[1:]]
 
 
-def _environment(settings: Iterable[tuple[str, str]], *, online: bool) -> dict[str, str]:
+def closed_environment(
+    settings: Iterable[tuple[str, str]] = (), *, online: bool, configured: bool = False
+) -> dict[str, str]:
+    """The environment for git, or for a program that runs it, with every way closed that git itself can close."""
     given = [*_SETTINGS, *(() if online else _OFFLINE), *settings]
     kept = (*_KEPT, *(_KEPT_ONLINE if online else ()))
     found = {name: os.environ[name] for name in kept if name in os.environ}
@@ -201,46 +244,108 @@ def _environment(settings: Iterable[tuple[str, str]], *, online: bool) -> dict[s
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_EDITOR": "false",
         "GIT_PAGER": "cat",
+        # Counts more than what a repository's `protocol.NAME.allow` says.
+        "GIT_LFS_SKIP_DOWNLOAD_ERRORS": "1",
+        "GIT_ALLOW_PROTOCOL": ":".join(PROTOCOLS) if online else _NO_PROTOCOL,
         "GIT_CONFIG_COUNT": str(len(given)),
     }
-    # What a model may point at another place is never fetched without being asked.
-    found |= {"GIT_LFS_SKIP_DOWNLOAD_ERRORS": "1"} if online else {"GIT_LFS_SKIP_SMUDGE": "1", "GIT_NO_LAZY_FETCH": "1"}
+    if not online:
+        found["GIT_NO_LAZY_FETCH"] = "1"
+    if not configured:
+        found |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     for index, (key, value) in enumerate(given):
         found |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
     return found
 
 
-async def _tell(stdin: asyncio.StreamWriter, data: bytes) -> None:
-    with suppress(ConnectionError):  # it may end without reading all
-        stdin.write(data)
-        await stdin.drain()
-        stdin.close()
+def _permission(program: str, writable: Sequence[Path], programs: Sequence[Path]) -> Permission | None:
+    """What git may do; None where it cannot be held to that."""
+    own = _own_programs(program)
+    return Permission((*own, *programs), tuple(writable)) if own else None
 
 
-async def _read(stdout: asyncio.StreamReader, limit: int) -> tuple[bytes, bool]:
-    kept = bytearray()
-    while chunk := await stdout.read(_CHUNK):
-        kept += chunk
-        if len(kept) > limit:
-            return bytes(kept[:limit]), True
-    return bytes(kept), False
+@functools.cache
+def _own_programs(program: str) -> tuple[Path, ...]:
+    """What git itself is made of; nothing where it does not run with that alone, as where `git` is a script."""
+    if not landlock_version():
+        return ()
+    environment = closed_environment(online=False)
+    asked = [program, "--exec-path"]
+    said = subprocess.run(asked, env=environment, capture_output=True, check=False).stdout  # noqa: S603  # git itself
+    loaders = [place for pattern in _LOADERS for place in Path("/").glob(pattern.removeprefix("/"))]
+    found = (Path(program), Path(os.fsdecode(said.strip()) or program), *loaders)
+    try:
+        probe = start_restricted(
+            [program, "version"], Permission(found), env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    except OSError:
+        return ()
+    output, _ = probe.communicate()
+    return found if output.startswith(b"git version") else ()
 
 
-async def _beginning(stderr: asyncio.StreamReader) -> bytes:
-    kept = b""
-    while chunk := await stderr.read(_CHUNK):
-        kept = (kept + chunk)[:_MAX_ERROR]
-    return kept
+class _Pipes:
+    """What a process reads, writes and complains, without waiting in the event loop."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise AssertionError
+        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
+        # A pipe that has a transport is closed by it.
+        self._closing: dict[IO[bytes], Callable[[], None]] = {
+            pipe: pipe.close for pipe in (self._stdin, self._stdout, self._stderr)
+        }
+
+    async def write(self, data: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, self._stdin)
+        # So that `drain` waits for all of it, and a transport that is closed has nothing left to write.
+        transport.set_write_buffer_limits(0)
+        self._closing[self._stdin] = lambda: None if transport.is_closing() else transport.abort()
+        writer = asyncio.StreamWriter(transport, protocol, None, loop)
+        with suppress(ConnectionError):  # it may end without reading all
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    async def read(self, limit: int) -> tuple[bytes, bool]:
+        """The output up to the limit, and whether there is more."""
+        kept = bytearray()
+        reader = await self._reader(self._stdout)
+        while chunk := await reader.read(_CHUNK):
+            kept += chunk
+            if len(kept) > limit:
+                return bytes(kept[:limit]), True
+        return bytes(kept), False
+
+    async def read_error(self) -> bytes:
+        """The beginning of what it complains; all of it is read."""
+        kept = b""
+        reader = await self._reader(self._stderr)
+        while chunk := await reader.read(_CHUNK):
+            kept = (kept + chunk)[:_MAX_ERROR]
+        return kept
+
+    async def _reader(self, pipe: IO[bytes]) -> asyncio.StreamReader:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(loop=loop)
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), pipe)
+        self._closing[pipe] = transport.close
+        return reader
+
+    def close(self) -> None:
+        for close in self._closing.values():
+            close()
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(process: subprocess.Popen[bytes]) -> None:
     """Ends it, first so that it takes its locks away."""
     for how in (signal.SIGTERM, signal.SIGKILL):
-        if process.returncode is not None:
+        if process.poll() is not None:
             return
         _signal(process, how)
         try:
-            await asyncio.wait_for(process.wait(), _GRACE)
+            await asyncio.wait_for(asyncio.to_thread(process.wait), _GRACE)
         except TimeoutError:
             continue
         except asyncio.CancelledError:
@@ -248,6 +353,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             raise
 
 
-def _signal(process: asyncio.subprocess.Process, how: signal.Signals) -> None:
+def _signal(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, how)

@@ -1,22 +1,34 @@
 """Issues and pull requests, through `gh`.
 
 Owns the way to GitHub's own program, where it is installed and signed in. Knows nothing of tokens: `gh` has them.
-Law: nothing is written there but what the user asked for by name.
+Law: nothing is written there but what the user asked for by name. `gh` asks git about the repository, and that git
+is as closed as ours: it reads of the configuration what `git_settings` lists, and runs no hook, filter or monitor.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from callboard.coding.git_program import closed_environment, search_path
+from callboard.coding.repository import find_repository
 from callboard.errors import CallerError
 
 MAX_TEXT: Final = 100_000
 """Characters of an issue that are read."""
 SECONDS: Final = 60.0
+
+_KEPT: Final = (
+    *("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_HOST", "GH_CONFIG_DIR"),
+    *("GH_REPO", "XDG_STATE_HOME", "XDG_DATA_HOME", "DBUS_SESSION_BUS_ADDRESS", "HTTP_PROXY"),
+)
+"""What of the user's environment `gh` gets besides what git gets: how it signs in, and to what."""
+_QUIET: Final = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "GH_PAGER": "cat", "NO_COLOR": "1"}
 
 
 async def issue_text(number: int, directory: Path) -> str:
@@ -52,16 +64,29 @@ async def _gh(directory: Path, path: str, *arguments: str) -> dict[str, Any]:
 
 
 async def _run(directory: Path, path: str, arguments: Any, given: bytes = b"") -> bytes:
-    program = shutil.which("gh")
+    program = shutil.which("gh", path=search_path())
     if program is None:
         raise CallerError("gh is not installed", path=path, hint="install it, or pass the text with --description")
+    repository = await find_repository(directory)
+    if repository is None:
+        raise CallerError("gh needs a git repository", path=str(directory), hint="git init makes one")
+    with repository.closed(await repository.settings(), online=True) as place:
+        own = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment = {**closed_environment(online=True), **place, **own, **_QUIET}
+        return await _answer([program, *arguments], directory, environment, path, given)
+
+
+async def _answer(
+    command: Sequence[str], directory: Path, environment: Mapping[str, str], path: str, given: bytes
+) -> bytes:
     process = await asyncio.create_subprocess_exec(
-        program,
-        *arguments,
+        *command,
         cwd=directory,
+        env=environment,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
     )
     try:
         async with asyncio.timeout(SECONDS):

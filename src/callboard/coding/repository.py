@@ -9,6 +9,9 @@ Filters (clean, smudge) are those of the user's own configuration, named by file
 every sandbox, and many run something of the tree (`python -m nbstripout` imports what lies beside it), so none is
 run but those of git-lfs, word for word, which run nothing of it. Files that another filter is for stay as git has
 them stored, and are not staged: what is in them may be meant for the filter only, such as a secret.
+
+Git does not read the repository's own configuration, which may name programs: `git_settings` says what of it counts,
+and `git_directory` how git is kept from the rest.
 """
 
 from __future__ import annotations
@@ -16,14 +19,36 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import shlex
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from callboard.coding.content import large_files, put
-from callboard.coding.git_program import MAX_OUTPUT, GitFailed, GitOutcome, check_version, failed, run_git
+from callboard.coding.git_directory import check_place, private_directory
+from callboard.coding.git_program import (
+    MAX_OUTPUT,
+    GitFailed,
+    GitOutcome,
+    check_version,
+    failed,
+    run_git,
+    search_path,
+)
+from callboard.coding.git_settings import (
+    Setting,
+    allowed_protocols,
+    allowed_settings,
+    format_settings,
+    is_partial,
+    parse_settings,
+    runs_lfs,
+    unused_filters,
+)
 from callboard.errors import CallerError
 
 Operation: TypeAlias = Literal["", "merge", "rebase", "am", "cherry-pick", "revert", "bisect"]
@@ -44,16 +69,7 @@ _OPERATIONS: Final[tuple[tuple[str, Operation], ...]] = (
     ("REVERT_HEAD", "revert"),
     ("BISECT_LOG", "bisect"),
 )
-_LFS: Final = frozenset(
-    {
-        "git-lfs clean -- %f",
-        "git-lfs smudge -- %f",
-        "git-lfs smudge --skip -- %f",
-        "git-lfs filter-process",
-        "git-lfs filter-process --skip",
-    }
-)
-# They read neither the index nor a file of the working tree; whatever reads the index may run a filter.
+# They read neither the index nor a file of the working tree, so what is configured of those does not matter.
 _PLUMBING: Final = frozenset(
     {
         *("branch", "check-ref-format", "config", "diff-tree", "for-each-ref", "hash-object", "log", "remote"),
@@ -62,7 +78,10 @@ _PLUMBING: Final = frozenset(
 )
 # A prompt of the user's shell may show the name.
 _PLAIN = re.compile(r"[\w./+#=@-]+")
-_KEY = re.compile(r"filter\.(.+)\.(clean|smudge|process)", re.DOTALL)
+_DUBIOUS: Final = re.compile(r"dubious ownership in repository at '(.*)'")
+_REFUSED: Final = re.compile(r"transport '(\w+)' not allowed")
+_SHELL: Final = "/bin/sh"
+_LISTING_SECONDS: Final = 60.0
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -115,6 +134,7 @@ class Repository:
         self.folder = folder
         self.hidden = frozenset(hidden)
         self.only_branch = only_branch
+        self._settings: tuple[Setting, ...] | None = None
 
     async def git(
         self,
@@ -124,51 +144,80 @@ class Repository:
         limit: int = MAX_OUTPUT,
         online: bool = False,
         environment: Mapping[str, str] | None = None,
+        writable: Sequence[Path] = (),
     ) -> GitOutcome:
-        """Runs git on this repository; see `run_git`. Raises GitFailed for an exit code that is not 0, unless told."""
-        off = () if arguments[0] in _PLUMBING else await self.filters()
-        outcome = await self._run(
-            arguments,
-            stdin=stdin,
-            limit=limit,
-            online=online,
-            environment=environment,
-            settings=[setting for name in off for setting in _off(name)],
-        )
+        """Run git on this repository; see `run_git`.
+
+        Raises:
+            GitFailed: The exit code is not 0, and `check` is not off.
+        """
+        settings = await self.settings(again=arguments[0] not in _PLUMBING)
+        with self.closed(settings, online=online) as closed:
+            variables = {**closed, **(environment or {})}
+            outcome = await run_git(
+                arguments,
+                self.root,
+                environment=variables,
+                stdin=stdin,
+                limit=limit,
+                online=online,
+                writable=[self.root, self.git_directory, self.common, *_own_places(variables), *writable],
+                programs=_programs(allowed_settings(settings, online=online)),
+            )
         if check and outcome.code:
             raise failed(outcome, arguments, str(self.root))
         return outcome
 
+    async def settings(self, *, again: bool = True) -> tuple[Setting, ...]:
+        """All that is configured, whoever did; `again` looks anew where it was looked before.
+
+        Raises:
+            GitFailed: The configuration cannot be read.
+        """
+        if self._settings is None or again:
+            found = parse_settings((await self._ask("config", "--list", "--show-scope", "-z")).items)
+            if all(setting.is_of_user for setting in found):
+                # Of a repository in a format that it does not know git lists nothing, without a word.
+                await self._ask("rev-parse", "--git-dir")
+            self._settings = found
+        return self._settings
+
+    async def _ask(self, *arguments: str) -> GitOutcome:
+        """Ask git what runs nothing, with the configuration as it is. Raises GitFailed."""
+        place = {"GIT_DIR": str(self.git_directory), "GIT_COMMON_DIR": str(self.common)}
+        asked = await run_git(arguments, self.root, environment=place, configured=True, seconds=_LISTING_SECONDS)
+        if asked.code:
+            raise failed(asked, arguments, str(self.root))
+        return asked
+
+    @contextmanager
+    def closed(self, settings: Sequence[Setting], *, online: bool) -> Iterator[dict[str, str]]:
+        """The variables with which git works on this repository, and of its configuration reads what is harmless."""
+        allowed = allowed_settings(settings, online=online)
+        storage = [Setting("local", "lfs", None, "storage", str(self.common / "lfs"))] if runs_lfs(allowed) else []
+        with private_directory(self.common, format_settings([*storage, *allowed])) as folder:
+            yield {
+                "GIT_DIR": str(self.git_directory),
+                "GIT_WORK_TREE": str(self.root),
+                "GIT_COMMON_DIR": str(folder),
+                **({"GIT_ALLOW_PROTOCOL": ":".join(allowed_protocols(settings))} if online else {}),
+            }
+
     async def filters(self) -> tuple[str, ...]:
         """The filters that are configured and not run."""
-        found = await self._run(["config", "--includes", "-z", "--get-regexp", r"^filter\."])
-        off = []
-        for item in found.items:
-            key, _, value = item.partition("\n")
-            if (match := _KEY.fullmatch(key)) and value.strip() not in _LFS:
-                off.append(match[1])
-        return tuple(sorted(set(off)))
+        return unused_filters(await self.settings())
 
-    async def _run(
-        self,
-        arguments: Sequence[str],
-        *,
-        stdin: bytes = b"",
-        limit: int = MAX_OUTPUT,
-        online: bool = False,
-        environment: Mapping[str, str] | None = None,
-        settings: Iterable[tuple[str, str]] = (),
-    ) -> GitOutcome:
-        place = {"GIT_DIR": str(self.git_directory), "GIT_WORK_TREE": str(self.root)}
-        return await run_git(
-            arguments,
-            self.root,
-            environment={**place, **(environment or {})},
-            settings=settings,
-            stdin=stdin,
-            limit=limit,
-            online=online,
-        )
+    async def is_partial(self) -> bool:
+        """Whether it is a partial clone, in which what no checkout needed so far is missing."""
+        return is_partial(await self.settings(again=False))
+
+    async def configure(self, *arguments: str, check: bool = True) -> GitOutcome:
+        """Run `git config` on the repository's own file. Raises GitFailed."""
+        arguments = ("config", "--file", str(self.common / "config"), *arguments)
+        outcome = await run_git(arguments, self.root, writable=[self.common])
+        if check and outcome.code:
+            raise failed(outcome, arguments, str(self.root))
+        return outcome
 
     # What it is
 
@@ -329,13 +378,17 @@ class Repository:
 
         Only here, and where a job's tree is made, does git reach another machine, with the user's own keys.
         """
-        remotes = (await self.git("remote")).text.split()
+        remotes = remote_names(await self.settings())
         if remote not in remotes:
             raise GitFailed(f"there is no remote {remote!r}", hint=f"there is {shown(remotes) or 'none'}")
         if branch not in await self.branches():
             raise GitFailed(f"there is no branch {branch!r}", path=str(self.root))
         refs = f"refs/heads/{branch}:refs/heads/{branch}"
-        outcome = await self.git("push", "--no-verify", "--set-upstream", remote, refs, online=True)
+        outcome = await self.git("push", "--no-verify", "--", remote, refs, online=True, check=False)
+        if outcome.code:
+            raise _not_pushed(outcome, str(self.root))
+        await self.configure(f"branch.{branch}.remote", remote)
+        await self.configure(f"branch.{branch}.merge", f"refs/heads/{branch}")
         return outcome.error
 
     async def _filtered(self, paths: Sequence[str]) -> set[str]:
@@ -376,25 +429,73 @@ async def find_repository(directory: Path) -> Repository | None:
     """
     check_version((await run_git(["version"], Path("/"))).text)
     asked = ["rev-parse", "--path-format=absolute", "--is-inside-work-tree", "--git-dir", "--git-common-dir"]
-    found = await run_git(asked, directory)
+    found = await run_git(asked, directory, configured=True)
     if found.code:
         if "not a git repository (or any" in found.error:
             return None
-        raise failed(found, asked, str(directory))
+        raise _not_found(found, asked, directory)
     inside, *folders = found.text.splitlines()
     if inside != "true":
-        hint = "clone it, and work in the clone"
-        raise CallerError(
-            "this is a bare repository, or the inside of one: it has no files", path=str(directory), hint=hint
-        )
-    top = await run_git(["rev-parse", "--show-toplevel"], directory)
-    folder = await run_git(["rev-parse", "--show-prefix"], directory)
+        raise _bare(directory)
+    top = await run_git(["rev-parse", "--show-toplevel"], directory, configured=True)
+    folder = await run_git(["rev-parse", "--show-prefix"], directory, configured=True)
     roots = top.text.splitlines()
     if top.code or folder.code or len(folders) != 2 or len(roots) != 1:
         raise CallerError("the path of the repository cannot be used: it has a line break", path=str(directory))
-    return Repository(
-        Path(roots[0]), Path(folders[0]), Path(folders[1]), folder=folder.text.removesuffix("\n").rstrip("/")
+    root, git_directory, common = (Path(each) for each in (*roots, *folders))
+    await asyncio.to_thread(check_place, directory, root, git_directory, common)
+    return Repository(root, git_directory, common, folder=folder.text.removesuffix("\n").rstrip("/"))
+
+
+def remote_names(settings: Iterable[Setting]) -> list[str]:
+    """The remotes that are configured."""
+    named = [each.subsection for each in settings if each.section == "remote" and each.name in ("url", "pushurl")]
+    return [*dict.fromkeys([name for name in named if name])]
+
+
+def _not_found(found: GitOutcome, asked: Sequence[str], directory: Path) -> CallerError:
+    """Why git does not take what it found for a repository of the user's."""
+    if "safe.bareRepository" in found.error:
+        return _bare(directory)
+    if match := _DUBIOUS.search(found.error):
+        return CallerError(
+            "dubious ownership: this repository belongs to another user, whose configuration git would follow",
+            path=match[1],
+            hint=f"if you trust them: git config --global --add safe.directory {shlex.quote(match[1])}",
+        )
+    return failed(found, asked, str(directory))
+
+
+def _bare(directory: Path) -> CallerError:
+    return CallerError(
+        "this is a bare repository, or the inside of one: it has no files",
+        path=str(directory),
+        hint="clone it, and work in the clone",
     )
+
+
+def _not_pushed(outcome: GitOutcome, path: str) -> GitFailed:
+    """What git said of a push, and what to do where it was not allowed the way."""
+    error = failed(outcome, ["push"], path)
+    if match := _REFUSED.search(outcome.error):
+        name = match[1]
+        hint = f"what is there would run here; if you trust it: git config --global protocol.{name}.allow always"
+        return GitFailed(error.message, path=path, hint=hint)
+    return error
+
+
+def _own_places(environment: Mapping[str, str]) -> list[Path]:
+    """The folders that git is told to keep an index, or objects, in."""
+    found = [Path(environment["GIT_INDEX_FILE"]).parent] if "GIT_INDEX_FILE" in environment else []
+    return [*found, *([Path(environment["GIT_OBJECT_DIRECTORY"])] if "GIT_OBJECT_DIRECTORY" in environment else [])]
+
+
+def _programs(settings: Iterable[Setting]) -> list[Path]:
+    """What git has to run for these settings: git-lfs, which it starts through a shell."""
+    if not runs_lfs(settings):
+        return []
+    found = [shutil.which(name, path=search_path()) for name in ("git-lfs", "sh")]
+    return [Path(each) for each in (*found, _SHELL) if each]
 
 
 def shown(names: Collection[str], most: int = 5) -> str:
@@ -410,8 +511,3 @@ def _beneath(path: str, place: str) -> bool:
 
 def _pathspecs(files: Iterable[str]) -> list[str]:
     return [":(top)" if each == "." else f":(top,literal){each}" for each in files]
-
-
-def _off(name: str) -> tuple[tuple[str, str], ...]:
-    keys = ("clean", "smudge", "process")
-    return (*[(f"filter.{name}.{key}", "") for key in keys], (f"filter.{name}.required", "false"))

@@ -137,7 +137,8 @@ async def open_snapshots(root: Path, folder: Path) -> Snapshots:
     own = Repository(source.root if source else _absolute(root), _absolute(folder) / _REPOSITORY)
     if not await asyncio.to_thread(_is_there, own.git_directory):
         place = {"GIT_DIR": str(own.git_directory), "GIT_WORK_TREE": str(own.root)}
-        await run_git(["init", "--quiet", "--template="], own.root, environment=place)
+        writable = [own.git_directory.parent]
+        await run_git(["init", "--quiet", "--template="], own.root, environment=place, writable=writable)
         await asyncio.to_thread(_prepare, own.git_directory, source)
     return Snapshots(own, source)
 

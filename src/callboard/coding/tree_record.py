@@ -113,10 +113,11 @@ async def _check_untouched(repository: Repository, record: TreeRecord, tip: str)
         )
     listed = (await repository.git("worktree", "list", "--porcelain")).text
     own = str(Path(record.job) / TREE)
-    for block in listed.split("\n\n"):
+    for number, block in enumerate(listed.split("\n\n")):
         lines = block.splitlines()
         if f"branch refs/heads/{record.branch}" in lines and f"worktree {own}" not in lines:
-            where = lines[0].removeprefix("worktree ")
+            # The first is the main one, of which git is not told where it is.
+            where = lines[0].removeprefix("worktree ") if number else str(repository.common.parent)
             raise CallerError(
                 f"the branch {record.branch} is checked out", path=where, hint="check another branch out first"
             )
@@ -141,8 +142,8 @@ async def delete_branch(record: TreeRecord) -> None:
         await repository.git("update-ref", "-d", f"refs/heads/{record.branch}", tip)
         # What a push left there; where there is nothing the file is not written.
         section = f"branch.{record.branch}"
-        if (await repository.git("config", "--get-regexp", f"^{re.escape(section)}[.]", check=False)).output:
-            await repository.git("config", "--remove-section", section, check=False)
+        if (await repository.configure("--get-regexp", f"^{re.escape(section)}[.]", check=False)).output:
+            await repository.configure("--remove-section", section, check=False)
 
 
 async def remove(record: TreeRecord) -> None:

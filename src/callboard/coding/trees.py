@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +25,8 @@ from msgspec.structs import replace
 
 from callboard.coding.content import digest_of, settle, state_of
 from callboard.coding.copying import BORROWED, copy_tree
-from callboard.coding.git_program import GitFailed, GitOutcome, run_git
+from callboard.coding.git_program import GitFailed, GitOutcome, failed, run_git
+from callboard.coding.git_settings import allowed_settings, format_settings, runs_lfs
 from callboard.coding.repository import MAX_DIFF, Commit, Repository, find_repository, shown
 from callboard.coding.tree_record import (
     OWN,
@@ -51,6 +54,9 @@ MAX_PATCH: Final = 64 * 1024 * 1024
 _MAX_PACKAGES = 100
 _LARGE = 0.5
 """Seconds that it takes to make a tree for which it is worth waiting for the next second."""
+_CHECK_OUT = ("reset", "--hard", "--quiet", "--no-recurse-submodules")
+_SPARSE = frozenset({"core.sparsecheckout", "core.sparsecheckoutcone", "index.sparse"})
+_POINTER = b"version https://git-lfs.github.com/spec/"
 _COPIED = "As it was"
 # Of a copy the bytes count: its patch is for the files as they are.
 _EXACTLY = "* -text -filter -ident -working-tree-encoding\n"
@@ -186,11 +192,18 @@ class Tree:
             write_private(self.patch, patch.output)
 
 
-async def open_tree(directory: Path, job: Path, branch: str, at: str = "HEAD") -> Tree:
-    """A tree for a job on the repository that `directory` is in, or on a copy where git has no commit of it.
+async def open_tree(directory: Path, job: Path, branch: str, at: str = "HEAD", *, fetch: bool = False) -> Tree:
+    """Make a tree for a job on the repository that `directory` is in, or on a copy where git has no commit of it.
 
-    `job` is the job's folder. The branch is made at the commit `at`; if the name is taken, it gets a number.
-    Raises CallerError.
+    Args:
+        directory: Where the user is.
+        job: The job's folder.
+        branch: The name of the branch that is made; if it is taken, it gets a number.
+        at: The commit that the branch begins at.
+        fetch: Whether what the commit lacks here, in a partial clone or of git-lfs, is fetched.
+
+    Raises:
+        CallerError: The repository cannot be used, or the commit is not whole here.
     """
     directory, job = _absolute(directory), _absolute(job)
     if tree_record(job) is not None:
@@ -203,7 +216,7 @@ async def open_tree(directory: Path, job: Path, branch: str, at: str = "HEAD") -
         if not base and at != "HEAD":
             raise CallerError(f"{at!r} is no commit", path=str(repository.root))
         if base and await _has_folder(repository, base):
-            return await _worktree(repository, directory, job, branch, base)
+            return await _worktree(repository, directory, job, branch, base, fetch=fetch)
     return await _copy(directory, job, branch, repository)
 
 
@@ -258,7 +271,7 @@ def _absolute(path: Path) -> Path:
 # How it is made
 
 
-async def _worktree(repository: Repository, directory: Path, job: Path, branch: str, base: str) -> Tree:
+async def _worktree(repository: Repository, directory: Path, job: Path, branch: str, base: str, *, fetch: bool) -> Tree:
     record = TreeRecord(
         kind="worktree",
         job=str(job),
@@ -269,25 +282,82 @@ async def _worktree(repository: Repository, directory: Path, job: Path, branch: 
         common=str(repository.common),
     )
     record = await _new_branch(repository, record)
-    # Online, for what git-lfs and partial clones fetch: nothing has been written by a model yet.
+    own = await _entered(repository, record)
+    borrowed = await _borrowed(repository.root, repository)
+    own.hidden = frozenset(borrowed)
     began = monotonic()
-    await repository.git("worktree", "add", "--quiet", str(job / TREE), record.branch, online=True)
-    took = monotonic() - began
+    try:
+        missing = await _check_out(own, record, fetch=fetch)
+    except CallerError:
+        await remove(record)
+        await delete_branch(record)
+        raise
+    if monotonic() - began > _LARGE:
+        await settle(own)
+    notices = await _notices(repository)
+    if missing:
+        notices = (*notices, f"git-lfs has not fetched these here (git lfs pull does): {shown(missing)}")
+    return Tree(record, own, borrowed, notices)
+
+
+async def _entered(repository: Repository, record: TreeRecord) -> Repository:
+    """The job's working tree as git knows it, without a file in it; it is locked until they are there."""
+    root = Path(record.job) / TREE
+    (repository.common / "worktrees").mkdir(exist_ok=True)
+    arguments = ("worktree", "add", "--lock", "--no-checkout", "--quiet", str(root), record.branch)
+    await repository.git(*arguments, writable=[root.parent])
     entry = entry_of(record)
     if entry is None:
-        raise CallerError("git made no working tree", path=str(job / TREE))
-    borrowed = await _borrowed(repository.root, repository)
-    own = Repository(
-        job / TREE,
-        entry,
-        repository.common,
-        folder=repository.folder,
-        hidden=borrowed,
-        only_branch=record.branch,
-    )
-    if took > _LARGE:
-        await settle(own)
-    return Tree(record, own, borrowed, await _notices(repository))
+        raise CallerError("git made no working tree", path=str(root))
+    # Some releases of git write the place by which they were told of it, which is nowhere for long.
+    (root / ".git").write_text(f"gitdir: {entry}\n")
+    # Git copies which files are wanted, but not from the file that we keep from it that only some are.
+    sparse = [each for each in await repository.settings() if each.scope == "worktree" and each.key in _SPARSE]
+    if sparse:
+        (entry / "config.worktree").write_text(format_settings(sparse))
+    return Repository(root, entry, repository.common, folder=repository.folder, only_branch=record.branch)
+
+
+async def _check_out(own: Repository, record: TreeRecord, *, fetch: bool) -> list[str]:
+    """Put the files of its branch into a job's tree; gives those that git-lfs has not fetched.
+
+    Nothing is fetched, unless something is missing and `fetch` allows it. Raises CallerError.
+    """
+    made = await own.git(*_CHECK_OUT, check=False)
+    missing = await _pointers(own)
+    if fetch and (made.code or missing):
+        for path in missing:
+            (own.root / path).unlink()
+        made = await own.git(*_CHECK_OUT, check=False, online=True)
+        missing = await _pointers(own)
+    if made.code:
+        error = failed(made, _CHECK_OUT, record.directory)
+        if fetch or not await own.is_partial():
+            raise error
+        raise CallerError(
+            f"this is a partial clone, and not all of {record.base[:12]} is here: {error.message}",
+            path=record.directory,
+            hint=f"git -C {shlex.quote(record.directory)} archive {record.base} > /dev/null fetches it; "
+            "or let jobs fetch: git.fetch = true under [coding] in your own settings",
+        )
+    (own.git_directory / "locked").unlink()
+    return missing
+
+
+async def _pointers(repository: Repository) -> list[str]:
+    """The files of git-lfs that stand in the tree as git has them: as the name of their content."""
+    if not runs_lfs(allowed_settings(await repository.settings(), online=False)):
+        return []
+    listed = await repository.git("ls-files", "-z", ":(attr:filter=lfs)")
+    return await asyncio.to_thread(lambda: [name for name in listed.items if _is_pointer(repository.root / name)])
+
+
+def _is_pointer(path: Path) -> bool:
+    with suppress(OSError):
+        if stat.S_ISREG(path.lstat().st_mode):
+            with path.open("rb") as file:
+                return file.read(len(_POINTER)) == _POINTER
+    return False
 
 
 async def _new_branch(repository: Repository, record: TreeRecord) -> TreeRecord:
@@ -325,13 +395,13 @@ async def _copy(directory: Path, job: Path, branch: str, repository: Repository 
     own.hidden = frozenset(borrowed)
     # The first branch gets its name through the environment of no repository: it is made here.
     made = {"GIT_DIR": str(own.git_directory), "GIT_WORK_TREE": str(own.root)}
-    await run_git(["init", "--quiet", "--template="], own.root, environment=made)
+    await run_git(["init", "--quiet", "--template="], own.root, environment=made, writable=[job])
     info = own.git_directory / "info"
     info.mkdir(exist_ok=True)
     (info / "attributes").write_text(_EXACTLY)
     await own.check_branch(branch)
     await own.git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
-    await own.git("config", "core.autocrlf", "false")
+    await own.configure("core.autocrlf", "false")
     # Only what is made here: a link would lead elsewhere, also one that leads nowhere yet.
     with (own.root / ".git").open("x") as pointer:
         pointer.write(f"gitdir: {own.git_directory}\n")

@@ -218,7 +218,7 @@ class _Worker:
         at = str(assignment.given.get("branch") or assignment.given.get("at") or "HEAD")
         folder = self._jobs.folder(self.job.id)
         name = f"{coding.git.branch_prefix}{assignment.kind}-{self.job.id}"
-        tree = await open_tree(assignment.directory, folder, name, at)
+        tree = await open_tree(assignment.directory, folder, name, at, fetch=coding.git.fetch)
         try:
             self._update(tree={**tree.record})
             self._notify(tree.notices, tell)

@@ -47,11 +47,15 @@ class LimitSettings(_Table, frozen=True):
 
 
 class GitSettings(_Table, frozen=True):
-    """`branch_prefix` begins the names of jobs' branches; `remote` is pushed to; `always_draft_pr` makes pull requests drafts."""
+    """`branch_prefix` begins the names of jobs' branches; `remote` is pushed to; `always_draft_pr` makes pull requests drafts.
+
+    `fetch` lets a job fetch what the commit that it begins at lacks here: in a partial clone, or of git-lfs.
+    """
 
     branch_prefix: str = "callboard/"
     remote: str = "origin"
     always_draft_pr: bool = True
+    fetch: bool = False
 
 
 class ToolSettings(_Table, frozen=True):

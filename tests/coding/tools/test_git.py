@@ -106,7 +106,8 @@ def test_a_job_stays_on_its_branch(at, git, root):
     assert "only main may be pushed" in at.refused("git_push", branch="other")
 
 
-def test_pushing_is_the_users_to_allow(at, git, root, tmp_path):
+def test_pushing_is_the_users_to_allow(at, git, root, tmp_path, home):
+    git(home, "config", "--global", "protocol.file.allow", "always")
     git(tmp_path, "init", "-q", "--bare", "far.git")
     git(root, "remote", "add", "origin", str(tmp_path / "far.git"))
     assert "the user pushes with --push" in at.refused("git_push", branch="main")

@@ -1,0 +1,84 @@
+"""A folder that stands in for the one that all working trees of a repository share, with a configuration of ours.
+
+Git takes its configuration, and its hooks, from the folder that `GIT_COMMON_DIR` names. Ours is made for one call: its
+`config` is the one we write, there are no hooks, and all else leads to the repository: objects, branches, the other
+working trees. HEAD and the index are not there, so git reads and writes those of the repository itself. It is what
+`git-new-workdir` of git's own sources does, the other way round. The alternative, to override each key that a
+repository sets, leaves it to the next release of git which keys there are.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from callboard.errors import CallerError
+
+_FILES: Final = ("HEAD", "packed-refs", "shallow")
+_FOLDERS: Final = ("objects", "refs", "reftable", "logs", "info", "worktrees")
+_MADE: Final = ("logs",)
+
+
+@contextmanager
+def private_directory(common: Path, configuration: str) -> Iterator[Path]:
+    """The folder that stands in for `common`, with this configuration."""
+    folder = Path(tempfile.mkdtemp(prefix="callboard-git-"))
+    try:
+        (folder / "config").write_bytes(os.fsencode(configuration))
+        for name in _MADE:
+            # Git makes it where it is missing, but not at the end of a link.
+            with suppress(OSError):
+                (common / name).mkdir()
+        for name in _FOLDERS:
+            if (common / name).is_dir():
+                (folder / name).symlink_to(common / name)
+        for name in _FILES:
+            # Also one that is not there: git makes it where the link leads.
+            (folder / name).symlink_to(common / name)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_place(directory: Path, root: Path, git_directory: Path, common: Path) -> None:
+    """Check that a repository is where its `.git` says, and that what it holds lies in it.
+
+    Args:
+        directory: Where it was looked for.
+        root: The top of its working tree, as git says.
+        git_directory: Its folder for this working tree.
+        common: The folder that all of its working trees share.
+
+    Raises:
+        CallerError: It is a bare repository that lies in the folder as files do, its working tree is elsewhere, or its
+            parts are links that lead out of it.
+    """
+    if not _leads_to(root / ".git", git_directory) or not directory.resolve().is_relative_to(root.resolve()):
+        raise CallerError(
+            "the repository that git finds here is not that of a .git in a folder above",
+            path=str(git_directory),
+            hint="it may be an embedded one, or core.worktree may lead elsewhere; work in a clone of it",
+        )
+    for name in (*_FILES, *_FOLDERS):
+        for folder in {git_directory, common}:
+            if (folder / name).is_symlink() and not (folder / name).resolve().is_relative_to(common.resolve()):
+                raise CallerError(
+                    "a part of this repository is a link that leads out of it",
+                    path=str(folder / name),
+                    hint="clone it, and work in the clone",
+                )
+
+
+def _leads_to(pointer: Path, git_directory: Path) -> bool:
+    """Whether the `.git` of a working tree is, or names, this folder."""
+    with suppress(OSError, ValueError):
+        if pointer.is_dir():
+            return pointer.samefile(git_directory)
+        named = pointer.read_bytes().removeprefix(b"gitdir:").strip()
+        return (pointer.parent / os.fsdecode(named)).samefile(git_directory)
+    return False

@@ -1,0 +1,218 @@
+"""Which settings of git count when we run it: a table of those that cannot make git run anything.
+
+A repository's own configuration can name programs in more than thirty keys, and each release of git adds some (2.54:
+`hook.NAME.command`), so a list of the dangerous ones is never whole. Therefore git never reads that file here. We ask
+`git config --list` for it, which runs nothing, keep the keys of the tables below, and give git a file with these
+alone. A key that no table has does not count, whatever it comes to mean.
+
+Law: a value that comes from the repository is data: a name, a flag, an encoding, an address. Programs, and what the
+network needs, are taken from the user's own and the system's configuration, and only for a call that may reach other
+machines. Filters are those of git-lfs, word for word, which run nothing of the tree; hooks are none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+_EVERY: Final = frozenset({"*"})
+
+# By section, with `.*` behind it where the key has a name in the middle; names as git lists them, in small letters.
+_FROM_ANYBODY: Final[Mapping[str, frozenset[str]]] = {
+    "core": frozenset(
+        {
+            *("repositoryformatversion", "filemode", "symlinks", "ignorecase", "precomposeunicode", "sharedrepository"),
+            *("protecthfs", "protectntfs", "trustctime", "checkstat", "longpaths", "autocrlf", "eol", "safecrlf"),
+            *("checkroundtripencoding", "bigfilethreshold", "compression", "loosecompression", "logallrefupdates"),
+            *("sparsecheckout", "sparsecheckoutcone", "untrackedcache", "commitgraph", "multipackindex"),
+            *("whitespace", "fsync", "fsyncmethod"),
+        }
+    ),
+    # What git does not know here it refuses, since the files may be in another format; so all of them are passed on.
+    "extensions": _EVERY,
+    "index": frozenset({"sparse", "version", "skiphash", "threads"}),
+    "feature": frozenset({"manyfiles"}),
+    "i18n": frozenset({"commitencoding", "logoutputencoding"}),
+    "user": frozenset({"name", "email", "useconfigonly"}),
+    "author": frozenset({"name", "email"}),
+    "committer": frozenset({"name", "email"}),
+    "diff": frozenset({"algorithm", "renames", "renamelimit", "indentheuristic"}),
+    # Files that are not there may be had from that remote: git then does without them instead of failing.
+    "remote.*": frozenset({"promisor", "partialclonefilter"}),
+    "lfs": frozenset({"fetchinclude", "fetchexclude"}),
+}
+_FROM_ANYBODY_ONLINE: Final[Mapping[str, frozenset[str]]] = {
+    "remote.*": frozenset({"url", "pushurl", "fetch", "lfsurl", "lfspushurl", "gh-resolved"}),
+    "branch.*": frozenset({"remote", "merge", "pushremote", "gh-merge-base"}),
+    # How continuous integration signs in: it is sent to the address that it is for.
+    "http": frozenset({"extraheader"}),
+    "http.*": frozenset({"extraheader"}),
+    "lfs": frozenset({"url", "pushurl"}),
+}
+_FROM_USER: Final[Mapping[str, frozenset[str]]] = {
+    "core": frozenset({"excludesfile", "attributesfile"}),
+    "lfs": frozenset({"storage"}),
+}
+_FROM_USER_ONLINE: Final[Mapping[str, frozenset[str]]] = {
+    "core": frozenset({"sshcommand", "gitproxy", "askpass"}),
+    "ssh": _EVERY,
+    "credential": _EVERY,
+    "credential.*": _EVERY,
+    "http": _EVERY,
+    "http.*": _EVERY,
+    "https": _EVERY,
+    "https.*": _EVERY,
+    "url.*": frozenset({"insteadof", "pushinsteadof"}),
+    "remote.*": _EVERY,
+    "lfs": _EVERY,
+    "lfs.*": _EVERY,
+}
+# It has git read a second file of the repository; what that file says is among the settings that were listed.
+_WORKTREE_CONFIG: Final = "extensions.worktreeconfig"
+# Programs that git-lfs runs on each file, in a name that it reads in small letters.
+_LFS_EXTENSION: Final = "extension."
+# The format of the repository, which only its own file can say.
+_FORMAT: Final = frozenset({"core.repositoryformatversion"})
+
+_OF_USER: Final = frozenset({"system", "global"})
+_OURS: Final = "command"
+
+PROTOCOLS: Final = ("https", "http", "ssh", "git")
+"""How other machines are reached, unless the user's own configuration allows more: `protocol.NAME.allow`."""
+_RUNS_ANYTHING: Final = "ext"
+"""The protocol whose addresses are commands."""
+
+_LFS: Final = frozenset(
+    {
+        "git-lfs clean -- %f",
+        "git-lfs smudge -- %f",
+        "git-lfs smudge --skip -- %f",
+        "git-lfs filter-process",
+        "git-lfs filter-process --skip",
+    }
+)
+_FILTER: Final = frozenset({"clean", "smudge", "process"})
+_QUOTED: Final = str.maketrans({"\\": "\\\\", '"': '\\"'})
+_ESCAPED: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"})
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A setting as git lists it. `scope` says whose it is; `value` is None for a flag that has none, which means true."""
+
+    scope: str
+    section: str
+    subsection: str | None
+    name: str
+    value: str | None
+
+    @property
+    def key(self) -> str:
+        middle = "" if self.subsection is None else f".{self.subsection}"
+        return f"{self.section}{middle}.{self.name}"
+
+    @property
+    def is_of_user(self) -> bool:
+        """Whether it is the user's own or the system's, in contrast to the repository's."""
+        return self.scope in _OF_USER
+
+
+def parse_settings(items: Iterable[str]) -> tuple[Setting, ...]:
+    """The settings in an answer of `git config --list --show-scope -z`, without those that we gave ourselves."""
+    found = []
+    listed = iter(items)
+    for scope, item in zip(listed, listed, strict=False):
+        key, given, value = item.partition("\n")
+        section, _, rest = key.partition(".")
+        subsection, dot, name = rest.rpartition(".")
+        if scope != _OURS:
+            found.append(Setting(scope, section, subsection if dot else None, name, value if given else None))
+    return tuple(found)
+
+
+def allowed_settings(settings: Sequence[Setting], *, online: bool) -> tuple[Setting, ...]:
+    """Those that count. `online` is for a call that may reach other machines."""
+    filters = {each.subsection for each in settings if _is_lfs(each)} - {*unused_filters(settings)}
+    return tuple([each for each in settings if _is_allowed(each, filters, online=online)])
+
+
+def unused_filters(settings: Iterable[Setting]) -> tuple[str, ...]:
+    """The names of the filters that are configured and not run."""
+    filters = [setting for setting in settings if _is_filter(setting)]
+    return tuple(sorted({each.subsection or "" for each in filters if not _is_lfs(each)}))
+
+
+def runs_lfs(settings: Iterable[Setting]) -> bool:
+    """Whether a filter of git-lfs is among them."""
+    return any(_is_lfs(setting) for setting in settings)
+
+
+def is_partial(settings: Iterable[Setting]) -> bool:
+    """Whether it is a partial clone: what a remote promised may be missing."""
+    return any(
+        (setting.section, setting.name) in (("remote", "promisor"), ("extensions", "partialclone"))
+        for setting in settings
+    )
+
+
+def allowed_protocols(settings: Iterable[Setting]) -> tuple[str, ...]:
+    """How other machines may be reached: as most do, and as the user's own configuration allows besides."""
+    own = {
+        setting.subsection: setting.value
+        for setting in settings
+        if setting.is_of_user and (setting.section, setting.name) == ("protocol", "allow") and setting.subsection
+    }
+    refused = {_RUNS_ANYTHING, *(name for name, value in own.items() if value == "never")}
+    return tuple([name for name in dict.fromkeys([*PROTOCOLS, *own]) if name not in refused])
+
+
+def format_settings(settings: Iterable[Setting]) -> str:
+    """The settings as a file that git reads."""
+    lines = []
+    for setting in settings:
+        middle = "" if setting.subsection is None else f' "{setting.subsection.translate(_QUOTED)}"'
+        value = "" if setting.value is None else f' = "{setting.value.translate(_ESCAPED)}"'
+        lines.append(f"[{setting.section}{middle}]\n\t{setting.name}{value}\n")
+    return "".join(lines)
+
+
+def _is_allowed(setting: Setting, filters: Collection[str | None], *, online: bool) -> bool:
+    if not _is_plain(setting) or setting.key == _WORKTREE_CONFIG or _is_lfs_extension(setting):
+        return False
+    if setting.section == "filter":
+        return setting.subsection in filters and (_is_lfs(setting) or setting.name == "required")
+    if setting.is_of_user and (setting.section == "extensions" or setting.key in _FORMAT):
+        return False
+    tables = [
+        _FROM_ANYBODY,
+        *([_FROM_ANYBODY_ONLINE] if online else []),
+        *([_FROM_USER] if setting.is_of_user else []),
+        *([_FROM_USER_ONLINE] if setting.is_of_user and online else []),
+    ]
+    return any(_has(table, setting) for table in tables)
+
+
+def _has(table: Mapping[str, frozenset[str]], setting: Setting) -> bool:
+    names = table.get(setting.section if setting.subsection is None else f"{setting.section}.*", frozenset())
+    return names is _EVERY or setting.name in names
+
+
+def _is_plain(setting: Setting) -> bool:
+    """Whether it can be written down so that git reads the same; nothing else is a name of git's own."""
+    plain = _NAME.fullmatch(setting.section) and _NAME.fullmatch(setting.name)
+    return bool(plain) and "\n" not in (setting.subsection or "")
+
+
+def _is_filter(setting: Setting) -> bool:
+    return setting.section == "filter" and setting.name in _FILTER
+
+
+def _is_lfs(setting: Setting) -> bool:
+    return _is_filter(setting) and (setting.value or "").strip() in _LFS
+
+
+def _is_lfs_extension(setting: Setting) -> bool:
+    return setting.section == "lfs" and (setting.subsection or "").lower().startswith(_LFS_EXTENSION)
