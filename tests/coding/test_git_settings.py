@@ -71,10 +71,16 @@ def test_what_the_network_needs_is_the_users_own():
     assert len(own) == len(settings_of(TRANSPORT)) - 1
 
 
-def test_files_that_say_what_git_leaves_out_are_the_users_own():
+def test_a_push_moves_no_branch_of_the_users():
+    text = '[remote "o"]\n\tfetch = +refs/heads/*:refs/{}/*\n'
+    assert allowed(text.format("remotes/o"), online=True) == ["remote.o.fetch"]
+    assert allowed(text.format("heads"), online=True) == []
+
+
+def test_files_that_say_what_git_leaves_out_count_whosever_they_are():
     text = "[core]\n\texcludesFile = x\n\tattributesFile = x\n\tworktree = x\n\thooksPath = x\n"
-    assert allowed(text) == []
-    assert allowed(text, "global") == ["core.excludesfile", "core.attributesfile"]
+    for scope in ("local", "global"):
+        assert allowed(text, scope) == ["core.excludesfile", "core.attributesfile"]
 
 
 def test_the_format_of_a_repository_is_its_own():

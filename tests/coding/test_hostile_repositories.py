@@ -368,7 +368,10 @@ def test_a_working_tree_that_is_elsewhere_is_refused(repo, tmp_path):
 
 
 @pytest.mark.usefixtures("chosen")
-@pytest.mark.parametrize("name", ["refs", "logs", "objects", "info", "worktrees", "packed-refs"])
+@pytest.mark.parametrize(
+    "name",
+    ["refs", "logs", "objects", "info", "worktrees", "packed-refs", "index", "logs/HEAD", "refs/heads/callboard"],
+)
 def test_a_part_of_a_repository_that_leads_out_of_it_is_refused(repo, tmp_path, name):
     part = repo / ".git" / name
     if part.exists():

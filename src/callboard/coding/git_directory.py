@@ -22,6 +22,8 @@ from callboard.errors import CallerError
 _FILES: Final = ("HEAD", "packed-refs", "shallow")
 _FOLDERS: Final = ("objects", "refs", "reftable", "logs", "info", "worktrees")
 _MADE: Final = ("logs",)
+_WRITTEN: Final = frozenset({"refs", "reftable", "logs", "info"})
+_UNUSED: Final = frozenset({"hooks", "lfs", "modules", "svn", "description"})
 
 
 @contextmanager
@@ -64,14 +66,24 @@ def check_place(directory: Path, root: Path, git_directory: Path, common: Path) 
             path=str(git_directory),
             hint="it may be an embedded one, or core.worktree may lead elsewhere; work in a clone of it",
         )
-    for name in (*_FILES, *_FOLDERS):
-        for folder in {git_directory, common}:
-            if (folder / name).is_symlink() and not (folder / name).resolve().is_relative_to(common.resolve()):
+    inside = common.resolve()
+    for folder in {git_directory, common}:
+        for link in _links(folder):
+            if not link.resolve().is_relative_to(inside):
                 raise CallerError(
                     "a part of this repository is a link that leads out of it",
-                    path=str(folder / name),
+                    path=str(link),
                     hint="clone it, and work in the clone",
                 )
+
+
+def _links(folder: Path) -> Iterator[Path]:
+    """The links in a repository's folder, where git writes by name; the names of objects say what is in them."""
+    for top, folders, files in os.walk(folder):
+        names = [name for name in (*folders, *files) if top != str(folder) or name not in _UNUSED]
+        yield from [path for name in names if (path := Path(top, name)).is_symlink()]
+        if top == str(folder):
+            folders[:] = [name for name in folders if name in _WRITTEN]
 
 
 def _leads_to(pointer: Path, git_directory: Path) -> bool:

@@ -28,7 +28,7 @@ _FROM_ANYBODY: Final[Mapping[str, frozenset[str]]] = {
             *("protecthfs", "protectntfs", "trustctime", "checkstat", "longpaths", "autocrlf", "eol", "safecrlf"),
             *("checkroundtripencoding", "bigfilethreshold", "compression", "loosecompression", "logallrefupdates"),
             *("sparsecheckout", "sparsecheckoutcone", "untrackedcache", "commitgraph", "multipackindex"),
-            *("whitespace", "fsync", "fsyncmethod"),
+            *("whitespace", "fsync", "fsyncmethod", "excludesfile", "attributesfile"),
         }
     ),
     # What git does not know here it refuses, since the files may be in another format; so all of them are passed on.
@@ -53,7 +53,6 @@ _FROM_ANYBODY_ONLINE: Final[Mapping[str, frozenset[str]]] = {
     "lfs": frozenset({"url", "pushurl"}),
 }
 _FROM_USER: Final[Mapping[str, frozenset[str]]] = {
-    "core": frozenset({"excludesfile", "attributesfile"}),
     "lfs": frozenset({"storage"}),
 }
 _FROM_USER_ONLINE: Final[Mapping[str, frozenset[str]]] = {
@@ -74,6 +73,8 @@ _FROM_USER_ONLINE: Final[Mapping[str, frozenset[str]]] = {
 _WORKTREE_CONFIG: Final = "extensions.worktreeconfig"
 # Programs that git-lfs runs on each file, in a name that it reads in small letters.
 _LFS_EXTENSION: Final = "extension."
+# After a push git notes where the remote's branch is, by this setting; it is to be no branch of the user's.
+_TRACKING: Final = ":refs/remotes/"
 # The format of the repository, which only its own file can say.
 _FORMAT: Final = frozenset({"core.repositoryformatversion"})
 
@@ -184,6 +185,8 @@ def _is_allowed(setting: Setting, filters: Collection[str | None], *, online: bo
         return False
     if setting.section == "filter":
         return setting.subsection in filters and (_is_lfs(setting) or setting.name == "required")
+    if (setting.section, setting.name) == ("remote", "fetch") and _TRACKING not in (setting.value or ""):
+        return False
     if setting.is_of_user and (setting.section == "extensions" or setting.key in _FORMAT):
         return False
     tables = [
