@@ -148,7 +148,8 @@ def change_the_times_of_a_device():
 
 @tries
 def change_the_owner_of_a_device():
-    return [name for name in FACTS["devices"] if works(lambda path=name: os.chown(path, os.getuid(), os.getgid()))]
+    owned = {name: os.stat(name) for name in FACTS["devices"]}
+    return [name for name, its in owned.items() if works(lambda p=name, its=its: os.chown(p, its.st_uid, its.st_gid))]
 
 
 # The machine
