@@ -15,6 +15,7 @@ import typer
 from callboard.cli import chat, clients, coding, dialects, doctor, explain, jobs, mcp, models, parse, run, serve, tools
 from callboard.cli.show import plain
 from callboard.errors import CallboardError
+from callboard.programs import absolute_path
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -62,6 +63,8 @@ def _callboard(
 def main() -> None:
     """The console script."""
     _prepare_streams()
+    # Whatever is started by its name, also by libraries: nothing that lies in the current directory.
+    os.environ["PATH"] = absolute_path()
     try:
         try:
             app()

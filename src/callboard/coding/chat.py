@@ -36,6 +36,7 @@ from callboard.core import (
 )
 from callboard.errors import CallboardError, CallerError
 from callboard.mcp.kept import KeptResults
+from callboard.programs import work_in
 
 
 class Chat:
@@ -212,6 +213,7 @@ async def open_chat(
 
     Its job is completed at the end; failed by a CallboardError or OSError, cancelled by a cancellation.
     """
+    work_in(assignment.directory)
     job = resume or jobs.create("chat", "", assignment.directory, model=model.name, given=assignment.given)
     folder = jobs.folder(job.id)
     with jobs.running(job.id), Record(folder) as record:

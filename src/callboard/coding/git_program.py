@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,6 +27,7 @@ import msgspec
 
 from callboard.coding.git_settings import PROTOCOLS
 from callboard.errors import CallerError
+from callboard.programs import find_program, search_path
 from callboard.sandbox.restricted import Permission, landlock_version, start_restricted
 
 MAX_OUTPUT: Final = 64 * 1024 * 1024
@@ -125,16 +125,10 @@ class GitOutcome(msgspec.Struct, frozen=True):
 
 def git_path() -> str:
     """Where git is. Raises CallerError."""
-    found = shutil.which("git", path=search_path())
+    found = find_program("git")
     if found is None:
         raise CallerError("git is not installed", hint="install git 2.32 or later")
     return found
-
-
-def search_path() -> str:
-    """PATH without what depends on the current directory, which may be one that a model writes to."""
-    given = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    return os.pathsep.join([each for each in given if os.path.isabs(each)])  # noqa: PTH117  # no path yet
 
 
 async def run_git(

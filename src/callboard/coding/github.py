@@ -2,7 +2,8 @@
 
 Owns the way to GitHub's own program, where it is installed and signed in. Knows nothing of tokens: `gh` has them.
 Law: nothing is written there but what the user asked for by name. `gh` asks git about the repository, and that git
-is as closed as ours: it reads of the configuration what `git_settings` lists, and runs no hook, filter or monitor.
+is as closed as ours: it reads of the configuration what `git_settings` lists, and runs no hook, filter or monitor. Of
+our environment it gets what it needs, and no program that it starts is a repository's.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from callboard.coding.git_program import closed_environment, search_path
+from callboard.coding.git_program import closed_environment
 from callboard.coding.repository import find_repository
 from callboard.errors import CallerError
+from callboard.programs import find_program
 
 MAX_TEXT: Final = 100_000
 """Characters of an issue that are read."""
@@ -26,9 +27,16 @@ SECONDS: Final = 60.0
 _KEPT: Final = (
     *("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_HOST", "GH_CONFIG_DIR"),
     *("GH_REPO", "XDG_STATE_HOME", "XDG_DATA_HOME", "DBUS_SESSION_BUS_ADDRESS", "HTTP_PROXY"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
 )
 """What of the user's environment `gh` gets besides what git gets: how it signs in, and to what."""
-_QUIET: Final = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "GH_PAGER": "cat", "NO_COLOR": "1"}
+_QUIET: Final = {
+    "GH_PROMPT_DISABLED": "1",
+    "GH_NO_UPDATE_NOTIFIER": "1",
+    "GH_PAGER": "cat",
+    "GH_EDITOR": "false",
+    "NO_COLOR": "1",
+}
 
 
 async def issue_text(number: int, directory: Path) -> str:
@@ -64,7 +72,7 @@ async def _gh(directory: Path, path: str, *arguments: str) -> dict[str, Any]:
 
 
 async def _run(directory: Path, path: str, arguments: Any, given: bytes = b"") -> bytes:
-    program = shutil.which("gh", path=search_path())
+    program = find_program("gh")
     if program is None:
         raise CallerError("gh is not installed", path=path, hint="install it, or pass the text with --description")
     repository = await find_repository(directory)

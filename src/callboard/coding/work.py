@@ -36,6 +36,7 @@ from callboard.configuration.coding import Rights
 from callboard.core import InvocationCanister, Model, Verdict
 from callboard.errors import CallboardError, CallerError
 from callboard.modes import plan_of
+from callboard.programs import work_in
 from callboard.tools import Invoker, Policy, Rule
 
 
@@ -65,6 +66,7 @@ async def work(
     When it is cancelled, the job is too, and CancelledError goes on; SIGTERM, and SIGHUP of a terminal that is closed,
     end it the same way, and give the job.
     """
+    work_in(assignment.directory)
     task = await _task(assignment)
     job = jobs.create(
         assignment.kind,

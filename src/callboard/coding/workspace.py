@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from callboard.coding.seen import Seen
 from callboard.configuration.beneath import Beneath, guarded
 from callboard.errors import SandboxUnavailable
+from callboard.programs import work_in
 from callboard.tools import Context
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Workspace:
 
     async def connect(self) -> None:
         """Opens the root, and finds a sandbox. Raises CallerError."""
+        work_in(self.root)
         await self.files.connect()
         self.root = Path(os.path.realpath(self.root))  # noqa: ASYNC240  # a few links, once
         if self.sandbox is None:

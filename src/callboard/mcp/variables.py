@@ -11,6 +11,7 @@ from typing import Final
 
 from callboard.errors import CallerError
 from callboard.mcp.settings import ServerSettings
+from callboard.programs import absolute_path
 
 PASSED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """What the SDK passes to a server."""
@@ -18,8 +19,10 @@ _OURS: Final = "env:"
 
 
 def environment_of(settings: ServerSettings, ours: Mapping[str, str]) -> dict[str, str]:
-    """All that a program gets. Raises CallerError that names a variable that is not set here."""
+    """All that a program gets; of PATH what does not depend on the current directory. Raises CallerError that names a variable that is not set here."""
     passed = {name: ours[name] for name in (*PASSED, *settings.inherit) if name in ours}
+    if "PATH" in passed:
+        passed["PATH"] = absolute_path(passed["PATH"])
     return passed | resolved(settings.environment, ours, f"mcp.{settings.name}.environment")
 
 

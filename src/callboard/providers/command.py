@@ -32,6 +32,7 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.modes import Plan, Watcher, lower, watched
 from callboard.profiles import Resolution
+from callboard.programs import absolute_path
 
 IDLE_TIMEOUT = 300.0
 """Seconds without output after which the program is stopped."""
@@ -97,7 +98,12 @@ class CommandModel:
         pipe = asyncio.subprocess.PIPE
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+                *self._argv,
+                env={**os.environ, "PATH": absolute_path()},
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                start_new_session=True,
             )
         except OSError as error:
             yield ReplyFailed("caller", "command", f"{self._argv[0]} cannot be run: {error.strerror or error}")

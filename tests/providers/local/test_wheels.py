@@ -59,6 +59,19 @@ def test_pip_says_why_not(tmp_path):
         read(ONE, tmp_path / "w")
 
 
+@pytest.mark.parametrize("name", ["pip.py", "json.py", "pip/__main__.py", "sitecustomize.py"])
+def test_no_module_of_the_current_directory_runs_when_wheels_are_downloaded(world, tmp_path, model, monkeypatch, name):
+    planted = tmp_path / "repository" / name
+    planted.parent.mkdir(parents=True)
+    planted.write_text(f"open({str(tmp_path / 'pwned')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path / "repository")
+    for variable in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"):
+        monkeypatch.setenv(variable, str(tmp_path / "repository"))
+    world.wheels("tiny", [model[:1000]])
+    assert read(ONE, tmp_path / "w") == model[:1000]
+    assert not (tmp_path / "pwned").exists()
+
+
 @pytest.mark.usefixtures("world")
 def test_a_python_without_pip_is_named(tmp_path):
     venv.create(tmp_path / "bare", with_pip=False, symlinks=True)

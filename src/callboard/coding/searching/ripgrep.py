@@ -10,17 +10,16 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Final
 
 from callboard.coding.searching.query import Query
 from callboard.coding.text_files import MAX_BYTES
 from callboard.coding.walking import SKIPPED
+from callboard.programs import find_program
 
 _OPTIONS: Final = (
     "--no-config", "--no-messages", "--no-ignore", "--hidden", "--no-follow", "--sort=path", f"--max-filesize={MAX_BYTES}",
@@ -39,12 +38,9 @@ class NotForRipgrep(Exception):
     """It does not take this pattern: its expressions know no look-around and no back-references."""
 
 
-@cache
 def ripgrep() -> str:
-    """Its path, "" where it is not on PATH."""
-    found = shutil.which("rg") or ""
-    # One that lies in the current directory may be anybody's.
-    return found if os.path.isabs(found) else ""  # noqa: PTH117  # a string as which gives it
+    """Its path, "" where there is none that may be taken."""
+    return find_program("rg") or ""
 
 
 async def search(program: str, root: Path, query: Query, start: str) -> AsyncGenerator[tuple[str, list[int]], None]:

