@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -113,6 +115,39 @@ def test_a_projects_file_runs_nothing_unasked(invoke, own, tmp_path, toolbox):
     assert (result.exit_code, result.stdout) == (2, "")
     assert "you do not trust this project: tools, ensembles;" in result.stderr
     assert str(own) in result.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ['tools = ["planted"]', 'ensembles = ["coding"]', 'ensembles = ["ensembles"]', 'ensembles = ["io"]']
+)
+def test_no_module_of_the_current_directory_is_imported_for_the_users_own_file(own, tmp_path, text):
+    """It holds in every directory, also in one that somebody else has filled."""
+    (own.parent / "ensembles").mkdir()
+    (own.parent / "ensembles" / "mine.toml").write_text('[ensemble]\nname = "mine"\nmodule = "planted"\n')
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    for name in ("planted", "brotli", "brotlicffi", "aiodns", "orjson"):
+        (repository / f"{name}.py").write_text(f"open({str(tmp_path / 'pwned')!r}, 'w')\n")
+    own.write_text(f'model = "m"\nbase_url = "http://127.0.0.1:1"\n{text}\n')
+    # As the console script does, Python does not look into the current directory by itself.
+    command = [sys.executable, "-P", "-c", "from callboard.cli import main; main()", "run", "Hi"]
+    result = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_modules_that_a_trusted_project_names_are_found_beside_its_file(invoke, own, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
+    (project / ".git").mkdir()
+    (project / "named_by_test.py").write_text(
+        "from callboard import tool\n\n@tool\ndef greet() -> str:\n    'Greet.'\n    return 'x'\n"
+    )
+    (project / "callboard.toml").write_text('tools = ["named_by_test"]')
+    own.write_text(f'trusted = ["{project}"]')
+    monkeypatch.chdir(project / "src")
+    assert [each["name"] for each in json.loads(invoke("tools", "list", "--json").stdout)] == ["greet"]
 
 
 def test_a_mistake_is_one_line(callboard, own, tmp_path):

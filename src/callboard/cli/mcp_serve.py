@@ -9,6 +9,7 @@ import asyncio
 import logging
 import sys
 from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -57,7 +58,7 @@ def serve(
     A tool that wants approval asks the client's user; where the client cannot ask, it does not run.
     What is not given here is taken from the environment and from callboard.toml.
     """
-    from callboard.cli.settings import settings_here  # noqa: PLC0415  # not for --help
+    from callboard.cli.settings import modules_of, settings_here  # noqa: PLC0415  # not for --help
     from callboard.cli.toolbox import Toolbox  # noqa: PLC0415  # as above
     from callboard.configuration import load_mcp_json  # noqa: PLC0415
     from callboard.errors import CallerError  # noqa: PLC0415
@@ -93,6 +94,8 @@ def serve(
             settings.ensembles if own else (),
             tell,
             servers,
+            tools_from=modules_of(settings, "tools"),
+            ensembles_from=modules_of(settings, "ensembles"),
             on_event=lambda event: changes.put_nowait(event) if isinstance(event, ToolsChanged) else None,
         )
         asked = [_agent(agent)] if agent else []
@@ -129,7 +132,7 @@ def _agent(specification: str) -> Ensemble:
     from callboard.errors import CallerError  # noqa: PLC0415
     from callboard.servers.mcp.agent import agent_ensemble  # noqa: PLC0415
 
-    found: Any = load_attribute(specification)[0]
+    found: Any = load_attribute(specification, Path.cwd())[0]
     if not isinstance(found, Agent):
         raise CallerError("no Agent", path=specification, hint="name one: file.py:attribute")
     return agent_ensemble(found)

@@ -77,7 +77,7 @@ def run(
     from callboard.agent import Agent, Run  # noqa: PLC0415  # not for --help
     from callboard.cli.conversations import chosen  # noqa: PLC0415
     from callboard.cli.models import accessed_model  # noqa: PLC0415
-    from callboard.cli.settings import settings_here  # noqa: PLC0415
+    from callboard.cli.settings import modules_of, settings_here  # noqa: PLC0415
     from callboard.cli.toolbox import Toolbox, servers_of  # noqa: PLC0415
     from callboard.loop import Limits  # noqa: PLC0415
 
@@ -93,6 +93,8 @@ def run(
         settings.ensembles,
         display.tell,
         servers_of(settings, mcp).values(),
+        tools_from=modules_of(settings, "tools"),
+        ensembles_from=modules_of(settings, "ensembles"),
         **servers.options(display, conversation.path.parent, accessed, verbose=verbose),
     )
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 import typer
 
 from callboard.cli.show import one_line
-from callboard.configuration import Settings, load_settings
+from callboard.configuration import Settings, load_settings, user_file
+from callboard.configuration.keys import BY_NAME
 
 _LONGEST: Final = 2000
 """Characters of a notice: all keys of a project's file, and paths."""
@@ -34,3 +35,15 @@ def settings_in(place: Path, flags: Mapping[str, Any]) -> Settings:
 def settings_here(**flags: Any) -> Settings:
     """The settings of a command that works in the current directory. Raises CallerError."""
     return settings_in(Path.cwd(), flags)
+
+
+def modules_of(settings: Settings, key: str) -> Path | None:
+    """Where the modules that `tools` or `ensembles` name are looked for besides what is installed, None for nowhere.
+
+    That is the current directory for what is typed, and its own for a project's file. The user's own file holds in
+    every directory, also in somebody else's repository, which is not to stand in for a module that is not installed.
+    """
+    source = settings.sources[key]
+    if source == BY_NAME[key].flag:
+        return Path.cwd()
+    return None if source in {"default", str(user_file(os.environ))} else Path(source).parent

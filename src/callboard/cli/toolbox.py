@@ -22,6 +22,7 @@ from callboard.configuration import (
     disconnect_ensembles,
     load_configuration,
     load_mcp_json,
+    names_a_module,
     prepare_ensembles,
 )
 from callboard.errors import CallboardError, CallerError
@@ -43,7 +44,8 @@ class Toolbox:
     """The ensembles of a command, connected while it is entered.
 
     `tools` as for `load_ensembles`, `ensembles` and `servers` as for `load_configuration`; all are read at once and
-    raise CallerError. `options` are those of McpEnsemble. A server that cannot be connected, and what goes wrong when
+    raise CallerError. `tools_from` and `ensembles_from` are where modules are looked for besides what is installed,
+    None for nowhere. `options` are those of McpEnsemble. A server that cannot be connected, and what goes wrong when
     ensembles are disconnected, is told, and nothing is made of it; what they print is no part of an answer.
     """
 
@@ -53,18 +55,21 @@ class Toolbox:
         ensembles: Iterable[str],
         tell: Callable[[str], None],
         servers: Iterable[DescribedServer] = (),
+        *,
+        tools_from: Path | None,
+        ensembles_from: Path | None,
         **options: Any,
     ) -> None:
-        self._local = load_ensembles(tools)
+        ensembles = [*ensembles]
+        self._local = load_ensembles(tools, tools_from)
+        self._ensembles_from = ensembles_from if names_a_module(ensembles) else None
         self._configuration = load_configuration(ensembles, servers=servers)
         self._options = options
         self._tell = tell
         self._prepared: list[Ensemble] = []
 
     async def __aenter__(self) -> list[Ensemble]:
-        if any(each.names_a_module for each in self._configuration["ensembles"]):
-            # The last place: no file that lies here stands for a module that is installed.
-            sys.path.append(str(Path.cwd()))
+        _look_in(self._ensembles_from)
         with redirect_stdout(sys.stderr):
             self._prepared = await prepare_ensembles(self._configuration, tell=self._tell_line, **self._options)
         return [*self._local, *self._prepared]
@@ -82,7 +87,7 @@ class Toolbox:
         self._tell(one_line(line, _LONGEST))
 
 
-def load_ensembles(specifications: Iterable[str]) -> list[Ensemble]:
+def load_ensembles(specifications: Iterable[str], beside: Path | None) -> list[Ensemble]:
     """One ensemble for the tools, and the ensembles as they are.
 
     A specification is `module:attribute` or `file.py:attribute`, or without attribute all tools of the
@@ -90,16 +95,16 @@ def load_ensembles(specifications: Iterable[str]) -> list[Ensemble]:
     """
     found: list[Any] = []
     for specification in specifications:
-        found += load_attribute(specification)
+        found += load_attribute(specification, beside)
     ensembles = [each for each in found if isinstance(each, Ensemble)]
     tools = [each for each in found if not isinstance(each, Ensemble)]
     return [*([Ensemble("local", tools)] if tools else []), *ensembles]
 
 
-def load_attribute(specification: str) -> list[Any]:
+def load_attribute(specification: str, beside: Path | None) -> list[Any]:
     """What a specification names, as a list. Raises CallerError."""
     where, _, attribute = specification.partition(":")
-    module = _module(where, specification)
+    module = _module(where, specification, beside)
     if not attribute:
         tools = [each for each in vars(module).values() if isinstance(each, (Tool, Ensemble))]
         if not tools:
@@ -112,7 +117,7 @@ def load_attribute(specification: str) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _module(where: str, specification: str) -> ModuleType:
+def _module(where: str, specification: str, beside: Path | None) -> ModuleType:
     path = Path(where)
     if path.suffix == ".py":
         # A name that no import asks for: the file is not to stand in for a module of its name.
@@ -127,9 +132,15 @@ def _module(where: str, specification: str) -> ModuleType:
         return module
     if not where or where.startswith("."):
         raise CallerError("names no module", path=specification, hint="write module:attribute or file.py")
-    sys.path.insert(0, str(Path.cwd()))
+    _look_in(beside)
     with _importing(specification):
         return import_module(where)
+
+
+def _look_in(directory: Path | None) -> None:
+    """Has modules found in a directory too: in the last place, so that none of its files stands for what is installed."""
+    if directory is not None and str(directory) not in sys.path:
+        sys.path.append(str(directory))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -86,16 +87,26 @@ def call_tool(
 
 def _toolbox(tools: list[str] | None, ensembles: list[str] | None) -> Toolbox:
     """What is named here, else what the settings name."""
-    from callboard.cli.settings import settings_here  # noqa: PLC0415  # not for --help
+    from callboard.cli.settings import modules_of, settings_here  # noqa: PLC0415  # not for --help
     from callboard.cli.toolbox import Toolbox  # noqa: PLC0415  # as above
 
     servers: Iterable[Any] = ()
+    tools_from: Path | None = Path.cwd()
+    ensembles_from = tools_from
     if tools is None and ensembles is None:
         settings = settings_here()
+        tools_from, ensembles_from = modules_of(settings, "tools"), modules_of(settings, "ensembles")
         if not (settings.tools or settings.ensembles or settings.mcp):
             raise typer.BadParameter("name some with --tools or --ensembles")
         tools, ensembles, servers = [*settings.tools], [*settings.ensembles], settings.mcp.values()
-    return Toolbox(tools or (), ensembles or (), lambda line: typer.echo(line, err=True), servers)
+    return Toolbox(
+        tools or (),
+        ensembles or (),
+        lambda line: typer.echo(line, err=True),
+        servers,
+        tools_from=tools_from,
+        ensembles_from=ensembles_from,
+    )
 
 
 def given(arguments: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from callboard.configuration.ensembles import (
     disconnect_ensembles,
     load_configuration,
     load_directory,
+    names_a_module,
     prepare_ensembles,
 )
 from callboard.configuration.mcp import DescribedServer, load_mcp_json, read_servers
@@ -19,6 +20,7 @@ __all__ = [
     "load_directory",
     "load_mcp_json",
     "load_settings",
+    "names_a_module",
     "prepare_ensembles",
     "read_servers",
     "user_file",

@@ -134,6 +134,12 @@ def load_directory(path: str | Path, environ: Mapping[str, str] | None = None) -
     return {"ensembles": ensembles, **({"mcp": servers} if servers else {})}
 
 
+def names_a_module(where: Iterable[str | Path], environ: Mapping[str, str] | None = None) -> bool:
+    """Whether a directory of these names modules; those of ensembles that have names are installed. Raises DescriptorError."""
+    described = [load_directory(each, environ) for each in where if ensemble_file(str(each)) is None]
+    return any(each.names_a_module for loaded in described for each in loaded["ensembles"])
+
+
 def load_configuration(
     where: Iterable[str | Path], environ: Mapping[str, str] | None = None, servers: Iterable[DescribedServer] = ()
 ) -> dict[str, Any]:

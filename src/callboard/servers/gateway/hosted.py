@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from callboard.configuration import disconnect_ensembles, load_configuration, prepare_ensembles
+from callboard.configuration import disconnect_ensembles, load_configuration, names_a_module, prepare_ensembles
 from callboard.core import Request
 from callboard.errors import CallboardError
 from callboard.loop import Limits
@@ -33,12 +33,13 @@ class Hosted:
         self._policy = settings.permissions.policy
         self._limits = Limits(rounds=settings.rounds)
         self._configuration = load_configuration(settings.ensembles)
+        self._names_a_module = names_a_module(settings.ensembles)
         self._ensembles: list[Ensemble] = []
         self._roster = Roster(())
 
     async def connect(self) -> None:
         """Raises DescriptorError, and ToolExecutionFailure for an ensemble that cannot be connected."""
-        if any(each.names_a_module for each in self._configuration["ensembles"]):
+        if self._names_a_module:
             # The last place: no file that lies here stands for a module that is installed.
             sys.path.append(str(Path.cwd()))
         self._ensembles = await prepare_ensembles(self._configuration)
