@@ -20,7 +20,6 @@ import asyncio
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,7 +36,6 @@ from callboard.coding.git_program import (
     check_version,
     failed,
     run_git,
-    search_path,
 )
 from callboard.coding.git_settings import (
     Setting,
@@ -50,6 +48,7 @@ from callboard.coding.git_settings import (
     unused_filters,
 )
 from callboard.errors import CallerError
+from callboard.programs import find_program
 
 Operation: TypeAlias = Literal["", "merge", "rebase", "am", "cherry-pick", "revert", "bisect"]
 
@@ -494,7 +493,7 @@ def _programs(settings: Iterable[Setting]) -> list[Path]:
     """What git has to run for these settings: git-lfs, which it starts through a shell."""
     if not runs_lfs(settings):
         return []
-    found = [shutil.which(name, path=search_path()) for name in ("git-lfs", "sh")]
+    found = [find_program(name) for name in ("git-lfs", "sh")]
     return [Path(each) for each in (*found, _SHELL) if each]
 
 
