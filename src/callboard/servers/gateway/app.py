@@ -32,6 +32,7 @@ from callboard.servers.gateway.callers import masked, token_of
 from callboard.servers.gateway.exchange import Exchange
 from callboard.servers.gateway.fronts import Front, fronts
 from callboard.servers.gateway.gateway import Gateway
+from callboard.servers.gateway.logs import guard
 from callboard.servers.gateway.metrics import Metrics
 from callboard.servers.gateway.monitoring import count_tokens, health, models
 from callboard.servers.gateway.refusal import Refusal
@@ -48,6 +49,7 @@ _KEPT = "/v1/responses/{identifier}"
 
 def application(settings: GatewaySettings) -> ASGIApp:
     """The application of a gateway with these settings."""
+    guard(log)
     gateway = Gateway(settings)
     metrics = Metrics()
 

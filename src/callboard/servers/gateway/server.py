@@ -25,6 +25,7 @@ from uvicorn.supervisors import Multiprocess
 from callboard.errors import CallerError
 from callboard.servers.gateway.app import application
 from callboard.servers.gateway.callers import LOOPBACK
+from callboard.servers.gateway.logs import guard
 from callboard.servers.gateway.settings import GatewaySettings
 
 _BACKLOG = 2048
@@ -108,6 +109,8 @@ def _logging(settings: GatewaySettings, level: int) -> ASGIApp:
     """The application of a process that logs to standard error."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("callboard").setLevel(level)
+    for handler in logging.getLogger().handlers:
+        guard(handler)  # what uvicorn and asyncio say as well
     app = application(settings)
     # What is here now stays. Requests leave no cycles, so what they made is seldom looked through for some: with a
     # thousand open streams that would stop them all for a tenth of a second.

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from callboard.core import Event, InvocationCanister, InvocationEnded, InvocationStarted, Request, ResultCanister
+from callboard.text.display import display
 
 log = logging.getLogger("callboard.gateway")
 
@@ -36,9 +37,9 @@ class Telling:
         for canister in request.canisters:
             match canister:
                 case InvocationCanister(name=name):
-                    log.debug("INPUT: Found function_call (%s) - will attach to assistant message", _plain(name))
+                    log.debug("INPUT: Found function_call (%s) - will attach to assistant message", _shown(name))
                 case ResultCanister(invocation_id=identifier):
-                    log.debug("INPUT: Added function_call_output (call_id: %s)", _plain(identifier))
+                    log.debug("INPUT: Added function_call_output (call_id: %s)", _shown(identifier))
                 case _:
                     pass
 
@@ -54,7 +55,7 @@ class Telling:
             if name and not known:
                 self._names[call.index] = name
                 if held := self._held.pop(call.index, 0):
-                    log.debug("Replaying %d buffered argument bytes for %s", held, _plain(name))
+                    log.debug("Replaying %d buffered argument bytes for %s", held, _shown(name))
             elif size and not known:
                 self._held[call.index] = self._held.get(call.index, 0) + size
                 log.debug("Buffering %d argument bytes for tool index %s (name not yet received)", size, call.index)
@@ -63,9 +64,9 @@ class Telling:
         for event in events:
             match event:
                 case InvocationStarted(index=index, name=name):
-                    log.debug("Tool call started: %s (index %d)", _plain(name), index)
+                    log.debug("Tool call started: %s (index %d)", _shown(name), index)
                 case InvocationEnded(name=name, raw=raw):
-                    log.debug("Tool call complete: %s - %d bytes of args", _plain(name), len(raw.encode()))
+                    log.debug("Tool call complete: %s - %d bytes of args", _shown(name), len(raw.encode()))
                 case _:
                     pass
 
@@ -92,6 +93,5 @@ class _Chunk(msgspec.Struct, frozen=True):
     choices: list[_Choice] = []
 
 
-def _plain(name: str) -> str:
-    """In one line, whatever a client or a model made up."""
-    return "".join([each if each.isprintable() else "?" for each in name[:_LONGEST]])
+def _shown(name: str) -> str:
+    return display(name, _LONGEST)
