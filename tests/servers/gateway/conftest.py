@@ -19,6 +19,7 @@ from aiohttp import web
 
 from callboard.servers.gateway import BackendSettings, GatewaySettings
 from callboard.servers.gateway.app import application
+from callboard.servers.gateway.server import configured
 from callboard.text.sse import SSEDecoder
 
 PATHS = {"responses": "/responses", "chat": "/chat/completions", "messages": "/messages"}
@@ -198,10 +199,7 @@ async def _serving(*given, **settings):
     gateway = next(
         route.endpoint._gateway for route in app.routes if hasattr(getattr(route, "endpoint", 0), "_gateway")
     )
-    config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, http="httptools", ws="websockets-sansio", lifespan="on",
-        access_log=False, log_config=None, log_level="warning", server_header=False,
-    )  # fmt: skip
+    config = configured(app, given[0], host="127.0.0.1", port=0, log_level="warning")
     server = _Server(config)
     port = await server.start()
     try:

@@ -1,6 +1,6 @@
 """The gateway as an ASGI application.
 
-Owns paths, methods and the way of a request through the gateway. Knows nothing of uvicorn.
+Owns paths, methods and the way of a request through the gateway. Knows of uvicorn only what its connections share.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.logs import guard
 from callboard.servers.gateway.metrics import Metrics
 from callboard.servers.gateway.monitoring import count_tokens, health, models
+from callboard.servers.gateway.protocol import STATE, Shared
 from callboard.servers.gateway.refusal import Refusal
 from callboard.servers.gateway.settings import GatewaySettings
 
@@ -54,10 +55,10 @@ def application(settings: GatewaySettings) -> ASGIApp:
     metrics = Metrics()
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+    async def lifespan(_: Starlette) -> AsyncGenerator[dict[str, Any]]:
         await gateway.start()
         try:
-            yield
+            yield {STATE: Shared(settings.limits, gateway.connections, gateway.room)}
         finally:
             await gateway.aclose()
 

@@ -22,6 +22,7 @@ from callboard.providers import Transport
 from callboard.servers.gateway.backend import Backend
 from callboard.servers.gateway.breaker import SharedBreaker
 from callboard.servers.gateway.callers import Callers
+from callboard.servers.gateway.connections import Connections, Room
 from callboard.servers.gateway.exchange import Exchange
 from callboard.servers.gateway.fronts import Front
 from callboard.servers.gateway.hosted import Hosted
@@ -45,6 +46,8 @@ class Gateway:
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
         self.callers = Callers(settings, monotonic)
+        self.connections = Connections(settings.limits.connections)
+        self.room = Room(settings.limits.held)
         # Clients ask again themselves; only a connection that was dropped before an answer is made anew.
         self._transport = Transport(idle_timeout=settings.idle_timeout, retries=1, statuses=())
         redactor = redactor_of(settings)

@@ -36,9 +36,11 @@ STATUSES: Mapping[str, int] = MappingProxyType(
         "method_not_allowed": 405,
         "timeout": 408,
         "rate_limit_exceeded": 429,
+        "header_too_large": 431,
         "internal_error": 500,
         "backend_unavailable": 502,
         "backend_unavailable_circuit_open": 503,
+        "overloaded": 503,
         "store_unavailable": 503,
     }
 )

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from ipaddress import ip_address
+from typing import Any
 
 import msgspec
 import uvicorn
@@ -26,10 +27,13 @@ from callboard.errors import CallerError
 from callboard.servers.gateway.app import application
 from callboard.servers.gateway.callers import LOOPBACK
 from callboard.servers.gateway.logs import guard
+from callboard.servers.gateway.protocol import HttpProtocol, WebSocketProtocol
 from callboard.servers.gateway.settings import GatewaySettings
 
-_BACKLOG = 2048
-_MAX_HEAD = 64 * 1024
+_BACKLOG = 4096
+"""Connections that the system accepts before we do; it takes no more than net.core.somaxconn of them."""
+_FILES = 256
+"""Files that a gateway needs besides its connections."""
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,20 +69,13 @@ def serve(
     scheme = "https" if address.certificate else "http"
     host = f"[{address.host}]" if ":" in address.host else address.host
     url = f"{scheme}://{host}:{listening.getsockname()[1]}"
-    config = uvicorn.Config(
+    _allow_files(settings.limits.connections)
+    config = configured(
         partial(_logging, settings, log_level),
+        settings,
         factory=True,
-        http="httptools",
-        ws="websockets-sansio",
-        ws_max_size=settings.limits.body,
-        access_log=False,
-        log_config=None,
-        server_header=False,
         backlog=_BACKLOG,
         workers=address.workers,
-        timeout_graceful_shutdown=max(1, round(settings.grace)),
-        timeout_keep_alive=75,
-        h11_max_incomplete_event_size=_MAX_HEAD,
         ssl_certfile=address.certificate or None,
         ssl_keyfile=address.private_key or None,
     )
@@ -89,6 +86,40 @@ def serve(
                 Multiprocess(config, sockets=[listening]).run()
         else:
             _Server(config, partial(ready, url)).run(sockets=[listening])
+
+
+def configured(app: ASGIApp | Callable[[], ASGIApp], settings: GatewaySettings, **options: Any) -> uvicorn.Config:
+    """Make uvicorn's configuration of a gateway; `options` are its own and go above."""
+    return uvicorn.Config(
+        app,
+        **{
+            "http": HttpProtocol,
+            "ws": WebSocketProtocol,
+            "ws_max_size": settings.limits.body,
+            # A message of 61 KB can be 64 MB of zeros, and each socket keeps a window of its own.
+            "ws_per_message_deflate": False,
+            "lifespan": "on",
+            "access_log": False,
+            "proxy_headers": False,  # nothing here asks for a client's address
+            "log_config": None,
+            "server_header": False,
+            "timeout_graceful_shutdown": max(1, round(settings.grace)),
+            **options,
+        },
+    )
+
+
+def _allow_files(connections: int) -> None:
+    """Let the process open two files for each connection, the client's and the backend's, as far as the system does."""
+    try:
+        import resource  # noqa: PLC0415 - not on Windows, which has no such limit
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * connections + _FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 @contextmanager

@@ -77,17 +77,31 @@ class BackendSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a client may send: `body` and `content` (of one item) in bytes, `instructions` in characters; `silence` is
-    the seconds that may pass in the middle of a request.
-    """
+    """What a client may send, and all clients together."""
 
-    body: Count = 64 * 1024 * 1024
+    body: Count = 16 * 1024 * 1024
+    """Bytes of one request, or of one message of a WebSocket."""
+    values: Count = 250_000
+    """Values in the JSON of one request: each takes memory and time that its bytes do not show."""
     items: Count = 20_000
     content: Count = 32 * 1024 * 1024
+    """Bytes of one item."""
     instructions: Count = 1_000_000
+    """Characters."""
     max_tokens: Count = 1_000_000
     top_logprobs: Count = 20
     silence: Seconds = 60.0
+    """Seconds that may pass in the middle of a request's body."""
+    head_seconds: Seconds = 10.0
+    """Seconds until a request's head is whole, or the rest of a body that nobody waits for any more."""
+    idle_seconds: Seconds = 75.0
+    """Seconds that a connection may wait for its next request."""
+    socket_idle_seconds: Seconds = 1800.0
+    """Seconds that a WebSocket may wait for its next message."""
+    connections: Positive = 10_000
+    """Connections of one worker; where there are more, those that wait for a request are ended, the oldest first."""
+    held: Count = 512 * 1024 * 1024
+    """Bytes of the requests that one worker reads and answers at once."""
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
