@@ -20,7 +20,9 @@ from callboard.core import (
     TextPiece,
     Usage,
 )
-from callboard.servers.gateway import BackendSettings
+from callboard.servers.gateway import BackendSettings, GatewaySettings
+from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.server import divided
 from callboard.servers.gateway.settings import Limits
 from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, Status
 
@@ -777,8 +779,6 @@ def test_a_mistake_of_ours_is_an_end_as_well(beside, front, stream, caplog):
 
 @pytest.mark.parametrize("front", FRONTS)
 def test_one_key_has_its_share(serving, by_hand, front):
-    from callboard.servers.gateway.callers import digest
-
     async def scenario():
         keys = {"ann": digest("sk-ann-12345678"), "bob": digest("sk-bob-12345678")}
         async with by_hand() as backend, serving(backend, keys=keys, concurrency=1, rate=2.0) as served:
@@ -845,3 +845,77 @@ def test_web_pages(serving, origins):
     else:
         assert (before.status, there.status) == (405, 403)
         assert allowed not in before.headers
+
+
+COUNTED = {
+    "count_tokens": ("POST", "/v1/messages/count_tokens"),
+    "models": ("GET", "/v1/models"),
+    "kept": ("GET", "/v1/responses/resp_1"),
+    "deleted": ("DELETE", "/v1/responses/resp_1"),
+    "cancelled": ("POST", "/v1/responses/resp_1/cancel"),
+    "items": ("GET", "/v1/responses/resp_1/input_items"),
+    "metrics": ("GET", "/metrics"),
+}
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+def test_every_request_of_a_key_counts(serving, kind):
+    method, path = COUNTED[kind]
+
+    async def scenario():
+        async with FakeBackend([]) as backend, serving(backend, rate=2.0) as served:
+            return [(await served.request(method, served.root + path, data=b"{}")).status for _ in range(3)]
+
+    statuses = run(scenario())
+    assert 429 not in statuses[:2]
+    assert statuses[2] == 429
+
+
+def test_who_has_no_place_left_can_cancel_but_not_count_tokens(serving, by_hand):
+    async def scenario():
+        async with by_hand() as backend, serving(backend, concurrency=1) as served:
+            open_one = asyncio.ensure_future(served.post("responses", {"model": "m", "input": "hi"}))
+            await backend.asked.get()
+            (identifier,) = served.gateway.turns._running
+            refused = await served.post("/messages/count_tokens", {})
+            await served.request("POST", f"{served.url}/responses/{identifier}/cancel")
+            await open_one
+            return refused.status, open_one.result().status
+
+    assert run(scenario())[0] == 429
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/"])
+@pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"origin": "https://evil.example"}])
+def test_no_page_and_no_other_host_is_told_of_the_gateway(serving, path, headers):
+    async def scenario():
+        async with FakeBackend([]) as backend, serving(backend, hosts=("127.0.0.1",)) as served:
+            return await served.get(path, **headers), await served.get(path)
+
+    refused, told = run(scenario())
+    assert (refused.status, refused.body["error"]["code"]) in {(403, "host_not_allowed"), (403, "origin_not_allowed")}
+    assert told.status == 200
+
+
+def test_backends_are_named_to_who_has_a_key(serving, behind):
+    async def scenario():
+        keys = {"ann": digest("sk-ann-12345678")}
+        async with FakeBackend([]) as backend, serving(behind(backend, name="secret-lab"), keys=keys) as served:
+            return await served.get("/health"), await served.get("/health", **{"x-api-key": "sk-ann-12345678"})
+
+    anybody, ann = run(scenario())
+    assert anybody.status == ann.status == 200
+    assert "secret-lab" not in anybody.text
+    assert anybody.body["backends"][0]["state"] == "closed"
+    assert ann.body["backends"][0]["name"] == "secret-lab"
+
+
+@pytest.mark.parametrize(("rate", "concurrency"), [(10.0, 4), (1.0, 1), (0.5, 3), (0.0, 0)])
+@pytest.mark.parametrize("workers", [1, 2, 4, 7])
+def test_workers_share_what_a_key_may_do(rate, concurrency, workers):
+    settings = GatewaySettings(backends=(BackendSettings(url="http://x"),), rate=rate, concurrency=concurrency)
+    one = divided(settings, workers)
+    assert one.rate * workers == pytest.approx(rate)
+    assert bool(one.rate) == bool(rate)  # 0 is no limit
+    assert bool(one.concurrency) == bool(concurrency)
+    assert concurrency <= one.concurrency * workers < concurrency + workers

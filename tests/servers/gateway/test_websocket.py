@@ -419,11 +419,52 @@ def test_each_message_is_a_request_of_its_key(connected):
         headers = {"authorization": "Bearer key-of-ann"}
         async with (
             FakeBackend(echoed) as backend,
-            connected(backend, headers=headers, keys=KEYS, rate=2.0) as (socket, _served),
+            connected(backend, headers=headers, keys=KEYS, rate=3.0) as (socket, _served),
         ):
             await socket.answered(input="1")
             await socket.answered(input="2")
             assert await socket.refused(input="3") == (429, "rate_limit_exceeded")
+
+    asyncio.run(whole())
+
+
+def test_a_websocket_is_a_request_of_its_key_and_so_is_a_message_that_is_wrong(connected):
+    async def whole():
+        async with FakeBackend(echoed) as backend, connected(backend, rate=4.0) as (socket, served):
+            for message in ("{", '{"type":"response.processed","response_id":"resp_1"}', "[]"):
+                await socket.socket.send_str(message)
+            assert [(await socket.event())["error"]["code"] for _ in range(2)] == ["invalid_json"] * 2
+            assert await socket.refused(input="3") == (429, "rate_limit_exceeded")
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await served.client.ws_connect(served.url + "/responses")
+            assert refused.value.status == 429
+
+    asyncio.run(whole())
+
+
+def test_a_key_has_as_many_websockets_as_requests_at_once(connected):
+    async def whole():
+        async with FakeBackend(echoed) as backend, connected(backend, concurrency=1) as (socket, served):
+            assert text(await socket.answered(input="x")) == "1 messages"
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await served.client.ws_connect(served.url + "/responses")
+            assert refused.value.status == 429
+            await socket.socket.close()
+            caller = served.gateway.callers.admitted({}, "")
+            while caller.sockets:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0)
+            await (await served.client.ws_connect(served.url + "/responses")).close()
+
+    asyncio.run(whole())
+
+
+def test_a_websocket_on_which_nothing_is_asked_is_closed(connected):
+    async def whole():
+        limits = Limits(socket_idle_seconds=0.05)
+        async with FakeBackend(echoed) as backend, connected(backend, limits=limits) as (socket, _):
+            assert text(await socket.answered(input="x")) == "1 messages"
+            message = await socket.socket.receive()
+            assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, 1001)
 
     asyncio.run(whole())
 

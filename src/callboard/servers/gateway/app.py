@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -29,6 +29,7 @@ from callboard.servers.gateway import resources, websocket
 from callboard.servers.gateway.answer import respond, send_json
 from callboard.servers.gateway.body import read_body
 from callboard.servers.gateway.callers import masked, token_of
+from callboard.servers.gateway.connections import Share
 from callboard.servers.gateway.exchange import Exchange
 from callboard.servers.gateway.fronts import Front, fronts
 from callboard.servers.gateway.gateway import Gateway
@@ -42,7 +43,7 @@ from callboard.servers.gateway.settings import GatewaySettings
 log = logging.getLogger("callboard.gateway")
 
 Ask = Callable[..., Awaitable[Exchange]]
-"""From a front, a body, and by name the key's `owner`, the body's `size`, the `token` upstream, `seed`."""
+"""From a front, a body, and by name the key's `owner`, the request's `share`, the body's `size`, the `token` upstream, `seed`."""
 
 _PATHS = {"responses": "/v1/responses", "chat": "/v1/chat/completions", "messages": "/v1/messages"}
 _KEPT = "/v1/responses/{identifier}"
@@ -62,16 +63,19 @@ def application(settings: GatewaySettings) -> ASGIApp:
         finally:
             await gateway.aclose()
 
-    def guarded(front: str, handle: Any) -> Any:
-        return _Guarded(gateway, fronts()[front], handle)
+    def guarded(front: str, handle: Any, *, is_work: bool = False) -> Any:
+        return _Guarded(gateway, fronts()[front], handle, is_work=is_work)
+
+    def public(handle: Callable[[Request], Awaitable[Response]]) -> Any:
+        return _Public(gateway, handle)
 
     async def told(scope: Scope, receive: Receive, send: Send, token: str) -> None:
         for backend in gateway.backends:
             metrics.breaker(backend.name, is_open=backend.breaker.state(monotonic()) == "open")
         await Response(metrics.text(), media_type="text/plain; version=0.0.4")(scope, receive, send)
 
-    async def plainly(front: Front, body: Mapping[str, Any], **said: Any) -> Exchange:
-        return gateway.exchange(front, body, **said)
+    async def plainly(front: Front, body: Mapping[str, Any], *, share: Share, **said: Any) -> Exchange:
+        return await gateway.exchange(front, body, **said)
 
     def asking(front: str, ask: Ask) -> _Asking:
         return _Asking(gateway, metrics, front, ask)
@@ -92,12 +96,12 @@ def application(settings: GatewaySettings) -> ASGIApp:
         Route(_KEPT, guarded("responses", resources.delete), methods=["DELETE"]),
         Route(f"{_KEPT}/cancel", guarded("responses", resources.cancel), methods=["POST"]),
         Route(f"{_KEPT}/input_items", guarded("responses", resources.input_items), methods=["GET"]),
-        Route("/v1/messages/count_tokens", guarded("messages", count_tokens), methods=["POST"]),
-        Route("/v1/models", guarded("chat", models), methods=["GET"]),
+        Route("/v1/messages/count_tokens", guarded("messages", count_tokens, is_work=True), methods=["POST"]),
+        Route("/v1/models", guarded("chat", models, is_work=True), methods=["GET"]),
         Route("/metrics", guarded("chat", told), methods=["GET"]),
-        Route("/health", health(gateway), methods=["GET"]),
-        Route("/ready", root, methods=["GET"]),
-        Route("/", root, methods=["GET", "HEAD"]),
+        Route("/health", public(health(gateway)), methods=["GET"]),
+        Route("/ready", public(root), methods=["GET"]),
+        Route("/", public(root), methods=["GET", "HEAD"]),
     ]
     cross = Middleware(
         CORSMiddleware, allow_origins=settings.origins, allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"]
@@ -113,12 +117,17 @@ def application(settings: GatewaySettings) -> ASGIApp:
 
 
 class _Guarded:
-    """An endpoint that answers whole; `handle(scope, receive, send, token)` may raise a Refusal."""
+    """An endpoint that answers whole; `handle(scope, receive, send, token)` may raise a Refusal.
 
-    def __init__(self, gateway: Gateway, front: Front, handle: Any) -> None:
+    Every request counts; with `is_work` it has a place among those that are open as well. Without, a key whose places
+    are taken can still cancel one of them.
+    """
+
+    def __init__(self, gateway: Gateway, front: Front, handle: Any, *, is_work: bool) -> None:
         self._gateway = gateway
         self._front = front
         self._handle = handle
+        self._is_work = is_work
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gateway = self._gateway
@@ -126,10 +135,32 @@ class _Guarded:
         scope["gateway"] = gateway
         try:
             token = token_of(headers)
-            scope["owner"] = gateway.callers.owner(gateway.callers.admitted(headers, token), token)
-            await self._handle(scope, receive, send, "" if gateway.settings.keys else token)
+            caller = gateway.callers.admitted(headers, token)
+            scope["owner"] = gateway.callers.owner(caller, token)
+            if not self._is_work:
+                caller.count()
+            with caller if self._is_work else nullcontext():
+                await self._handle(scope, receive, send, "" if gateway.settings.keys else token)
         except Refusal as refusal:
             await refuse(self._front, refusal, send)
+
+
+class _Public:
+    """An endpoint that wants no key; web pages and other hosts' names are refused as everywhere."""
+
+    def __init__(self, gateway: Gateway, handle: Callable[[Request], Awaitable[Response]]) -> None:
+        self._gateway = gateway
+        self._handle = handle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        try:
+            self._gateway.callers.check_place(request.headers)
+        except Refusal as refusal:
+            await refuse(fronts()["chat"], refusal, send)
+            return
+        response = await self._handle(request)
+        await response(scope, receive, send)
 
 
 class _Asking:
@@ -148,12 +179,15 @@ class _Asking:
     async def answer(
         self,
         headers: Headers,
-        read: Callable[[], Awaitable[tuple[dict[str, Any], int]]],
+        read: Callable[[Share], Awaitable[tuple[dict[str, Any], int]]],
         receive: Receive,
         send: Send,
         **said: Any,
     ) -> None:
-        """Answers the body that `read` gives, with its size in bytes; `said` goes to `ask`."""
+        """Answers the body that `read` gives, with its size in bytes; `said` goes to `ask`.
+
+        `read` takes the room that it needs of the share it is given, which is given back when the request is answered.
+        """
         gateway, front = self._gateway, self._front
         began = monotonic()
         exchange: Exchange | None = None
@@ -168,12 +202,13 @@ class _Asking:
         self._metrics.began()
         token = token_of(headers)
         try:
-            with (caller := gateway.callers.admitted(headers, token)):
-                body, size = await read()
+            with (caller := gateway.callers.admitted(headers, token)), Share(gateway.room) as share:
+                body, size = await read(share)
                 exchange = await self._ask(
                     front,
                     body,
                     owner=gateway.callers.owner(caller, token),
+                    share=share,
                     size=size,
                     token="" if gateway.settings.keys else token,
                     seed=headers.get("x-callboard-seed-events") == "1",
@@ -194,9 +229,9 @@ class _Asking:
     async def refuse(self, refusal: Refusal, send: Send) -> None:
         await refuse(self._front, refusal, send)
 
-    async def _read(self, headers: Headers, receive: Receive) -> tuple[dict[str, Any], int]:
-        data = await read_body(headers, receive, self._gateway.settings.limits)
-        return self._gateway.read(data), len(data)
+    async def _read(self, headers: Headers, receive: Receive, share: Share) -> tuple[dict[str, Any], int]:
+        data = await read_body(headers, receive, self._gateway.settings.limits, share)
+        return await self._gateway.read(data), len(data)
 
     def _tell(self, exchange: Exchange | None, token: str, status: int, seconds: float) -> None:
         front = self._front.name

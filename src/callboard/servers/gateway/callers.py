@@ -6,7 +6,8 @@ Laws: keys are known by their digests only; no key is in an error or a log line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from hmac import compare_digest
 
@@ -58,19 +59,41 @@ class Caller:
         self._bucket = bucket
         self._most = most
         self.open = 0
+        self.sockets = 0
 
     def __enter__(self) -> None:
         """Raises a Refusal where there is no room."""
-        if self._most and self.open >= self._most:
-            message = f"{self.open} requests of this key are open; at most {self._most} may be"
-            raise Refusal("rate_limit_exceeded", message, headers={"retry-after": "1"})
-        if self._bucket is not None and (wait := self._bucket.wait()):
-            headers = {"retry-after": str(max(1, round(wait + 0.5)))}
-            raise Refusal("rate_limit_exceeded", f"too many requests; try again in {wait:.1f}s", headers=headers)
+        self._check_open(self.open, "requests")
+        self.count()
         self.open += 1
 
     def __exit__(self, *_: object) -> None:
         self.open -= 1
+
+    @contextmanager
+    def socket(self) -> Generator[None]:
+        """A WebSocket, which is counted as a request while it is opened. Raises a Refusal where there is no room.
+
+        As many may be open as requests, and beside them: each message is a request of its own.
+        """
+        self._check_open(self.sockets, "WebSockets")
+        self.count()
+        self.sockets += 1
+        try:
+            yield
+        finally:
+            self.sockets -= 1
+
+    def count(self) -> None:
+        """Count one request of the rate. Raises a Refusal where it is one too many."""
+        if self._bucket is not None and (wait := self._bucket.wait()):
+            headers = {"retry-after": str(max(1, round(wait + 0.5)))}
+            raise Refusal("rate_limit_exceeded", f"too many requests; try again in {wait:.1f}s", headers=headers)
+
+    def _check_open(self, count: int, what: str) -> None:
+        if self._most and count >= self._most:
+            message = f"{count} {what} of this key are open; at most {self._most} may be"
+            raise Refusal("rate_limit_exceeded", message, headers={"retry-after": "1"})
 
 
 class Callers:
@@ -89,11 +112,7 @@ class Callers:
 
     def admitted(self, headers: Mapping[str, str], token: str) -> Caller:
         """The caller of a request. Raises a Refusal."""
-        origin = headers.get("origin")
-        if origin is not None and origin not in self._origins:
-            raise Refusal("origin_not_allowed", "web pages may not ask here; --origin allows one")
-        if self._hosts and (host := _host(headers.get("host", ""))) not in self._hosts:
-            raise Refusal("host_not_allowed", f"this gateway is not {host!r}")
+        self.check_place(headers)
         if not self._digests:
             return self._anyone
         if not token:
@@ -125,6 +144,14 @@ class Callers:
         if self._digests or not token:
             return caller.name
         return f"client-{digest(token)}"
+
+    def check_place(self, headers: Mapping[str, str]) -> None:
+        """Raises a Refusal for a web page that may not ask, and for a name that is not this gateway's."""
+        origin = headers.get("origin")
+        if origin is not None and origin not in self._origins:
+            raise Refusal("origin_not_allowed", "web pages may not ask here; --origin allows one")
+        if self._hosts and (host := _host(headers.get("host", ""))) not in self._hosts:
+            raise Refusal("host_not_allowed", f"this gateway is not {host!r}")
 
 
 def token_of(headers: Mapping[str, str]) -> str:

@@ -183,7 +183,7 @@ async def _gateway(settings: BackendSettings) -> AsyncGenerator[Gateway]:
 async def _ask(gateway: Gateway, model: str, front: str, body: probes.Body) -> Said:
     """One request, through all that a client's goes through but the socket."""
     try:
-        exchange = gateway.exchange(fronts()[front], {**body, "model": model})
+        exchange = await gateway.exchange(fronts()[front], {**body, "model": model})
     except Refusal as refusal:
         return Said([refusal.failure], refusal.status)
     backend = gateway.backends[0]

@@ -20,6 +20,7 @@ from callboard.core import Request
 from callboard.errors import CallerError
 from callboard.providers import Transport
 from callboard.servers.gateway.backend import Backend
+from callboard.servers.gateway.body import read_json, worked
 from callboard.servers.gateway.breaker import SharedBreaker
 from callboard.servers.gateway.callers import Callers
 from callboard.servers.gateway.connections import Connections, Room
@@ -82,17 +83,11 @@ class Gateway:
             await self._store.aclose()
         log.removeFilter(self._log_filter)
 
-    def read(self, data: bytes | str) -> dict[str, Any]:
+    async def read(self, data: bytes) -> dict[str, Any]:
         """A body as JSON. Raises a Refusal."""
-        try:
-            body = msgspec.json.decode(data)
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise Refusal("invalid_json", f"the body is no JSON: {error}") from None
-        if not isinstance(body, dict):
-            raise Refusal("invalid_json", "the body is not a JSON object")
-        return body
+        return await read_json(data, self.settings.limits)
 
-    def exchange(
+    async def exchange(
         self,
         front: Front,
         body: Mapping[str, Any],
@@ -103,20 +98,12 @@ class Gateway:
         seed: bool = False,
         echo: Mapping[str, Any] | None = None,
     ) -> Exchange:
-        """What a body asks for; `size` is its own in bytes. Raises a Refusal, before any backend is asked."""
+        """What a body asks for; `size` is about its bytes. Raises a Refusal, before any backend is asked."""
         model = body.get("model")
         if not isinstance(model, str) or not model.strip():
             raise Refusal("model_required", "which model?", path="model")
         self.check_name(model)
-        limits = self.settings.limits
-        front.check(body, limits)
-        if size > limits.content:
-            _check_content(body, limits.content)
-        try:
-            request, dropped = front.read(body)
-        except CallerError as error:
-            message = f"{error.message}; {error.hint}" if error.hint else error.message
-            raise Refusal("invalid_request", message, path=error.path) from None
+        request, dropped = await worked(size, partial(self._request, front, body, size))
         candidates = self.candidates(request, owner)
         replying = replies if self._hosted is None else self._hosted.replies
         batches = partial(replying, candidates, request)
@@ -149,6 +136,18 @@ class Gateway:
         except Refusal:
             return False
         return True
+
+    def _request(self, front: Front, body: Mapping[str, Any], size: int) -> tuple[Request, tuple[str, ...]]:
+        """The request, and what of it is dropped. It may run on a thread."""
+        limits = self.settings.limits
+        front.check(body, limits)
+        if size > limits.content:
+            _check_content(body, limits.content)
+        try:
+            return front.read(body)
+        except CallerError as error:
+            message = f"{error.message}; {error.hint}" if error.hint else error.message
+            raise Refusal("invalid_request", message, path=error.path) from None
 
     def candidates(self, request: Request, owner: str = "") -> list[tuple[Backend, str]]:
         """The backends to ask, with their names of the model. Raises a Refusal where there is none."""

@@ -16,8 +16,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from callboard.servers.gateway.answer import send_json
-from callboard.servers.gateway.body import read_body
+from callboard.servers.gateway.body import read_body, worked
 from callboard.servers.gateway.callers import token_of
+from callboard.servers.gateway.connections import Share
 from callboard.servers.gateway.gateway import Gateway
 
 _BYTES_OF_A_TOKEN = 4
@@ -54,7 +55,8 @@ def health(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:
 
 
 def _state(name: str, failures: int, state: str) -> dict[str, Any]:
-    return {"name": name, "state": state, "is_open": state == "open", "consecutive_failures": failures}
+    named = {"name": name} if name else {}
+    return {**named, "state": state, "is_open": state == "open", "consecutive_failures": failures}
 
 
 async def models(scope: Scope, receive: Receive, send: Send, token: str) -> None:
@@ -82,10 +84,11 @@ async def models(scope: Scope, receive: Receive, send: Send, token: str) -> None
 async def count_tokens(scope: Scope, receive: Receive, send: Send, token: str) -> None:
     """How many tokens a body of Messages has, about: four bytes of its text each, as a header says."""
     gateway: Gateway = scope["gateway"]
-    data = await read_body(Headers(scope=scope), receive, gateway.settings.limits)
-    body = gateway.read(data)
-    if isinstance(model := body.get("model"), str):
-        gateway.check_name(model)
-    said = [body.get(name) for name in ("system", "messages", "tools")]
-    count = len(msgspec.json.encode([each for each in said if each is not None])) // _BYTES_OF_A_TOKEN
+    with Share(gateway.room) as share:
+        data = await read_body(Headers(scope=scope), receive, gateway.settings.limits, share)
+        body = await gateway.read(data)
+        if isinstance(model := body.get("model"), str):
+            gateway.check_name(model)
+        said = [each for name in ("system", "messages", "tools") if (each := body.get(name)) is not None]
+        count = await worked(len(data), lambda: len(msgspec.json.encode(said)) // _BYTES_OF_A_TOKEN)
     await send_json(send, 200, {"input_tokens": max(1, count)}, {"x-callboard-estimated": "1"})

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 import uvicorn
+from msgspec.structs import replace
 from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
@@ -63,7 +64,8 @@ def serve(
         raise CallerError("beyond this machine everybody could ask", path=f"--host {address.host}", hint=hint)
     if local and not settings.keys and not settings.hosts:
         # A web page whose name was made to lead here is not to use the gateway.
-        settings = msgspec.structs.replace(settings, hosts=(*LOOPBACK, address.host))
+        settings = replace(settings, hosts=(*LOOPBACK, address.host))
+    settings = divided(settings, address.workers)
     _check_certificate(address)
     listening = _listen(address)
     scheme = "https" if address.certificate else "http"
@@ -86,6 +88,15 @@ def serve(
                 Multiprocess(config, sockets=[listening]).run()
         else:
             _Server(config, partial(ready, url)).run(sockets=[listening])
+
+
+def divided(settings: GatewaySettings, workers: int) -> GatewaySettings:
+    """The settings of one of so many workers, which do not see what the others count.
+
+    A key's requests lie with whichever worker takes its connection. Together the workers let no more pass than was
+    set, but for what cannot be divided: each of them lets one request at once pass, and one to begin with.
+    """
+    return replace(settings, rate=settings.rate / workers, concurrency=-(-settings.concurrency // workers))
 
 
 def configured(app: ASGIApp | Callable[[], ASGIApp], settings: GatewaySettings, **options: Any) -> uvicorn.Config:

@@ -84,7 +84,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     values: Count = 250_000
     """Values in the JSON of one request: each takes memory and time that its bytes do not show."""
     items: Count = 20_000
-    content: Count = 32 * 1024 * 1024
+    content: Count = 16 * 1024 * 1024
     """Bytes of one item."""
     instructions: Count = 1_000_000
     """Characters."""

@@ -9,7 +9,7 @@ the conversation, which a backend is sent whole.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callboard.servers.gateway import compaction
+from callboard.servers.gateway.connections import Share
 from callboard.servers.gateway.exchange import Exchange
 from callboard.servers.gateway.fronts import Front
 from callboard.servers.gateway.refusal import Refusal
@@ -69,7 +70,7 @@ _read_items = msgspec.json.Decoder(list[Any]).decode
 class Turns:
     """`ask` is `Gateway.exchange`. Without a store only a connection's memory can be gone on from."""
 
-    def __init__(self, ask: Callable[..., Exchange], store: Store | None, limits: Limits) -> None:
+    def __init__(self, ask: Callable[..., Awaitable[Exchange]], store: Store | None, limits: Limits) -> None:
         self.store = store
         self._ask = ask
         self._most = limits.body
@@ -82,18 +83,22 @@ class Turns:
         *,
         owner: str = "",
         memory: Memory | None = None,
+        share: Share | None = None,
         size: int = 0,
         **said: Any,
     ) -> Exchange:
-        """What a body asks for, with what stands before it; parameters as of `ask`. Raises a Refusal."""
-        before = await self._before(body, owner, memory, size)
+        """What a body asks for, with what stands before it; parameters as of `ask`. Raises a Refusal.
+
+        What is read from the store is taken of the share, as the body was.
+        """
+        before = await self._before(body, owner, memory, size, share)
         own = _own(body)
         stored = self.store is not None and body.get("store") is not False
         echo = body if bool(body.get("store")) is stored else {**body, "store": stored}
-        said |= {"owner": owner, "size": size, "echo": echo}
+        said |= {"owner": owner, "size": size + before.size, "echo": echo}
         if compaction.is_asked(own):
             items = [*before.items, *own[:-1]]
-            exchange = self._asked(compaction.in_stream(front), compaction.asked(body, items), before, said)
+            exchange = await self._asked(compaction.in_stream(front), compaction.asked(body, items), before, said)
             exchange.around = partial(compaction.summed_up, exchange.record)
             turn = _Turn(owner, Conversation(), compaction.by_users(items), stored, memory)
         else:
@@ -101,7 +106,7 @@ class Turns:
             if "previous_response_id" in body:
                 asked = {**body, "input": [*before.items, *own]}
                 del asked["previous_response_id"]
-            exchange = self._asked(front, asked, before, said)
+            exchange = await self._asked(front, asked, before, said)
             turn = _Turn(owner, before, own, stored, memory)
         if stored or memory is not None:
             exchange.finished = partial(self._finished, turn)
@@ -110,14 +115,21 @@ class Turns:
         return exchange
 
     async def compaction(
-        self, front: Front, body: Mapping[str, Any], *, owner: str = "", size: int = 0, **said: Any
+        self,
+        front: Front,
+        body: Mapping[str, Any],
+        *,
+        owner: str = "",
+        share: Share | None = None,
+        size: int = 0,
+        **said: Any,
     ) -> Exchange:
         """What POST /v1/responses/compact asks for. Raises a Refusal."""
-        before = await self._before(body, owner, None, size)
+        before = await self._before(body, owner, None, size, share)
         items = [*before.items, *_own(body)]
         asked = {**compaction.asked(body, items), "stream": False}
-        exchange = self._asked(
-            compaction.by_itself(front, items), asked, before, {**said, "owner": owner, "size": size}
+        exchange = await self._asked(
+            compaction.by_itself(front, items), asked, before, {**said, "owner": owner, "size": size + before.size}
         )
         exchange.around = partial(compaction.summed_up, exchange.record)
         return exchange
@@ -127,7 +139,9 @@ class Turns:
         running = self._running.get(identifier)
         return None if running is None else await running.cancel(owner)
 
-    async def _before(self, body: Mapping[str, Any], owner: str, memory: Memory | None, size: int) -> Conversation:
+    async def _before(
+        self, body: Mapping[str, Any], owner: str, memory: Memory | None, size: int, share: Share | None
+    ) -> Conversation:
         previous = body.get("previous_response_id")
         if previous is None:
             return Conversation()
@@ -138,6 +152,8 @@ class Turns:
             found = memory.last
         elif self.store is not None:
             found = await self._kept(self.store, previous, owner)
+            if share is not None:
+                share.take(found.size)
         if not found.identifier:
             raise _not_found(previous)
         if found.size + size > self._most:
@@ -159,10 +175,12 @@ class Turns:
         size = self._most + 1 if earlier else sum([each.size for each in kept])
         return Conversation(previous, items, size)
 
-    def _asked(self, front: Front, asked: Mapping[str, Any], before: Conversation, said: Mapping[str, Any]) -> Exchange:
+    async def _asked(
+        self, front: Front, asked: Mapping[str, Any], before: Conversation, said: Mapping[str, Any]
+    ) -> Exchange:
         """The exchange; a Refusal names the place in the client's own body."""
         try:
-            return self._ask(front, asked, **said)
+            return await self._ask(front, asked, **said)
         except Refusal as refusal:
             place = _PLACE.match(refusal.path)
             if place is None or not before.items:

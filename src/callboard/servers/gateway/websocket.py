@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from callboard.core import Event, ReplyEnded, ReplyStarted
 from callboard.servers.gateway.callers import token_of
+from callboard.servers.gateway.connections import Share
 from callboard.servers.gateway.exchange import Batches, Exchange
 from callboard.servers.gateway.fronts import Front
 from callboard.servers.gateway.gateway import Gateway
@@ -33,7 +34,9 @@ _MOST_WAITING = 32
 _TRANSPORTS = frozenset({"type", "stream", "stream_options"})
 """Fields that are not the body's."""
 _READ = "response.processed"
-"""What Codex says when it has read a compaction; nothing is to be answered."""
+_MOST_OF_READ = 1024
+"""Bytes of such a message, which has an identifier and nothing else."""
+_GOING_AWAY = 1001
 _DONE = b"[DONE]"
 
 
@@ -43,7 +46,7 @@ class Asking(Protocol):
     async def answer(
         self,
         headers: Headers,
-        read: Callable[[], Awaitable[tuple[dict[str, Any], int]]],
+        read: Callable[[Share], Awaitable[tuple[dict[str, Any], int]]],
         receive: Receive,
         send: Send,
         **said: Any,
@@ -62,13 +65,15 @@ class Sockets:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         await receive()
-        try:
-            self._gateway.callers.admitted(headers, token_of(headers))
-        except Refusal as refusal:
-            await self._asking.refuse(refusal, partial(_unopened, send))
-            return
-        await send({"type": "websocket.accept"})
-        await _Connection(self._gateway, self._asking, headers, receive, send).run()
+        with ExitStack() as place:
+            try:
+                caller = self._gateway.callers.admitted(headers, token_of(headers))
+                place.enter_context(caller.socket())
+            except Refusal as refusal:
+                await self._asking.refuse(refusal, partial(_unopened, send))
+                return
+            await send({"type": "websocket.accept"})
+            await _Connection(self._gateway, self._asking, headers, receive, send).run()
 
 
 async def asked(turns: Turns, front: Front, body: dict[str, Any], **said: Any) -> Exchange:
@@ -88,56 +93,80 @@ class _Connection:
         self._receive = receive
         self._send = send
         self._memory = Memory()
-        self._waiting: asyncio.Queue[str | bytes] = asyncio.Queue()
+        self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
         self._size = 0
+        """Bytes of the messages that wait, which are taken of the room."""
+        self._waits = False
         self._gone = asyncio.Event()
 
     async def run(self) -> None:
         listening = asyncio.ensure_future(self._listen())
         try:
             while True:
-                said = await self._waiting.get()
-                self._size -= len(said)
+                try:
+                    async with asyncio.timeout(self._gateway.settings.limits.socket_idle_seconds):
+                        said = await self._waiting.get()
+                except TimeoutError:
+                    await self._send({"type": "websocket.close", "code": _GOING_AWAY, "reason": "nothing was asked"})
+                    return
                 if self._gone.is_set():
                     return
                 await self._turn(said)
         finally:
             listening.cancel()
+            self._gateway.room.give(self._size)
 
     async def _listen(self) -> None:
         """Takes what comes while a reply is given, so that a client that leaves is noticed."""
         most = self._gateway.settings.limits.body
         while (message := await self._receive())["type"] != "websocket.disconnect":
-            said = message.get("text") or message.get("bytes") or ""
+            said: bytes = message.get("bytes") or (message.get("text") or "").encode()
             if len(said) > most:
                 await self._refuse(Refusal("request_too_large", f"{len(said)} bytes; at most {most} are taken"))
             elif self._waiting.qsize() >= _MOST_WAITING or self._size + len(said) > most:
                 await self._refuse(Refusal("rate_limit_exceeded", "one reply is given at a time, and too many wait"))
+            elif not self._gateway.room.take(len(said)):
+                await self._refuse(Refusal("overloaded", "too much is waiting to be answered here"))
             else:
                 self._size += len(said)
                 self._waiting.put_nowait(said)
         self._gone.set()
-        self._waiting.put_nowait("")
+        self._waiting.put_nowait(b"")
 
-    async def _turn(self, said: str | bytes) -> None:
-        try:
-            event = self._gateway.read(said)
-            if (kind := event.get("type")) == _READ:
-                return
-            _check(kind, event)
-        except Refusal as refusal:
-            await self._refuse(refusal)
-            return
-        body = {name: value for name, value in event.items() if name not in _TRANSPORTS} | {"stream": True}
+    async def _turn(self, said: bytes) -> None:
+        """Answers a message. What is wrong with it is found out where it counts as a request of its key."""
         last = self._memory.last
-        goes_on = bool(last.identifier) and body.get("previous_response_id") == last.identifier
+        goes_on = False
+        self._waits = True
 
-        async def read() -> tuple[dict[str, Any], int]:
+        async def read(share: Share) -> tuple[dict[str, Any], int]:
+            nonlocal goes_on
+            self._release(said)
+            share.take(len(said))
+            event = await self._gateway.read(said)
+            _check(event)
+            body = {name: value for name, value in event.items() if name not in _TRANSPORTS} | {"stream": True}
+            goes_on = bool(last.identifier) and body.get("previous_response_id") == last.identifier
             return body, len(said)
 
-        await self._asking.answer(self._headers, read, self._left, self._told(), memory=self._memory)
+        try:
+            if _is_read(said):
+                self._gateway.callers.admitted(self._headers, token_of(self._headers)).count()
+                return
+            await self._asking.answer(self._headers, read, self._left, self._told(), memory=self._memory)
+        except Refusal as refusal:
+            await self._refuse(refusal)
+        finally:
+            self._release(said)
         if goes_on and self._memory.last is last:
             self._memory.last = Conversation()
+
+    def _release(self, said: bytes) -> None:
+        """The message waits no more."""
+        if self._waits:
+            self._waits = False
+            self._size -= len(said)
+            self._gateway.room.give(len(said))
 
     async def _left(self) -> Message:
         await self._gone.wait()
@@ -173,8 +202,25 @@ class _Connection:
             self._gone.set()
 
 
-def _check(kind: Any, event: Mapping[str, Any]) -> None:
-    if kind != "response.create":
+class _Kind(msgspec.Struct):
+    type: str = ""
+
+
+_read_kind = msgspec.json.Decoder(_Kind).decode
+
+
+def _is_read(said: bytes) -> bool:
+    """Whether it is what Codex says when it has read a compaction; nothing is to be answered then."""
+    if len(said) > _MOST_OF_READ:
+        return False
+    try:
+        return _read_kind(said).type == _READ
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False
+
+
+def _check(event: Mapping[str, Any]) -> None:
+    if event.get("type") != "response.create":
         raise Refusal("invalid_request", "response.create is what is taken here", path="type")
     if event.get("stream_id") is not None:
         raise Refusal("invalid_request", "a connection has one conversation", path="stream_id")
