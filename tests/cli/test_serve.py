@@ -171,6 +171,22 @@ def test_what_cannot_be_served(invoke, arguments, said):
     assert "sk-1234567890123" not in told
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [
+        ("postgresql://user:pass-word@127.0.0.1:1/none", "refused"),
+        ("postgres://user:pass-word@127.0.0.1:port/none", "not a database's URL"),
+    ],
+)
+def test_a_store_that_cannot_be_had_is_said_in_one_line(callboard, store, said, workers):
+    told = callboard("serve", *BEHIND, "--store", store, "--workers", workers)
+    assert told.returncode == 1
+    assert said in " ".join(told.stderr.split())
+    assert "Traceback" not in told.stderr
+    assert "pass-word" not in told.stderr
+
+
 def test_a_port_that_is_taken(callboard):
     import socket
 

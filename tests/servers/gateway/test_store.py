@@ -274,11 +274,13 @@ def test_the_file_is_the_users_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "url", ["", "nonsense", "mysql://host/name", "sqlite://", "sqlite+pysqlite:///x", "postgresql://host", "sqlite:///"]
-)
+    "url", ["", "nonsense", "mysql://host/name", "sqlite://", "sqlite+pysqlite:///x", "postgresql://host", "sqlite:///",
+        "postgres://user:pass-word@host:port/name", "postgresql://user:pass-word@host:5432:1/name"],
+)  # fmt: skip
 def test_a_url_that_is_no_store(url):
-    with pytest.raises(CallerError, match="store"):
+    with pytest.raises(CallerError, match="store") as caught:
         Store(url, age=1, size=1)
+    assert "pass-word" not in str(caught.value)
 
 
 def test_a_file_that_cannot_be(tmp_path):
@@ -307,6 +309,52 @@ def test_a_server_that_is_not_there():
         with pytest.raises(CallerError, match="refused"):
             await store.start()
         await store.aclose()
+
+    asyncio.run(story())
+
+
+def test_a_password_is_in_no_message(caplog):
+    async def story():
+        store = Store("postgresql://nobody:refused@127.0.0.1:1/none", age=1, size=1)
+        with pytest.raises(CallerError) as caught:
+            await store.start()
+        with pytest.raises(Refusal):
+            await store.find("resp_1", "")
+        await store.aclose()
+        return str(caught.value)
+
+    told = asyncio.run(story())
+    assert "\n" not in told
+    assert "refused" not in told + caplog.text
+    assert "***" in told
+
+
+def test_a_store_that_a_newer_callboard_made_is_left_alone(database):
+    async def story():
+        async with opened(database) as store:
+            await store.keep(kept("resp_1"))
+            async with store._connection() as connection:
+                await connection.exec_driver_sql("UPDATE callboard_store SET version = 7")
+        newer = Store(database, age=1, size=MANY)
+        with pytest.raises(CallerError, match="its tables have version 7, and this callboard knows 1") as caught:
+            await newer.start()
+        assert "another database" in caught.value.hint
+        async with newer._connection() as connection:
+            assert (await connection.exec_driver_sql("SELECT count(*) FROM callboard_replies")).scalar() == 1
+        await newer.aclose()
+
+    asyncio.run(story())
+
+
+def test_a_store_without_a_version_is_of_the_first(database):
+    async def story():
+        async with opened(database) as store:
+            await store.keep(kept("resp_1"))
+            async with store._connection() as connection:
+                await connection.exec_driver_sql("DROP TABLE callboard_store")
+        async with opened(database) as store, store._connection() as connection:
+            assert (await connection.exec_driver_sql("SELECT version FROM callboard_store")).scalar() == 1
+            assert await store.find("resp_1", "") is not None
 
     asyncio.run(story())
 

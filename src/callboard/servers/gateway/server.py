@@ -6,6 +6,7 @@ Law: no wider than loopback without a key.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
@@ -30,6 +31,7 @@ from callboard.servers.gateway.callers import LOOPBACK
 from callboard.servers.gateway.logs import guard
 from callboard.servers.gateway.protocol import HttpProtocol, WebSocketProtocol
 from callboard.servers.gateway.settings import GatewaySettings
+from callboard.servers.gateway.store import Store
 
 _BACKLOG = 4096
 """Connections that the system accepts before we do; it takes no more than net.core.somaxconn of them."""
@@ -67,6 +69,7 @@ def serve(
         settings = replace(settings, hosts=(*LOOPBACK, address.host))
     settings = divided(settings, address.workers)
     _check_certificate(address)
+    _check_store(settings)
     listening = _listen(address)
     scheme = "https" if address.certificate else "http"
     host = f"[{address.host}]" if ":" in address.host else address.host
@@ -197,6 +200,19 @@ def _check_certificate(address: Address) -> None:
         path = " ".join(filter(None, (address.certificate, address.private_key)))
         hint = "files of PEM, with the key that belongs to the certificate"
         raise CallerError(error.strerror or str(error), path=path, hint=hint) from None
+
+
+def _check_store(settings: GatewaySettings) -> None:
+    """What is wrong with the store is said before anybody can ask, in one line, and by one process."""
+
+    async def begin(store: Store) -> None:
+        try:
+            await store.start()
+        finally:
+            await store.aclose()
+
+    if settings.store:
+        asyncio.run(begin(Store(settings.store, age=settings.store_age, size=settings.store_size)))
 
 
 def _listen(address: Address) -> socket.socket:

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Text,
     bindparam,
     delete,
+    exists,
     func,
     insert,
     literal,
@@ -26,7 +27,19 @@ from sqlalchemy import (
 from sqlalchemy.exc import SQLAlchemyError as Error
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-__all__ = ["CONVERSATION", "EXPIRE", "FIND", "FORGET", "KEEP", "MAKE", "SHRINK", "Error"]
+__all__ = [
+    "BEGIN",
+    "CONVERSATION",
+    "EXPIRE",
+    "FIND",
+    "FORGET",
+    "KEEP",
+    "MAKE",
+    "SHRINK",
+    "VERSION",
+    "WRITTEN_BY",
+    "Error",
+]
 
 _replies = Table(
     "callboard_replies",
@@ -41,9 +54,22 @@ _replies = Table(
     Column("input", LargeBinary, nullable=False),
 )
 _c = _replies.c
+_written_by = Table("callboard_store", MetaData(), Column("version", Integer, primary_key=True, autoincrement=False))
+"""One row: the version of the tables beside it."""
 _EXPIRES = Index("callboard_replies_expires", _c.expires)
 _AGES = Index("callboard_replies_created", _c.created, _c.id, _c.size)
 """With the size, so that a cleaning reads no bodies."""
+
+VERSION = 1
+"""Counts up when the tables change, with statements that change the earlier ones."""
+BEGIN: tuple[Executable, ...] = (
+    CreateTable(_written_by, if_not_exists=True),
+    insert(_written_by).from_select(
+        ["version"], select(literal(VERSION, Integer)).where(~exists(select(_written_by.c.version)))
+    ),
+)
+"""What comes before WRITTEN_BY. A store without a version is of the first."""
+WRITTEN_BY = select(func.max(_written_by.c.version))
 
 MAKE: tuple[Executable, ...] = (
     CreateTable(_replies, if_not_exists=True),

@@ -43,6 +43,10 @@ _SQLITE = (
 _POSTGRESQL = ("SET enable_seqscan = off", "SET enable_hashjoin = off", "SET enable_mergejoin = off")
 """Every statement goes by an index; before a table is analysed the planner would rather read all of it."""
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+_ATTEMPTS = 3
+"""To make the tables, where other processes do it as well."""
+_PATIENCE = 30.0
+"""Seconds until a database that says nothing is given up."""
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 """What can be an identifier at all; a database does not take every text."""
 _HINT = "sqlite:///FILE or postgresql://USER@HOST/NAME"
@@ -93,18 +97,39 @@ class Store:
         self._sql: Any = statements
 
     async def start(self) -> None:
-        """Makes the table where there is none. Raises CallerError for a database that cannot be had."""
-        for last in (False, True):
+        """Makes the tables where there are none.
+
+        Raises CallerError for a database that cannot be had, and for tables that a newer callboard has made.
+        """
+        for left in reversed(range(_ATTEMPTS)):
             try:
-                async with self._engine.connect() as connection:
-                    for statement in self._sql.MAKE:
-                        await connection.execute(statement)
+                async with asyncio.timeout(_PATIENCE):
+                    await self._make()
+            except TimeoutError:
+                raise CallerError(f"the database did not answer in {_PATIENCE:g} s", path="store", hint=_HINT) from None
             except (self._sql.Error, OSError) as error:
-                # Two processes that begin together may both make it; the second then finds it.
-                if last:
-                    raise CallerError(_said(error), path="store", hint=_HINT) from None
+                # Processes that begin together may make the same table; then the others find it.
+                if not left:
+                    raise CallerError(self._without_password(_said(error)), path="store", hint=_HINT) from None
             else:
                 return
+
+    async def _make(self) -> None:
+        sql = self._sql
+        async with self._engine.connect() as connection:
+            for statement in sql.BEGIN:
+                await connection.execute(statement)
+            version = await connection.scalar(sql.WRITTEN_BY)
+            if version > sql.VERSION:
+                message = f"its tables have version {version}, and this callboard knows {sql.VERSION} at most"
+                hint = "use the callboard that wrote it or a newer one, or name another database"
+                raise CallerError(message, path="store", hint=hint)
+            for statement in sql.MAKE:
+                await connection.execute(statement)
+
+    def _without_password(self, text: str) -> str:
+        password = self._engine.url.password
+        return text.replace(str(password), "***") if password else text
 
     async def aclose(self) -> None:
         await self._engine.dispose()
@@ -173,7 +198,7 @@ class Store:
             async with self._engine.connect() as connection:
                 yield connection
         except (self._sql.Error, OSError) as error:
-            log.error("the store failed: %s", _said(error))  # noqa: TRY400 - the statement's place tells nothing
+            log.error("the store failed: %s", self._without_password(_said(error)))  # noqa: TRY400 - the statement's place tells nothing
             raise Refusal("store_unavailable", "the store of replies does not answer") from None
 
 
@@ -194,7 +219,7 @@ def _engine(url: str) -> AsyncEngine:
 
     try:
         where = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # such as for a port that is no number; what they say has the password in it
         raise CallerError("not a database's URL", path="store", hint=_HINT) from None
     driver = _DRIVERS.get(where.drivername)
     if driver is None or not where.database:
