@@ -133,10 +133,11 @@ class Bubblewrap:
         workspace, home = confined.workspace, confined.home
         kept, borrowed = checked(confined.kept, workspace), checked(confined.borrowed, workspace)
         async with AsyncExitStack() as stack:
-            stack.enter_context(made(workspace, [*kept, *borrowed]))
+            hidden = checked(confined.hidden, workspace)
+            stack.enter_context(made(workspace, [*kept, *borrowed, *hidden]))
             view = View(staged=way == "mapped")
             view.system(confined)
-            view.own(confined, kept, borrowed)
+            view.own(confined, kept, borrowed, hidden)
             behind = command
             if confined.hosts:
                 behind = view.proxy(await stack.enter_async_context(opened_proxy(confined.hosts)), command)

@@ -42,7 +42,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     `workspace` is writable, and the command's current directory. `readable` are further paths, read-only, at
     their own places. `kept` are paths in the workspace that are read-only; what is not there cannot be made.
     `borrowed` maps places in the workspace to directories that are shown there, read-only (by a link where
-    there are no namespaces, which without a sandbox can be written through). `home` is writable,
+    there are no namespaces, which without a sandbox can be written through). `hidden` are
+    paths in the workspace that can be neither read nor changed nor made; only bubblewrap can do that. `home` is writable,
     and HOME; None stands for a private empty one that goes away. `hosts` are the names that the proxy lets pass
     (`example.org`, `*.example.org`, `example.org:8443`); without any there is no network. `environment` comes besides
     PATH, LANG, LC_*, TERM and TZ.
@@ -52,6 +53,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     readable: tuple[Path, ...] = ()
     kept: tuple[str, ...] = (".git",)
     borrowed: Mapping[str, Path] = {}
+    hidden: tuple[str, ...] = ()
     home: Path | None = None
     hosts: tuple[str, ...] = ()
     environment: Mapping[str, str] = {}

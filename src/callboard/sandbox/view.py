@@ -79,7 +79,13 @@ class View:
                 self.arguments += ["--ro-bind", os.devnull, hidden]
         self.arguments += ["--remount-ro", "/proc"]
 
-    def own(self, confinement: Confinement, kept: Sequence[PurePosixPath], borrowed: Sequence[PurePosixPath]) -> None:
+    def own(
+        self,
+        confinement: Confinement,
+        kept: Sequence[PurePosixPath],
+        borrowed: Sequence[PurePosixPath],
+        hidden: Sequence[PurePosixPath] = (),
+    ) -> None:
         """What the confinement names. Its paths must be absolute, and without links."""
         workspace = confinement.workspace
         writable = [workspace, *([confinement.home] if confinement.home else [])]
@@ -95,13 +101,20 @@ class View:
             # Whoever could change it would be run by us.
             if can_be_reached(place) and any(place.is_relative_to(each) for each in writable):
                 self._show(place)
-        for step in sorted({step for place in kept for step in steps_to(place)[:-1]}):
+        for step in sorted({step for place in (*kept, *hidden) for step in steps_to(place)[:-1]}):
             # Renamed, it would take what is kept with it; a mount cannot be.
             self._show(workspace / step, option="--bind")
         for inside in kept:
             self._show(workspace / inside)
         for inside in borrowed:
             self._show(workspace / inside, confinement.borrowed[str(inside)])
+        for inside in hidden:
+            covered = str(workspace / inside)
+            if (workspace / inside).is_dir():
+                self.arguments += ["--tmpfs", covered, "--remount-ro", covered]
+            else:
+                # A device is not opened there: reading is refused.
+                self.arguments += ["--ro-bind", os.devnull, covered]
 
     def proxy(self, socket: Path, command: Sequence[str]) -> list[str]:
         """Shows the proxy; the command that has it, if the relay is shown too."""
