@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from callboard.coding.hiding import hidden_places
 from callboard.coding.workspace import Workspace
 from callboard.errors import SandboxUnavailable
 from callboard.tools.context import Progress
@@ -45,6 +46,8 @@ async def run_command(
         why = workspace.unavailable or "there is no sandbox to run commands in"
         raise SandboxUnavailable(why, hint="--no-sandbox runs them without one")
     given = workspace.confinement
+    if sandbox.name == "bubblewrap":
+        given = replace(given, hidden=await asyncio.to_thread(hidden_places, workspace.root, workspace.permits))
     limits = replace(given.limits, seconds=min(max(seconds, 1.0), MAX_SECONDS))
     confinement = replace(given, limits=limits, environment={**given.environment, **(environment or {})})
     task = asyncio.ensure_future(sandbox.run(command, confinement))

@@ -43,7 +43,7 @@ from callboard.errors import CallerError
 from callboard.mcp.kept import KeptResults
 from callboard.sandbox import SandboxUnavailable, find_sandbox
 from callboard.tools import Ensemble, Policy
-from callboard.tools.context import Permits
+from callboard.tools.context import Permits, everything
 
 MAX_FILE: Final = 200_000
 """Bytes of a file that is looked into for a prompt."""
@@ -73,7 +73,8 @@ class Desk:
     """A context manager: the sandbox is found and the workspace connected while it is entered.
 
     `guards_tests` says that the files of tests that fail at the beginning may not be changed; `reviewed` is what a
-    change under review is compared with, None where there is none. Files that the rules do not permit are not shown.
+    change under review is compared with, None where there is none. Files that the rules do not permit are not shown, and what
+    they do not permit `commands` is hidden from tests.
     """
 
     def __init__(
@@ -86,7 +87,8 @@ class Desk:
         allow_weaker_sandbox: bool = False,
         guards_tests: bool = False,
         reviewed: str | None = None,
-        permits: Permits = lambda _: True,
+        permits: Permits = everything,
+        commands: Permits = everything,
     ) -> None:
         self.repository_instructions = ""
         self._tree = tree
@@ -97,6 +99,7 @@ class Desk:
         self._guards_tests = guards_tests
         self._reviewed = reviewed
         self._permits = permits
+        self._commands = commands
         self._kept = KeptResults(folder / "results")
         self._reports: dict[str, TestReport] = {}
         self._last: TestReport | None = None
@@ -119,6 +122,7 @@ class Desk:
             confinement=confinement_of(self._settings, tree.root, self._folder, tree.borrowed),
         )
         self.workspace.tree = tree
+        self.workspace.permits = self._commands
         await self.workspace.connect()
         self._files = await self._listed()
         with suppress(OSError):
@@ -133,7 +137,11 @@ class Desk:
     @property
     def notices(self) -> tuple[str, ...]:
         """What the user should know, as of now: what a sandbox cannot do may show when a command has run."""
-        return tuple([each for each in (self._sandbox.notice, self._untested) if each])
+        hides = self._commands is everything or self._sandbox.name == "bubblewrap"
+        unheld = (
+            "" if hides else "rules that deny paths do not hold for commands: only bubblewrap hides files from them"
+        )
+        return tuple([each for each in (self._sandbox.notice, unheld, self._untested) if each])
 
     # For the model
 

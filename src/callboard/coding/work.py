@@ -29,6 +29,7 @@ from callboard.coding.record import Record, Step, Told
 from callboard.coding.report import commit_message, pull_request, told_findings
 from callboard.coding.repository import find_repository
 from callboard.coding.rules import rules_of
+from callboard.coding.tools.bash import bash
 from callboard.coding.tools.file import read_file
 from callboard.coding.trees import Tree, open_tree
 from callboard.coding.trees import undo as undo_tree
@@ -139,6 +140,7 @@ class _Worker:
                         guards_tests=assignment.kind == "debug" or form == "short",
                         reviewed=await self._base() if assignment.kind == "review" else None,
                         permits=policy.permits(Invoker.of(read_file), {}),
+                        commands=policy.permits(Invoker.of(bash), {}),
                     )
                 )
                 self._notify(desk.notices, tell)

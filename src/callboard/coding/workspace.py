@@ -18,6 +18,7 @@ from callboard.configuration.beneath import Beneath, guarded
 from callboard.errors import SandboxUnavailable
 from callboard.programs import work_in
 from callboard.tools import Context
+from callboard.tools.context import Permits, everything
 
 if TYPE_CHECKING:
     from callboard.coding.repository import Repository
@@ -56,6 +57,8 @@ class Workspace:
         self.repository: Repository | None = None
         self.may_push = False
         self.reports: list[TestReport] = []
+        self.permits: Permits = everything
+        """What commands may have of the files; the rest is hidden from them where the sandbox can do that."""
         self._confinement = confinement
         self._prefer = prefer
 

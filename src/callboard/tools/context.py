@@ -20,11 +20,17 @@ class Progress(Protocol):
 
 
 Permits: TypeAlias = Callable[[str], bool]
-"""Whether a call may read, change and show what is at a path that it comes upon."""
+"""Whether a call may read, change and show what is at a path that it comes upon; see also `denied_places`."""
 
 
 def _unheard(done: float, total: float | None = None, message: str = "", /) -> None:
     """Where nobody runs the tool."""
+
+
+def denied_places(permits: Permits) -> tuple[str, ...]:
+    """The paths that rules name without any wildcard and do not permit, whether or not there is something."""
+    places: tuple[str, ...] = getattr(permits, "places", ())
+    return places
 
 
 def everything(_: str, /) -> bool:

@@ -86,6 +86,14 @@ class Pattern:
             self._words += (None,)
         self._begins: Parts = (*self._words, None)
 
+    @property
+    def place(self) -> str:
+        """The one relative path that it is about, with what is beneath it or without; "" where it is about several."""
+        names = self._names[:-1] if self._names[-1:] == (None,) else self._names
+        if self._rooted or not all(name and not _WILD.search(name) for name in names):
+            return ""
+        return "/".join([name for name in names if name])
+
     def of_path(self, path: Path) -> Answer:
         names = path.absolute if self._rooted else path.relative
         if names is not None:

@@ -97,6 +97,7 @@ class Policy:
         """
         if not any(rule.subject and rule.rule.permission != "allow" and rule.is_of(invoker) for rule in self._rules):
             return everything
+        named = (rule.subject.place for rule in self._rules if rule.subject and rule.is_of(invoker))
         known: dict[str, bool] = {}
         asked: list[bool] = []
 
@@ -109,6 +110,7 @@ class Policy:
                 known[path] = permission == "allow" or (permission == "ask" and asked[0])
             return known[path]
 
+        vars(permitted)["places"] = tuple([place for place in dict.fromkeys(named) if place and not permitted(place)])
         return permitted
 
 

@@ -14,6 +14,8 @@ from callboard.coding.tools.file import file
 from callboard.coding.workspace import Workspace
 from callboard.configuration import files
 from callboard.configuration.beneath import Beneath, guarded
+from callboard.errors import SandboxUnavailable
+from callboard.sandbox import find_sandbox
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Ensemble, Invoker, Policy
 
@@ -237,6 +239,55 @@ def test_allowing_an_action_of_git_allows_its_files(repo):
     model = Model(repo)
     assert "+work" in model.result("git", rules=rules, deny=(), action="diff", files=["a.py"]).text
     assert model.asked == []
+
+
+@pytest.fixture
+def sandbox():
+    try:
+        found = asyncio.run(find_sandbox(prefer="bubblewrap"))
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+    if found.name != "bubblewrap":
+        pytest.skip("only bubblewrap can hide what lies in the workspace")
+    return found
+
+
+def test_a_command_neither_reads_nor_changes_nor_makes_a_denied_path(sandbox, root):
+    """Wherever there is bubblewrap."""
+    (root / "docs" / "hard").unlink()
+    (root / "app").mkdir()
+    (root / "app" / "a.key").write_text("hunter2\n")
+
+    async def allowed(*_):
+        return "allow"
+
+    deny = [(f"*({each})", "deny") for each in (".env", ".github/**", "new/**", "**/*.key")]
+
+    async def run():
+        workspace = Workspace(root, sandbox=sandbox)
+        tools = ensemble(workspace, ["bash"], single=True)
+        await tools.connect()
+        try:
+            command = (
+                "grep -r '' . .env docs/environment app/a.key docs/ci/workflows; echo mine | tee .env app/a.key"
+                " .github/workflows/ci.yml; mkdir -p new && echo mine > new/x; echo fine > app/b"
+            )
+            model = ScriptedModel([[Call("bash", {"command": command})], "Done."])
+            # Such a command is asked about, and somebody says yes to it.
+            policy = Policy([("*", "allow"), *deny])
+            done = await Agent(model, ensembles=[tools], policy=policy, approve=allowed).run("Go.")
+        finally:
+            await tools.disconnect()
+        return next(each for each in done.canisters if hasattr(each, "invocation_id"))
+
+    shown = asyncio.run(run()).text
+    assert "index.md" in shown
+    assert "hunter2" not in shown.replace(f"no {SECRET}", "")
+    assert (root / ".env").read_text() == f"{SECRET}\n"
+    assert (root / "app" / "a.key").read_text() == "hunter2\n"
+    assert SECRET in (root / ".github" / "workflows" / "ci.yml").read_text()
+    assert not (root / "new").exists()
+    assert (root / "app" / "b").read_text() == "fine\n"
 
 
 def test_a_link_that_is_turned_between_the_decision_and_the_call_leads_nowhere(root):

@@ -26,6 +26,7 @@ async def bash(
 ) -> str:
     """Runs a command in the root of the repository. Each call begins there anew, and nothing stays running."""
     workspace = workspace_of(context, opens_any=True)
+    workspace.permits = context.permits
     if not command.strip() or "\0" in command:
         raise ValueError("there is no command")
     seconds = min(max(timeout or workspace.confinement.limits.seconds, 1.0), MAX_SECONDS)

@@ -37,6 +37,7 @@ async def run_tests(  # noqa: PLR0917  # a model passes them by name
 ) -> str:
     """Runs the tests, and tells which failed, where and why."""
     workspace = workspace_of(context, opens_any=True)
+    workspace.permits = context.permits
     repository = await repository_of(workspace)
     report = await run_selected(
         workspace,
