@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -207,6 +208,27 @@ def test_what_is_cancelled_leaves_no_process(at, monkeypatch):
 
     assert asyncio.run(scenario())
     assert children_of_this_process() == before
+
+
+@pytest.mark.parametrize("call", [("grep", {"pattern": "run"}), ("find_definition", {"name": "run"})])
+def test_a_search_that_has_enough_leaves_no_process(at, monkeypatch, call):
+    """It has ended when the call returns, not at some time after it."""
+    monkeypatch.setattr(choice, "ripgrep", lambda: "")
+    tool, arguments = call
+    for number in range(300):
+        at.write(f"a{number}.py", "def run(): pass\n" * 3)
+
+    async def scenario():
+        await at.workspace.connect()
+        await run_invoker(at._ensemble.access_invoker(tool), arguments)
+        return searching()
+
+    assert asyncio.run(scenario()) == []
+
+
+def searching():
+    """The children of this process that search."""
+    return [each for each in children_of_this_process() if b"searching" in Path(f"/proc/{each}/cmdline").read_bytes()]
 
 
 def children_of_this_process():

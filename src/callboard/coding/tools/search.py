@@ -6,7 +6,7 @@ Owns what a model can look for, and how much of it is shown.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Annotated, Final, Literal
 
@@ -133,14 +133,17 @@ async def find_definition(
     mentions: list[str] = []
     suffixes = [suffix for each in LANGUAGES if _is(each.name, language) for suffix in each.suffixes]
     query = Query(name.rpartition(".")[2] or name, fixed=True)
-    async for path, lines in _matches(workspace, query, directory, f"*{{{','.join(suffixes)}}}", results):
-        found = await asyncio.to_thread(_definitions, workspace, path, name)
-        for number, text in found:
-            results.add(_result(path, number, text))
-        if not found:
-            mentions += [_result(path, *lines[0])] if len(mentions) < _MENTIONS else []
-        if results.full:
-            break
+    sources = f"*{{{','.join(suffixes)}}}"
+    # Closed here: what searches is a process, which nobody would wait for.
+    async with aclosing(_matches(workspace, query, directory, sources, results)) as matches:
+        async for path, lines in matches:
+            found = await asyncio.to_thread(_definitions, workspace, path, name)
+            for number, text in found:
+                results.add(_result(path, number, text))
+            if not found:
+                mentions += [_result(path, *lines[0])] if len(mentions) < _MENTIONS else []
+            if results.full:
+                break
     nothing = f"no definition of {name} was found"
     return results.text("\n".join([nothing, *(["it is mentioned at:", *mentions] if mentions else [])]))
 
@@ -150,17 +153,18 @@ async def _lines(context: Context, query: Query, start: str, file_pattern: str, 
     results = _Results(limit, context.permits)
     if query.fixed:
         results.notes.append("the pattern is no regular expression; it was searched for as it is")
-    async for path, lines in _matches(workspace, query, start, file_pattern, results):
-        for number, text in lines:
-            results.add(_result(path, number, text))
-        if results.full:
-            break
+    async with aclosing(_matches(workspace, query, start, file_pattern, results)) as matches:
+        async for path, lines in matches:
+            for number, text in lines:
+                results.add(_result(path, number, text))
+            if results.full:
+                break
     return results.text(f"no line matches {query.pattern}")
 
 
 async def _matches(
     workspace: Workspace, query: Query, start: str, file_pattern: str, results: _Results
-) -> AsyncIterator[tuple[str, Sequence[tuple[int, str]]]]:
+) -> AsyncGenerator[tuple[str, Sequence[tuple[int, str]]]]:
     """What matches, until the time is over."""
     end = asyncio.get_running_loop().time() + SECONDS
     async with aclosing(matching(workspace, query, start, Glob(file_pattern), results.notes.append)) as found:
