@@ -232,3 +232,18 @@ def test_progress_is_shown_where_it_is_asked_for(ask, said):
 def test_tools_commands_have_them_too(invoke):
     assert invoke("tools", "list").stdout.startswith("add(a, [b])\n    Add two numbers.\nfail()\nread_result(")
     assert invoke("tools", "call", "add", '{"a": 1}').stdout == '{"a": 1, "b": 1}\n'
+
+
+def test_no_server_of_the_users_own_file_is_started_in_somebodys_repository(invoke, tmp_path, monkeypatch):
+    """`python -m server` would run what lies there, and so would npx."""
+    repository, own = tmp_path / "repository", tmp_path / "own" / "callboard" / "callboard.toml"
+    repository.mkdir()
+    own.parent.mkdir(parents=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
+    for name in ("json.py", "asyncio.py", "server_of_test.py"):
+        (repository / name).write_text(f"open({str(tmp_path / 'pwned')!r}, 'w')\n")
+    own.write_text(f"[mcp.x]\ncommand = [{json.dumps(sys.executable)}, '-m', 'server_of_test']\n")
+    monkeypatch.chdir(repository)
+    told = invoke("mcp", "list").output + invoke("tools", "list").output
+    assert told.count("No module named server_of_test") == 2
+    assert not (tmp_path / "pwned").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -12,7 +13,6 @@ from callboard.cli import interrupt, mcp_pins, mcp_serve, servers
 from callboard.cli.show import described, one_line
 
 if TYPE_CHECKING:
-    from pathlib import Path
 
     from callboard.core import ResultCanister
     from callboard.mcp import McpEnsemble
@@ -142,6 +142,9 @@ def add_server(
     if bool(command) == bool(url):
         raise typer.BadParameter("give a command behind `--`, or --url")
     table: dict[str, Any] = {"transport": "http", "url": url} if url else {"transport": "stdio", "command": command}
+    if command:
+        # What is relative in it is so to where it was typed.
+        table["directory"] = str(Path.cwd())
     for key, pairs in (("environment", environment), ("headers", header)):
         if pairs:
             table[key] = dict(_text_pair(each) for each in pairs)

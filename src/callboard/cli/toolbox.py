@@ -6,6 +6,7 @@ code that is named: it is the user's own.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -14,6 +15,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import msgspec
 
 from callboard.cli.show import one_line
 from callboard.configuration import (
@@ -24,6 +27,7 @@ from callboard.configuration import (
     load_mcp_json,
     names_a_module,
     prepare_ensembles,
+    user_file,
 )
 from callboard.errors import CallboardError, CallerError
 from callboard.tools import Ensemble, Tool
@@ -34,10 +38,21 @@ _LONGEST = 1000
 
 def servers_of(settings: Settings, files: Iterable[str] | None = None) -> dict[str, DescribedServer]:
     """The MCP servers of the settings by their names, and those of `mcp.json` files, which go before them."""
-    servers = dict(settings.mcp)
+    servers = {name: _placed(each) for name, each in settings.mcp.items()}
     for file in files or ():
         servers |= {each.name: each for each in load_mcp_json(file)}
     return servers
+
+
+def _placed(server: DescribedServer) -> DescribedServer:
+    """One of the user's own file is started beside the file, unless it is said where.
+
+    That file holds in every directory. In somebody's repository `python -m`, npx and others would run what lies there.
+    """
+    own = user_file(os.environ)
+    if server.settings.directory or not server.path.startswith(f"{own}:"):
+        return server
+    return server._replace(settings=msgspec.structs.replace(server.settings, directory=str(own.parent)))
 
 
 class Toolbox:

@@ -88,7 +88,7 @@ def call_tool(
 def _toolbox(tools: list[str] | None, ensembles: list[str] | None) -> Toolbox:
     """What is named here, else what the settings name."""
     from callboard.cli.settings import modules_of, settings_here  # noqa: PLC0415  # not for --help
-    from callboard.cli.toolbox import Toolbox  # noqa: PLC0415  # as above
+    from callboard.cli.toolbox import Toolbox, servers_of  # noqa: PLC0415  # as above
 
     servers: Iterable[Any] = ()
     tools_from: Path | None = Path.cwd()
@@ -98,7 +98,7 @@ def _toolbox(tools: list[str] | None, ensembles: list[str] | None) -> Toolbox:
         tools_from, ensembles_from = modules_of(settings, "tools"), modules_of(settings, "ensembles")
         if not (settings.tools or settings.ensembles or settings.mcp):
             raise typer.BadParameter("name some with --tools or --ensembles")
-        tools, ensembles, servers = [*settings.tools], [*settings.ensembles], settings.mcp.values()
+        tools, ensembles, servers = [*settings.tools], [*settings.ensembles], servers_of(settings).values()
     return Toolbox(
         tools or (),
         ensembles or (),
