@@ -266,3 +266,44 @@ def test_usage_that_is_told_with_every_piece_counts_once_a_reply():
     run.results(result())
     run.reply(Usage(4, 1), TextPiece("b"))
     assert run.loop.usage == Usage(5, 6)
+
+
+# Calls that repeat a source.
+
+
+def quoted(name="search", **arguments):
+    return [
+        InvocationStarted(0, "q", name),
+        InvocationEnded(0, "q", name, arguments, "{}", quoted_from="the result of read (r)"),
+    ]
+
+
+def test_a_quoted_call_is_asked_about_whatever_the_policy_allows():
+    for policy in (None, Policy([("*", "allow")])):
+        run = Driven(policy=policy)
+        (asked,) = run.reply(*quoted(query="a"))
+        assert isinstance(asked, AskApproval)
+        assert asked.why == "this call stands word for word in the result of read (r)"
+
+
+def test_a_quoted_call_that_is_asked_about_anyway_has_both_reasons():
+    (asked,) = Driven(policy=Policy([("search", "ask")])).reply(*quoted(query="a"))
+    assert asked.why == "the rule 'search' says ask; this call stands word for word in the result of read (r)"
+
+
+def test_a_quoted_call_that_is_denied_is_not_asked_about():
+    (execute,) = Driven(policy=Policy([("search", "deny")])).reply(*quoted(query="a"))
+    assert execute.answered["q"].error.category == "permission"
+
+
+def test_a_loop_that_is_told_so_runs_quoted_calls():
+    (execute,) = Driven(quoted_calls="run").reply(*quoted(query="a"))
+    assert isinstance(execute, Execute)
+    assert not execute.answered
+
+
+def test_the_refusal_of_a_quoted_call_names_its_source():
+    run = Driven()
+    (asked,) = run.reply(*quoted(query="a"))
+    (execute,) = run.loop.feed(ApprovalAnswered(asked.invocation, "deny"), NOW)
+    assert "word for word in the result of read (r), and nobody allowed it" in execute.answered["q"].text

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
@@ -22,9 +22,12 @@ from callboard.modes.constraint import action_constraint
 from callboard.schema import ArgumentsInvalid
 from callboard.schema.strict import NotStrict, strict, without_nulls
 from callboard.tools import refusal
-from callboard.wires.chat import encode_request, encode_response
+from callboard.wires.chat import decode_request, encode_request, encode_response
 from callboard.wires.lowered import NO_NAMES
 from callboard.wires.turns import NOT_RUN
+
+if TYPE_CHECKING:
+    from callboard.modes import Sources
 
 _NO_OBJECT = "Tool arguments must be a JSON object."
 
@@ -32,16 +35,21 @@ _NO_OBJECT = "Tool arguments must be a JSON object."
 class _Adapter:
     """What all have in common: the first call of several, and validation."""
 
-    def extract_tool_calls(self, response: Any) -> list[Payload]:
-        """Every call, in order; without calls the answer or the thought, if there is one."""
+    def extract_tool_calls(self, response: Any, messages: Sequence[Message] = ()) -> list[Payload]:
+        """Every call, in order; without calls the answer or the thought, if there is one.
+
+        With the `messages` that were sent, a call in the text that stands word for word in one of them is no call:
+        if there is no other, the text is the answer.
+        """
         raise NotImplementedError
 
-    def extract_tool_call(self, response: Any) -> Payload | None:
+    def extract_tool_call(self, response: Any, messages: Sequence[Message] = ()) -> Payload | None:
         """The first call, else the answer or the thought; None where there is nothing of the kind.
 
-        `response` is a chat completion of the `openai` client, its dict, or plain text.
+        `response` is a chat completion of the `openai` client, its dict, or plain text; `messages` as of
+        `extract_tool_calls`.
         """
-        return next(iter(self.extract_tool_calls(response)), None)
+        return next(iter(self.extract_tool_calls(response, messages)), None)
 
     def prepare_messages(self, tools: Sequence[AnyTool], messages: Sequence[Message]) -> list[dict[str, Any]]:
         """The messages to send: where the mode has no field for the tools, with the tools in them."""
@@ -80,7 +88,7 @@ class NativeToolAdapter(_Adapter):
         self._names = {**self._names, **lowered.names}
         return {"tools": lowered.body["tools"]} if tools else {}
 
-    def extract_tool_calls(self, response: Any) -> list[Payload]:
+    def extract_tool_calls(self, response: Any, messages: Sequence[Message] = ()) -> list[Payload]:
         return payloads_of_wire(read(response, self._names))
 
     def format_assistant_message(self, response: Any) -> dict[str, Any]:
@@ -109,9 +117,18 @@ class NativeToolAdapter(_Adapter):
 class _TextAdapter(_Adapter):
     """Calls are found in the text, unless the server found them there already."""
 
-    def extract_tool_calls(self, response: Any) -> list[Payload]:
+    def extract_tool_calls(self, response: Any, messages: Sequence[Message] = ()) -> list[Payload]:
         said = read(response)
-        return payloads_of_wire(said) if said.calls or said.refusal else payloads_of_text(said.text)
+        if said.calls or said.refusal:
+            return payloads_of_wire(said)
+        payloads = payloads_of_text(said.text)
+        if not messages or not any("tool" in each for each in payloads):
+            return payloads
+        from callboard.modes import Sources  # noqa: PLC0415  # for callers that give their messages
+
+        sources = Sources(decode_request({"model": "", "messages": [*messages]}).canisters)
+        own = [each for each in payloads if not _is_quotation(each, sources)]
+        return own or [{"answer": said.text}]
 
     def format_assistant_message(self, response: Any) -> dict[str, Any]:
         """The reply as a message of the next request: its text."""
@@ -215,6 +232,15 @@ class ParsedAdapter(_PromptedAdapter):
         if not isinstance(arguments, Mapping):
             return ToolCallValidation(is_valid=False, error_message=_NO_OBJECT)
         return ToolCallValidation(is_valid=True, arguments=dict(arguments))
+
+
+def _is_quotation(payload: Payload, sources: Sources) -> bool:
+    from callboard.modes import Quotation  # noqa: PLC0415  # as above
+
+    if "tool" not in payload:
+        return False
+    call = Quotation(payload["tool"], payload["arguments"], str(payload.get("raw", "")))
+    return bool(call.source(sources))
 
 
 def _declared(tools: Sequence[AnyTool]) -> tuple[ToolDeclaration, ...]:

@@ -36,7 +36,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.execution import DEFAULT_LIMIT, AfterCall, BeforeCall, Group, OnError, result_of
-from callboard.loop import AnswerAfter, Check, Limits, Loop, Repeats
+from callboard.loop import AnswerAfter, Check, Limits, Loop, QuotedCalls, Repeats
 from callboard.modes import plan_of
 from callboard.providers import access_model
 from callboard.providers.fallback import Planned
@@ -56,7 +56,9 @@ class Agent:
     reply's text. `repeats` "tell" answers calls that were made before, without a change since, by telling the model
     so, instead of asking for the answer. `answer_after` overrides the model's profile. `view` decides what of a long
     conversation the model is shown, `stage` makes what a reply's events pass through first. `policy` says which calls may run; `approve` is
-    asked where it says so: only "allow" (or True) runs the call, and without it the answer is no. `before_call` and `after_call` look at each call.
+    asked where it says so: only "allow" (or True) runs the call, and without it the answer is no. A call that the model
+    found in a result, a document or a user's message and repeats in its text is asked about too, unless `quoted_calls` is
+    "run". `before_call` and `after_call` look at each call.
     `at_once` calls of a reply are under way together; with 1 they run in their order. `on_error` "fail_fast" ends a
     run where a tool raises, and rolls the conversation back. `store` keeps every canister. Raises CallerError.
 
@@ -83,6 +85,7 @@ class Agent:
         stage: NewStage | None = None,
         policy: Policy | None = None,
         approve: Approve | None = None,
+        quoted_calls: QuotedCalls = "ask",
         before_call: BeforeCall | None = None,
         after_call: AfterCall | None = None,
         at_once: int = DEFAULT_LIMIT,
@@ -98,6 +101,7 @@ class Agent:
             limits=limits,
             check=check,
             repeats=repeats,
+            quoted_calls=quoted_calls,
             answer_after=answer_after,
             policy=policy,
             approve=approve,
@@ -131,6 +135,7 @@ class Agent:
         self._stage = stage
         self._policy = policy
         self.approve = approve
+        self._quoted_calls: QuotedCalls = quoted_calls
         self._before_call = before_call
         self._after_call = after_call
         self._at_once = at_once
@@ -226,6 +231,7 @@ class Agent:
             check=self._complaint,
             repeats=self._repeats,
             validated=plan.mode.validated,
+            quoted_calls=self._quoted_calls,
         )
         if self._view is not None:
             self._view.invokers = roster

@@ -22,7 +22,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.execution import OnError
-from callboard.loop import AnswerAfter, Limits, Repeats
+from callboard.loop import AnswerAfter, Limits, QuotedCalls, Repeats
 from callboard.text.near import near
 from callboard.tools import Ensemble, Policy
 
@@ -37,6 +37,7 @@ _CANISTERS: Final = (
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "on_error": get_args(OnError),
     "repeats": get_args(Repeats),
+    "quoted_calls": get_args(QuotedCalls),
     "answer_after": get_args(AnswerAfter),
 }
 """Parameters that are one of a few words."""

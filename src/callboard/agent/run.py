@@ -169,7 +169,7 @@ class Run:
 
     async def _reply(self, action: CallModel) -> AsyncGenerator[Event]:
         canisters = action.canisters if self._view is None else self._view.shown(action.canisters)
-        changes: dict[str, Any] = {"canisters": canisters}
+        changes: dict[str, Any] = {"canisters": canisters, "conversation": action.canisters}
         if action.last:
             changes["tool_choice"] = "none"
         whole = False

@@ -13,7 +13,6 @@ from callboard.cli import interrupt, mcp_pins, mcp_serve, servers
 from callboard.cli.show import described, one_line
 
 if TYPE_CHECKING:
-
     from callboard.core import ResultCanister
     from callboard.mcp import McpEnsemble
 

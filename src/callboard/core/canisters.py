@@ -123,13 +123,15 @@ class DocumentCanister(_Spoken, frozen=True, eq=False, tag="document"):
 class InvocationCanister(_Canister, frozen=True, eq=False, tag="invocation"):
     """A call that a model asks for.
 
-    `arguments` is None where the model wrote no JSON object; `raw` is what it wrote.
+    `arguments` is None where the model wrote no JSON object; `raw` is what it wrote. `quoted_from` names the source
+    that the call repeats word for word, where it was found in text.
     """
 
     identifier: str
     name: str
     arguments: Mapping[str, Any] | None = None
     raw: str = ""
+    quoted_from: str = ""
 
 
 class ResultCanister(_Spoken, frozen=True, eq=False, tag="result", kw_only=True):

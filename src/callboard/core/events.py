@@ -18,6 +18,7 @@ Offsets: TypeAlias = tuple[int, int]
 
 Ending = Literal["stop", "invocations", "length", "filter", "refusal", "retry"]
 NoteKind = Literal["recovered", "coerced", "dropped", "repaired", "alert"]
+NoteCode = Literal["", "quotation"]
 RunState = Literal["completed", "incomplete", "pending", "failed", "cancelled"]
 Verdict = Literal["allow", "deny", "defer"]
 
@@ -67,7 +68,10 @@ class ArgumentsPiece(_Event, frozen=True, tag="arguments_piece"):
 
 
 class InvocationEnded(_Event, frozen=True, tag="invocation_ended"):
-    """A call is whole. `arguments` is None where `raw` is no JSON object."""
+    """A call is whole. `arguments` is None where `raw` is no JSON object.
+
+    `quoted_from` names the source of the conversation in which a call that was found in text stands word for word.
+    """
 
     index: int
     identifier: str
@@ -75,6 +79,7 @@ class InvocationEnded(_Event, frozen=True, tag="invocation_ended"):
     arguments: Mapping[str, Any] | None
     raw: str
     offsets: Offsets | None = None
+    quoted_from: str = ""
 
 
 class InvocationIncomplete(_Event, frozen=True, tag="invocation_incomplete"):
@@ -106,11 +111,12 @@ class Usage(_Event, frozen=True, tag="usage"):
 
 
 class Note(_Event, frozen=True, tag="note"):
-    """Something that was done on the way and that somebody may want to know."""
+    """Something that was done on the way and that somebody may want to know. `code` says what to programs."""
 
     kind: NoteKind
     text: str
     offsets: Offsets | None = None
+    code: NoteCode = ""
 
 
 class ReplyEnded(_Event, frozen=True, tag="reply_ended"):

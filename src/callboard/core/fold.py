@@ -54,7 +54,7 @@ class Fold:
                     self._close()
                 self._pieces.append(event)
             case InvocationEnded(identifier=identifier, name=name, arguments=arguments, raw=raw):
-                return [*self.finish(), InvocationCanister(identifier, name, arguments, raw)]
+                return [*self.finish(), InvocationCanister(identifier, name, arguments, raw, event.quoted_from)]
             case InvocationIncomplete(identifier=identifier, name=name, raw=raw):
                 return [*self.finish(), InvocationCanister(identifier, name, None, raw)]
             case ReplyEnded() | ReplyFailed():

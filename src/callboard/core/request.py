@@ -96,7 +96,9 @@ class Request(msgspec.Struct, frozen=True):
     """One reply that is asked of a model.
 
     `parallel` None leaves more than one call a reply to the provider. `extra` is added to the body as it is.
-    `namespaces` describes those of the tools, by their names.
+    `namespaces` describes those of the tools, by their names. `conversation` is all that was said, where `canisters`
+    are only what the model is shown of it. `quoted_calls` says what becomes of a call that is found in text and stands
+    word for word in a source of the conversation: it is `marked` as one, or stays `text` where nobody can be asked.
     """
 
     model: str
@@ -110,3 +112,5 @@ class Request(msgspec.Struct, frozen=True):
     extra: Mapping[str, Any] = {}
     hosted: tuple[HostedTool, ...] = ()
     namespaces: Mapping[str, str] = {}
+    conversation: Sequence[Canister] = ()
+    quoted_calls: Literal["marked", "text"] = "marked"

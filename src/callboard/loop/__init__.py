@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from callboard.loop.actions import Action, AskApproval, CallModel, Execute, Finish
 from callboard.loop.limits import Limits
-from callboard.loop.loop import AnswerAfter, Check, Loop, Repeats
+from callboard.loop.loop import AnswerAfter, Check, Loop, QuotedCalls, Repeats
 
 if TYPE_CHECKING:
     from callboard.loop.fabricated import Fabricated
@@ -25,6 +25,7 @@ __all__ = [
     "History",
     "Limits",
     "Loop",
+    "QuotedCalls",
     "Repeats",
 ]
 

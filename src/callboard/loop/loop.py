@@ -41,7 +41,7 @@ from callboard.loop.actions import Action, AskApproval, CallModel, Execute, Fini
 from callboard.loop.limits import Limits
 from callboard.loop.round import Round, call_key
 from callboard.profiles import Prices
-from callboard.tools import Invoker, Policy, refusal
+from callboard.tools import Invoker, Permission, Policy, refusal
 
 if TYPE_CHECKING:
     from callboard.loop.guard import Guard
@@ -62,6 +62,9 @@ Repeats: TypeAlias = Literal["answer", "tell"]
 
 Check: TypeAlias = Callable[[str], str]
 """What is wrong with a run's output, as the model is told; empty if nothing is."""
+
+QuotedCalls: TypeAlias = Literal["ask", "run"]
+"""What follows from a call that repeats a source of the conversation: somebody is asked, or it runs as any other."""
 
 MADE_UP = "the model wrote a result itself"
 """Begins the text of the alert that says so."""
@@ -85,7 +88,8 @@ class Loop:
 
     `canisters` are the conversation so far, `invokers` what may be called; `check` may refuse a finish. With
     `repeats` "tell" a call that was made before, without a change since, is not run: the model is told so, and reads
-    the earlier result. `validated` False asks about calls and defers them as they are (mode parsed).
+    the earlier result. With `quoted_calls` "ask" a call that repeats a source is asked about, whatever the policy allows.
+    `validated` False asks about calls and defers them as they are (mode parsed).
     `transcript` grows by what happens; `usage` and `cost` are sums over the replies.
     """
 
@@ -101,6 +105,7 @@ class Loop:
         check: Check = lambda _: "",
         repeats: Repeats = "answer",
         validated: bool = True,
+        quoted_calls: QuotedCalls = "ask",
     ) -> None:
         self.transcript: list[Canister] = [*canisters]
         self.usage = Usage()
@@ -113,6 +118,7 @@ class Loop:
         self._answer_after = answer_after
         self._check = check
         self._validated = validated
+        self._quoted_calls: QuotedCalls = quoted_calls
         self._guard: Guard | None = None
         if repeats == "tell":
             from callboard.loop.guard import Guard  # noqa: PLC0415  # who does not ask for it does not load it
@@ -277,7 +283,7 @@ class Loop:
         """Denies the call, or asks about it, or defers it, or leaves it to run."""
         current, identifier = self._round, invocation.identifier
         invoker = self._invokers[invocation.name]
-        permission, why = self._policy.decide(invoker, invocation.arguments)
+        permission, why = self._decided(invocation)
         if permission not in ("allow", "ask"):
             current.answered[identifier] = _denied(invocation, why)
             return []
@@ -293,6 +299,14 @@ class Loop:
             current.defer(invocation)
         return []
 
+    def _decided(self, invocation: InvocationCanister) -> tuple[Permission, str]:
+        """What the policy decides; a call that repeats a source is not allowed by it alone."""
+        permission, why = self._policy.decide(self._invokers[invocation.name], invocation.arguments)
+        if not invocation.quoted_from or self._quoted_calls == "run" or permission not in ("allow", "ask"):
+            return permission, why
+        quoted = quotation_reason(invocation)
+        return "ask", quoted if permission == "allow" else f"{why}; {quoted}"
+
     def _take_answer(self, answered: ApprovalAnswered, now: datetime) -> list[Action]:
         """Only "allow" lets the call run."""
         current = self._round
@@ -300,7 +314,10 @@ class Loop:
         if invocation is None:
             return []
         if answered.verdict not in ("allow", "defer"):
-            current.answered[invocation.identifier] = _denied(invocation, answered.why or "the answer was no")
+            why = answered.why or "the answer was no"
+            if invocation.quoted_from and self._quoted_calls == "ask":
+                why = f"{quotation_reason(invocation)}, and {answered.why or 'nobody allowed it'}"
+            current.answered[invocation.identifier] = _denied(invocation, why)
         elif answered.verdict == "defer" or self._invokers[invocation.name].deferred:
             current.defer(invocation)
         return [] if current.asked else self._execute(now)
@@ -376,6 +393,11 @@ class Loop:
     def pending(self) -> tuple[InvocationCanister, ...]:
         """The invocations that have no result at the run's end."""
         return self._round.pending
+
+
+def quotation_reason(invocation: InvocationCanister) -> str:
+    """Why a call that repeats a source is asked about."""
+    return f"this call stands word for word in {invocation.quoted_from}"
 
 
 def _denied(invocation: InvocationCanister, why: str) -> ResultCanister:

@@ -1,15 +1,26 @@
 """How calls are asked for, and where they are found."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from callboard.modes.choice import Choice, choice, reminded
 from callboard.modes.lowering import lower, watched
 from callboard.modes.mode import MODES, Mode, Plan, plan, plan_of
 from callboard.modes.watcher import Watcher
+
+if TYPE_CHECKING:
+    from callboard.modes.quotations import Quotation
+    from callboard.modes.sources import Sources
+
+_LAZY = {"Quotation": "callboard.modes.quotations", "Sources": "callboard.modes.sources"}
 
 __all__ = [
     "MODES",
     "Choice",
     "Mode",
     "Plan",
+    "Quotation",
+    "Sources",
     "Watcher",
     "choice",
     "lower",
@@ -18,3 +29,10 @@ __all__ = [
     "reminded",
     "watched",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What only replies with tools need is imported when it is asked for."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

@@ -8,6 +8,7 @@ sequence of indices.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
@@ -30,6 +31,10 @@ from callboard.core import (
 )
 from callboard.dialects import Dialect, Parser
 
+if TYPE_CHECKING:
+    from callboard.modes.quotation_check import QuotationCheck
+    from callboard.modes.sources import Sources
+
 _BESIDE = (ReplyStarted, Usage, Note)
 """What says nothing about the place in the text."""
 _INDEXED = (InvocationStarted, ArgumentsPiece, InvocationEnded, InvocationIncomplete)
@@ -39,7 +44,8 @@ class Watcher:
     """A Stage around a dialect's parser: events of a reply in, the same with the calls found in what is `watched`.
 
     That is its text, or the reasoning which an endpoint tells apart. Offsets of what comes from there count
-    all its pieces in the reply, in order.
+    all its pieces in the reply, in order. A call that stands in one of the `sources` is marked as a quotation, or with
+    `quoted_calls` "text" stays text; without sources none is looked for.
     """
 
     def __init__(
@@ -50,9 +56,17 @@ class Watcher:
         *,
         watched: type[TextPiece | ReasoningPiece] = TextPiece,
         starts_in_reasoning: bool = False,
+        sources: Sources | None = None,
+        quoted_calls: Literal["marked", "text"] = "marked",
     ) -> None:
         inside = starts_in_reasoning or watched is ReasoningPiece
         self._parser = Parser(tools, dialect, start_in_reasoning=inside, identify=identify)
+        self._check: QuotationCheck | None = None
+        if sources is not None:
+            from callboard.modes.quotation_check import QuotationCheck  # noqa: PLC0415  # not for an import
+
+            drops = [drop for each in (dialect, *dialect.speaks) for drop in each.drops]
+            self._check = QuotationCheck(sources, to_text=quoted_calls == "text", spoken=watched, drops=drops)
         self._watched = watched
         self._may_be_opaque = watched is ReasoningPiece
         self._fed = False
@@ -65,7 +79,11 @@ class Watcher:
             self._may_be_opaque and isinstance(event, ReasoningPiece) and event.opaque
         ):
             self._fed = True
+            if self._check is not None:
+                self._check.hear(event.text)
             events = self._parser.feed(event.text)
+            if self._check is not None:
+                events = self._check.feed(events)
             # Most of what is fed is text and stays one piece of it.
             if len(events) == 1 and type(events[0]) is self._watched:
                 return events
@@ -99,7 +117,10 @@ class Watcher:
         if not self._fed:
             return []
         self._fed = False
-        return self._renumber(self._parser.finish(why), self._found)
+        events = self._parser.finish(why)
+        if self._check is not None:
+            events = [*self._check.feed(events), *self._check.finish()]
+        return self._renumber(events, self._found)
 
     def _renumber(self, events: list[Event], indices: dict[int, int]) -> list[Event]:
         for at, event in enumerate(events):

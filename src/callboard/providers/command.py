@@ -80,9 +80,18 @@ class CommandModel:
         dialect = watched(request, self.plan)
         watcher = None
         if dialect is not None:
+            from callboard.modes import Sources  # noqa: PLC0415  # where calls may be found
+
             identify = identify_in_turn(len(request.canisters), "t")
             inside = self.plan.starts_in_reasoning
-            watcher = Watcher(dialect, request.tools, identify, starts_in_reasoning=inside)
+            watcher = Watcher(
+                dialect,
+                request.tools,
+                identify,
+                starts_in_reasoning=inside,
+                sources=Sources(request.conversation or request.canisters),
+                quoted_calls=request.quoted_calls,
+            )
         said = self._run(prompt(asked.canisters))
         try:
             async for event in said:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -38,9 +38,14 @@ from callboard.text.sse import SSEDecoder
 from callboard.wires import wire_named
 from callboard.wires.lowered import Lowered
 
+if TYPE_CHECKING:
+    from callboard.modes import Sources
+
 MAX_BODY = 64 * 1024 * 1024
 """Bytes of a reply that comes whole."""
 _MAX_ERROR = 64 * 1024
+_MAX_CONVERSATIONS = 16
+"""Conversations of which it is kept what was read of their sources."""
 _EXCERPT = 500
 UNSENT = " cannot be sent to this endpoint"
 """The end of the Note of what a request loses."""
@@ -84,6 +89,8 @@ class RemoteModel:
         self._keeps = keeps
         self._forwards = forwards
         self._encoder = encoder(self._wire, resolution.profile)
+        self._sources: dict[int, Sources] = {}
+        """Those of the last conversations, by the identity of their first canisters, which they keep."""
         self._headers = {"content-type": "application/json", **(headers or {}), **self._wire.headers(api_key)}
 
     @property
@@ -181,6 +188,7 @@ class RemoteModel:
     async def aclose(self) -> None:
         """Closes the connections and forgets what was encoded; a later reply makes new ones."""
         self._encoder = encoder(self._wire, self.resolution.profile)
+        self._sources.clear()
         await self._transport.aclose()
 
     def _lowered(self, request: Request) -> Request:
@@ -238,10 +246,24 @@ class RemoteModel:
         if dialect is None:
             return ()
         inside = plan.starts_in_reasoning
-        text = Watcher(dialect, tools, self._identify(request, "t"), starts_in_reasoning=inside)
+        quoted: Any = {"sources": self._sources_of(request), "quoted_calls": request.quoted_calls}
+        text = Watcher(dialect, tools, self._identify(request, "t"), starts_in_reasoning=inside, **quoted)
         if not plan.calls_in_reasoning:
             return (text,)
-        return Watcher(dialect, tools, self._identify(request, "r"), watched=ReasoningPiece), text
+        return Watcher(dialect, tools, self._identify(request, "r"), watched=ReasoningPiece, **quoted), text
+
+    def _sources_of(self, request: Request) -> Sources:
+        """What the conversation shows; with what was read of it for an earlier reply, where that is kept."""
+        from callboard.modes import Sources  # noqa: PLC0415  # for replies with tools only
+
+        canisters = request.conversation or request.canisters
+        if not self._keeps or not canisters:
+            return Sources(canisters)
+        sources = Sources(canisters, self._sources.pop(id(canisters[0]), None))
+        self._sources[id(canisters[0])] = sources
+        while len(self._sources) > _MAX_CONVERSATIONS:
+            del self._sources[next(iter(self._sources))]
+        return sources
 
     @staticmethod
     def _identify(request: Request, source: str = "") -> Identify:

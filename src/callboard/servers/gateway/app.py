@@ -244,6 +244,8 @@ class _Asking:
             "left" if record.last is None else "failed" if isinstance(record.last, ReplyFailed) else record.last.reason
         )
         self._metrics.ended(front, record.answered, end, seconds, record.usage)
+        if record.quotations:
+            self._metrics.quoted(record.answered, len(record.quotations))
         if log.isEnabledFor(logging.INFO):
             usage, model = record.usage, exchange.request.model[:100]
             log.info(

@@ -94,6 +94,8 @@ class Exchange:
             told["retry-after"] = str(round(min(max(1.0, record.retry_after), _LONGEST_PAUSE)))
         if record.dropped:
             told["x-callboard-dropped"] = dropped_header(record.dropped)
+        if record.quotations:
+            told["x-callboard-quoted"] = dropped_header(record.quotations)
         return told
 
     def _said(self) -> dict[str, Any]:

@@ -36,6 +36,12 @@ class Metrics:
             **options,
         )
         self._tokens = Counter("callboard_tokens", "Tokens that backends counted", ["backend", "kind"], **options)
+        self._quotations = Counter(
+            "callboard_quoted_calls",
+            "Calls in text that repeated a source of their conversation and passed as text",
+            ["backend"],
+            **options,
+        )
         self._open = Gauge(
             "callboard_open_requests",
             "Requests that wait for their reply's end",
@@ -49,6 +55,9 @@ class Metrics:
 
     def began(self) -> None:
         self._open.inc()
+
+    def quoted(self, backend: str, count: int) -> None:
+        self._quotations.labels(backend).inc(count)
 
     def ended(self, front: str, backend: str, end: str, seconds: float, usage: Usage) -> None:
         self._open.dec()

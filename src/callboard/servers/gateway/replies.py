@@ -53,8 +53,8 @@ _REFUSES_TOOLS = frozenset({400, 404, 405, 422, 500, 501})
 
 
 class Record:
-    """One reply on its way: which `front` asks with which `token`, for which `owner`, and what happened: `answered` by which backend,
-    with what status and headers.
+    """One reply on its way: which `front` asks with which `token`, for which `owner`, and what happened: `answered` by
+    which backend, with what status and headers; `quotations` says of calls that repeated a source and passed as text.
     """
 
     __slots__ = (
@@ -64,6 +64,7 @@ class Record:
         "headers",
         "last",
         "owner",
+        "quotations",
         "redactor",
         "retry_after",
         "status",
@@ -80,6 +81,7 @@ class Record:
         self.status = 0
         self.headers: Mapping[str, str] = NO_HEADERS
         self.dropped = list(dropped)
+        self.quotations: list[str] = []
         self.retry_after: float | None = None
         self.usage = Usage()
         self.last: ReplyEnded | ReplyFailed | None = None
@@ -92,6 +94,13 @@ class Record:
 
     def drop(self, things: Sequence[str]) -> None:
         self.dropped += [thing for thing in things if thing not in self.dropped]
+
+    def note(self, events: Sequence[Event]) -> None:
+        """Keeps and logs the alerts of quotations."""
+        for event in events:
+            if type(event) is Note and event.code == "quotation":
+                self.quotations.append(event.text)
+                log.warning("%s: %s", self.answered, event.text)
 
     def end(self, events: Sequence[Event]) -> None:
         """Looks for the end of the reply in the last events of a batch."""
@@ -139,6 +148,8 @@ async def replies(candidates: Candidates, request: Request, record: Record) -> A
 async def _asked(backend: Backend, name: str, request: Request, record: Record) -> AsyncGenerator[list[Event]]:
     """One backend's reply; asked again in another way where it refuses tools."""
     asked, lost = crossed(replace(request, model=name), record.front, backend.settings.wire)
+    # Nobody can be asked here, and the client acts on every call that it gets.
+    asked = replace(asked, quoted_calls="text")
     record.drop(lost)
     record.answered = backend.name
     record.redactor = backend.redactor
@@ -162,6 +173,7 @@ async def _asked(backend: Backend, name: str, request: Request, record: Record) 
                 async for batch in batches:
                     if not (events := redaction.feed(_coded(batch, backend, record))):
                         continue
+                    record.note(events)
                     if told is not None:
                         told.events(events)
                     end = events[-1]

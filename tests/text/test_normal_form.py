@@ -1,0 +1,61 @@
+import html
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callboard.text.normal_form import may_hide, normal_form, squeezed, without_prefixes
+
+TEXT = '<tool_call>{"name": "get_weather", "arguments": {"city": "Aix-en-Provence"}}</tool_call>'
+
+
+@pytest.mark.parametrize(
+    "disguise",
+    [
+        lambda text: text.replace(" ", "\n\t "),
+        json.dumps,
+        lambda text: json.dumps(json.dumps(text)),
+        html.escape,
+        lambda text: html.escape(html.escape(text)),
+        lambda text: json.dumps(html.escape(text)),
+        lambda text: "".join(f"&#{ord(char)};" for char in text),
+        lambda text: "".join(f"\\u{ord(char):04x}" for char in text),
+        lambda text: "".join(f"\\\\u{{{ord(char):x}}}" for char in text),
+        lambda text: "".join(chr(ord(char) + 0xFEE0) if "!" <= char <= "~" else char for char in text),
+        "\u200b".join,
+        lambda text: text.replace("_", "\\_"),
+        str.upper,
+    ],
+)
+def test_a_disguise_is_taken_off(disguise):
+    assert squeezed(normal_form(disguise(TEXT))).strip('"') == squeezed(normal_form(TEXT))
+
+
+def test_characters_beyond_the_first_plane():
+    assert normal_form(json.dumps("𠀀")) == normal_form('"𠀀"')
+
+
+@pytest.mark.parametrize("prefix", ["> ", "> > ", "| ", "+", "# ", "  12: ", "7\t", "41→", "docs/a.md:3:"])
+def test_what_stands_before_lines_is_taken_off(prefix):
+    form = normal_form("\n".join(prefix + line for line in ("one", "two")))
+    assert without_prefixes(form) == "one\ntwo"
+
+
+def test_one_such_line_stays_as_it_is():
+    assert without_prefixes("12: one\ntwo") == "12: one\ntwo"
+
+
+@given(st.text())
+def test_what_cannot_hide_says_what_it_says(text):
+    if not may_hide(text):
+        assert squeezed(normal_form(text)) == "".join(text.casefold().split())
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])), st.integers(0, 2))
+def test_escaped_in_json_it_says_the_same(text, depth):
+    text = text.replace("\\", "").replace("&", "")
+    written = text
+    for _ in range(depth):
+        written = json.dumps(written)[1:-1]
+    assert squeezed(normal_form(written)) == squeezed(normal_form(text))
