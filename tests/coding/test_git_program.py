@@ -93,6 +93,39 @@ def test_a_call_that_is_cancelled_takes_its_lock_away(repo, tmp_path, git):
     assert_gone(int((tmp_path / "pid").read_text()))
 
 
+def test_much_is_written_and_read_at_once(repo):
+    """More than a pipe holds, both ways, of many calls at a time."""
+    names = [f"HEAD:{number}".encode() for number in range(20_000)]
+
+    async def many():
+        given = b"\n".join(names) + b"\n"
+        return await asyncio.gather(*[run_git(["cat-file", "--batch-check"], repo, stdin=given) for _ in range(8)])
+
+    for outcome in asyncio.run(many()):
+        assert outcome.output == b"".join([name + b" missing\n" for name in names])
+
+
+def test_what_git_does_not_read_is_no_error(repo):
+    assert run(["version"], repo, stdin=b"x" * 1_000_000).code == 0
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_call_may_be_cancelled_at_any_time(repo, turns):
+    """Also before its thread has begun."""
+
+    async def cancelled():
+        task = asyncio.create_task(run_git(["cat-file", "--batch"], repo, stdin=b"HEAD\n" * 100_000))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    before = len([*Path("/proc/self/fd").iterdir()])
+    asyncio.run(cancelled())
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
 @pytest.mark.usefixtures("git")
 def test_nothing_of_the_environment_gets_through(monkeypatch, repo, tmp_path):
     """What would make git run something, or work elsewhere, is not passed on."""

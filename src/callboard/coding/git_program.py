@@ -14,14 +14,18 @@ machines is without the last: it runs what the user's own configuration says, su
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import functools
 import os
+import selectors
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from time import monotonic
+from typing import Final
 
 import msgspec
 
@@ -180,28 +184,11 @@ async def run_git(
         )
     except (FileNotFoundError, NotADirectoryError):
         raise CallerError("there is no such folder", path=str(directory)) from None
-    pipes = _Pipes(process)
-    try:
-        telling = asyncio.create_task(pipes.write(stdin))
-        complaint = asyncio.create_task(pipes.read_error())
-        try:
-            async with asyncio.timeout(seconds):
-                output, cut = await pipes.read(limit)
-                if cut:
-                    await _end(process)
-                code = await asyncio.to_thread(process.wait)
-                error = await complaint
-        except TimeoutError:
-            hint = "something holds it up: look for other processes of git"
-            raise CallerError(f"git took more than {seconds:g} s", path=str(directory), hint=hint) from None
-        finally:
-            telling.cancel()
-            complaint.cancel()
-            await _end(process)
-            await asyncio.gather(telling, complaint, return_exceptions=True)
-    finally:
-        pipes.close()
-    return GitOutcome(0 if cut else code, output, error.decode("utf-8", "replace").strip(), cut)
+    outcome = await _Call(process, stdin, limit, seconds).outcome()
+    if outcome is None:
+        hint = "something holds it up: look for other processes of git"
+        raise CallerError(f"git took more than {seconds:g} s", path=str(directory), hint=hint)
+    return outcome
 
 
 def failed(outcome: GitOutcome, arguments: Sequence[str], path: str) -> GitFailed:
@@ -278,73 +265,115 @@ def _own_programs(program: str) -> tuple[Path, ...]:
     return found if output.startswith(b"git version") else ()
 
 
-class _Pipes:
-    """What a process reads, writes and complains, without waiting in the event loop."""
+class _Call:
+    """A process of git, and what goes through its pipes.
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    A thread serves them. Event loops can do so too, but each in another way when a task is cancelled while it begins
+    to; and the process has to end then, and take its locks away, whatever the loop does.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, limit: int, seconds: float) -> None:
         if process.stdin is None or process.stdout is None or process.stderr is None:
             raise AssertionError
+        self._process = process
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
-        # A pipe that has a transport is closed by it.
-        self._closing: dict[IO[bytes], Callable[[], None]] = {
-            pipe: pipe.close for pipe in (self._stdin, self._stdout, self._stderr)
-        }
+        self._given = memoryview(stdin)
+        self._limit = limit
+        self._deadline = monotonic() + seconds
+        self._output, self._error = bytearray(), bytearray()
+        self._stopped, self._stop = os.pipe()
 
-    async def write(self, data: bytes) -> None:
-        loop = asyncio.get_running_loop()
-        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, self._stdin)
-        # So that `drain` waits for all of it, and a transport that is closed has nothing left to write.
-        transport.set_write_buffer_limits(0)
-        self._closing[self._stdin] = lambda: None if transport.is_closing() else transport.abort()
-        writer = asyncio.StreamWriter(transport, protocol, None, loop)
-        with suppress(ConnectionError):  # it may end without reading all
-            writer.write(data)
-            await writer.drain()
-        writer.close()
+    async def outcome(self) -> GitOutcome | None:
+        """What came of it, None if it took too long. Cancelling ends it, and then waits until it has ended."""
+        ended: concurrent.futures.Future[GitOutcome | None] = concurrent.futures.Future()
+        threading.Thread(target=self._serve, args=[ended], daemon=True).start()
+        waiting = asyncio.wrap_future(ended)
+        try:
+            return await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            os.write(self._stop, b"x")
+            try:
+                await asyncio.shield(waiting)
+            except asyncio.CancelledError:
+                # It was asked for twice.
+                _signal(self._process, signal.SIGKILL)
+                await asyncio.wait([waiting])
+            raise
+        finally:
+            os.close(self._stop)
+            os.close(self._stopped)
 
-    async def read(self, limit: int) -> tuple[bytes, bool]:
-        """The output up to the limit, and whether there is more."""
-        kept = bytearray()
-        reader = await self._reader(self._stdout)
-        while chunk := await reader.read(_CHUNK):
-            kept += chunk
-            if len(kept) > limit:
-                return bytes(kept[:limit]), True
-        return bytes(kept), False
+    def _serve(self, ended: concurrent.futures.Future[GitOutcome | None]) -> None:
+        try:
+            ended.set_result(self._run())
+        except BaseException as error:  # noqa: BLE001  # whoever waits gets it
+            ended.set_exception(error)
 
-    async def read_error(self) -> bytes:
-        """The beginning of what it complains; all of it is read."""
-        kept = b""
-        reader = await self._reader(self._stderr)
-        while chunk := await reader.read(_CHUNK):
-            kept = (kept + chunk)[:_MAX_ERROR]
-        return kept
+    def _run(self) -> GitOutcome | None:
+        try:
+            complete = self._converse()
+            cut = len(self._output) > self._limit
+            if not complete and not cut:
+                return None
+            if cut:
+                _end(self._process)
+            code = self._process.wait(max(0.0, self._deadline - monotonic()))
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            _end(self._process)
+            for pipe in (self._stdin, self._stdout, self._stderr):
+                with suppress(OSError):
+                    pipe.close()
+        error = self._error.decode("utf-8", "replace").strip()
+        return GitOutcome(0 if cut else code, bytes(self._output[: self._limit]), error, cut)
 
-    async def _reader(self, pipe: IO[bytes]) -> asyncio.StreamReader:
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(loop=loop)
-        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), pipe)
-        self._closing[pipe] = transport.close
-        return reader
+    def _converse(self) -> bool:
+        """Serve the pipes until it has said all, or more than the limit; False if it was stopped or took too long."""
+        for pipe in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(pipe.fileno(), False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._stopped, selectors.EVENT_READ)
+            selector.register(self._stdout, selectors.EVENT_READ, self._output)
+            selector.register(self._stderr, selectors.EVENT_READ, self._error)
+            selector.register(self._stdin, selectors.EVENT_WRITE)
+            while self._stdout in selector.get_map() or self._stderr in selector.get_map():
+                ready = selector.select(max(0.0, self._deadline - monotonic()))
+                if not ready or any(key.fileobj == self._stopped for key, _ in ready):
+                    return False
+                for key, _ in ready:
+                    if not self._go_on(key):
+                        selector.unregister(key.fileobj)
+                        if key.fileobj is self._stdin:
+                            self._stdin.close()
+                if len(self._output) > self._limit:
+                    return False
+        return True
 
-    def close(self) -> None:
-        for close in self._closing.values():
-            close()
+    def _go_on(self, key: selectors.SelectorKey) -> bool:
+        """Read or write what a pipe is ready for; False if it is done."""
+        if key.fileobj is self._stdin:
+            try:
+                self._given = self._given[os.write(key.fd, self._given[:_CHUNK]) :]
+            except BrokenPipeError:  # it may end without reading all
+                self._given = memoryview(b"")
+            return bool(self._given)
+        chunk = os.read(key.fd, _CHUNK)
+        kept: bytearray = key.data
+        kept += chunk
+        if kept is self._error:
+            del kept[_MAX_ERROR:]
+        return bool(chunk)
 
 
-async def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends it, first so that it takes its locks away."""
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process, first so that it takes its locks away."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             return
         _signal(process, how)
-        try:
-            await asyncio.wait_for(asyncio.to_thread(process.wait), _GRACE)
-        except TimeoutError:
-            continue
-        except asyncio.CancelledError:
-            _signal(process, signal.SIGKILL)
-            raise
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE)
 
 
 def _signal(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
