@@ -73,10 +73,15 @@ def records(written):
 @pytest.mark.parametrize("reply", REPLIES)
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("path", BODIES)
-def test_nobody_writes_lines_of_their_own_into_the_log(serving, written, path, stream, reply):
+def test_nobody_writes_lines_of_their_own_into_the_log(serving, behind, written, path, stream, reply):
     async def scenario():
+        # A name that the operator mapped gets further than the door.
+        mapped = {"map": {HOSTILE: HOSTILE}, "models": ("*",)}
         key = {"authorization": "Bearer \x85\xa0\x9b31m-a-key-of-a-client"}
-        async with FakeBackend([REPLIES[reply]] * 4, models=[HOSTILE]) as backend, serving(backend) as served:
+        async with (
+            FakeBackend([REPLIES[reply]] * 4, models=[HOSTILE]) as backend,
+            serving(behind(backend, **mapped)) as served,
+        ):
             await served.post(path, {**BODIES[path], "stream": stream}, key)
             await served.get("/v1/models", **key)
             await served.get("/v1/responses/%0AFORGED%1B")
@@ -86,11 +91,11 @@ def test_nobody_writes_lines_of_their_own_into_the_log(serving, written, path, s
     records(written)
 
 
-def test_nobody_writes_lines_of_their_own_over_a_websocket(serving, written):
+def test_nobody_writes_lines_of_their_own_over_a_websocket(serving, behind, written):
     async def scenario():
         async with (
             FakeBackend([Raw(CALLED)]) as backend,
-            serving(backend) as served,
+            serving(behind(backend, map={HOSTILE: "m"})) as served,
             served.client.ws_connect(served.url + "/responses") as socket,
         ):
             await socket.send_bytes(msgspec.json.encode({"type": "response.create", **BODIES["responses"]}))
@@ -101,9 +106,9 @@ def test_nobody_writes_lines_of_their_own_over_a_websocket(serving, written):
     assert any("Tool call started" in line for line in records(written))
 
 
-def test_the_name_of_a_model_is_told_with_its_escapes(serving, written):
+def test_the_name_of_a_model_is_told_with_its_escapes(serving, behind, written):
     async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
+        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, map={HOSTILE: "m"})) as served:
             await served.post("chat", {**BODIES["chat"], "tools": []})
 
     asyncio.run(scenario())
@@ -124,7 +129,7 @@ def test_a_traceback_cannot_be_taken_for_records(serving, written):
     async def scenario():
         async with FakeBackend([]) as backend, serving(backend) as served:
             bad = served.gateway.backends[0]
-            bad._models["m"] = Broken(bad.model("m"))
+            bad._models["m", ""] = Broken(bad.model("m"))
             await served.post("chat", {**BODIES["chat"], "model": "m"})
 
     asyncio.run(scenario())

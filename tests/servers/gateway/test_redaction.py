@@ -213,7 +213,7 @@ def test_clients_are_not_told_where_backends_are(serving, behind, caplog, front,
     assert "redirects are not followed" in answers[0].text
     assert "the backend: cannot connect" in answers[1].text
     assert "no route for the backend at the backend" in answers[2].text
-    assert [each["name"] for each in open_health.body["backends"]] == ["backend-1", "backend-2", "lab"]
+    assert [each["name"] for each in open_health.body["backends"]] == ["backend-1", "backend-2", "backend-3"]
     assert [each["name"] for each in health.body["backends"]][1:] == [nowhere, "lab"]
     assert "internal.example" in caplog.text
     assert nowhere in caplog.text

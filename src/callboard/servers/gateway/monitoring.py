@@ -30,14 +30,10 @@ def health(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:
 
     async def tell(request: Request) -> Response:
         now = monotonic()
-        known = gateway.callers.knows(token_of(request.headers))
+        is_known = gateway.callers.knows(token_of(request.headers))
         states = [
-            _state(
-                backend.name if known else backend.settings.name or f"backend-{place}",
-                backend.breaker.failures,
-                backend.breaker.state(now),
-            )
-            for place, backend in enumerate(gateway.backends, 1)
+            _state(_name(gateway, place, is_known=is_known), backend.breaker.failures, backend.breaker.state(now))
+            for place, backend in enumerate(gateway.backends)
         ]
         unhealthy = all(state["is_open"] for state in states)
         told = {
@@ -52,6 +48,16 @@ def health(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:
         return Response(msgspec.json.encode(told), 503 if unhealthy else 200, media_type="application/json")
 
     return tell
+
+
+def _name(gateway: Gateway, place: int, *, is_known: bool) -> str:
+    """What a backend is called: without one of the gateway's keys nobody is told where it is, nor its name if there are
+    keys.
+    """
+    backend = gateway.backends[place]
+    if is_known:
+        return backend.name
+    return (not gateway.settings.keys and backend.settings.name) or f"backend-{place + 1}"
 
 
 def _state(name: str, failures: int, state: str) -> dict[str, Any]:

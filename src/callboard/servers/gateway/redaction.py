@@ -278,7 +278,10 @@ class LogFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = self._redactor.text(record.getMessage()), ()
         if record.exc_info and not record.exc_text:
-            record.exc_text = self._redactor.text(logging.Formatter().formatException(record.exc_info))
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        # Another filter may have made the text.
+        if record.exc_text:
+            record.exc_text = self._redactor.text(record.exc_text)
         return True
 
 
