@@ -42,7 +42,7 @@ def peak():
         ("return '\\ud800'", "\N{REPLACEMENT CHARACTER}"),
         ("return ''", "(nothing)"),
         ("return None", "null"),
-        ("return [[float('nan')]]", "[[null]]"),
+        ("return [[float('nan')]]", '[["NaN"]]'),
     ],
 )
 def test_what_a_tool_raises_and_returns(ask, script, form, body, told):

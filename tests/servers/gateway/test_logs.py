@@ -73,7 +73,7 @@ def records(written):
 @pytest.mark.parametrize("reply", REPLIES)
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("path", BODIES)
-def test_nobody_writes_lines_of_their_own_into_the_log(serving, behind, written, path, stream, reply):
+def test_nobody_writes_lines_of_their_own_into_the_log(serving, behind, written, *, path, stream, reply):
     async def scenario():
         # A name that the operator mapped gets further than the door.
         mapped = {"map": {HOSTILE: HOSTILE}, "models": ("*",)}
