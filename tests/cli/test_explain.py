@@ -13,9 +13,9 @@ from callboard.errors import CallerError
         # Seed 001's table of models, as far as its modes go.
         ("openai:gpt-4o", "native", "json", None),
         ("claude-3-5-sonnet", "native", "json", None),
-        ("llama-3-70b", "native", "llama3_json", "auto"),
-        ("mistral-7b", "validated", "json", "auto"),
-        ("local:qwen2.5-coder-0.5b", "native", "json", "auto"),
+        ("llama-3-70b", "native", "llama3_json", "llama3_json, pythonic"),
+        ("mistral-7b", "validated", "json", "json, mistral"),
+        ("local:qwen2.5-coder-0.5b", "native", "json", "json, hermes"),
         ("local:smollm2-135m", "structured", "action", "action"),
         ("openai:mystery", "structured", "action", "action"),
         ("mystery", "validated", "json", "auto"),
@@ -50,14 +50,39 @@ def test_for_people(invoke):
         "provider none named",
         "mode     native: the endpoint offers tools (default), and the model uses them (family qwen3-coder)",
         "dialect  qwen3_coder: how calls are spelled where the tools stand in the prompt",
-        "watched  auto: what its text is watched for",
+        (
+            "watched  qwen3_coder: what its text is watched for (family qwen3-coder: it leaves out <tool_call>, so that "
+            "servers give its call as text)"
+        ),
         "facts",
     ]
     assert "  uses_tools          True                          family qwen3-coder" in lines
 
 
 def test_a_text_that_nobody_watches(invoke):
-    assert "watched  nothing: its text is believed" in invoke("explain", "openai:gpt-4o").stdout.splitlines()
+    lines = invoke("explain", "openai:gpt-4o").stdout.splitlines()
+    assert (
+        "watched  nothing: its text is believed (family openai: its endpoint parses its calls; no report of one in text)"
+        in lines
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "mode", "why"),
+    [
+        ("mystery", "", "nothing is known of the model"),
+        ("mystery", "structured", "the mode structured asks for it"),
+        ("gpt-4o", "validated", "the mode validated asks for it"),
+        (
+            "kimi-k2",
+            "",
+            "family kimi: its sections stay in the text when servers do not parse them (sglang, vllm parsers)",
+        ),
+    ],
+)
+def test_why_a_text_is_watched(invoke, model, mode, why):
+    options = ["--mode", mode] if mode else []
+    assert json.loads(invoke("explain", model, "--json", *options).stdout)["watched_why"] == why
 
 
 def test_a_mode_that_was_asked_for(invoke):

@@ -1,5 +1,10 @@
+import tomllib
+from importlib.resources import files
+
 import pytest
 
+from callboard.core import InvocationEnded, ToolDeclaration
+from callboard.dialects import parse
 from callboard.errors import CallerError
 from callboard.modes import MODES, plan, plan_of
 from callboard.profiles import resolve
@@ -19,10 +24,12 @@ def test_a_mode_is_a_row():
     ("model", "mode", "dialect", "watched"),
     [
         ("gpt-4o", "native", "json", None),
-        ("llama-3-70b", "native", "llama3_json", "auto"),
-        ("mistral-7b", "validated", "json", "auto"),
+        ("llama-3-70b", "native", "llama3_json", "llama3_json, pythonic"),
+        ("mistral-7b", "validated", "json", "json, mistral"),
         ("local-model", "validated", "json", "auto"),
-        ("local:qwen2.5-coder-0.5b", "native", "json", "auto"),
+        ("local:qwen2.5-coder-0.5b", "native", "json", "json, hermes"),
+        ("qwen3-8b", "native", "hermes", "hermes"),
+        ("mystery", "validated", "json", "auto"),
         ("local:smollm2-135m", "structured", "action", "action"),
     ],
 )
@@ -37,6 +44,55 @@ def test_what_is_asked_for_is_watched_for():
     assert plan(resolve("some-model", {"dialect": "react"})).watched.name == "react"
     assert plan(resolve("some-model", {"dialect": "hermes", "watch": ""})).watched.name == "hermes"
     assert plan(resolve("llama-3-70b", {"watch": "hermes"})).watched.name == "hermes"
+
+
+def test_what_is_asked_for_in_the_prompt_may_come_in_json():
+    assert plan(resolve("qwen3-8b"), "validated").watched.name == "hermes, json"
+    assert plan(resolve("qwen2.5-coder-1.5b"), "validated").watched.name == "json, hermes"
+    assert plan(resolve("qwen3-8b", {"watch": "hermes"}), "validated").watched.name == "hermes"
+
+
+def test_a_model_of_a_known_family_is_watched_for_what_it_writes_itself():
+    """All of `auto` is for models of which nothing is known."""
+    for family in known_families():
+        watched = plan(resolve(family)).watched
+        assert watched is None or "auto" not in watched.name, family
+
+
+def test_every_family_says_where_it_is_known_from():
+    for family in known_families():
+        resolution = resolve(family)
+        assert resolution.sources["watch"].startswith("family "), family
+        assert len(resolution.watch_evidence) > 10, family
+
+
+def test_several_dialects_are_watched_for_at_once():
+    for watch in (["hermes", "json"], ("hermes", "json")):
+        decided = plan(resolve("some-model", {"uses_tools": True, "watch": watch}))
+        assert decided.watched.name == "hermes, json"
+        assert [dialect.name for dialect in decided.watched.speaks] == ["hermes", "json"]
+        assert decided.watched is plan(resolve("other", {"uses_tools": True, "watch": watch})).watched
+    with pytest.raises(CallerError, match="no dialect 'klingon'"):
+        plan(resolve("some-model", {"watch": ["hermes", "klingon"]}))
+
+
+@pytest.mark.parametrize("model", ["qwen2.5-coder-1.5b", "local:qwen2.5-coder-0.5b"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Let me see:\n```json\n{"name": "look", "arguments": {}}\n```\nThat shows what there is.',
+        '{"name": "look", "arguments": {}}',
+        '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>',
+    ],
+)
+def test_what_a_qwen_coder_writes_is_a_call(model, text):
+    events = parse(text, [ToolDeclaration("look")], plan(resolve(model)).watched)
+    assert [event.name for event in events if isinstance(event, InvocationEnded)] == ["look"]
+
+
+def known_families():
+    table = tomllib.loads(files("callboard.profiles").joinpath("profiles.toml").read_text("utf-8"))
+    return [pattern for family in table["families"] for pattern in family["patterns"]]
 
 
 def test_what_the_caller_asks_for_wins():

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from callboard.dialects import Dialect
+    from callboard.modes import Plan
+    from callboard.profiles import Resolution
 
 
 def explain(
@@ -34,6 +35,7 @@ def explain(
             "why": why,
             "dialect": decided.dialect.name,
             "watched": decided.watched.name if decided.watched else None,
+            "watched_why": _why(decided, resolution),
             "facts": {fact: {"value": facts[fact], "source": resolution.sources[fact]} for fact in facts},
         }
         typer.echo(json.dumps(described, indent=2, ensure_ascii=False))
@@ -42,12 +44,22 @@ def explain(
     typer.echo(f"provider {resolution.provider or 'none named'}")
     typer.echo(f"mode     {decided.mode.name}: {why}")
     typer.echo(f"dialect  {decided.dialect.name}: how calls are spelled where the tools stand in the prompt")
-    typer.echo(f"watched  {_watched(decided.watched)}")
+    typer.echo(f"watched  {_watched(decided, resolution)}")
     typer.echo("facts")
     width = max(map(len, facts))
     for fact, value in facts.items():
         typer.echo(f"  {fact:<{width}} {value!r:<30}{resolution.sources[fact]}")
 
 
-def _watched(dialect: Dialect | None) -> str:
-    return f"{dialect.name}: what its text is watched for" if dialect else "nothing: its text is believed"
+def _watched(decided: Plan, resolution: Resolution) -> str:
+    watched = (
+        f"{decided.watched.name}: what its text is watched for" if decided.watched else "nothing: its text is believed"
+    )
+    return f"{watched} ({_why(decided, resolution)})"
+
+
+def _why(decided: Plan, resolution: Resolution) -> str:
+    """Why the text is watched for that: the profile says so, or the mode asks for calls in it."""
+    if decided.watched is None or decided.watched.name == ", ".join(resolution.profile.watched):
+        return resolution.watch_reason
+    return f"the mode {decided.mode.name} asks for it"

@@ -1,6 +1,6 @@
 """How models spell calls in text, and how to read and write it."""
 
-from callboard.dialects.catalogue import dialect_named, dialect_of_template
+from callboard.dialects.catalogue import dialect_named, dialect_of, dialect_of_template
 from callboard.dialects.dialect import Dialect, Fence, Frame, Reasoning
 from callboard.dialects.parser import Parser, parse
 from callboard.dialects.render import (
@@ -27,6 +27,7 @@ __all__ = [
     "Parser",
     "Reasoning",
     "dialect_named",
+    "dialect_of",
     "dialect_of_template",
     "parse",
     "render_call",

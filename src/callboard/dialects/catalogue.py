@@ -5,8 +5,13 @@ Owns how one is found. Knows nothing of how it is read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
+
+from msgspec.structs import replace
+
 from callboard.dialects.dialect import Dialect
-from callboard.dialects.table import DIALECTS
+from callboard.dialects.table import AUTO, DIALECTS
 from callboard.errors import CallerError
 from callboard.plugins import plugins
 from callboard.text.near import near
@@ -26,6 +31,23 @@ def dialect_named(name: str) -> Dialect:
         hint = near(wanted, [*DIALECTS, *added]) or "`callboard dialects` lists them"
         raise CallerError(f"no dialect {name!r}", hint=hint)
     return added[wanted]
+
+
+def dialect_of(names: Sequence[str]) -> Dialect:
+    """The dialect of these names: of several, one that reads whichever of them makes the first call.
+
+    Raises CallerError.
+    """
+    found = tuple([dialect_named(name) for name in names])
+    return found[0] if len(found) == 1 else _either(found)
+
+
+@lru_cache(maxsize=256)
+def _either(dialects: tuple[Dialect, ...]) -> Dialect:
+    spoken = tuple(dict.fromkeys([each for dialect in dialects for each in (dialect.speaks or (dialect,))]))
+    names = ", ".join([dialect.name for dialect in dialects])
+    reasoning = tuple(dict.fromkeys([each for dialect in spoken for each in dialect.reasoning]))
+    return replace(AUTO, name=names, summary=f"the first of {names} to make a call", speaks=spoken, reasoning=reasoning)
 
 
 def dialect_of_template(template: str) -> Dialect | None:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from callboard.dialects import JSON, Dialect, dialect_named
+from callboard.dialects import JSON, Dialect, dialect_named, dialect_of
 from callboard.errors import CallerError
 from callboard.profiles import ModeName, Prices, Resolution
 
@@ -66,7 +66,11 @@ def plan(resolution: Resolution, mode: str = "") -> Plan:
         raise CallerError(f"no mode {name!r}", hint=f"there are {', '.join(MODES)}")
     profile = resolution.profile
     dialect = dialect_named(row.dialect or profile.dialect or "json")
-    watched = dialect_named(profile.watch) if profile.watch and not row.dialect else None
+    names = profile.watched
+    if row.declares == "prompt" and resolution.sources["watch"] != "user":
+        # Past calls that the model's own dialect cannot spell are told in JSON, and the model may go on with that.
+        names = tuple(dict.fromkeys([*names, *(["json"] if names and "auto" not in names else [])]))
+    watched = dialect_of(names) if names and not row.dialect else None
     if row.declares != "wire" and (watched is None or not watched.reads(dialect)):
         watched = dialect
     return Plan(

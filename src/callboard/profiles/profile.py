@@ -20,7 +20,9 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     `mode` "" leaves the mode to what follows: native where the endpoint `offers_tools` and the model
     `uses_tools`, else structured where it `constrains` replies to a schema, else validated.
     `dialect` is how the model spells calls where the tools stand in the prompt. `watch` is the dialect that
-    the text of its replies is watched for, in native mode too; "" for models that never write calls into it.
+    the text of its replies is watched for, in native mode too, or several of them: those of the model's own family, and
+    what it is known to write besides. "" is for models that never write calls into their text, `auto` for those of
+    which nothing is known.
     `starts_in_reasoning` says that its text begins inside reasoning, `calls_in_reasoning` that reasoning
     which the endpoint tells apart may hold calls. `results` "prose" tells calls and results in plain words instead of the wire's own messages;
     `answer_after` "results" asks for the last reply, without tools, as soon as calls have results: for
@@ -41,7 +43,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     uses_tools: bool = False
     constrains: bool = False
     dialect: str = "json"
-    watch: str = "auto"
+    watch: str | tuple[str, ...] = "auto"
     starts_in_reasoning: bool = False
     calls_in_reasoning: bool = False
     wire: str = "chat"
@@ -66,6 +68,12 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     price_input: float | None = None
     price_output: float | None = None
     price_cached: float | None = None
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """The dialects of `watch`, none for none."""
+        names = (self.watch,) if isinstance(self.watch, str) else self.watch
+        return tuple([name for name in names if name])
 
     @property
     def prices(self) -> Prices | None:

@@ -23,7 +23,8 @@ class Resolution(msgspec.Struct, frozen=True):
     """What is decided for a model before anything is sent.
 
     `provider` is the known one before the colon ("" for none), `model` the name that goes on the wire;
-    `sources` tells for each fact which layer set it.
+    `sources` tells for each fact which layer set it, `watch_evidence` where it is known from what the model's text is
+    watched for, "" where nothing is known of the model or the user says it.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Resolution(msgspec.Struct, frozen=True):
     model: str
     profile: Profile
     sources: Mapping[str, str]
+    watch_evidence: str = ""
 
     @property
     def mode(self) -> ModeName:
@@ -54,6 +56,14 @@ class Resolution(msgspec.Struct, frozen=True):
             return f"{tools}{uses}; the endpoint constrains replies ({self.sources['constrains']})"
         return f"{tools}{uses}; the endpoint is not known to constrain replies ({self.sources['constrains']})"
 
+    @property
+    def watch_reason(self) -> str:
+        """Why the text is watched for what it is."""
+        source = self.sources["watch"]
+        if source == "default":
+            return "nothing is known of the model"
+        return f"{source}: {self.watch_evidence}" if self.watch_evidence else source
+
 
 def resolve(name: str, user: Mapping[str, Any] | None = None) -> Resolution:
     """The resolution of a model's name; `user` are facts that override all others. Raises CallerError."""
@@ -74,16 +84,19 @@ def resolve(name: str, user: Mapping[str, Any] | None = None) -> Resolution:
     layers.append(("user", user or {}))
     facts: dict[str, Any] = {}
     sources = dict.fromkeys(_FACTS, "default")
+    evidence = ""
     for source, row in layers:
         for fact, value in row.items():
             if fact in sources:
                 facts[fact] = value
                 sources[fact] = source
+        if "watch" in row:
+            evidence = row.get("watch_evidence", "")
     try:
         profile = msgspec.convert(facts, Profile)
     except msgspec.ValidationError as error:
         raise CallerError(str(error), path=f"profile of {name}") from None
-    return Resolution(name, provider, model, profile, sources)
+    return Resolution(name, provider, model, profile, sources, evidence)
 
 
 def providers() -> tuple[str, ...]:
