@@ -1,12 +1,13 @@
 # ruff: noqa: INP001, T201  # a script: no package, and it prints
 """Writes what the code knows into the pages, between their markers: into cli.md the `--help` of every command, into
-dialects.md the catalogue, into coding.md the phases of the coding agents.
+dialects.md the catalogue and what becomes of texts that quote calls, into coding.md the phases of the coding agents.
 
 `python docs/regenerate.py` writes; with `--check` it only says what is not current, and exits with 1.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -17,6 +18,8 @@ from typing import Any
 HERE = Path(__file__).parent
 BLOCK = re.compile(r"(<!-- help: (?P<command>[a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 CATALOGUE = re.compile(r"(<!-- dialects -->\n).*?(<!-- end -->)", re.DOTALL)
+QUOTATIONS = re.compile(r"(<!-- quotations -->\n).*?(<!-- end -->)", re.DOTALL)
+VECTORS = HERE.parent / "tests/vectors/dialects"
 PHASES = re.compile(r"(<!-- phases: (?P<form>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 GROUPS = re.compile(r"(<!-- groups -->\n).*?(<!-- end -->)", re.DOTALL)
 SUMMARY = re.compile(r"(?P<call>.*?)(?: \((?P<whose>[^()]*)\))?")
@@ -78,6 +81,42 @@ def with_catalogue(page: str) -> str:
     return CATALOGUE.sub(lambda found: "\n".join([f"{found[1]}{lines[0]}", *lines[1:], found[2]]), page)
 
 
+def with_quotations(page: str) -> str:
+    """The page with what becomes of each kind of text that quotes a call, and of the calls of the vectors."""
+    lines = [
+        "| kind of text | texts | calls, with `auto` | calls, with the model's own dialects |",
+        "| --- | --- | --- | --- |",
+    ]
+    rows = quotations()
+    for part in ("kind", "split"):
+        for name in dict.fromkeys([case[part] for case, _, _ in rows]):
+            shown = name if part == "kind" else f"**{name}**"
+            lines += [quotation_row(shown, [row for row in rows if row[0][part] == name])]
+    lines.append(quotation_row("**all**", rows))
+    return QUOTATIONS.sub(lambda found: "\n".join([f"{found[1]}{lines[0]}", *lines[1:], found[2]]), page)
+
+
+def quotations() -> list[tuple[dict[str, Any], bool, bool]]:
+    """The vectors that quote calls; of each whether it became one with `auto`, and with its model's own dialects."""
+    from callboard.core import InvocationStarted, ToolDeclaration  # noqa: PLC0415
+    from callboard.dialects import parse  # noqa: PLC0415
+    from callboard.modes import plan  # noqa: PLC0415
+    from callboard.profiles import resolve  # noqa: PLC0415
+
+    def calls(case: dict[str, Any], dialect: Any) -> bool:
+        tools = [ToolDeclaration(each["name"], "", each["parameters"]) for each in case["tools"]]
+        events = parse(case["text"], tools, dialect) if dialect else []
+        return any(isinstance(event, InvocationStarted) for event in events)
+
+    lines = (VECTORS / "quotations.jsonl").read_text("utf-8").splitlines()
+    cases = [json.loads(line) for line in lines]
+    return [(case, calls(case, "auto"), calls(case, plan(resolve(case["model"])).watched)) for case in cases]
+
+
+def quotation_row(name: str, rows: list[tuple[dict[str, Any], bool, bool]]) -> str:
+    return f"| {name} | {len(rows)} | {sum(auto for _, auto, _ in rows)} | {sum(own for _, _, own in rows)} |"
+
+
 def with_phases(page: str) -> str:
     """The page with a row for each phase of each agent, and one for each group of tools."""
     from callboard.coding.phases import _table  # noqa: PLC0415  # not before the environment is set
@@ -103,7 +142,11 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join([f"`{name}`" for name in names])
 
 
-PAGES = {"cli.md": with_help, "dialects.md": with_catalogue, "coding.md": with_phases}
+PAGES = {
+    "cli.md": with_help,
+    "dialects.md": lambda page: with_quotations(with_catalogue(page)),
+    "coding.md": with_phases,
+}
 
 
 def main() -> None:

@@ -211,7 +211,13 @@ def test_no_marker_is_in_what_is_said(dialect):
     assert not of(Note, events)
 
 
+ALONE = {"auto", "bare_json", "json", "markdown_json", "thoughts_json", "xlam"}
+"""What they spell is an object with nothing around it that says that it is a call: its last member shows that."""
+
+
 def test_a_string_streams_as_it_arrives(dialect):
+    if dialect.name in ALONE:
+        return
     text = "The quick brown fox."
     rendered = spelled(dialect, text)
     # A command's first word says whether it is one of a tool.
@@ -222,6 +228,25 @@ def test_a_string_streams_as_it_arrives(dialect):
         events = parser.feed(char)
         assert [event.json for event in events] == [char]
         assert isinstance(events[0], ArgumentsPiece)
+
+
+@pytest.mark.parametrize("dialect", sorted(ALONE))
+def test_an_object_alone_is_told_when_it_is_closed(dialect):
+    rendered = spelled(DIALECTS[dialect], "The quick brown fox.")
+    closed = rendered.index('fox."}}') + len('fox."}}')
+    parser = Parser(NOTE, dialect)
+    assert of(InvocationStarted, parser.feed(rendered[: closed - 1])) == []
+    told = parser.feed(rendered[closed - 1 : closed])
+    assert [call.arguments for call in of(InvocationEnded, told)] == [{"text": "The quick brown fox."}]
+
+
+@pytest.mark.parametrize("dialect", sorted(ALONE))
+def test_a_call_that_is_longer_than_what_is_held_is_one_all_the_same(dialect):
+    text = "x" * 2 * MAX_HELD
+    rendered = spelled(DIALECTS[dialect], text)
+    parser = Parser(NOTE, dialect)
+    events = [event for at in range(0, len(rendered), 999) for event in parser.feed(rendered[at : at + 999])]
+    assert [call.arguments for call in of(InvocationEnded, [*events, *parser.finish()])] == [{"text": text}]
 
 
 def test_identifiers_are_unique_and_the_same_every_time(dialect):

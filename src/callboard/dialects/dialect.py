@@ -40,6 +40,8 @@ class Frame(msgspec.Struct, frozen=True, eq=False, dict=True):
     """It opens at the beginning of a line only."""
     declared: bool = False
     """Only the name of a declared tool makes a call; any other leaves the text a text."""
+    explained: bool = False
+    """Models that write it go on in words behind it: these do not show that the call was only quoted."""
     noted: bool = False
     """What stands in it behind a call and is none is told in a Note, not said."""
 

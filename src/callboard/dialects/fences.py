@@ -20,8 +20,8 @@ _LINE_END = re.compile(r"\n")
 _FENCE = 3
 
 
-def read_fence(speech: Speech, char: str) -> Reading[bool]:
-    """Reads a fence, or what is none; whether a line begins behind it."""
+def read_fence(speech: Speech, char: str, *, quoted: bool = False) -> Reading[bool]:
+    """Reads a fence, or what is none; whether a line begins behind it. One that is `quoted` holds no call."""
     reader = speech.reader
     reader.begin()
     run = yield from reader.run(char, MOST + 1)
@@ -36,7 +36,7 @@ def read_fence(speech: Speech, char: str) -> Reading[bool]:
         reader.say()
         return False
     found = speech.layout.fences.get(language)
-    if found is not None:
+    if found is not None and not quoted:
         dialect, fence = found
         speech.fence = char * run
         try:
@@ -54,7 +54,10 @@ def read_fence(speech: Speech, char: str) -> Reading[bool]:
     if speech.trial and not speech.calls.count > speech.tried:
         raise Refused
     reader.say()
+    speech.said.muted = True
     yield from _quoted(speech, char, run)
+    reader.say()
+    speech.said.unmute()
     return True
 
 

@@ -70,7 +70,7 @@ def read_body(speech: Speech, frames: Sequence[Framed]) -> Reading[Framed]:
     if found is None or (fenced and not isinstance(bodies[found[0]][1], Objects)):
         raise Refused
     framed, body, _ = bodies[found[0]]
-    speech.candidate, frame = framed
+    speech.candidate, frame = speech.framed = framed
     count = speech.calls.count
     try:
         yield from body.read(speech, found[1], declared=frame.declared)

@@ -57,6 +57,8 @@ class Parser:
     def _begin(self, offset: int) -> None:
         self._speech = Speech(self._row, self._calls)
         self._speech.reader.base = offset
+        if self._untouched:
+            self._speech.reader.hears = None
         self._reading = read(self._speech, thinking=self._thinking)
         next(self._reading)
 
@@ -96,7 +98,7 @@ class Parser:
                 reader.push(piece[:room])
                 self._reading.send(None)
                 piece = piece[room:]
-            if not reader.room:
+            if not reader.room and not self._speech.released():
                 self._reading.throw(reader.overdue())
         reader.push(piece)
         self._reading.send(None)

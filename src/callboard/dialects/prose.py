@@ -16,7 +16,8 @@ from callboard.dialects.fences import read_code, read_fence
 from callboard.dialects.frames import open_frame
 from callboard.dialects.reader import Over, Reading, Refused, TooLong
 from callboard.dialects.signs import Kind, Sign
-from callboard.dialects.speech import Speech
+from callboard.dialects.speech import Quoted, Speech, Weighing
+from callboard.dialects.surroundings import Place
 
 _INDENT = re.compile(rf"[ \t]{{0,{MOST}}}")
 _SPAN = re.compile(r"`[^`\n]+`(?=[^`])")
@@ -36,11 +37,13 @@ def read(speech: Speech, *, thinking: bool) -> Reading[None]:
         reader.say()
 
 
-def content(speech: Speech) -> Reading[None]:
-    """Reads text. It ends only where it is read on trial, behind what closes the trial."""
+def content(speech: Speech, *, line: bool = True, weighing: Weighing | None = None) -> Reading[bool]:
+    """Reads text, at the beginning of a `line` or not; whether a line begins behind it.
+
+    It ends only where it is read on trial, behind what closes the trial, or where a call is weighed no longer.
+    """
     reader = speech.reader
-    line = True
-    while True:
+    while weighing is None or not weighing.over:
         if line:
             line = yield from _line(speech)
             continue
@@ -68,17 +71,23 @@ def content(speech: Speech) -> Reading[None]:
         reader.say()
         if sign.text in speech.trial:
             reader.at += len(sign.text)
-            return
+            return False
         line = yield from _sign(speech, sign)
+    return line
 
 
 def _sign(speech: Speech, sign: Sign) -> Reading[bool]:
     """Does what the marker says; whether a line begins behind it."""
     reader = speech.reader
     if sign.kind is Kind.CALL:
-        return (yield from open_frame(speech, sign))
+        place = speech.said.place(sign.text)
+        if _is_text(speech, place):
+            reader.at += 1
+            return False
+        return (yield from _placed(speech, place, open_frame(speech, sign)))
     reader.at += len(sign.text)
     if sign.kind is Kind.THINK and not speech.trial:
+        speech.release()
         reader.drop()
         yield from _think(speech, [sign.closes])
         return True
@@ -86,7 +95,82 @@ def _sign(speech: Speech, sign: Sign) -> Reading[bool]:
         return False
     speech.expected.discard(sign.text)
     reader.drop()
+    if sign.kind is Kind.DROP:
+        speech.said.end_line()
     return False
+
+
+def _is_text(speech: Speech, place: Place) -> bool:
+    """Whether a call cannot stand there, where what follows it is not asked.
+
+    While one is weighed others have its fate, and reasoning that may have no end is read on trial as it is.
+    """
+    if speech.weighing is not None:
+        return place.quoted
+    return bool(speech.trial) and (place.quoted or bool(place.closers))
+
+
+def _placed(speech: Speech, place: Place, opening: Reading[bool]) -> Reading[bool]:
+    """Reads what may be a call, and what follows as long as that may make it a quotation; as `opening` says."""
+    if place.plain or speech.trial or speech.weighing is not None:
+        before = speech.calls.count
+        line = yield from opening
+        if speech.calls.count > before:
+            speech.said.end_line()
+        return line
+    return (yield from _weigh(speech, place, opening))
+
+
+def _weigh(speech: Speech, place: Place, opening: Reading[bool]) -> Reading[bool]:
+    reader, calls = speech.reader, speech.calls
+    reader.say()
+    before = speech.layout, set(speech.expected)
+    weighing = speech.weigh(place)
+    end: int | None
+    try:
+        line = yield from opening
+        if place.quoted and calls.count > weighing.count:
+            end = reader.offset
+        else:
+            if calls.count == weighing.count or _says_nothing(speech, place):
+                speech.release()
+            elif calls.count > weighing.count:
+                speech.said.end_line()
+            return (yield from content(speech, line=line, weighing=weighing))
+    except Quoted as quoted:
+        end = quoted.end
+    except TooLong:
+        end = reader.offset
+    except Over:
+        end = None if weighing.over else speech.end_of_quotation()
+        if end is None:
+            speech.release()
+            raise
+    calls.forget(weighing.count, reader.out)
+    reader.out = speech.certain or []
+    speech.certain = speech.weighing = None
+    speech.layout, speech.expected = before
+    speech.forget()
+    reader.speak = TextPiece
+    recorded = reader.recorded()
+    begin = reader.offset - len(recorded)
+    reader.unread(recorded[end - begin :])
+    quotation = recorded[: end - begin]
+    reader.out.append(TextPiece(quotation, offsets=(begin, end)))
+    speech.surroundings.feed(quotation)
+    speech.surroundings.quoted = speech.surroundings.quoted or not place.alone
+    return False
+
+
+def _says_nothing(speech: Speech, place: Place) -> bool:
+    """Whether words behind the call that was read mean nothing, and nothing else could."""
+    return (
+        not place.quoted
+        and place.alone
+        and not place.closers
+        and speech.framed is not None
+        and speech.framed[1].explained
+    )
 
 
 def _line(speech: Speech) -> Reading[bool]:
@@ -94,16 +178,24 @@ def _line(speech: Speech) -> Reading[bool]:
     reader = speech.reader
     if not (yield from _may_begin_line(speech)):
         return False
-    at = _INDENT.match(reader.text, reader.at).end()  # type: ignore[union-attr]  # it matches nothing, too
-    char = reader.text[at]
+    begin = reader.at
+    at = _INDENT.match(reader.text, begin).end()  # type: ignore[union-attr]  # it matches nothing, too
+    char, indent = reader.text[at], reader.text[begin:at]
     reader.say()
     reader.at = at
     if char in "`~":
-        return (yield from read_fence(speech, char))
+        # Words behind a call in a fence mean nothing: models that write it explain it.
+        place = speech.said.place(char, indent)._replace(words=0, words_in_line=0)
+        return (
+            yield from _placed(speech, place, read_fence(speech, char, quoted=place.quoted or _is_text(speech, place)))
+        )
     sign = yield from speech.layout.line.at(reader)
     if sign is None or sign.kind is not Kind.CALL:
         return False
-    return (yield from open_frame(speech, sign))
+    place = speech.said.place(sign.text, indent)
+    if _is_text(speech, place):
+        return False
+    return (yield from _placed(speech, place, open_frame(speech, sign)))
 
 
 def _may_begin_line(speech: Speech) -> Reading[bool]:
@@ -122,6 +214,7 @@ def _think(speech: Speech, closes: Sequence[str]) -> Reading[None]:
     """Reads reasoning, to one of its closing markers or to a call that ends it."""
     reader = speech.reader
     reader.speak = ReasoningPiece
+    speech.said.begin()
     line, over = True, False
     while not over:
         if line:
@@ -147,9 +240,12 @@ def _think(speech: Speech, closes: Sequence[str]) -> Reading[None]:
             reader.at += len(sign.text)
             reader.drop()
             over = True
+        elif (place := speech.said.place(sign.text)).quoted or place.closers:
+            reader.at += 1
         else:
             over = yield from _try(speech, open_frame(speech, sign), closes)
     reader.speak = TextPiece
+    speech.said.begin()
     yield from reader.blank()
     reader.drop()
 

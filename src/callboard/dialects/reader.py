@@ -11,7 +11,7 @@ Law: each character is looked at a constant number of times.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeAlias, TypeVar
 
 from callboard.core import Event, Note, NoteKind, ReasoningPiece, TextPiece
@@ -54,6 +54,7 @@ class Reader:
         "at",
         "base",
         "dropping",
+        "hears",
         "out",
         "speak",
         "text",
@@ -66,6 +67,8 @@ class Reader:
         self.out: list[Event] = []
         self.speak: type[TextPiece | ReasoningPiece] = TextPiece
         """What is said is said as this."""
+        self.hears: Callable[[str, int], object] | None = None
+        """Is told what is said, with the offset where it begins."""
         self.dropping = False
         """Whether what is read need not be kept: it has gone into a call."""
         self._mark = 0
@@ -107,6 +110,8 @@ class Reader:
         self.base = begin + len(text)
         self.text = ""
         self.at = self._mark = 0
+        if self.hears is not None:
+            self.hears(text, begin)
         return begin, self.base
 
     def unread(self, text: str) -> None:
@@ -155,6 +160,8 @@ class Reader:
         if said:
             end = self.base + self.at
             self.out.append(self.speak(said, offsets=(end - len(said), end)))
+            if self.hears is not None:
+                self.hears(said, end - len(said))
 
     def note(self, kind: NoteKind, text: str, begin: int) -> None:
         self.out.append(Note(kind, text, offsets=(begin, self.offset)))

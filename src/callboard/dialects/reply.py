@@ -40,12 +40,15 @@ class Reply:
         self.thoughts: list[ReasoningPiece] = []
         """What is told before the next call."""
 
-    def open(self, name: str, identifier: str = "", *, declared: bool = False) -> OpenCall:
-        """It is a call, and begins with what was read and not given. Raises Refused if it had to be declared."""
+    def open(self, name: str, identifier: str = "", *, declared: bool = False, end: int | None = None) -> OpenCall:
+        """It is a call, and begins with what was read and not given. Raises Refused if it had to be declared.
+
+        What it began with went up to `end`, by default up to here.
+        """
         if declared and not self.calls.declared(name):
             raise Refused
         reader = self.reader
-        call, started = self.calls.open(name, reader.pending, reader.offset, identifier)
+        call, started = self.calls.open(name, reader.pending, reader.offset if end is None else end, identifier)
         reader.drop()
         reader.decided()
         reader.dropping = True

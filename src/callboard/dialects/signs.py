@@ -94,6 +94,11 @@ def _longest_of(texts: list[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True))))
 
 
+_TAG = re.compile(r"</?([A-Za-z][\w.:-]*)")
+_WRAPPERS = frozenset({"answer", "response", "action", "actions", "tool_calls", "function_calls"})
+"""Tags that models put around what they say and do."""
+
+
 class Layout:
     """A dialect's markers: those that stand anywhere, and those that a line may begin with.
 
@@ -127,6 +132,12 @@ class Layout:
         self.line_firsts = frozenset(self.line.firsts) | set("`~")
         self.starts = _starts(self.anywhere, self.line_firsts, "`")
         self.thinking_starts = _starts(self.thinking, self.line_firsts)
+        heads = [head.prefix for _, frame in dialect.framed() for body in frame.bodies for head in body.heads]
+        marked = [text for _, frame in dialect.framed() for text in (*frame.openers, *frame.closers)]
+        self.tags = _WRAPPERS | {
+            found[1].lower() for text in (*anywhere, *line, *heads, *marked) if (found := _TAG.match(text))
+        }
+        """The tags that are the dialect's own."""
         self.fences: dict[str, tuple[Dialect, Fence]] = {}
         for owner, fence in dialect.fenced():
             for language in fence.languages:

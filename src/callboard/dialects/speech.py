@@ -11,15 +11,52 @@ from collections.abc import Sequence
 from callboard.core import Event
 from callboard.dialects.calls import Calls, OpenCall
 from callboard.dialects.dialect import Dialect
-from callboard.dialects.reader import Reading
+from callboard.dialects.reader import Reading, TooLong
 from callboard.dialects.reply import Reply
-from callboard.dialects.signs import layout
+from callboard.dialects.signs import Framed, layout
+from callboard.dialects.surroundings import Behind, Place, Surroundings
+
+
+class Quoted(Exception):  # no error: it is how a reader learns it
+    """What stands behind a call shows that it is a quotation. `end` is the offset up to which that is seen."""
+
+    def __init__(self, end: int) -> None:
+        super().__init__(end)
+        self.end = end
+
+
+class Weighing:
+    """A call that may be a quotation: what stands behind it says. `over` says that it was decided to be a call."""
+
+    def __init__(self, place: Place, count: int, surroundings: Surroundings) -> None:
+        self.place = place
+        self.surroundings = surroundings
+        """What was said before, and since, as it stands where the call is one."""
+        self.count = count
+        """How many calls there were before it."""
+        self.behind = Behind(place)
+        self.fenced: list[tuple[str, int]] = []
+        """What stands behind it in a fence that is not closed."""
+        self.over = False
 
 
 class Speech(Reply):
     """`layout` has the markers of the dialect that is spoken, as far as that is known."""
 
-    __slots__ = ("broken", "candidate", "certain", "expected", "fenced", "idle", "layout", "trial", "tried")
+    __slots__ = (
+        "broken",
+        "candidate",
+        "certain",
+        "expected",
+        "fenced",
+        "framed",
+        "idle",
+        "layout",
+        "surroundings",
+        "trial",
+        "tried",
+        "weighing",
+    )
 
     def __init__(self, dialect: Dialect, calls: Calls) -> None:
         super().__init__(calls)
@@ -38,11 +75,18 @@ class Speech(Reply):
         """How many calls there were before it."""
         self.certain: list[Event] | None = None
         """The events before it."""
+        self.framed: Framed | None = None
+        """The frame of the last call, with the dialect whose it is."""
+        self.weighing: Weighing | None = None
+        """The call that is being read, if it may be a quotation."""
+        self.surroundings = Surroundings(self.layout.tags)
+        """What was said before."""
+        self.reader.hears = self._hear
         self.idle: re.Pattern[str] | None = None
         """Where nothing is held: what a text has to hold to be more than a text."""
 
-    def open(self, name: str, identifier: str = "", *, declared: bool = False) -> OpenCall:
-        call = super().open(name, identifier, declared=declared)
+    def open(self, name: str, identifier: str = "", *, declared: bool = False, end: int | None = None) -> OpenCall:
+        call = super().open(name, identifier, declared=declared, end=end)
         if self.candidate is not self.layout.dialect:
             self.layout = layout(self.candidate)
         return call
@@ -53,12 +97,79 @@ class Speech(Reply):
         reader.at = len(reader.text)
         if not reader.holding:
             reader.say()
-            if not self.trial:
+            if not self.trial and self.weighing is None:
                 self.idle = starts
         try:
             yield
         finally:
             self.idle = None
+
+    def _hear(self, text: str, begin: int) -> None:
+        """Raises Quoted where what is said shows that a call was a quotation."""
+        self.said.feed(text)
+        weighing = self.weighing
+        if weighing is None or self.calls.count == weighing.count:
+            return
+        if weighing.surroundings.muted:
+            weighing.fenced.append((text, begin))
+            return
+        weighing.fenced.clear()
+        if (end := weighing.behind.feed(text, begin)) is not None:
+            raise Quoted(end)
+
+    def end_of_quotation(self) -> int | None:
+        """How far what is weighed is a quotation, at the end of the text; None if it is a call."""
+        weighing, reader = self.weighing, self.reader
+        if weighing is None or self.calls.count == weighing.count:
+            return None
+        try:
+            reader.at = len(reader.text)
+            reader.say()
+        except Quoted as quoted:
+            return quoted.end
+        if weighing.place.quoted or (self.why != "stop" and weighing.place.closers):
+            return reader.offset
+        # A fence that is never closed may be none.
+        found = [weighing.behind.feed(text, begin) for text, begin in weighing.fenced]
+        return next((end for end in (*found, weighing.behind.finish()) if end is not None), None)
+
+    @property
+    def said(self) -> Surroundings:
+        """What was said up to here, by what is known so far."""
+        return self.surroundings if self.weighing is None else self.weighing.surroundings
+
+    def weigh(self, place: Place) -> Weighing:
+        """What is read from here on may be a quotation, and is held until that is decided."""
+        reader = self.reader
+        self.certain, reader.out = reader.out, []
+        self.weighing = Weighing(place, self.calls.count, self.surroundings.copy())
+        reader.record()
+        return self.weighing
+
+    def released(self) -> bool:
+        """Whether what is held too long for being weighed is a call: nothing but words could make it a quotation."""
+        if (
+            self.weighing is None
+            or self.weighing.place.closers
+            or self.weighing.place.quoted
+            or self.reader.overdue is not TooLong
+        ):
+            return False
+        self.release()
+        return True
+
+    def release(self) -> None:
+        """What was weighed is what it seems."""
+        weighing, reader = self.weighing, self.reader
+        if weighing is None:
+            return
+        weighing.over = True
+        self.weighing = None
+        reader.recorded()
+        if self.certain is not None:
+            self.certain += reader.out
+            reader.out, self.certain = self.certain, None
+        self.surroundings = weighing.surroundings
 
     def events(self) -> list[Event]:
         """Those that are certain, once."""

@@ -740,7 +740,7 @@ _NEVER_GUESS = "Never compute or guess what a tool can tell: call the tool."
 _JSON_WORDS = frozenset(
     {"", "json", "jsonc", "json5", "tool", "tools", "tool_call", "tool_calls", "tool_use", "function"}
 )
-_BARE = Frame((_OBJECT,), opens=(), closes=(), line=True, declared=True)
+_BARE = Frame((_OBJECT,), opens=(), closes=(), line=True, declared=True, explained=True)
 _FENCED = Frame((_OBJECT,), each="```json\n{call}\n```", opens=(), closes=(), declared=True, noted=True)
 JSON = Dialect(
     "json",

@@ -3,6 +3,10 @@
 Owns the decision what an object's members make of it, and what is streamed of it meanwhile. Knows nothing
 of what stands around it.
 Law: nothing is given before the object is decided; then nothing that was given changes.
+
+An object around which nothing says that it is a call has to be one by its members: those of a call and no others, and
+arguments that are no schema. What else an answer in JSON may hold (records of a log, descriptions of tools, past calls
+with their results) has more members. Their last one may be any, so such an object is held until it is closed.
 """
 
 from __future__ import annotations
@@ -12,15 +16,17 @@ import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from callboard.core import InvocationCanister, ReasoningPiece, TextPiece
 from callboard.dialects.calls import OpenCall, as_object, quoted
+from callboard.dialects.grammars.schemas import keys_of
 from callboard.dialects.grammars.spelling import arguments_json
 from callboard.dialects.reader import Over, Reading, Refused
 from callboard.dialects.reply import Body, Reply
 from callboard.text.json_object import JsonObject, Token
 from callboard.text.json_string import JsonString
+from callboard.text.json_value import Brackets
 from callboard.text.marker import Marker, Match, marker
 
 
@@ -40,6 +46,8 @@ class Role(Enum):
     """Reasoning, if calls follow."""
     ONLY = "only"
     """The key is the name, the value the arguments."""
+    KIND = "kind"
+    """What kind of object it is: one of CALL_KINDS."""
 
 
 CALL_KEYS: Mapping[str, Role] = MappingProxyType(
@@ -56,8 +64,11 @@ CALL_KEYS: Mapping[str, Role] = MappingProxyType(
         "tool_call_id": Role.IDENTIFIER,
         "thoughts": Role.THOUGHTS,
         "tool_calls": Role.CALLS,
+        "type": Role.KIND,
     }
 )
+CALL_KINDS = frozenset({"function", "function_call", "tool_call", "tool_use"})
+"""The types of a call object, as OpenAI and Anthropic call it, and so models do."""
 
 _SAYING = (Role.TEXT, Role.REASONING)
 _NAMING = (Role.NAME, Role.WRAPPER)
@@ -94,7 +105,13 @@ def _list(body: Objects, reply: Reply, declared: bool, *, inner: bool = False) -
     """From the first object on; whether the list was closed behind the last. If not, what is there is no call."""
     reader = reply.reader
     while True:
-        yield from _Object(body, reply, declared, inner=inner).read()
+        each = _Object(body, reply, declared, inner=inner)
+        try:
+            yield from each.read()
+        except Refused:
+            if each.closed:
+                yield from _leave_list(reply)
+            raise
         while (found := _NO_SEPARATOR.search(reader.text, reader.at)) is None:
             reader.at = len(reader.text)
             yield
@@ -106,6 +123,25 @@ def _list(body: Objects, reply: Reply, declared: bool, *, inner: bool = False) -
         if found[0] != "{":
             return False
         reader.begin()
+
+
+def _leave_list(reply: Reply) -> Reading[None]:
+    """Reads a list to its end: where one of its objects is no call, the others are none."""
+    reader, brackets = reply.reader, Brackets()
+    brackets.step("[", 0)
+    closed = False
+    while not closed:
+        closed, reader.at = brackets.step(reader.text, reader.at)
+        if not closed:
+            yield
+
+
+def _is_schema(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
+    """Whether they describe the arguments of a tool with that schema, rather than give them."""
+    if any(key in arguments for key in keys_of(schema)):
+        return False
+    described = isinstance(arguments.get("properties"), dict) or "$ref" in arguments
+    return described or arguments.get("type") == "object"
 
 
 class _Object:
@@ -125,7 +161,17 @@ class _Object:
         self._name: str | None = None
         self._identifier = ""
         self._arguments: str | None = None
+        self._from = self._to = 0
+        """Where the arguments begin and end, or where it is known whose they are."""
         self._called = False
+        self._other = False
+        """Whether it has members that no call has."""
+        self.closed = False
+
+    @property
+    def _strict(self) -> bool:
+        """Whether its members alone make it a call."""
+        return self._declared and bool(self._keys)
 
     def read(self) -> Reading[None]:
         """Raises Refused where nothing came of it."""
@@ -141,9 +187,11 @@ class _Object:
                         yield
                     case Token.KEY:
                         self._role = self._keys.get(members.key) if self._keys else Role.ONLY
+                        self._other = self._other or (self._role is None and self._strict)
                     case Token.BEGIN:
                         yield from self._value()
                     case Token.DONE:
+                        self.closed = True
                         self._end()
                         return
                     case Token.BROKEN:
@@ -163,6 +211,8 @@ class _Object:
         raise Refused
 
     def _end(self) -> None:
+        if self._strict and not self._called:
+            self._decide()
         if self._reply.call is not None:
             self._reply.close()
         elif self._said:
@@ -170,9 +220,19 @@ class _Object:
         else:
             raise Refused
 
+    def _decide(self) -> None:
+        """All members are known: opens the call if they make one."""
+        if self._other or self._name is None or self._arguments is None:
+            return
+        arguments = as_object(self._arguments)
+        if arguments is None or not _is_schema(arguments, self._reply.calls.schema(self._name)):
+            self._open(self._from).write(self._arguments, self._to)
+
     def _cut(self) -> None:
         """The text ended inside the object."""
         reply = self._reply
+        if self._strict and not self._called:
+            self._decide()
         call = reply.call
         if call is not None:
             if reply.why == "stop" and call.whole:
@@ -193,6 +253,8 @@ class _Object:
     def _value(self) -> Reading[None]:
         """Decides what to do with the value that begins here."""
         opener, role = self._members.opener, self._role
+        if self._other:
+            return
         if role is Role.WRAPPER and opener == "{":
             self._members.enter()
             self._reader.at += 1
@@ -205,11 +267,15 @@ class _Object:
         elif role is Role.ONLY and opener == "{" and not self._called:
             self._name = self._members.key
             yield from self._stream()
-        elif role is Role.ARGUMENTS and not self._called and self._arguments is None and opener in '{"':
-            if self._name is not None and opener == "{":
-                yield from self._stream()
+        elif role is Role.ARGUMENTS and not self._called and self._arguments is None:
+            if opener not in '{"':
+                self._other = self._strict
+            elif self._name is not None and opener == "{":
+                yield from self._hold() if self._strict else self._stream()
             else:
                 yield from self._capture()
+        elif role is Role.KIND and self._strict:
+            yield from self._capture()
 
     def _raw(self) -> Reading[str]:
         """The value as it is written."""
@@ -236,30 +302,76 @@ class _Object:
                 if raw.startswith('"'):
                     raw = text or ""
                     if as_object(raw) is None:
-                        raise Refused
+                        self._refuse()
+                        return
                 self._arguments = raw
             case Role.IDENTIFIER:
                 self._identifier = text or (raw if raw.isdigit() else "")
             case Role.THOUGHTS:
                 if text:
                     self._reply.thoughts.append(ReasoningPiece(text, offsets=(begin, self._reader.offset)))
+            case Role.KIND:
+                self._other = text not in CALL_KINDS
             case _:
                 if text is None or (self._declared and not self._reply.calls.declared(text)):
-                    raise Refused
+                    self._refuse()
+                    return
                 self._name = text
-        if self._name is not None and self._arguments is not None and not self._called:
+        if self._name is None or self._arguments is None or self._called:
+            return
+        if self._strict:
+            self._from = self._to = self._to or self._reader.offset
+        else:
             call = self._open()
             call.write(self._arguments, self._reader.offset)
 
-    def _open(self) -> OpenCall:
-        call = self._reply.open(self._name or "", self._identifier, declared=self._declared)
+    def _refuse(self) -> None:
+        """It is no call. One that is read strictly is read to its end, so that nothing in it is taken for one."""
+        if not self._strict:
+            raise Refused
+        self._other = True
+
+    def _hold(self) -> Reading[None]:
+        """The arguments, which are given when the object is closed, or when more of them came than may be held."""
+        reader, members = self._reader, self._members
+        pieces: list[str] = []
+        self._from = reader.offset
+        while True:
+            begin = reader.at
+            token, reader.at = members.step(reader.text, begin)
+            pieces.append(reader.text[begin : reader.at])
+            if token is Token.END:
+                self._arguments, self._to = "".join(pieces), reader.offset
+                return
+            if token is Token.BROKEN:
+                call = self._open(self._from)
+                call.write("".join(pieces), reader.offset)
+                self._reply.close()
+                raise Refused
+            try:
+                yield
+            except Over:
+                call = self._open(self._from)
+                call.write("".join(pieces), reader.offset)
+                raise
+            except Refused:
+                call = self._open(self._from)
+                call.write("".join(pieces), reader.offset)
+                yield from self._go_on(call)
+                return
+
+    def _open(self, end: int | None = None) -> OpenCall:
+        """Opens the call, whose name and what is before its arguments went up to `end`, by default up to here."""
+        call = self._reply.open(self._name or "", self._identifier, declared=self._declared, end=end)
         self._called = self._said = True
         return call
 
     def _stream(self) -> Reading[None]:
         """The arguments, as they arrive."""
+        yield from self._go_on(self._open())
+
+    def _go_on(self, call: OpenCall) -> Reading[None]:
         reader, members = self._reader, self._members
-        call = self._open()
         while True:
             begin = reader.at
             token, reader.at = members.step(reader.text, begin)
