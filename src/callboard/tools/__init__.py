@@ -1,16 +1,21 @@
 """Python functions as tools, and tools in ensembles."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from callboard.text.near import near
 from callboard.tools.context import Context
-from callboard.tools.described import make_invoker
-from callboard.tools.descriptors import EnsembleDescriptor, InvokerDescriptor, read_ensemble, read_invoker
 from callboard.tools.ensemble import Ensemble, ToolLike
 from callboard.tools.invoker import Invocable, Invoker
 from callboard.tools.permissions import Permission, Policy, Rule
 from callboard.tools.refusal import refusal
 from callboard.tools.roster import Roster
 from callboard.tools.tool import Subject, Tool, tool
-from callboard.tools.wrappers import approval_required, cached, filtered, prefixed, renamed
+
+if TYPE_CHECKING:
+    from callboard.tools.described import make_invoker
+    from callboard.tools.descriptors import EnsembleDescriptor, InvokerDescriptor, read_ensemble, read_invoker
+    from callboard.tools.wrappers import approval_required, cached, filtered, prefixed, renamed
 
 __all__ = [
     "Context",
@@ -38,3 +43,17 @@ __all__ = [
     "renamed",
     "tool",
 ]
+
+_LAZY = {
+    "described": ("make_invoker",),
+    "descriptors": ("EnsembleDescriptor", "InvokerDescriptor", "read_ensemble", "read_invoker"),
+    "wrappers": ("approval_required", "cached", "filtered", "prefixed", "renamed"),
+}
+"""What an agent with tools of its own never needs, by the module that is imported when it is asked for."""
+_HOMES = {name: module for module, names in _LAZY.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
