@@ -519,11 +519,12 @@ def test_text_is_streamed_before_the_reply_ends(serving, by_hand):
             served.open("responses", {**HI, "stream": True, "tools": TOOLS}) as answer,
         ):
             asked = await backend.asked.get()
-            await asked.say("Let me help. Now")
+            await asked.say("Let me help.\n")
             data = b""
             while b"Let me help." not in data:
                 data += await answer.content.readany()
-            await asked.say(f" {ONE}")
+            # On a line of its own: behind words in its line it could be a quotation, and waits for what follows.
+            await asked.say(ONE)
             while b"response.output_item.done" not in data.partition(b"function_call")[2]:
                 data += await answer.content.readany()
             await asked.end()
