@@ -93,6 +93,7 @@ def with_quotations(page: str) -> str:
             shown = name if part == "kind" else f"**{name}**"
             lines += [quotation_row(shown, [row for row in rows if row[0][part] == name])]
     lines.append(quotation_row("**all**", rows))
+    lines.append(quotation_row("*real calls, for comparison*", real_calls()))
     return QUOTATIONS.sub(lambda found: "\n".join([f"{found[1]}{lines[0]}", *lines[1:], found[2]]), page)
 
 
@@ -111,6 +112,26 @@ def quotations() -> list[tuple[dict[str, Any], bool, bool]]:
     lines = (VECTORS / "quotations.jsonl").read_text("utf-8").splitlines()
     cases = [json.loads(line) for line in lines]
     return [(case, calls(case, "auto"), calls(case, plan(resolve(case["model"])).watched)) for case in cases]
+
+
+def real_calls() -> list[tuple[dict[str, Any], bool, bool]]:
+    """The vectors that hold calls; of each whether all of them are found with `auto`, and in its own dialect."""
+    from callboard.core import InvocationEnded, ToolDeclaration  # noqa: PLC0415
+    from callboard.dialects import parse  # noqa: PLC0415
+
+    def finds(case: dict[str, Any], dialect: str, wanted: list[str]) -> bool:
+        names = case.get("tools", [{"name": "get_weather"}, {"name": "get_time"}])
+        tools = names and [ToolDeclaration(each["name"], "", each.get("parameters", {})) for each in names]
+        thinking = case.get("start_in_reasoning", False)
+        events = parse(case["text"], tools, dialect, why=case.get("stop", "stop"), start_in_reasoning=thinking)
+        return [event.name for event in events if isinstance(event, InvocationEnded)] == wanted
+
+    files = [VECTORS / f"{name}.jsonl" for name in ("cases", "catalogue", "objects")]
+    cases = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+    called = [(case, [call["name"] for call in case.get("expected_calls", case.get("calls", []))]) for case in cases]
+    return [
+        (case, finds(case, "auto", wanted), finds(case, case["dialect"], wanted)) for case, wanted in called if wanted
+    ]
 
 
 def quotation_row(name: str, rows: list[tuple[dict[str, Any], bool, bool]]) -> str:

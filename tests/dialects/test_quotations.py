@@ -83,6 +83,29 @@ def test_a_quotation_is_said_as_it_stands_however_it_is_cut(kind, fuzzer):
                 assert said(whole) == text
 
 
+def test_no_real_call_of_the_vectors_is_lost():
+    """Two hundred and more texts of models, each read in its own dialect."""
+    found = 0
+    for name in ("cases", "catalogue", "objects"):
+        for line in (VECTORS / f"{name}.jsonl").read_text("utf-8").splitlines():
+            case = json.loads(line)
+            names = case.get("tools", [{"name": "get_weather"}, {"name": "get_time"}])
+            tools = names and [
+                ToolDeclaration(each["name"], "", each.get("parameters", {}), each.get("cli", {})) for each in names
+            ]
+            events = parse(
+                case["text"],
+                tools,
+                case["dialect"],
+                why=case.get("stop", "stop"),
+                start_in_reasoning=case.get("start_in_reasoning", False),
+            )
+            wanted = [call["name"] for call in case.get("expected_calls", case.get("calls", []))]
+            assert [event.name for event in events if isinstance(event, InvocationEnded)] == wanted, case["id"]
+            found += bool(wanted)
+    assert found >= 200
+
+
 # What is around a call.
 
 AROUND = {

@@ -20,8 +20,8 @@ _LINE_END = re.compile(r"\n")
 _FENCE = 3
 
 
-def read_fence(speech: Speech, char: str, *, quoted: bool = False) -> Reading[bool]:
-    """Reads a fence, or what is none; whether a line begins behind it. One that is `quoted` holds no call."""
+def read_fence(speech: Speech, char: str) -> Reading[bool]:
+    """Reads a fence, or what is none; whether a line begins behind it."""
     reader = speech.reader
     reader.begin()
     run = yield from reader.run(char, MOST + 1)
@@ -36,7 +36,7 @@ def read_fence(speech: Speech, char: str, *, quoted: bool = False) -> Reading[bo
         reader.say()
         return False
     found = speech.layout.fences.get(language)
-    if found is not None and not quoted:
+    if found is not None:
         dialect, fence = found
         speech.fence = char * run
         try:

@@ -17,7 +17,6 @@ from callboard.dialects.frames import open_frame
 from callboard.dialects.reader import Over, Reading, Refused, TooLong
 from callboard.dialects.signs import Kind, Sign
 from callboard.dialects.speech import Quoted, Speech, Weighing
-from callboard.dialects.surroundings import Place
 
 _INDENT = re.compile(rf"[ \t]{{0,{MOST}}}")
 _SPAN = re.compile(r"`[^`\n]+`(?=[^`])")
@@ -80,11 +79,7 @@ def _sign(speech: Speech, sign: Sign) -> Reading[bool]:
     """Does what the marker says; whether a line begins behind it."""
     reader = speech.reader
     if sign.kind is Kind.CALL:
-        place = speech.said.place(sign.text)
-        if _is_text(speech, place):
-            reader.at += 1
-            return False
-        return (yield from _placed(speech, place, open_frame(speech, sign)))
+        return (yield from _weighed(speech, open_frame(speech, sign)))
     reader.at += len(sign.text)
     if sign.kind is Kind.THINK and not speech.trial:
         speech.release()
@@ -100,56 +95,54 @@ def _sign(speech: Speech, sign: Sign) -> Reading[bool]:
     return False
 
 
-def _is_text(speech: Speech, place: Place) -> bool:
-    """Whether a call cannot stand there, where what follows it is not asked.
+def _weighed(speech: Speech, opening: Reading[bool]) -> Reading[bool]:
+    """Reads what may be a call, and what follows as long as that may make it a quotation; as `opening` says.
 
-    While one is weighed others have its fate, and reasoning that may have no end is read on trial as it is.
+    Whether it may be one shows when the call is opened. What comes while one is weighed has its fate.
     """
-    if speech.weighing is not None:
-        return place.quoted
-    return bool(speech.trial) and (place.quoted or bool(place.closers))
-
-
-def _placed(speech: Speech, place: Place, opening: Reading[bool]) -> Reading[bool]:
-    """Reads what may be a call, and what follows as long as that may make it a quotation; as `opening` says."""
-    if place.plain or speech.trial or speech.weighing is not None:
-        before = speech.calls.count
-        line = yield from opening
-        if speech.calls.count > before:
-            speech.said.end_line()
-        return line
-    return (yield from _weigh(speech, place, opening))
-
-
-def _weigh(speech: Speech, place: Place, opening: Reading[bool]) -> Reading[bool]:
     reader, calls = speech.reader, speech.calls
-    reader.say()
+    count, inner = calls.count, speech.weighing is not None
     before = speech.layout, set(speech.expected)
-    weighing = speech.weigh(place)
-    end: int | None
+    speech.fresh = True
     try:
         line = yield from opening
-        if place.quoted and calls.count > weighing.count:
-            end = reader.offset
-        else:
-            if calls.count == weighing.count or _says_nothing(speech, place):
-                speech.release()
-            elif calls.count > weighing.count:
-                speech.said.end_line()
+        if calls.count > count:
+            speech.said.end_line()
+        weighing = speech.weighing
+        if weighing is None or inner:
+            return line
+        if not weighing.place.quoted:
             return (yield from content(speech, line=line, weighing=weighing))
+        end = reader.offset
     except Quoted as quoted:
+        if inner:
+            raise
         end = quoted.end
     except TooLong:
+        if inner or speech.weighing is None:
+            raise
         end = reader.offset
     except Over:
-        end = None if weighing.over else speech.end_of_quotation()
-        if end is None:
+        if inner or speech.weighing is None:
+            raise
+        shown = speech.end_of_quotation()
+        if shown is None:
             speech.release()
             raise
-    calls.forget(weighing.count, reader.out)
-    reader.out = speech.certain or []
-    speech.certain = speech.weighing = None
+        end = shown
+    _quote(speech, end)
     speech.layout, speech.expected = before
+    return False
+
+
+def _quote(speech: Speech, end: int) -> None:
+    """What was weighed is text, up to that offset."""
+    reader, weighing = speech.reader, speech.weighing
+    if weighing is None:
+        raise AssertionError
+    speech.calls.forget(weighing.count, reader.out)
+    reader.out, speech.certain = speech.certain or [], None
+    speech.weigh_no_longer(speech.surroundings)
     speech.forget()
     reader.speak = TextPiece
     recorded = reader.recorded()
@@ -158,19 +151,7 @@ def _weigh(speech: Speech, place: Place, opening: Reading[bool]) -> Reading[bool
     quotation = recorded[: end - begin]
     reader.out.append(TextPiece(quotation, offsets=(begin, end)))
     speech.surroundings.feed(quotation)
-    speech.surroundings.quoted = speech.surroundings.quoted or not place.alone
-    return False
-
-
-def _says_nothing(speech: Speech, place: Place) -> bool:
-    """Whether words behind the call that was read mean nothing, and nothing else could."""
-    return (
-        not place.quoted
-        and place.alone
-        and not place.closers
-        and speech.framed is not None
-        and speech.framed[1].explained
-    )
+    speech.surroundings.quoted = speech.surroundings.quoted or not weighing.place.alone
 
 
 def _line(speech: Speech) -> Reading[bool]:
@@ -178,24 +159,16 @@ def _line(speech: Speech) -> Reading[bool]:
     reader = speech.reader
     if not (yield from _may_begin_line(speech)):
         return False
-    begin = reader.at
-    at = _INDENT.match(reader.text, begin).end()  # type: ignore[union-attr]  # it matches nothing, too
-    char, indent = reader.text[at], reader.text[begin:at]
+    at = _INDENT.match(reader.text, reader.at).end()  # type: ignore[union-attr]  # it matches nothing, too
+    char = reader.text[at]
     reader.say()
     reader.at = at
     if char in "`~":
-        # Words behind a call in a fence mean nothing: models that write it explain it.
-        place = speech.said.place(char, indent)._replace(words=0, words_in_line=0)
-        return (
-            yield from _placed(speech, place, read_fence(speech, char, quoted=place.quoted or _is_text(speech, place)))
-        )
+        return (yield from _weighed(speech, read_fence(speech, char)))
     sign = yield from speech.layout.line.at(reader)
     if sign is None or sign.kind is not Kind.CALL:
         return False
-    place = speech.said.place(sign.text, indent)
-    if _is_text(speech, place):
-        return False
-    return (yield from _placed(speech, place, open_frame(speech, sign)))
+    return (yield from _weighed(speech, open_frame(speech, sign)))
 
 
 def _may_begin_line(speech: Speech) -> Reading[bool]:
@@ -240,8 +213,6 @@ def _think(speech: Speech, closes: Sequence[str]) -> Reading[None]:
             reader.at += len(sign.text)
             reader.drop()
             over = True
-        elif (place := speech.said.place(sign.text)).quoted or place.closers:
-            reader.at += 1
         else:
             over = yield from _try(speech, open_frame(speech, sign), closes)
     reader.speak = TextPiece
@@ -257,11 +228,13 @@ def _try(speech: Speech, opening: Reading[bool], closes: Sequence[str]) -> Readi
     """
     reader, calls = speech.reader, speech.calls
     reader.say()
+    speech.fresh = True
     before = speech.layout, set(speech.expected), calls.count
     speech.certain, reader.out = reader.out, []
     speech.trial, speech.tried = closes, calls.count
     reader.speak = TextPiece
     reader.record()
+    reader.hears = None
     over = False
     try:
         yield from opening
@@ -282,6 +255,8 @@ def _try(speech: Speech, opening: Reading[bool], closes: Sequence[str]) -> Readi
     speech.layout, speech.expected = before[:2]
     speech.forget()
     begin = reader.offset - len(recorded)
+    reader.hears = speech.surroundings.feed
+    speech.surroundings.feed(recorded[:end])
     if end:
         reader.out.append(ReasoningPiece(recorded[:end], offsets=(begin, begin + end)))
     if closer:

@@ -147,7 +147,12 @@ class Reader:
     @property
     def begun(self) -> str:
         """What is neither said nor dropped, read or not."""
-        return ("".join(self._held) + self.text[self._mark :]).strip()
+        return self.unsaid.strip()
+
+    @property
+    def unsaid(self) -> str:
+        """The same with the white space around it."""
+        return "".join(self._held) + self.text[self._mark :]
 
     def drop(self) -> None:
         if self._held:
@@ -180,6 +185,12 @@ class Reader:
         self._record = []
         self._record_from = self.at
         self._record_limit = self.offset + MAX_HELD
+
+    def record_pending(self) -> None:
+        """The same from what was read and is not given yet."""
+        self._record = [*self._held]
+        self._record_from = self._mark
+        self._record_limit = self.pending + MAX_HELD
 
     def recorded(self) -> str:
         """What was recorded; nothing is from here on."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from callboard.core import Event
 from callboard.dialects.calls import Calls, OpenCall
 from callboard.dialects.dialect import Dialect
-from callboard.dialects.reader import Reading, TooLong
+from callboard.dialects.reader import Reading, Refused, TooLong
 from callboard.dialects.reply import Reply
 from callboard.dialects.signs import Framed, layout
 from callboard.dialects.surroundings import Behind, Place, Surroundings
@@ -50,6 +50,7 @@ class Speech(Reply):
         "expected",
         "fenced",
         "framed",
+        "fresh",
         "idle",
         "layout",
         "surroundings",
@@ -77,19 +78,51 @@ class Speech(Reply):
         """The events before it."""
         self.framed: Framed | None = None
         """The frame of the last call, with the dialect whose it is."""
+        self.fresh = False
+        """Whether the next call is the first of its frame: where that stands says whether it is a quotation."""
         self.weighing: Weighing | None = None
         """The call that is being read, if it may be a quotation."""
         self.surroundings = Surroundings(self.layout.tags)
         """What was said before."""
-        self.reader.hears = self._hear
+        self.reader.hears = self.surroundings.feed
         self.idle: re.Pattern[str] | None = None
         """Where nothing is held: what a text has to hold to be more than a text."""
 
     def open(self, name: str, identifier: str = "", *, declared: bool = False, end: int | None = None) -> OpenCall:
+        if declared and not self.calls.declared(name):
+            raise Refused
+        if self.fresh:
+            self._weigh()
         call = super().open(name, identifier, declared=declared, end=end)
         if self.candidate is not self.layout.dialect:
             self.layout = layout(self.candidate)
         return call
+
+    def _weigh(self) -> None:
+        """A call is about to be opened: has it weighed where it may be a quotation.
+
+        Raises Refused where it is one and nothing else is asked: in reasoning, which is read on trial already, and
+        while another is weighed.
+        """
+        place = self._place()
+        if (self.trial and (place.quoted or place.closers)) or (self.weighing is not None and place.quoted):
+            raise Refused
+        self.fresh = False
+        if place.plain or self.trial or self.weighing is not None:
+            return
+        reader = self.reader
+        self.certain, reader.out = reader.out, []
+        self.weighing = Weighing(place, self.calls.count, self.surroundings.copy())
+        reader.record_pending()
+        reader.hears = self._hear
+
+    def _place(self) -> Place:
+        unsaid = self.reader.unsaid
+        begin = len(unsaid) - len(unsaid.lstrip())
+        place = self.said.place(unsaid[begin : begin + 1], unsaid[:begin])
+        explained = self.framed is not None and self.framed[1].explained
+        # Words behind a call in a fence mean nothing: models that write one explain it.
+        return place._replace(words=0, words_in_line=0) if self.fence or (explained and place.alone) else place
 
     def idly(self, starts: re.Pattern[str]) -> Reading[None]:
         """Says all there is, and waits for more; what does not hold `starts` is said without being read."""
@@ -105,11 +138,11 @@ class Speech(Reply):
             self.idle = None
 
     def _hear(self, text: str, begin: int) -> None:
-        """Raises Quoted where what is said shows that a call was a quotation."""
-        self.said.feed(text)
+        """What is said while a call is weighed. Raises Quoted where it shows that the call was a quotation."""
         weighing = self.weighing
-        if weighing is None or self.calls.count == weighing.count:
-            return
+        if weighing is None:
+            raise AssertionError
+        weighing.surroundings.feed(text, begin)
         if weighing.surroundings.muted:
             weighing.fenced.append((text, begin))
             return
@@ -138,14 +171,6 @@ class Speech(Reply):
         """What was said up to here, by what is known so far."""
         return self.surroundings if self.weighing is None else self.weighing.surroundings
 
-    def weigh(self, place: Place) -> Weighing:
-        """What is read from here on may be a quotation, and is held until that is decided."""
-        reader = self.reader
-        self.certain, reader.out = reader.out, []
-        self.weighing = Weighing(place, self.calls.count, self.surroundings.copy())
-        reader.record()
-        return self.weighing
-
     def released(self) -> bool:
         """Whether what is held too long for being weighed is a call: nothing but words could make it a quotation."""
         if (
@@ -163,13 +188,19 @@ class Speech(Reply):
         weighing, reader = self.weighing, self.reader
         if weighing is None:
             return
-        weighing.over = True
-        self.weighing = None
+        self.weigh_no_longer(weighing.surroundings)
         reader.recorded()
         if self.certain is not None:
             self.certain += reader.out
             reader.out, self.certain = self.certain, None
-        self.surroundings = weighing.surroundings
+
+    def weigh_no_longer(self, surroundings: Surroundings) -> None:
+        """It is decided, and this is what was said."""
+        if self.weighing is not None:
+            self.weighing.over = True
+        self.weighing = None
+        self.surroundings = surroundings
+        self.reader.hears = surroundings.feed
 
     def events(self) -> list[Event]:
         """Those that are certain, once."""

@@ -18,7 +18,6 @@ at a constant number of times.
 from __future__ import annotations
 
 import re
-from copy import copy
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -133,16 +132,20 @@ class Surroundings:
         self.muted = False
         """Whether what is said stands in a fence and is no prose."""
         self._waiting: list[str] = []
+        """What was said and is not looked at yet; "" where a line begins without a newline."""
         self._open: list[str] = []
         """What would close what is open."""
         self._size = 0
+        self._line_quoted = False
         self.quoted = False
         """Whether words showed that a call in this reply is a quotation."""
         self.begin()
 
     def copy(self) -> Surroundings:
         """The same, to go on from here while this one stays as it is."""
-        return copy(self).detached()
+        other = object.__new__(Surroundings)
+        vars(other).update(vars(self))
+        return other.detached()
 
     def detached(self) -> Surroundings:
         self._waiting = [*self._waiting]
@@ -157,40 +160,47 @@ class Surroundings:
         self._hunk = False
         self._before = ""
         self._said = 0
-        self.end_line()
+        self._begin_line()
 
     def end_line(self) -> None:
         """What is said next begins a line, such as the text behind a call."""
-        self._look()
-        self._head = self._tail = ""
-        self._announced = self._assigned = self._enclosed = False
-        self._wordy = self._ruled = self._line_quoted = False
+        if self._waiting[-1:] != [""]:
+            self._waiting.append("")
 
     def unmute(self) -> None:
         self.muted = False
         self.end_line()
 
-    def feed(self, text: str) -> None:
+    def feed(self, text: str, _begin: int = 0) -> None:
         """The text goes on."""
-        if self.muted:
+        if self.muted or not text:
             return
         self._waiting.append(text)
         self._size += len(text)
         if self._size >= 2 * _BLOCK:
-            # Whatever the pieces were, the same blocks are forgotten.
-            rest = "".join(self._waiting)[(self._size // _BLOCK - 1) * _BLOCK :]
-            self._waiting[:] = [rest]
-            self._size = len(rest)
+            self._forget()
+
+    def _forget(self) -> None:
+        """Forgets the oldest blocks but one: the same, whatever the pieces were."""
+        size = (self._size // _BLOCK - 1) * _BLOCK
+        self._size -= size
+        at = 0
+        while size >= len(self._waiting[at]):
+            size -= len(self._waiting[at])
+            at += 1
+        self._waiting[:] = [self._waiting[at][size:], *self._waiting[at + 1 :]]
 
     def place(self, opener: str, indent: str = "") -> Place:
         """Where a call stands that begins with this, `indent` behind what was said."""
         self._look()
         lead = self._head + indent if len(self._head) < _KEPT else self._head
         alone = not lead.strip()
-        quoted = self._line_quoted = self._line_quoted or self._quotes(lead, opener, alone=alone)
+        self._line_quoted = self._line_quoted or self._quotes(lead, opener, alone=alone)
         words = self._words(alone=alone)
         closers = tuple(dict.fromkeys(self._open))
-        return Place(quoted, closers, *words, self._partners(alone=alone), "" if alone else self._bracket(), alone)
+        return Place(
+            self._line_quoted, closers, *words, self._partners(alone=alone), "" if alone else self._bracket(), alone
+        )
 
     def _quotes(self, lead: str, opener: str, *, alone: bool) -> bool:
         if alone:
@@ -232,11 +242,25 @@ class Surroundings:
     # What was said is looked at when somebody asks.
 
     def _look(self) -> None:
-        if self._waiting:
-            text = "".join(self._waiting)
-            self._waiting.clear()
-            self._size = 0
-            self._scan(text)
+        if not self._waiting:
+            return
+        pieces: list[str] = []
+        for piece in (*self._waiting, None):
+            if piece:
+                pieces.append(piece)
+                continue
+            if pieces:
+                self._scan("".join(pieces))
+                pieces.clear()
+            if piece is not None:
+                self._begin_line()
+        self._waiting.clear()
+        self._size = 0
+
+    def _begin_line(self) -> None:
+        self._head = self._tail = ""
+        self._announced = self._assigned = self._enclosed = False
+        self._wordy = self._ruled = self._line_quoted = False
 
     def _scan(self, text: str) -> None:
         self._scan_tokens(text)
@@ -331,7 +355,7 @@ class Surroundings:
 
 def _flanks_left(before: str) -> bool:
     """Whether a straight quotation mark behind this character may open."""
-    return not before or before.isspace() or before in "([{<=:,;>-\N{EM DASH}\N{EN DASH}/\\`~|"
+    return not before or before.isspace() or before in "([{<=:,;>-—–/\\`~|"
 
 
 class Behind:

@@ -74,19 +74,20 @@ class JsonObject:
     step then begins behind that brace.
     """
 
-    __slots__ = ("_escaped", "_key", "_levels", "_state", "_value", "key", "opener")
+    __slots__ = ("_escaped", "_key", "_state", "_value", "key", "levels", "opener")
 
     def __init__(self) -> None:
         self.key = ""
         self.opener = ""
         self._state = _State.OPENED
-        self._levels = 1
+        self.levels = 1
+        """Of the objects that were entered, with the first."""
         self._value = Brackets()
         self._key: list[str] = []
         self._escaped = False
 
     def enter(self) -> None:
-        self._levels += 1
+        self.levels += 1
         self._state = _State.OPENED
 
     def passed(self) -> None:
@@ -160,8 +161,8 @@ class JsonObject:
             elif char == ",":
                 state = self._state = _State.BEFORE_KEY
             else:
-                self._levels -= 1
-                if self._levels:
+                self.levels -= 1
+                if self.levels:
                     self._state = _State.AFTER_VALUE
                     return Token.LEFT, at
                 self._state = _State.OVER

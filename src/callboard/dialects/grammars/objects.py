@@ -179,6 +179,8 @@ class _Object:
         reader.at += 1
         try:
             while True:
+                if self._other:
+                    yield from self._leave()
                 token, reader.at = members.step(reader.text, reader.at)
                 if self._said:
                     reader.drop()
@@ -204,6 +206,16 @@ class _Object:
         except Refused:
             self._reply.thoughts = []
             raise
+
+    def _leave(self) -> Reading[None]:
+        """Reads the object to its end, so that nothing in it is taken for a call. Raises Refused."""
+        reader, brackets = self._reader, Brackets()
+        brackets.step("{" * self._members.levels, 0)
+        while True:
+            self.closed, reader.at = brackets.step(reader.text, reader.at)
+            if self.closed:
+                raise Refused
+            yield
 
     def _break(self) -> NoReturn:
         if self._said:
