@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from callboard.core import (
@@ -207,6 +207,7 @@ COATS = [
 ]
 
 
+@example({"path": ["0", "["]}, str)
 @given(st.dictionaries(st.sampled_from(["path", "query", "x"]), VALUES, max_size=3), st.sampled_from(COATS))
 def test_any_call_is_found_in_any_coat(arguments, coat):
     spelled = json.dumps({"name": "do_it", "arguments": arguments})

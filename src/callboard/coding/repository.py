@@ -134,6 +134,8 @@ class Repository:
         self.hidden = frozenset(hidden)
         self.only_branch = only_branch
         self._settings: tuple[Setting, ...] | None = None
+        self._configured: tuple[object, ...] = ()
+        """What the files looked like that `_settings` were read from."""
 
     async def git(
         self,
@@ -168,18 +170,37 @@ class Repository:
         return outcome
 
     async def settings(self, *, again: bool = True) -> tuple[Setting, ...]:
-        """All that is configured, whoever did; `again` looks anew where it was looked before.
+        """All that is configured, whoever did; `again` looks anew where a file of configuration has changed.
+
+        A change of a file that another one includes is seen by the next Repository. That is safe: git works with what
+        is allowed of this list, and never reads the files themselves.
 
         Raises:
             GitFailed: The configuration cannot be read.
         """
-        if self._settings is None or again:
+        configured = self._configuration_state() if again or self._settings is None else self._configured
+        if self._settings is None or configured != self._configured:
+            self._configured = configured
             found = parse_settings((await self._ask("config", "--list", "--show-scope", "-z")).items)
             if all(setting.is_of_user for setting in found):
                 # Of a repository in a format that it does not know git lists nothing, without a word.
                 await self._ask("rev-parse", "--git-dir")
             self._settings = found
         return self._settings
+
+    def _configuration_state(self) -> tuple[object, ...]:
+        """What tells whether a file of configuration was changed. HEAD is one: what is included may depend on it."""
+        home = Path(os.environ.get("HOME", "/"))
+        users = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+        places = (
+            self.common / "config",
+            self.git_directory / "config.worktree",
+            self.git_directory / "HEAD",
+            home / ".gitconfig",
+            users / "git" / "config",
+            Path("/etc/gitconfig"),
+        )
+        return tuple([_state(place) for place in places])
 
     async def _ask(self, *arguments: str) -> GitOutcome:
         """Ask git what runs nothing, with the configuration as it is. Raises GitFailed."""
@@ -502,6 +523,14 @@ def shown(names: Collection[str], most: int = 5) -> str:
     listed = [name if name.isprintable() else ascii(name) for name in list(names)[:most]]
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(listed) + more
+
+
+def _state(place: Path) -> object:
+    try:
+        status = place.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _beneath(path: str, place: str) -> bool:

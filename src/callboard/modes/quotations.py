@@ -164,6 +164,8 @@ class Quotation:
         framed = bool(self.values) or self._written.startswith(("[", "{", "<", "`"))
         if not framed or not self._written.endswith(_CLOSERS):
             self._written = ""  # such as `Action Input: ls`, with which a longer call begins, too
+        self._spelled = squeezed(normal_form(raw)) if arguments else ""
+        """The arguments as the model spelled them."""
         self._around = tuple(self._split_at(squeezed(self.name)))
         """The text of the call, up to its name and behind it, at the first places where the name stands in it."""
 
@@ -213,7 +215,12 @@ class Quotation:
         """Whether the call is spelled around the name that ends there."""
         if not self.values:
             return self._is_empty(form, end) or self._is_written(form, end)
-        return self._follows(form, end) or self._precedes(form, end) or self._is_written(form, end)
+        return (
+            self._follows(form, end)
+            or self._precedes(form, end)
+            or self._is_written(form, end)
+            or self._is_spelled(form, end)
+        )
 
     def _is_written(self, form: str, end: int) -> bool:
         """Whether the very text of the call stands there."""
@@ -222,6 +229,13 @@ class Quotation:
             and squeezed(form[max(0, end - 2 * len(before) - 64) : end]).endswith(before)
             for before, behind in self._around
         )
+
+    def _is_spelled(self, form: str, end: int) -> bool:
+        """Whether the very arguments stand behind the name, with nothing between but what dialects put there."""
+        if not self._spelled:
+            return False
+        between, found, _ = squeezed(form[end : end + 2 * len(self._spelled) + _NEAR]).partition(self._spelled)
+        return bool(found) and len(between) <= _NEAR and all(map(self.is_framing, _WORD.findall(between)))
 
     def _follows(self, form: str, end: int) -> bool:
         scan = _Scan(self, form, end, keyed=True)
