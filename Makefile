@@ -99,30 +99,30 @@ $(PEERS)/.installed: bench/peers.txt
 # make bench  the figures that the docs quote, each with its command, and the peers' beside them
 bench: $(INSTALLED) $(PEERS)/.installed
 	@echo; echo "=== imports"
-	$(BIN)/python bench/imports.py
+	$(BIN)/python -m bench.imports
 	@echo; echo "=== rounds of model and tool"
-	$(BIN)/python bench/rounds.py
+	$(BIN)/python -m bench.rounds
 	@echo; echo "=== requests"
-	$(BIN)/python bench/encoding.py
+	$(BIN)/python -m bench.encoding
 	@echo; echo "=== runs that wait"
-	$(BIN)/python bench/parked.py
+	$(BIN)/python -m bench.parked
 	@echo; echo "=== arguments"
-	$(BIN)/python bench/validation.py
+	$(BIN)/python -m bench.validation
 	@echo; echo "=== right answers of the embedded model"
 	@$(BIN)/callboard models pull qwen2.5-coder-0.5b > /dev/null
-	$(BIN)/python bench/products.py
+	$(BIN)/python -m bench.products
 
 $(PARSERS)/.installed: bench/parsers.txt bench/wheels.txt
 	@echo "[peers] $(PARSERS): the parsers of vLLM and SGLang (wheels of 170 MB, of which 2 MB stay)"
 	@rm -rf $(PARSERS) && $(PYTHON) -m venv $(PARSERS)
 	@$(PARSERS)/bin/python -m pip --disable-pip-version-check install --quiet --requirement bench/parsers.txt
-	@$(PARSERS)/bin/python bench/contenders/wheels.py
+	@$(PARSERS)/bin/python -m bench.contenders.wheels
 	@touch $@
 
 # make bench-dialects  what finding calls in text costs, and the parsers of vLLM and SGLang beside it
 bench-dialects: $(INSTALLED)
 	@$(MAKE) --silent --no-print-directory $(PARSERS)/.installed || echo "[peers] they cannot be had: measured without them"
-	$(BIN)/python bench/dialects.py
+	$(BIN)/python -m bench.dialects
 
 $(LITELLM)/.installed: bench/litellm.txt
 	@echo "[peers] $(LITELLM): litellm (about 300 MB the first time)"
@@ -133,7 +133,7 @@ $(LITELLM)/.installed: bench/litellm.txt
 # make bench-wires  what the providers' formats cost, and the official clients and litellm beside it
 bench-wires: $(INSTALLED)
 	@$(MAKE) --silent --no-print-directory $(LITELLM)/.installed || echo "[peers] it cannot be had: measured without it"
-	$(BIN)/python bench/wires.py
+	$(BIN)/python -m bench.wires
 
 $(RELAYS)/.installed: bench/relays.txt
 	@echo "[peers] $(RELAYS): codex-relay, llm-rosetta and litellm's proxy (about 900 MB the first time)"
@@ -144,17 +144,17 @@ $(RELAYS)/.installed: bench/relays.txt
 # make bench-gateway  what the gateway costs between client and backend, and the peers beside it
 bench-gateway: $(INSTALLED)
 	@$(MAKE) --silent --no-print-directory $(RELAYS)/.installed || echo "[peers] they cannot be had: measured without them"
-	$(BIN)/python bench/gateway.py
+	$(BIN)/python -m bench.gateway
 
 # make bench-mcp  what MCP servers cost beside the bare SDK, and what a thousand connects leave
 bench-mcp: $(INSTALLED)
-	$(BIN)/python bench/mcp_servers.py
+	$(BIN)/python -m bench.mcp_servers
 
 # make bench-sandbox  what it costs to confine a command, and how soon a cancelled job has ended
 bench-sandbox: $(INSTALLED)
-	$(BIN)/python bench/sandbox.py
-	$(BIN)/python bench/parsing.py
-	$(BIN)/python bench/cancel.py
+	$(BIN)/python -m bench.sandbox
+	$(BIN)/python -m bench.parsing
+	$(BIN)/python -m bench.cancel
 
 $(EVALS)/.installed: evals/requirements.txt
 	@echo "[evals] $(EVALS): Go, pytest and mini-swe-agent (about 650 MB the first time)"

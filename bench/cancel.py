@@ -1,6 +1,6 @@
 """How long does a coding job live after it was cancelled?
 
-usage: python bench/cancel.py
+usage: python -m bench.cancel
 
 A job of `callboard debug` runs a command with a tree of ten processes that ignore every signal they can ignore. It is
 cancelled from another process. Milliseconds from there until none of the processes is left, and until the job has

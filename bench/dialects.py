@@ -22,9 +22,9 @@ from operator import truediv
 from statistics import median
 from typing import Any, TypeAlias
 
-from contenders import CONTENDERS, label, load, measure, row, shown
-from contenders.calls import SPELLED
-from contenders.prose import CODE, ENGLISH
+from bench.contenders import CONTENDERS, label, load, measure, row, shown
+from bench.contenders.calls import SPELLED
+from bench.contenders.prose import CODE, ENGLISH
 
 OURS = "callboard-dialects"
 PEERS = ("vllm", "sglang")
@@ -99,7 +99,7 @@ def theirs(name: str, dialect: str) -> list[Cell]:
     """Nothing is measured behind what came too late."""
     spent: list[Cell] = []
     for size in BESIDE:
-        spent.append(None if LATE in spent else measure(__file__, name, dialect, size) or LATE)
+        spent.append(None if LATE in spent else measure("bench.dialects", name, dialect, size) or LATE)
     return spent
 
 

@@ -1,6 +1,6 @@
 """What does the body of a request cost on each wire, and how much of it has what was kept to spare?
 
-usage: python bench/encoding.py
+usage: python -m bench.encoding
 
 CPU microseconds of the request after so many rounds of one call, best of fifty: encoded anew, and by an encoder
 that has encoded the request of the round before. Last how often the kept one after no round, the conversation's
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 import msgspec
-from contenders import row
+from bench.contenders import row
 
 from callboard import Tool
 from callboard.core import Canister, InvocationCanister, Request, ResultCanister, ToolDeclaration, UserCanister

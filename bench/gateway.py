@@ -1,6 +1,6 @@
 """What does a gateway cost between a client and its backend, and what do its peers?
 
-usage: python bench/gateway.py [--quick] [--json] [--no-peers]
+usage: python -m bench.gateway [--quick] [--json] [--no-peers]
 
 One backend, one client, and between them one gateway after the other, in turns: callboard, codex-relay, llm-rosetta
 and litellm as `callboard serve` and their own commands start them, and nothing at all (direct). Clients ask over
@@ -37,11 +37,11 @@ from time import monotonic_ns
 from typing import Any, NamedTuple
 
 import uvloop
-from contenders import row, shown
-from relays import FRONTS, PINS, RELAYS, Front, Process, started
-from relays.backend import text
-from relays.calls import ARGUMENTS, PIECE, weights
-from relays.client import Connection, Reply
+from bench.contenders import row, shown
+from bench.relays import FRONTS, PINS, RELAYS, Front, Process, started
+from bench.relays.backend import text
+from bench.relays.calls import ARGUMENTS, PIECE, weights
+from bench.relays.client import Connection, Reply
 
 PAUSE = 250
 """Milliseconds between the pieces of a slow stream."""
@@ -243,7 +243,7 @@ def figures(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str
     else:
         say("# no cores of their own: the processes meet wherever the system puts them")
     with ExitStack() as stack:
-        serving = [sys.executable, "-m", "relays.backend"]
+        serving = [sys.executable, "-m", "bench.relays.backend"]
         backend = stack.enter_context(started(lambda port, _: [*serving, str(port)], ours))
         paths = [Path("direct", FRONTS["chat"], backend)]
         for name, relay in RELAYS.items():

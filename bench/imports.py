@@ -1,6 +1,6 @@
 """What does an import cost, and the command line?
 
-usage: python bench/imports.py
+usage: python -m bench.imports
 
 Each is a process of its own, ten times after one that warms the caches; the least counts. Milliseconds of wall
 and CPU time net of an interpreter that does nothing, the modules that are then loaded and the resident memory, the
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from contenders import label, python_of, row
+from bench.contenders import label, python_of, row
 
 RUNS = 10
 REPORT = """

@@ -1,6 +1,6 @@
 """What do MCP servers cost beside the bare SDK, and what do they leave behind?
 
-usage: python bench/mcp_servers.py [--quick] [--json]
+usage: python -m bench.mcp_servers [--quick] [--json]
 
 Every row is a client and a server over standard input and output, all connected at once and measured in turns:
 
@@ -32,7 +32,7 @@ from random import Random
 from statistics import median
 from typing import Any, NamedTuple
 
-from contenders import row, shown
+from bench.contenders import row, shown
 from mcp import Client, StdioServerParameters
 
 from callboard.configuration import disconnect_ensembles, prepare_ensembles

@@ -1,7 +1,7 @@
 """What does a run weigh while it waits for a tool?
 
-usage: python bench/parked.py                 all contenders
-       python bench/parked.py CONTENDER       one of them, as JSON
+usage: python -m bench.parked                 all contenders
+       python -m bench.parked CONTENDER       one of them, as JSON
 
 1,000 runs at once, each waiting in its first async tool call: KB of resident memory (RSS) a run over what the
 process had before, and CPU milliseconds of a whole run. Best of five processes. smolagents is synchronous: a
@@ -14,7 +14,7 @@ import logging
 import time
 from pathlib import Path
 
-from contenders import label, load, measure, row, serve
+from bench.contenders import label, load, measure, row, serve
 
 RUNS = 1000
 PAGE = 4096
@@ -71,7 +71,7 @@ def table() -> None:
     print(f"A run that waits in its first tool call, {RUNS:,} at once, best of 5\n")
     print(f"{'':32}{'KB':>10}{'CPU ms':>10}")
     for name in ("callboard", "callboard-chat", "pydantic-ai", "openai-agents"):
-        figures = [measure(__file__, name) for _ in range(5)]
+        figures = [measure("bench.parked", name) for _ in range(5)]
         print(row(label(name), *map(min, zip(*figures, strict=True)), digits=1), flush=True)
 
 

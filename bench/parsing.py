@@ -1,6 +1,6 @@
 """What does it cost to parse a source text in a process of its own?
 
-usage: python bench/parsing.py
+usage: python -m bench.parsing
 
 Milliseconds of one text, wall: Callboard's own sources, each once, by tree-sitter in this process and by the parser's
 process; then that process' start, and what a text costs that ends it. Best of five; the last two once.

@@ -1,6 +1,6 @@
 """How often does the embedded model give the right product of two five-digit numbers, through a call?
 
-usage: python bench/products.py [RUNS] [MODEL] [MODE]     10 local:qwen2.5-coder-0.5b and the profile's mode
+usage: python -m bench.products [RUNS] [MODEL] [MODE]     10 local:qwen2.5-coder-0.5b and the profile's mode
 
 Each run is a conversation of its own at temperature 0; the factors come from a fixed seed.
 """

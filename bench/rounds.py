@@ -1,7 +1,7 @@
 """What does a round of model and tool cost, without the model and the tool?
 
-usage: python bench/rounds.py                       all contenders
-       python bench/rounds.py CONTENDER ROUNDS      one of them, as JSON
+usage: python -m bench.rounds                       all contenders
+       python -m bench.rounds CONTENDER ROUNDS      one of them, as JSON
 
 CPU microseconds a round, best of five: scripted models in the process, one async tool. A figure that grows
 with the rounds grows with the history.
@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 
-from contenders import label, load, measure, row, serve
+from bench.contenders import label, load, measure, row, serve
 
 ROUNDS = (10, 100, 200, 1000)
 SKIPPED = {("pydantic-ai", 1000), ("openai-agents", 1000), ("smolagents", 1000)}
@@ -53,7 +53,9 @@ def table() -> None:
     print("CPU µs a round of model and tool, best of 5\n")
     print(f"{'rounds':32}" + "".join([f"{rounds:>10,}" for rounds in ROUNDS]) + f"{'1,000/10':>10}")
     for name in ("callboard", "callboard-chat", "pydantic-ai", "openai-agents", "smolagents"):
-        costs = {rounds: None if (name, rounds) in SKIPPED else measure(__file__, name, rounds) for rounds in ROUNDS}
+        costs = {
+            rounds: None if (name, rounds) in SKIPPED else measure("bench.rounds", name, rounds) for rounds in ROUNDS
+        }
         ratio = f"{costs[1000] / costs[10]:>10.2f}" if costs[1000] else ""
         print(row(label(name), *costs.values()) + ratio, flush=True)
 

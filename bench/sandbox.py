@@ -1,6 +1,6 @@
 """What does a command cost in a sandbox?
 
-usage: python bench/sandbox.py
+usage: python -m bench.sandbox
 
 Milliseconds of a command that does nothing, wall and CPU, the latter ours and that of all processes that it takes:
 by itself, and in each sandbox that works here. Each figure is the mean of so many commands, best of five. Wall time

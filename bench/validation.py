@@ -1,7 +1,7 @@
 """What does it cost to make a call's arguments of their JSON?
 
-usage: python bench/validation.py                 all contenders
-       python bench/validation.py CONTENDER       one of them, as JSON
+usage: python -m bench.validation                 all contenders
+       python -m bench.validation CONTENDER       one of them, as JSON
 
 CPU microseconds a call, best of five, JSON parsed and arguments validated, each with its own machinery; what it
 builds once a tool is not counted. The small arguments are two integers, the document is 20 edits of a file in 2 KB.
@@ -15,7 +15,7 @@ import timeit
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from contenders import label, load, measure, row, serve
+from bench.contenders import label, load, measure, row, serve
 
 SMALL = '{"a": 2, "b": 3}'
 EDITS = [{"start": number, "end": number + 3, "text": "line of code " * 4} for number in range(20)]
@@ -80,7 +80,7 @@ def table() -> None:
     print("CPU µs to validate a call's arguments, best of five\n")
     print(f"{'':32}{'16 B':>10}{f'{len(DOCUMENT):,} B':>10}")
     for name in ("callboard", "pydantic-ai", "openai-agents", "smolagents"):
-        for what, costs in measure(__file__, name).items():
+        for what, costs in measure("bench.validation", name).items():
             print(row(label(name), *costs, digits=1) + f"   {what}", flush=True)
 
 

@@ -27,8 +27,9 @@ import anthropic
 import msgspec
 import openai
 from anthropic.types import RawMessageStreamEvent
-from contenders import ROOT, row
-from contenders.prose import ENGLISH
+from bench.contenders import ROOT, row
+from bench.contenders.prose import ENGLISH
+from bench.dialects import Timed, timed
 from google.genai import models, types
 from openai.types.chat import ChatCompletionChunk
 from openai.types.responses import ResponseStreamEvent
@@ -50,7 +51,6 @@ from callboard.core import (
 )
 from callboard.text.sse import SSEDecoder
 from callboard.wires import WIRES, Wire
-from dialects import Timed, timed
 
 ROUNDS, LONGER = 16, 66
 """Of three canisters, after two: 50 and four times as many."""
@@ -188,9 +188,9 @@ def across(data: bytes, frames: list[str]) -> tuple[Timed, Timed]:
 def litellm(data: bytes, frames: list[str]) -> dict[str, Any]:
     """What it prints in a process that is told nothing but that it is to stay offline."""
     ran = subprocess.run(
-        [str(LITELLM / "bin/python"), "-W", "ignore", "-m", "contenders.litellm_"],
+        [str(LITELLM / "bin/python"), "-W", "ignore", "-m", "bench.contenders.litellm_"],
         input=json.dumps({"body": data.decode(), "frames": frames}),
-        cwd=ROOT / "bench",
+        cwd=ROOT,
         env={"LITELLM_LOCAL_MODEL_COST_MAP": "True", "HOME": str(LITELLM), "PYTHONUTF8": "1"},
         capture_output=True,
         text=True,

@@ -1,18 +1,35 @@
-"""That the benches that start processes still measure; their figures mean nothing here."""
+"""That every bench can be started, and that those that start processes measure; their figures mean nothing here."""
 
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
-BENCH = Path(__file__).resolve().parents[1] / "bench"
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BENCHES = sorted(path.stem for path in (ROOT / "bench").glob("*.py"))
+
+
+@pytest.mark.parametrize("name", BENCHES)
+def test_a_bench_is_a_module_that_can_be_started(name, monkeypatch):
+    """As a script it would put its folder before the peers' packages, and `agents.py` is the name of one."""
+    monkeypatch.syspath_prepend(ROOT)
+    import_module(f"bench.{name}")
+    assert f"python -m bench.{name}\n" in (ROOT / "Makefile").read_text("utf-8")
+
+
+def measure(name, *options):
+    """What a bench prints as JSON, started as the Makefile starts it."""
+    command = [sys.executable, "-m", f"bench.{name}", "--quick", "--json", *options]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return json.loads(ran.stdout)
 
 
 def test_gateway():
-    command = [sys.executable, str(BENCH / "gateway.py"), "--quick", "--no-peers", "--json"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    found = json.loads(ran.stdout)
+    found = measure("gateway", "--no-peers")
     assert list(found["rows"]) == ["direct", "callboard", "callboard, chat", "callboard, messages"]
     for row in found["rows"].values():
         assert all(isinstance(row[name], float) for name in ("whole", "five", "first", "pieces/s"))
@@ -21,10 +38,7 @@ def test_gateway():
 
 
 def test_mcp_servers():
-    command = [sys.executable, str(BENCH / "mcp_servers.py"), "--quick", "--json"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    found = json.loads(ran.stdout)
+    found = measure("mcp_servers")
     assert list(found["calls"]) == [
         "SDK, SDK", "link, SDK", "ensemble, SDK", "SDK, callboard", "ensemble, callboard",
     ]  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).resolve().parents[1] / "bench"
+ROOT = Path(__file__).resolve().parents[1]
 HEAVY = {
     "aiohttp",
     "griffe",
@@ -73,8 +73,8 @@ def calls(prepare, rounds):
 @pytest.mark.parametrize(("name", "most"), [("callboard", 400), ("callboard-chat", 800)])
 def test_a_round_does_not_grow_with_the_history(name, most, monkeypatch):
     """The bench's own runs, with a scripted model and through the chat wire: ten rounds after 10, ten after 200."""
-    monkeypatch.syspath_prepend(BENCH)
-    from contenders import load
+    monkeypatch.syspath_prepend(ROOT)
+    from bench.contenders import load
 
     prepare = load(name).prepare
     early = calls(prepare, 20) - calls(prepare, 10)

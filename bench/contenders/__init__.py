@@ -67,7 +67,7 @@ def python_of(name: str) -> str:
 
 
 def load(name: str) -> Any:
-    return import_module(f"contenders.{CONTENDERS[name].module}")
+    return import_module(f"bench.contenders.{CONTENDERS[name].module}")
 
 
 def row(name: str, *cells: float | str | None, digits: int = 0) -> str:
@@ -79,10 +79,10 @@ def shown(cell: float | str | None, digits: int = 0) -> str:
     return "-" if cell is None else cell if isinstance(cell, str) else f"{cell:,.{digits}f}"
 
 
-def measure(script: str, name: str, *arguments: Any) -> Any:
-    """What `script` prints for a contender, which is JSON; None where an alarm that it set for itself ended it."""
-    command = [python_of(name), "-W", "ignore", script, name, *map(str, arguments)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+def measure(module: str, name: str, *arguments: Any) -> Any:
+    """What `python -m module` prints for a contender, which is JSON; None where an alarm that it set for itself ended it."""
+    command = [python_of(name), "-W", "ignore", "-m", module, name, *map(str, arguments)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if ran.returncode == -signal.SIGALRM:
         return None
     if ran.returncode:

@@ -16,10 +16,9 @@ def offline(event: str, _: tuple[Any, ...]) -> None:
 
 sys.addaudithook(offline)  # before litellm is imported, for it may ask for its table of prices then
 
+from bench.dialects import timed  # noqa: E402 - see above
 from litellm.llms.anthropic.chat.handler import ModelResponseIterator  # noqa: E402 - see above
 from litellm.llms.anthropic.chat.transformation import AnthropicConfig  # noqa: E402 - see above
-
-from dialects import timed  # noqa: E402 - see above
 
 _CONFIG = AnthropicConfig()
 

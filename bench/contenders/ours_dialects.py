@@ -6,11 +6,12 @@ import tracemalloc
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from bench.contenders.calls import NAME, SCHEMA, Call, arguments, content, cut
+
 from callboard.core import Event, InvocationCanister, InvocationEnded, TextPiece, ToolDeclaration, identify_in_turn
 from callboard.dialects import DIALECTS, CannotSay, Dialect, Parser, dialect_named, render_calls
 from callboard.errors import CallerError
 from callboard.modes import Watcher
-from contenders.calls import NAME, SCHEMA, Call, arguments, content, cut
 
 _COMMAND = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
 _WRITE = ToolDeclaration(NAME, "Write a file.", SCHEMA)

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
-from contenders import stand_ins
-from contenders.calls import NAME, SCHEMA, SPELLED, Call, arguments, folded, tokens
+from bench.contenders import stand_ins
+from bench.contenders.calls import NAME, SCHEMA, SPELLED, Call, arguments, folded, tokens
 
 FunctionCallParser = import_module("sglang.srt.function_call.function_call_parser").FunctionCallParser
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
-from contenders import stand_ins
-from contenders.calls import CONTROL, NAME, SCHEMA, SPELLED, Call, arguments, folded, tokens
+from bench.contenders import stand_ins
+from bench.contenders.calls import CONTROL, NAME, SCHEMA, SPELLED, Call, arguments, folded, tokens
 
 ParserManager = import_module("vllm.parser.parser_manager").ParserManager
 

@@ -1,6 +1,6 @@
 """Keeps the parsers that are in the wheels of vLLM and SGLang, in the environment of the interpreter that runs this.
 
-usage: .venv-parsers/bin/python bench/contenders/wheels.py
+usage: .venv-parsers/bin/python -m bench.contenders.wheels
 """
 
 import subprocess

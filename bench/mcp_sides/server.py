@@ -1,8 +1,8 @@
-"""The servers of `bench/mcp_servers.py`, on standard input and output, each with the tool `add`.
+"""The servers of `bench.mcp_servers`, on standard input and output, each with the tool `add`.
 
-usage: python bench/mcp_sides/server.py sdk            the SDK's low-level server, as its documentation has it
-       python bench/mcp_sides/server.py callboard      ours
-       python bench/mcp_sides/server.py late SECONDS   one that answers so late for the first time, without the SDK
+usage: python -m bench.mcp_sides.server sdk            the SDK's low-level server, as its documentation has it
+       python -m bench.mcp_sides.server callboard      ours
+       python -m bench.mcp_sides.server late SECONDS   one that answers so late for the first time, without the SDK
 """
 
 import asyncio

@@ -129,7 +129,7 @@ class Process:
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(home), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
         self._log = home / "log"
         with self._log.open("wb") as log, _pinned(cores):
-            self._process = subprocess.Popen(command, cwd=ROOT / "bench", env=environment, stdout=log, stderr=log)
+            self._process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
 
     @property
     def said(self) -> str:

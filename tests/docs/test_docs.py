@@ -515,7 +515,7 @@ def test_modules_of_the_dialects():
 
 def test_measurements():
     every = "\n".join(TEXTS.values())
-    assert [path.name for path in (ROOT / "bench").glob("*.py") if f"bench/{path.name}" not in every] == []
+    assert [path.name for path in (ROOT / "bench").glob("*.py") if f"bench.{path.stem}`" not in every] == []
 
 
 FIGURES = [
