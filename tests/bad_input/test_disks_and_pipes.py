@@ -189,7 +189,7 @@ def test_a_closed_input_is_nobody_to_ask(shell, script):
     assert "nobody is here to ask: denied" in err
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has such a file")  # noqa: PTH110 - a decorator
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux: only it has such a file")  # noqa: PTH110 - a decorator
 @pytest.mark.parametrize("option", ["", " --json"])
 def test_an_output_that_is_full(shell, option):
     code, out, err, canisters = shell(f"CALLBOARD{option} > /dev/full", ["Hi."])

@@ -59,7 +59,6 @@ def test_a_path_to_no_file(see):
 
 @pytest.mark.parametrize("content", [b"", WRONG])
 def test_a_file_that_is_no_model(spawn, tmp_path, content):
-    pytest.importorskip("xllamacpp")
     file = tmp_path / "wrong.gguf"
     file.write_bytes(content)
     seen = spawn([], command=("run", "--model", f"local:{file}", "Hi"))

@@ -99,7 +99,7 @@ def test_bytes(ask, see, script, write, body, told, content):  # noqa: PLR0917 -
     assert see("tools", "call", "act", "--tools", write(source)).out == f"{told}\n"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of memory from /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux: reads the peak of memory from /proc")
 @pytest.mark.parametrize(
     ("body", "told"),
     [

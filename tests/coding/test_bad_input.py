@@ -239,7 +239,7 @@ def test_a_full_disk_is_told_and_undone(command, repository, replies, tmp_path):
     big = ("file", {"action": "write", "path": "big.txt", "content": "x" * 200_000})
     done = command(*TASK, cwd=repository.root, replies=replies(big), apart=apart)
     if "unshare failed" in done.err or "mount:" in done.err:
-        pytest.skip(f"there is no private mount namespace to be had: {done.err.splitlines()[-1]}")
+        pytest.skip(f"there is no private mount namespace: {done.err.splitlines()[-1]}")
     assert "No space left on device" in done.err, done.err
     assert "Traceback" not in done.err
     assert "code 1" in done.lines

@@ -68,7 +68,7 @@ def test_a_submodule_and_a_worktree(tmp_path, git, repo):
 def test_one_of_another_user(repo, home, git):
     """It is refused as git refuses it, until the user trusts it."""
     if os.getuid():
-        pytest.skip("only root gives files away")
+        pytest.skip("root: only root gives files away")
     for path in [repo, *repo.rglob("*")]:
         os.lchown(path, 4242, 4242)
     with pytest.raises(CallerError, match="dubious ownership") as refused:

@@ -274,7 +274,7 @@ def test_no_descriptor_is_left_open(root):
         made.read("up", 100)
 
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="root: only root gives files away")
 
 
 @as_root

@@ -14,7 +14,7 @@ RUN = ("python/page-count", "javascript/truncate", "go/stock-reserve")
 def test_a_task_is_what_it_says(task):
     """One of each language, and of each kind."""
     if not program(task.language):
-        pytest.skip(f"{SUITES[task.language].command[0]} is not here")
+        pytest.skip(f"there is no {SUITES[task.language].command[0]}")
     assert problems(task, go_cache()) == []
 
 

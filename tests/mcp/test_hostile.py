@@ -48,7 +48,7 @@ while True:
     sys.stdout.write(line)
 """
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whose what is left behind is")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux: only it says whose what is left behind is")
 
 
 def daemons(journal):

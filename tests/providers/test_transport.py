@@ -159,7 +159,7 @@ def test_a_server_that_is_not_there():
     assert str(error) == f"{url}: cannot connect: Connection refused; is the server running?"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems accept connections beyond the backlog")
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux: other systems accept connections beyond the backlog")
 def test_a_server_that_does_not_accept():
     async def scenario():
         with ExitStack() as sockets, socket.create_server(("127.0.0.1", 0), backlog=0) as busy:

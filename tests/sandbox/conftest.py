@@ -54,7 +54,7 @@ def _sandbox(name):
 def _worked(name):
     found = _sandbox(name)
     if isinstance(found, str):
-        pytest.skip(f"{name}: {found}")
+        pytest.skip(f"no sandbox: {name}: {found}")
     return found
 
 

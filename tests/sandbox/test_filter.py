@@ -163,7 +163,7 @@ def test_unknown_machine():
 def test_numbers(machine, header):
     """Against the kernel's own, where they are installed; what is newer than these is not in them."""
     if not Path(header).exists():
-        pytest.skip(f"there is no {header}")
+        pytest.skip(f"there is no header {header}")
     text = Path(header).read_text()
     known = {name: int(number) for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", text)}
     for name, call in CALLS.items():

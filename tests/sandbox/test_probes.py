@@ -43,7 +43,7 @@ def program_of(worked, system_bubblewrap):
     def program_of(name):
         if name == "system":
             if system_bubblewrap is None:
-                pytest.skip("bubblewrap is not installed")
+                pytest.skip("there is no bubblewrap of the system")
             return str(system_bubblewrap)
         worked("bubblewrap-bundled" if name == "bundled" else name)
         return name
@@ -56,7 +56,7 @@ def test_nothing_outside_of_the_workspace_can_be_changed(row, program_of, record
     """In a mount namespace of their own, of which nothing is seen outside."""
     name, way, who, passed = row
     if who == "root" and os.getuid():
-        pytest.skip("this is for root")
+        pytest.skip("root: a user does not become root")
     program = program_of(name)
     user = 0 if who == "root" else os.getuid() or SOMEBODY
     apart = ["unshare", "-m"] if os.getuid() == 0 else ["unshare", "-Urm"]
@@ -66,7 +66,7 @@ def test_nothing_outside_of_the_workspace_can_be_changed(row, program_of, record
         command = [*apart, sys.executable, "-B", str(PROBES), program, way or "-", str(user), directory]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
     if "unshare failed" in ran.stderr or "'mount'" in ran.stderr:
-        pytest.skip(f"there is no private mount namespace to be had: {ran.stderr.splitlines()[-1]}")
+        pytest.skip(f"there is no private mount namespace: {ran.stderr.splitlines()[-1]}")
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
     escaped = {probe for probe, what in found.items() if what != "blocked"}

@@ -35,5 +35,5 @@ def test_who_takes_the_disks_room_is_ended(tmp_path, worked, name):
         [*apart, sys.executable, "-c", FILLS, str(tmp_path), name], capture_output=True, text=True, check=False
     )
     if "unshare failed" in ran.stderr or "'mount'" in ran.stderr:
-        pytest.skip(f"there is no private mount namespace to be had: {ran.stderr.splitlines()[-1]}")
+        pytest.skip(f"there is no private mount namespace: {ran.stderr.splitlines()[-1]}")
     assert ran.stdout.splitlines() == ["disk True", "b'wrote\\n'"], ran.stderr

@@ -13,8 +13,6 @@ from callboard.coding.edits.definitions import (
 )
 from callboard.coding.outlines import broken_line
 
-pytest.importorskip("tree_sitter")
-
 PYTHON = '''"""Baskets."""
 
 import os

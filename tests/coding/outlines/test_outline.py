@@ -62,7 +62,6 @@ CASES = {
 
 @pytest.mark.parametrize("path", CASES)
 def test_outlines(path):
-    pytest.importorskip("tree_sitter")
     text, symbols, imports = CASES[path]
     found_outline = outline_of(text, path)
     assert [f"{each.line} {each.kind} {each.path}" for each in found_outline.symbols] == symbols

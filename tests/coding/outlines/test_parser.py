@@ -19,8 +19,7 @@ from callboard.coding.outlines import broken_line, outline_of
 from callboard.coding.outlines.languages import language_of
 from callboard.coding.outlines.parser import Parser
 
-pytest.importorskip("tree_sitter")
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux: looks at /proc")
 
 PYTHON = language_of("a.py")
 JAVA = language_of("A.java")

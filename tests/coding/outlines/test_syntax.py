@@ -5,8 +5,6 @@ import pytest
 from callboard.coding.outlines import broken_line, parsing, syntax
 from callboard.coding.outlines.languages import language_of
 
-pytest.importorskip("tree_sitter")
-
 
 @pytest.mark.parametrize(
     ("path", "text", "line"),

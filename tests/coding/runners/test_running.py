@@ -188,7 +188,7 @@ def test_without_a_sandbox(project):
         asyncio.run(run())
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="node runs them")
+@pytest.mark.skipif(not shutil.which("node"), reason="there is no node")
 def test_node(tmp_path):
     (tmp_path / "package.json").write_text('{"name": "x", "scripts": {"test": "node --test"}}')
     (tmp_path / "x.test.js").write_text(
@@ -201,7 +201,7 @@ def test_node(tmp_path):
     assert outcome_of(tmp_path, selection=Selection(run="zero")).good
 
 
-@pytest.mark.skipif(not shutil.which("make") or not shutil.which("cc"), reason="they build it")
+@pytest.mark.skipif(not shutil.which("make") or not shutil.which("cc"), reason="there is no make or no cc")
 def test_make(tmp_path):
     (tmp_path / "Makefile").write_text("test:\n\t@cc -o t t.c && ./t\n")
     (tmp_path / "t.c").write_text("#include <assert.h>\nint main(void) { assert(1 - 1 == 2); return 0; }\n")
@@ -215,6 +215,6 @@ def test_in_the_sandbox_of_this_machine(project):
     try:
         report = outcome_of(project, without=False)
     except SandboxUnavailable:
-        pytest.skip("this machine has none")
+        pytest.skip("no sandbox: this machine has none")
     assert (report.passed, report.failed) == (1, 1)
     assert report.failures[0].place == "tests/test_calc.py:9"

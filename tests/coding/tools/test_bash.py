@@ -75,7 +75,7 @@ def test_in_the_sandbox_of_this_machine(run, tmp_path):
     try:
         result = run("echo x > y; cat y; ls /nothing", without=False)
     except SandboxUnavailable:
-        pytest.skip("this machine has none")
+        pytest.skip("no sandbox: this machine has none")
     assert result.text.startswith("x\n")
     assert result.text.endswith("(exit code 2)")
     assert (tmp_path / "y").read_text() == "x\n"

@@ -246,9 +246,9 @@ def sandbox():
     try:
         found = asyncio.run(find_sandbox(prefer="bubblewrap"))
     except SandboxUnavailable as error:
-        pytest.skip(str(error))
+        pytest.skip(f"no sandbox: {error}")
     if found.name != "bubblewrap":
-        pytest.skip("only bubblewrap can hide what lies in the workspace")
+        pytest.skip("no sandbox: only bubblewrap can hide what lies in the workspace")
     return found
 
 

@@ -117,7 +117,6 @@ def test_replace_says_what_it_needs(at):
 
 
 def test_a_syntax_error_that_was_not_there_is_told(at):
-    pytest.importorskip("tree_sitter_python")
     at.write("f.py", "def f():\n    return (1)\n")
     told = "Warning: the file does not parse any more; the first syntax error is at line 2."
     assert told in at.call("replace_in_file", path="f.py", old="(1)", new="(1")

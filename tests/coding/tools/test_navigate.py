@@ -67,7 +67,6 @@ def test_odd_names(at):
 @pytest.mark.parametrize("grammars", [True, False])
 def test_an_outline(at, monkeypatch, grammars):
     if grammars:
-        pytest.importorskip("tree_sitter_python")
         run = "8: [method] A.run"
     else:
         monkeypatch.setattr(outlines, "parse", lambda *_: None)

@@ -15,7 +15,7 @@ from callboard.coding.searching import search as choice
 from callboard.coding.tools.search import find_definition, find_files, find_in_file, grep, search
 from callboard.execution import run_invoker
 
-needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="there is no ripgrep")
+needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="there is no rg")
 WAYS = [pytest.param(True, id="ripgrep", marks=needs_ripgrep), pytest.param(False, id="python")]
 
 
@@ -274,7 +274,6 @@ DEFINITIONS = {
     ],
 )
 def test_definitions(at, arguments, found):
-    pytest.importorskip("tree_sitter_python")
     for name, content in DEFINITIONS.items():
         at.write(name, content)
     assert at.call("search", action="find_definition", **arguments).splitlines()[: len(found)] == found
