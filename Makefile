@@ -33,7 +33,7 @@ $(INSTALLED): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "callboard needs Python 3.11 or newer: make PYTHON=python3.11")'
 	@$(PYTHON) -m venv $(VENV)
 	@echo "[2/2] callboard and what it needs (about 120 MB the first time)"
-	@$(PIP) install $(LOCKED)
+	@$(PIP) install --quiet $(LOCKED)
 	@$(PIP) install --quiet $(OURSELVES)
 	@touch $@
 
