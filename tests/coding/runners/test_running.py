@@ -188,7 +188,7 @@ def test_without_a_sandbox(project):
         asyncio.run(run())
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="there is no node")
+@pytest.mark.skipif(not shutil.which("npm"), reason="there is no npm")
 def test_node(tmp_path):
     (tmp_path / "package.json").write_text('{"name": "x", "scripts": {"test": "node --test"}}')
     (tmp_path / "x.test.js").write_text(
