@@ -172,17 +172,17 @@ $(EVALS)/.installed: evals/requirements.txt
 	@$(EVALS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --only-binary :all: --requirement evals/requirements.txt
 	@touch $@
 
-# make eval-agents  twenty small tasks for the coding agents, with the local models (takes hours of a small machine)
+# make eval-agents  twenty small tasks for the coding agents, with the local models (hours; OPTIONS="--name python/" takes some)
 eval-agents: $(INSTALLED) $(EVALS)/.installed
 	$(BIN)/python -m evals.validate
 	@for model in qwen2.5-coder-0.5b qwen2.5-coder-1.5b; do $(BIN)/callboard models pull $$model > /dev/null; done
-	$(BIN)/python -m evals.run
+	$(BIN)/python -m evals.run $(OPTIONS)
 
 # make bench-agents  the same tasks, and mini-swe-agent beside us
 bench-agents: $(INSTALLED)
 	@$(MAKE) --silent --no-print-directory $(EVALS)/.installed || echo "[peers] it cannot be had: measured without it"
 	@for model in qwen2.5-coder-0.5b qwen2.5-coder-1.5b; do $(BIN)/callboard models pull $$model > /dev/null; done
-	$(BIN)/python -m bench.agents
+	$(BIN)/python -m bench.agents $(OPTIONS)
 
 $(FUZZER)/.installed: pyproject.toml requirements.lock fuzz/atheris.txt
 	@echo "[fuzz] $(FUZZER): callboard, and atheris, which sees what an input reaches (about 300 MB the first time)"
