@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import warnings
 
 import jsonschema_rs
@@ -291,7 +292,7 @@ DEEP = "[" * 900 + "]" * 900
 def test_hostile_objects(adapter, text):
     for payload in adapter.extract_tool_calls(text):
         validation = adapter.validate_tool_call(payload, TOOLS)
-        assert validation.is_valid is ("answer" in payload or (adapter is ALL[3] and "raw" not in payload))
+        assert validation.is_valid is (adapter is ALL[3] and "tool" in payload and "raw" not in payload)
 
 
 # Validation.
@@ -303,10 +304,6 @@ def test_hostile_objects(adapter, text):
     [
         ({"tool": "search", "arguments": {"query": "q"}}, {"query": "q", "limit": 10, "site": None}),
         ({"tool": "search", "arguments": {"query": "q", "limit": "3"}}, {"query": "q", "limit": 3, "site": None}),
-        ({"answer": "5"}, None),
-        ({"scratchpad": "hm"}, None),
-        ({"tool": None, "answer": "5"}, None),
-        ({}, None),
     ],
 )
 def test_what_is_valid(adapter, payload, expected):
@@ -348,7 +345,6 @@ def test_the_nulls_of_strict_mode_are_left_out():
     [
         ({"tool": "nothing", "arguments": {"x": 1}}, ToolCallValidation(is_valid=True, arguments={"x": 1})),
         ({"tool": "search"}, ToolCallValidation(is_valid=True, arguments={})),
-        ({"answer": "5"}, ToolCallValidation(is_valid=True)),
         (
             {"tool": "search", "arguments": None, "raw": "a"},
             ToolCallValidation(is_valid=False, error_message="Tool arguments must be a JSON object."),
@@ -357,6 +353,52 @@ def test_the_nulls_of_strict_mode_are_left_out():
 )
 def test_parsed_takes_any_object(payload, expected):
     assert ParsedAdapter().validate_tool_call(payload, TOOLS) == expected
+
+
+@every
+@pytest.mark.parametrize(
+    ("payload", "error"),
+    [
+        (None, "The reply is no tool call, answer or thought."),
+        ({}, "The reply is no tool call, answer or thought."),
+        ("Hi", "The reply is no tool call, answer or thought."),
+        ([1], "The reply is no tool call, answer or thought."),
+        ({"answer": "5"}, "The reply is an answer, not a tool call."),
+        ({"tool": None, "answer": "5", "arguments": {"query": "q"}}, "The reply is an answer, not a tool call."),
+        ({"scratchpad": "hm"}, "The reply is a thought, not a tool call."),
+    ],
+)
+def test_what_is_no_call_is_invalid_and_names_the_valid_formats(adapter, payload, error):
+    validation = adapter.validate_tool_call(payload, TOOLS)
+    assert (validation.is_valid, validation.arguments) == (False, None)
+    told, _, formats = validation.error_message.partition(" Valid formats: ")
+    assert told == error
+    if adapter is ALL[0]:
+        assert formats == "a tool call, or the answer as text."
+        return
+    for each in re.findall(r"\{.*?\}(?=, \{|\.$)", formats):
+        assert adapter.extract_tool_call(each)["tool" if '"tool"' in each else "answer"]
+
+
+@validating
+@pytest.mark.parametrize("tools", [None, [search], {"search": print}, "search"])
+def test_tools_that_are_no_tools_by_name_are_refused(adapter, tools):
+    with pytest.raises(CallerError, match=r"give \{tool.name: tool for tool in tools\}$"):
+        adapter.validate_tool_call({"tool": "search", "arguments": {"query": "q"}}, tools)
+
+
+@every
+@pytest.mark.parametrize(
+    ("tools", "message"),
+    [
+        ([print], r"a builtin_function_or_method is no Tool; decorate it with @tool$"),
+        (search, r"Tool search> stands alone"),
+    ],
+)
+def test_tools_of_a_request_are_a_list_of_tools(adapter, tools, message):
+    declare = adapter.prepare_messages if adapter in ALL[2:] else adapter.format_request
+    with pytest.raises(CallerError, match=message):
+        declare(tools, [])
 
 
 # Conversations.

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from callboard.adapters import parse_json_response
 from callboard.adapters.json_text import json_values
+from callboard.errors import CallerError
 
 CALL = {"tool": "search", "arguments": {"query": "Python"}}
 SPELLED = json.dumps(CALL)
@@ -57,6 +58,16 @@ SPELLED = json.dumps(CALL)
 )
 def test_what_is_found(text, expected):
     assert parse_json_response(text) == expected
+
+
+def test_content_that_is_none_holds_nothing():
+    assert parse_json_response(None) is None
+
+
+@pytest.mark.parametrize("text", [5, b"{}", {"a": 1}])
+def test_what_is_no_text_is_refused(text):
+    with pytest.raises(CallerError, match=r"is no text; give the content of a message$"):
+        parse_json_response(text)
 
 
 def test_every_value_is_found_in_order():

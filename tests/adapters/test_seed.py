@@ -91,7 +91,7 @@ def reply(body):
     return f"I search for it.\n\n```json\n{json.dumps(CALL)}\n```"
 
 
-def with_client(work):
+def with_client(work, reply=reply):
     """Runs `work(client)` in a thread, with the official client of a backend of ours."""
     import openai
 
@@ -247,6 +247,20 @@ def test_direct_usage(capsys):
     assert body["model"] == "gpt-4o-mini"
     assert body["messages"] == [{"role": "user", "content": "Search for Python docs"}]
     assert body["response_format"]["json_schema"]["name"] == "agent_response"
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["It is 5.", "", '{"action": {"scratchpad": null, "answer": "5"}}', '{"action": {"scratchpad": "hm"}}', "[1]"],
+)
+@pytest.mark.parametrize("model", ["gpt-4o-mini", "claude-3-5-sonnet", "local-model"])
+def test_direct_usage_says_what_is_valid_where_no_call_comes_back(said, model, capsys):
+    source = DIRECT_USAGE.replace("gpt-4o-mini", model)
+    namespace, _ = with_client(lambda client: run(source, {"client": client}), lambda _: said)
+    assert "result" not in namespace
+    printed = capsys.readouterr().out
+    assert printed.startswith("Validation error: The reply is ")
+    assert "Valid formats: " in printed
 
 
 @pytest.mark.parametrize("mode", list(ToolCallingMode))

@@ -7,6 +7,7 @@ import pytest
 from callboard import Agent, Context, Ensemble, execute_invoker, tool
 from callboard.core import (
     AssistantCanister,
+    Controls,
     InvocationCanister,
     PictureContent,
     ResultCanister,
@@ -41,6 +42,15 @@ def add(a: int, b: int) -> int:
         ({"ensembles": Ensemble("io")}, "ensembles: a Ensemble cannot be it; give a list of Ensembles"),
         ({"policy": [("*", "deny")]}, "policy: a list cannot be it; give a Policy"),
         ({"approve": "allow"}, "approve: a str cannot be it; give a function of the invocation and the reason"),
+        (
+            {"controls": {"temperature": 0}},
+            "controls: a dict cannot be it; give Controls(...) with a temperature from 0",
+        ),
+        (
+            {"controls": Controls(temperature="hot")},
+            "controls: a Controls cannot be it; give Controls(...) with a temp",
+        ),
+        ({"controls": Controls(max_tokens=0)}, "controls: a Controls cannot be it; give Controls(...) with a temp"),
         ({"store": "file.jsonl"}, "store: a str cannot be it; give a Store, such as Conversation.begin()"),
         ({"model": None}, "model: a NoneType cannot be it; give a Model or the name of one, such as 'openai:gpt-4o'"),
         ({"model": ScriptedModel}, "model: a type cannot be it; give a Model or the name of one, such as"),

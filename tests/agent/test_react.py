@@ -157,6 +157,25 @@ def test_models_that_cannot_be():
         ReactAgent([add], ScriptedModel([]), tool_calling_mode="native")
 
 
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        *[("temperature", value) for value in ("hot", -1, float("nan"), float("inf"), True)],
+        *[("max_tokens", value) for value in (0, -1, 1.5, "9", True)],
+    ],
+)
+def test_a_temperature_and_a_limit_that_cannot_be_are_refused_at_once(parameter, value):
+    with pytest.raises(CallerError, match=f"^{parameter}: a {type(value).__name__} cannot be it; give a "):
+        ReactAgent([add], ScriptedModel([]), **{parameter: value})
+
+
+@pytest.mark.parametrize("steps", [0, -1, "3", 1.5])
+def test_steps_that_cannot_be_are_refused(steps):
+    agent = ReactAgent([add], ScriptedModel([]))
+    with pytest.raises(CallerError, match=r"^max_steps: .* cannot be it; give a count"):
+        agent.run_sync("What is 2 and 3?", max_steps=steps)
+
+
 def test_a_prompt_file_may_hold_braces(tmp_path):
     file = tmp_path / "prompt.md"
     file.write_text('Tools:\n{tools}\nSay {"answer": 5} or {that}.', "utf-8")
@@ -209,6 +228,8 @@ def converse(replies, model="gpt-4o-mini", runs=1, **options):
         ("gpt-4o-mini", "auto", "response_format"),
         ("claude-3-5-sonnet", "auto", "tools"),
         ("mistral-7b", "native", "tools"),
+        ("gpt-5", "auto", "tools"),
+        ("some-local-model", "auto", "messages"),
         ("gpt-4o-mini", "validated", "messages"),
         ("gpt-4o-mini", ToolCallingMode.PARSED, "messages"),
     ],

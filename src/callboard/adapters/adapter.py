@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from msgspec.structs import replace
 
@@ -21,7 +21,7 @@ from callboard.errors import CallerError
 from callboard.modes.constraint import action_constraint
 from callboard.schema import ArgumentsInvalid
 from callboard.schema.strict import NotStrict, strict, without_nulls
-from callboard.tools import refusal
+from callboard.tools import Tool, refusal
 from callboard.wires.chat import decode_request, encode_request, encode_response
 from callboard.wires.lowered import NO_NAMES
 from callboard.wires.turns import NOT_RUN
@@ -30,10 +30,14 @@ if TYPE_CHECKING:
     from callboard.modes import Sources
 
 _NO_OBJECT = "Tool arguments must be a JSON object."
+_KINDS = {"answer": "an answer, not a tool call", "scratchpad": "a thought, not a tool call"}
 
 
 class _Adapter:
     """What all have in common: the first call of several, and validation."""
+
+    _formats: ClassVar[str]
+    """What a reply may be, as the model is told where it was nothing of the kind."""
 
     def extract_tool_calls(self, response: Any, messages: Sequence[Message] = ()) -> list[Payload]:
         """Every call, in order; without calls the answer or the thought, if there is one.
@@ -55,22 +59,39 @@ class _Adapter:
         """The messages to send: where the mode has no field for the tools, with the tools in them."""
         return [dict(message) for message in messages]
 
-    def validate_tool_call(self, payload: Payload, tools_by_name: Mapping[str, AnyTool]) -> ToolCallValidation:
-        """Whether the call can be made. What is no call is valid, and has no arguments."""
-        if payload.get("tool") is None:
-            return ToolCallValidation(is_valid=True)
-        name = str(payload["tool"])
-        arguments = payload.get("arguments", {})
-        if arguments is None and "raw" not in payload:
-            arguments = {}
-        call = InvocationCanister("", name, arguments, str(payload.get("raw", "")))
+    def validate_tool_call(self, payload: Payload | None, tools_by_name: Mapping[str, AnyTool]) -> ToolCallValidation:
+        """Check whether a call can be made.
+
+        Args:
+            payload: What `extract_tool_call` gave.
+            tools_by_name: The tools by their names.
+
+        Returns:
+            The arguments, or for the model to read what is wrong with the call. An answer, a thought and None are
+            invalid, since nothing can be called: the message names the valid formats.
+
+        Raises:
+            CallerError: `tools_by_name` is no mapping of Tools.
+        """
+        if not isinstance(payload, Mapping) or payload.get("tool") is None:
+            return _invalid(f"The reply is {_kind(payload)}. Valid formats: {self._formats}")
+        arguments = payload.get("arguments")
+        return self._validate(str(payload["tool"]), {} if arguments is None else arguments, payload, tools_by_name)
+
+    def _validate(
+        self, name: str, arguments: Any, payload: Payload, tools_by_name: Mapping[str, AnyTool]
+    ) -> ToolCallValidation:
+        tools = tools_by_name.values() if isinstance(tools_by_name, Mapping) else [None]
+        if not all(isinstance(each, Tool) for each in tools):
+            raise CallerError("these are no Tools by their names", hint="give {tool.name: tool for tool in tools}")
+        call = InvocationCanister("", name, None if "raw" in payload else arguments, str(payload.get("raw", "")))
         refused = refusal(call, tools_by_name)  # type: ignore[arg-type]  # only the names are looked at
         if refused is not None and refused.error is not None:
-            return ToolCallValidation(is_valid=False, error_message=refused.error.message)
+            return _invalid(refused.error.message)
         try:
             return ToolCallValidation(is_valid=True, arguments=self._normalised(arguments, tools_by_name[name]))
         except ArgumentsInvalid as invalid:
-            return ToolCallValidation(is_valid=False, error_message=str(invalid))
+            return _invalid(str(invalid))
 
     def _normalised(self, arguments: Any, tool: AnyTool) -> dict[str, Any]:
         return tool.validate(arguments)
@@ -78,6 +99,8 @@ class _Adapter:
 
 class NativeToolAdapter(_Adapter):
     """Tools in the request's own field, calls in the message's own; its content is the answer."""
+
+    _formats = "a tool call, or the answer as text."
 
     def __init__(self) -> None:
         self._names: Mapping[str, str] = NO_NAMES
@@ -116,6 +139,11 @@ class NativeToolAdapter(_Adapter):
 
 class _TextAdapter(_Adapter):
     """Calls are found in the text, unless the server found them there already."""
+
+    _formats = (
+        '{"tool": "tool_name", "arguments": {"x": 5}}, {"answer": "your answer"}, '
+        '{"scratchpad": "reasoning", "answer": "your answer"}.'
+    )
 
     def extract_tool_calls(self, response: Any, messages: Sequence[Message] = ()) -> list[Payload]:
         said = read(response)
@@ -224,14 +252,22 @@ class ValidatedAdapter(_PromptedAdapter):
 class ParsedAdapter(_PromptedAdapter):
     """As ValidatedAdapter, but arguments are taken as the model wrote them, whatever the tool says."""
 
-    def validate_tool_call(self, payload: Payload, tools_by_name: Mapping[str, AnyTool]) -> ToolCallValidation:
+    def _validate(
+        self, name: str, arguments: Any, payload: Payload, tools_by_name: Mapping[str, AnyTool]
+    ) -> ToolCallValidation:
         """Valid, unless the arguments are no object, so that nothing could be called with them."""
-        arguments = payload.get("arguments")
-        if arguments is None and "raw" not in payload:
-            return ToolCallValidation(is_valid=True, arguments={} if "tool" in payload else None)
-        if not isinstance(arguments, Mapping):
-            return ToolCallValidation(is_valid=False, error_message=_NO_OBJECT)
+        if "raw" in payload or not isinstance(arguments, Mapping):
+            return _invalid(_NO_OBJECT)
         return ToolCallValidation(is_valid=True, arguments=dict(arguments))
+
+
+def _invalid(message: str) -> ToolCallValidation:
+    return ToolCallValidation(is_valid=False, error_message=message)
+
+
+def _kind(payload: Payload | None) -> str:
+    held = payload if isinstance(payload, Mapping) else {}
+    return next((kind for key, kind in _KINDS.items() if held.get(key) is not None), "no tool call, answer or thought")
 
 
 def _is_quotation(payload: Payload, sources: Sources) -> bool:
@@ -244,6 +280,11 @@ def _is_quotation(payload: Payload, sources: Sources) -> bool:
 
 
 def _declared(tools: Sequence[AnyTool]) -> tuple[ToolDeclaration, ...]:
+    if callable(tools):
+        raise CallerError(f"{tools!r} stands alone", hint="put it into a list: [...]")
+    for each in tools:
+        if not isinstance(each, Tool):
+            raise CallerError(f"a {type(each).__name__} is no Tool", hint="decorate it with @tool")
     return tuple([ToolDeclaration(tool.name, tool.description, tool.schema, strict=tool.strict) for tool in tools])
 
 

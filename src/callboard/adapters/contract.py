@@ -33,7 +33,10 @@ class ToolCallingMode(Enum):
 
 @dataclass(frozen=True)
 class ToolCallValidation:
-    """`arguments` are normalised: coerced, defaults filled in. `error_message` is for the model to read."""
+    """`arguments` are normalised: coerced, defaults filled in; None where the call is invalid.
+
+    `error_message` is for the model to read.
+    """
 
     is_valid: bool
     error_message: str | None = None
@@ -52,6 +55,6 @@ class ToolCallingAdapter(Protocol):
         """What the model asks for or answers, None where it is nothing of the kind."""
         ...
 
-    def validate_tool_call(self, payload: Payload, tools_by_name: Mapping[str, AnyTool]) -> ToolCallValidation:
-        """Whether the call can be made, and with which arguments."""
+    def validate_tool_call(self, payload: Payload | None, tools_by_name: Mapping[str, AnyTool]) -> ToolCallValidation:
+        """Whether the call can be made, and with which arguments; what is no call is invalid."""
         ...

@@ -11,6 +11,8 @@ import json
 import re
 from typing import Any, NoReturn, TypeAlias
 
+from callboard.errors import CallerError
+
 Value: TypeAlias = dict[str, Any] | list[Any]
 
 PATIENCE = 8
@@ -26,13 +28,17 @@ _LANGUAGES = ("json", "tool", "function")
 """Beginnings of the fences' languages that hold JSON; other languages are quotations."""
 
 
-def parse_json_response(text: str) -> Value | None:
-    """The JSON object or array that a model's text holds, None where it holds none (seed 001).
+def parse_json_response(text: str | None) -> Value | None:
+    """The JSON object or array that a model's text holds, None where it holds none.
 
     It may stand between words or in a fence of no language or JSON's. What is thought, between `<think>` and
     `</think>` or before a lone `</think>`, and fences of other languages are not looked at; a `<think>` that
-    never ends is. Of several the first object that is not empty or array of objects is taken.
+    never ends is. Of several the first object that is not empty or array of objects is taken. Raises CallerError for what is no text.
     """
+    if text is None:  # as the content of a message that only calls
+        return None
+    if not isinstance(text, str):
+        raise CallerError(f"a {type(text).__name__} is no text", hint="give the content of a message")
     values = json_values(text)
     telling = (each for each in values if each and (isinstance(each, dict) or isinstance(each[0], dict)))
     return next(telling, values[0] if values else None)

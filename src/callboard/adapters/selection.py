@@ -1,7 +1,7 @@
 """Which adapter a model gets.
 
-Owns seed 001's table of models' names. What is known of models beyond it is in `profiles`, for agents; the
-table stays as the seed has it, so that a name gives the same adapter everywhere.
+Owns the table of models' names. Where it says nothing the model's profile decides, which knows newer models; where it
+does, it wins, so that its names give the same adapter everywhere.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 from callboard.adapters.adapter import NativeToolAdapter, OpenAIStructuredAdapter, ParsedAdapter, ValidatedAdapter
 from callboard.adapters.contract import ToolCallingMode
-from callboard.profiles import normalise, providers, split_provider
+from callboard.errors import CallerError
+from callboard.profiles import normalise, providers, resolve, split_provider
 
 Adapter: TypeAlias = OpenAIStructuredAdapter | NativeToolAdapter | ValidatedAdapter | ParsedAdapter
 
@@ -48,7 +49,10 @@ ADAPTERS: Mapping[ToolCallingMode, type[Adapter]] = MappingProxyType(
 
 
 def get_adapter(model: str, mode: ToolCallingMode | str = ToolCallingMode.AUTO) -> Adapter:
-    """The adapter of a mode, or with AUTO of a model by its name (seed 001). Raises ValueError for no such mode."""
+    """The adapter of a mode, or with AUTO of a model by its name.
+
+    Raises ValueError for no such mode, and CallerError for what is no name.
+    """
     try:
         wanted = ToolCallingMode(mode)
     except ValueError:
@@ -58,10 +62,20 @@ def get_adapter(model: str, mode: ToolCallingMode | str = ToolCallingMode.AUTO) 
 
 
 def mode_of(model: str) -> ToolCallingMode:
-    """What the table says of a name: as it is written, else without what only says who serves it, else validated.
+    """The mode of a model by its name.
 
-    A provider of ours before a colon (`openai:gpt-4o`) is no part of the name.
+    Args:
+        model: The name. A provider of ours before a colon (`openai:gpt-4o`) is no part of it.
+
+    Returns:
+        What the table says of the name as it is written, else of the name without what only says who serves it,
+        else what the model's profile says: validated where nothing is known.
+
+    Raises:
+        CallerError: It is no name.
     """
+    if not isinstance(model, str):
+        raise CallerError(f"a {type(model).__name__} is no model's name", hint="give one such as 'gpt-4o'")
     _, name = split_provider(model, providers())
     for each in (name.strip().lower(), normalise(name)):
         if each.startswith(VALIDATED_MODEL_PREFIXES):
@@ -70,4 +84,4 @@ def mode_of(model: str) -> ToolCallingMode:
             return ToolCallingMode.STRUCTURED
         if any(pattern in each for pattern in NATIVE_TOOL_MODEL_PATTERNS):
             return ToolCallingMode.NATIVE
-    return ToolCallingMode.VALIDATED
+    return ToolCallingMode(resolve(model).mode) if name.strip() else ToolCallingMode.VALIDATED

@@ -98,6 +98,7 @@ class Agent:
         check_arguments(
             model=model,
             ensembles=ensembles,
+            controls=controls,
             limits=limits,
             check=check,
             repeats=repeats,

@@ -8,12 +8,14 @@ said in it is another one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, get_args
 
 from callboard.core import (
     AssistantCanister,
     Canister,
+    Controls,
     DocumentCanister,
     InvocationCanister,
     ResultCanister,
@@ -53,13 +55,31 @@ def _is_ensembles(value: Any) -> bool:
     return isinstance(value, tuple) and all(isinstance(each, Ensemble) for each in value)
 
 
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value > 0
+
+
+def _is_temperature(value: Any) -> bool:
+    return type(value) in {int, float} and 0 <= value < math.inf
+
+
+def _is_controls(value: Any) -> bool:
+    return isinstance(value, Controls) and all(
+        getattr(value, name) is None or _KINDS[name][0](getattr(value, name)) for name in ("temperature", "max_tokens")
+    )
+
+
 _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "model": (_is_model, "a Model or the name of one, such as 'openai:gpt-4o'"),
     "ensembles": (_is_ensembles, "a list of Ensembles"),
     "limits": (lambda value: isinstance(value, Limits), "Limits(...)"),
     "policy": (lambda value: isinstance(value, Policy), "a Policy"),
     "auxdata": (lambda value: isinstance(value, Mapping), "a mapping"),
-    "at_once": (lambda value: type(value) is int and value > 0, "a count of calls, at least 1"),
+    "at_once": (_is_count, "a count of calls, at least 1"),
+    "max_steps": (_is_count, "a count of replies, at least 1"),
+    "max_tokens": (_is_count, "a count of tokens, at least 1"),
+    "temperature": (_is_temperature, "a number from 0 up"),
+    "controls": (_is_controls, "Controls(...) with a temperature from 0 up, and max_tokens from 1 up"),
     "approve": (callable, "a function of the invocation and the reason"),
     "before_call": (callable, "an async function of the invocation"),
     "after_call": (callable, "an async function of the invocation and its result"),

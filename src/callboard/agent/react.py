@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias, overload
 
 from callboard.adapters import ToolCallingMode, mode_of
 from callboard.agent.agent import Agent
+from callboard.agent.arguments import check_arguments
 from callboard.agent.run import RunResult as AgentResult
 from callboard.core import (
     AssistantCanister,
@@ -106,7 +107,7 @@ class ReactAgent:
     colon is asked for at OpenAI's or at `base_url`. `api_key` and `base_url` are by default OPENAI_API_KEY and
     OPENAI_BASE_URL. `prompt_file` is a text file with the instructions; `{tools}` in it becomes the list of the
     tools. `temperature` None leaves it to the provider, `max_tokens` bounds a reply. With AUTO the mode is that
-    of `get_adapter`; where its table does not know the name, the model's profile decides.
+    of `get_adapter`.
 
     Raises ValueError for no tools, two of one name, or an unknown mode; CallerError for a model or file that
     cannot be.
@@ -125,6 +126,7 @@ class ReactAgent:
         base_url: str = "",
     ) -> None:
         self._ensemble = _ensemble(tools)
+        check_arguments(model=model, temperature=temperature, max_tokens=max_tokens)
         mode = ToolCallingMode(tool_calling_mode)
         if isinstance(model, str):
             self._open = partial(_access, model, mode, api_key=api_key or "", base_url=base_url)
@@ -154,6 +156,7 @@ class ReactAgent:
         steps on standard error. Raises StepLimitReached if that gave nothing, ProviderError if the provider
         failed, NoAnswer if the reply was cut short or empty; with `return_result` they are in its `error`.
         """
+        check_arguments(max_steps=max_steps)
         begun = time.monotonic()
         async with self._opened() as model:
             agent = Agent(
@@ -232,14 +235,12 @@ def _ensemble(tools: Iterable[ToolLike]) -> Ensemble:
 def _access(name: str, mode: ToolCallingMode, *, api_key: str, base_url: str) -> Planned:
     """The model of a name, at OpenAI's if it does not say where."""
     decided = mode_of(name) if mode is ToolCallingMode.AUTO else mode
-    # What the table does not know it calls validated; the profile may know better.
-    known = mode is not ToolCallingMode.AUTO or decided is not ToolCallingMode.VALIDATED
     provider, _ = split_provider(name, providers())
     return access_model(
         name if provider else f"openai:{name}",
         base_url=base_url,
         api_key=api_key,
-        mode=decided.value if known else "",
+        mode=decided.value,
     )
 
 
