@@ -1,3 +1,5 @@
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from callboard import Conversation
@@ -57,3 +59,31 @@ def test_what_is_not_there_is_said(talk, tmp_path):
         Conversation.latest(tmp_path / "empty")
     with pytest.raises(CallerError, match="nothing to roll back"):
         Conversation.begin(tmp_path).rollback()
+
+
+@pytest.mark.parametrize("rounds", [-1, 1.5, "1", True])
+def test_a_number_of_rounds_that_cannot_be_is_refused(talk, rounds):
+    with pytest.raises(CallerError, match=r"is no number of rounds; give one from 0 up, or None for all$"):
+        talk.fork(rounds)
+
+
+@pytest.mark.parametrize("identifier", [None, 5, "", ".", "..", "a\0b", b"x", "x" * 5000])
+def test_what_names_no_conversation_is_refused(tmp_path, identifier):
+    with pytest.raises(CallerError, match="no such conversation"):
+        Conversation.resume(identifier, tmp_path)
+
+
+@pytest.mark.parametrize("item", ["Hi", {"role": "user", "content": "Hi"}, None, RolledBack(-1)])
+def test_what_is_no_part_of_a_conversation_is_not_kept(talk, tmp_path, item):
+    with pytest.raises(CallerError):
+        talk.append(item)
+    assert talk.canisters == Conversation.resume(talk.identifier, tmp_path).canisters == TALK
+
+
+def test_what_is_kept_says_when_that_was(talk, tmp_path):
+    begun = datetime.now(UTC) - timedelta(minutes=1)
+    there = Conversation.resume(talk.identifier, tmp_path).canisters
+    assert [each.timestamp for each in there] == [each.timestamp for each in talk.canisters]
+    assert all(begun <= each.timestamp <= datetime.now(UTC) for each in there)
+    talk.append(UserCanister("old", timestamp=begun))
+    assert talk.canisters[-1].timestamp == begun

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from callboard.agent.transcript import Transcript
 from callboard.core import AssistantCanister, Canister, InvocationCanister, RolledBack, UserCanister
 from callboard.core.ports import Clock
@@ -55,10 +57,9 @@ class Conversation:
     def resume(cls, identifier: str, directory: Path | None = None) -> Conversation:
         """The one of that name. Raises CallerError."""
         kept = directory or conversations_directory()
-        folder = kept / identifier
-        if Path(identifier).name != identifier or not (folder / _FILE).is_file():
-            raise CallerError("no such conversation", path=identifier, hint=f"they are kept in {kept}")
-        return cls(folder)
+        if not isinstance(identifier, str) or Path(identifier).name != identifier or not _is_there(kept / identifier):
+            raise CallerError("no such conversation", path=str(identifier)[:64], hint=f"they are kept in {kept}")
+        return cls(kept / identifier)
 
     @classmethod
     def latest(cls, directory: Path | None = None) -> Conversation:
@@ -70,12 +71,22 @@ class Conversation:
         return cls(kept / names[-1])
 
     def append(self, item: Canister | RolledBack, /) -> None:
-        """Keeps it; on the disk when this returns."""
-        self._transcript.append(item)
-        if isinstance(item, RolledBack):
+        """Keep it, on the disk when this returns. A canister that does not say when it was made is made now.
+
+        Raises:
+            CallerError: It is no canister, or goes back to before the beginning.
+        """
+        if isinstance(item, RolledBack) and item.to >= 0:
+            self._transcript.append(item)
             del self.canisters[item.to :]
+        elif isinstance(item, Canister):
+            canister = item if item.timestamp else replace(item, timestamp=datetime.now(UTC))
+            self._transcript.append(canister)
+            self.canisters.append(canister)
         else:
-            self.canisters.append(item)
+            raise CallerError(
+                f"{item!r} is no canister", path=self.identifier, hint="give UserCanister(...) or another"
+            )
 
     def rollback(self) -> RolledBack:
         """Goes back to before what the user said last (seed 000). Raises CallerError if nothing was said."""
@@ -89,8 +100,11 @@ class Conversation:
     def fork(self, rounds: int | None = None, *, directory: Path | None = None) -> Conversation:
         """A new conversation that begins with this one's first `rounds` replies and their results; None takes all.
 
-        Raises CallerError for more rounds than there are.
+        Raises CallerError for more rounds than there are, and for what is no number of them.
         """
+        if rounds is not None and (type(rounds) is not int or rounds < 0):
+            hint = "give one from 0 up, or None for all"
+            raise CallerError(f"{rounds!r} is no number of rounds", path=self.identifier, hint=hint)
         forked = Conversation.begin(directory or self.path.parent.parent)
         for canister in self.canisters[: self._end_of(rounds)]:
             forked.append(canister)
@@ -113,3 +127,10 @@ class Conversation:
         if replies < rounds:
             raise CallerError(f"it has {replies} rounds, not {rounds}", path=self.identifier)
         return len(self.canisters)
+
+
+def _is_there(folder: Path) -> bool:
+    try:
+        return (folder / _FILE).is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
