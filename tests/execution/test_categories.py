@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import http.client
+import smtplib
 import socket
 import ssl
+import subprocess
 import urllib.error
 
 import aiohttp
@@ -15,6 +19,9 @@ from callboard.schema import ArgumentsInvalid
 
 # Clients that are not installed here; they are known by their names alone.
 Requests = type("ConnectionError", (OSError,), {"__module__": "requests.exceptions"})
+ReadTimeout = type(
+    "ReadTimeout", (type("Timeout", (OSError,), {"__module__": "requests.exceptions"}),), {"__module__": "requests"}
+)
 Httpx = type("ConnectError", (type("TransportError", (Exception,), {"__module__": "httpx"}),), {"__module__": "httpx"})
 
 
@@ -38,6 +45,17 @@ Httpx = type("ConnectError", (type("TransportError", (Exception,), {"__module__"
         (Httpx("refused"), "network"),
         (urllib.error.URLError("refused"), "network"),
         (Requests(), "network"),
+        (subprocess.TimeoutExpired("sleep", 1), "timeout"),
+        (ReadTimeout(), "timeout"),
+        (http.client.RemoteDisconnected(), "network"),
+        (http.client.IncompleteRead(b""), "network"),
+        (smtplib.SMTPServerDisconnected(), "network"),
+        (OSError(errno.EHOSTUNREACH, "No route to host"), "network"),
+        (OSError(errno.ENETUNREACH, "Network is unreachable"), "network"),
+        (ExceptionGroup("two", [ConnectionError(), ConnectionResetError()]), "network"),
+        (ExceptionGroup("one", [ExceptionGroup("inner", [TimeoutError()])]), "timeout"),
+        (ExceptionGroup("mixed", [ConnectionError(), ValueError()]), "execution"),
+        (ExceptionGroup("mixed", [ConnectionError(), TimeoutError()]), "execution"),
         (ValueError("no"), "execution"),
         (LookupError("no"), "execution"),
         (OSError(28, "No space left on device"), "execution"),

@@ -5,13 +5,14 @@ import json
 import sys
 import threading
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import lru_cache, partial, wraps
 
 import pytest
 
 from callboard import Agent, Context, Ensemble, Invoker, execute_invoker, tool
 from callboard.core import Note, PictureContent, ResultCanister, ToolError
-from callboard.errors import NoSuchTool, ToolExecutionFailure
+from callboard.errors import CallerError, NoSuchTool, ToolExecutionFailure
 from callboard.execution import run_invoker
 from callboard.execution.threads import Threads
 from callboard.testing import Call, ScriptedModel
@@ -471,3 +472,44 @@ def test_what_a_plain_function_gives_to_be_awaited_is_awaited(wrap):
 def test_a_timeout_ends_what_a_plain_function_gives_to_be_awaited():
     result = execute(in_ensemble(logged(hang)), {"page": "a"}, timeout=0.01)
     assert result.error.category == "timeout"
+
+
+def plus(number: int) -> int:
+    """Add one."""
+    return number + 1
+
+
+@pytest.mark.parametrize("given", [plus, tool(plus), Invoker.of(tool(plus)), in_ensemble(plus)])
+def test_a_function_and_a_tool_are_executed_as_their_invokers_are(given):
+    result = asyncio.run(execute_invoker(given, {"number": "1"}))
+    assert (result.text, result.invocation_id) == ("2", "plus")
+
+
+def test_a_result_says_when_it_was_made():
+    begun = datetime.now(UTC)
+    for arguments in ({"number": 1}, {"number": "one"}):
+        result = asyncio.run(execute_invoker(plus, arguments))
+        assert begun <= result.timestamp <= datetime.now(UTC)
+
+
+@pytest.mark.parametrize("arguments", [None, [1], "text", 5])
+def test_arguments_that_are_no_object_are_a_result_as_of_any_model(arguments):
+    result = asyncio.run(execute_invoker(plus, arguments))
+    assert result.text == "Error: ArgValidationError: arguments\n  Input should be a JSON object"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"invoker": None}, "None is no tool; pass a function, a Tool or an Invoker"),
+        ({"invoker": [plus]}, "is no tool; pass a function, a Tool or an Invoker"),
+        ({"context": {"user": 1}}, "context: a dict is no Context; give Context(auxdata={...})"),
+        ({"on_error": "failfast"}, "on_error: no 'failfast'; there are fail_fast, feedback"),
+        *[({"timeout": each}, f"timeout: {each!r} is no number of seconds above zero") for each in (0, -1, "5", True)],
+        ({"approve": "allow"}, "approve: a str is no function; give a function of the invocation and the reason"),
+    ],
+)
+def test_what_cannot_be_executed_is_refused(options, said):
+    with pytest.raises(CallerError) as caught:
+        asyncio.run(execute_invoker(**{"invoker": plus, "arguments": {"number": 1}, **options}))
+    assert said in str(caught.value)

@@ -1,14 +1,15 @@
 """Seed 000's conversation, in each provider's own words."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
 from callboard import tool
 from callboard.core import InvocationCanister, ResultCanister
-from callboard.errors import CallerError, ToolExecutionFailure
+from callboard.errors import CallerError, ProviderError, ToolExecutionFailure
 from callboard.execution import InvocationsProcessor
-from callboard.tools import Ensemble
+from callboard.tools import Context, Ensemble
 
 
 @tool
@@ -153,3 +154,102 @@ def test_a_result_of_a_call_that_was_not_seen_is_sent_all_the_same():
 def test_a_wire_there_is_not():
     with pytest.raises(CallerError, match="no processor for the wire 'morse'"):
         InvocationsProcessor("morse")
+
+
+UNREADABLE = [
+    ("chat", {"tool_calls": [{}]}, "1 of 1 calls cannot be read; "),
+    ("chat", {"choices": [{"message": {"tool_calls": [WIRES["chat"][1]["tool_calls"][0], {}]}}]}, "1 of 2 calls"),
+    ("chat", {"tool_calls": "x"}, "the reply is not of this wire: Expected `array | null`, got `str`"),
+    ("chat", {"tool_calls": [None]}, "the reply is not of this wire"),
+    ("chat", {"choices": []}, "it holds no reply; "),
+    ("gemini", {"parts": [{"functionCall": {}}]}, "1 of 1 calls cannot be read; "),
+    ("gemini", {"parts": [{"functionCall": 5}]}, "the reply is not of this wire"),
+    ("messages", {"content": "x"}, "the reply is not of this wire"),
+    ("responses", ["x"], "the reply is not of this wire"),
+    *[(wire, message, "no message of this wire; ") for wire in WIRES for message in (None, "text", 5, {}, {"a": 1})],
+    *[(wire, [], "no message of this wire; ") for wire in WIRES if wire != "responses"],
+]
+
+
+@pytest.mark.parametrize(("wire", "message", "said"), UNREADABLE)
+def test_a_message_that_cannot_be_read_is_refused(wire, message, said):
+    with pytest.raises(CallerError) as caught:
+        InvocationsProcessor(wire).normalize_invocations(message)
+    assert str(caught.value).startswith(f"{wire}: {said}")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("other", WIRES)
+def test_a_call_in_the_words_of_another_wire_is_not_lost(wire, other):
+    if wire == other:
+        return
+    with pytest.raises(CallerError, match=f"^{wire}: .*(no message of this wire|is of the wire {other!r})"):
+        InvocationsProcessor(wire).normalize_invocations(WIRES[other][1])
+
+
+@pytest.mark.parametrize(
+    ("wire", "message"),
+    [
+        ("chat", {"role": "assistant", "content": "Hi"}),
+        ("chat", {"role": "assistant", "content": None, "tool_calls": None}),
+        ("messages", {"role": "assistant", "content": []}),
+        ("responses", []),
+        ("responses", {"type": "message", "content": []}),
+        ("gemini", {"role": "model"}),
+    ],
+)
+def test_a_message_without_calls_has_none(wire, message):
+    assert InvocationsProcessor(wire).normalize_invocations(message) == []
+
+
+@pytest.mark.parametrize("wire", ["chat", "messages", "responses", "gemini"])
+def test_the_error_that_a_provider_answered_with_is_raised(wire):
+    with pytest.raises(ProviderError, match="No such model"):
+        InvocationsProcessor(wire).normalize_invocations({"type": "error", "error": {"message": "No such model"}})
+
+
+def test_invocations_and_their_results_say_when_they_were_made():
+    begun = datetime.now(UTC)
+    processor = InvocationsProcessor("chat")
+    (invocation,) = processor.normalize_invocations(WIRES["chat"][1])
+    (result,) = asyncio.run(processor.execute_invocations([invocation], ENSEMBLES))
+    (unknown,) = asyncio.run(processor.execute_invocations([InvocationCanister("1", "nothing", {})], ENSEMBLES))
+    for each in (invocation, result, unknown):
+        assert begun <= each.timestamp <= datetime.now(UTC)
+
+
+def test_tools_get_the_auxdata_and_keep_their_state_from_call_to_call():
+    @tool
+    def count(context: Context) -> str:
+        """Count."""
+        context.namespace["n"] = context.namespace.get("n", 0) + 1
+        return f"{context.auxdata['user']}: {context.namespace['n']}"
+
+    ensembles = [Ensemble("counter", [count])]
+    processor = InvocationsProcessor()
+    call = InvocationCanister("1", "count", {})
+    texts = [
+        asyncio.run(processor.execute_invocations([call], ensembles, auxdata={"user": "ada"}))[0].text for _ in range(2)
+    ]
+    assert texts == ["ada: 1", "ada: 2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"wire": "anthropic"}, "no processor for the wire 'anthropic'; there are chat, messages, responses, gemini"),
+        ({"wire": ["chat"]}, "no processor for the wire ['chat']; there are chat"),
+        ({"on_error": "failfast"}, "on_error: no 'failfast'; there are fail_fast, feedback"),
+        ({"policy": [("*", "deny")]}, "policy: a list is no Policy; give Policy([...])"),
+    ],
+)
+def test_a_processor_is_not_made_of_what_it_does_not_know(options, said):
+    with pytest.raises(CallerError) as caught:
+        InvocationsProcessor(**options)
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize("auxdata", [[1], "x", 5])
+def test_auxdata_is_a_mapping(auxdata):
+    with pytest.raises(CallerError, match=r"^auxdata: a \w+ is no mapping"):
+        asyncio.run(InvocationsProcessor().execute_invocations([], ENSEMBLES, auxdata=auxdata))

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 
 import pytest
 from pydantic import BaseModel
 
-from callboard import Agent, Context, Ensemble, execute_invoker, tool
-from callboard.errors import DescriptorError, NoSuchTool
+from callboard import Agent, Context, Ensemble, Invoker, execute_invoker, tool
+from callboard.core import ResultCanister
+from callboard.errors import CallerError, DescriptorError, NoSuchTool
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Roster, approval_required, cached, filtered, prefixed, renamed
 
@@ -192,3 +194,88 @@ def test_results_are_kept_for_a_run(io):
     for expected in (["a in utf-8: 1"] * 2, ["a in utf-8: 2"] * 2):
         result = Agent(ScriptedModel(script), ensembles=[cached(io)]).run_sync("Read.")
         assert [each.text for each in (result.canisters[2], result.canisters[4])] == expected
+
+
+def twice(made):
+    """The texts of two equal calls of one reply."""
+    script = [[Call("look", {"name": "a"}), Call("look", {"name": "a"})], "Done."]
+    result = Agent(ScriptedModel(script), ensembles=[cached(made)]).run_sync("Look.")
+    return [each.text for each in result.canisters if isinstance(each, ResultCanister)]
+
+
+def looks(ran, *, fails=0):
+    """The same tool four ways: async, plain, plain around async, and a plain function of (context, arguments)."""
+
+    def one(name):
+        ran.append(name)
+        if len(ran) <= fails:
+            raise ValueError(f"try {len(ran)}")
+        return f"{name}{len(ran)}"
+
+    async def look(name: str) -> str:
+        await asyncio.sleep(0)
+        return one(name)
+
+    def plain(name: str) -> str:
+        return one(name)
+
+    @functools.wraps(look)
+    def wrapper(name: str):
+        return look(name)
+
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+    return [
+        tool(idempotent=True)(look),
+        tool(idempotent=True, name="look")(plain),
+        tool(idempotent=True)(wrapper),
+        Invoker("look", lambda context, arguments: one(arguments["name"]), schema, idempotent=True),
+    ]
+
+
+@pytest.mark.parametrize("kind", range(4))
+def test_equal_calls_that_are_under_way_run_once(kind):
+    ran = []
+    assert twice(Ensemble("io", [looks(ran)[kind]])) == ["a1", "a1"]
+    assert ran == ["a"]
+
+
+@pytest.mark.parametrize("kind", range(4))
+def test_a_call_runs_itself_where_the_equal_one_that_it_waited_for_fails(kind):
+    ran = []
+    assert twice(Ensemble("io", [looks(ran, fails=1)[kind]])) == ["Error: ValueError: try 1", "a2"]
+
+
+def test_calls_are_equal_when_their_arguments_mean_the_same():
+    ran = []
+
+    @tool(idempotent=True)
+    async def look(name: str, depth: int = 1) -> str:
+        await asyncio.sleep(0)
+        ran.append((name, depth))
+        return name
+
+    script = [[Call("look", {"name": "a"}), Call("look", {"depth": "1", "name": "a"})], "Done."]
+    Agent(ScriptedModel(script), ensembles=[cached(Ensemble("io", [look]))]).run_sync("Look.")
+    assert ran == [("a", 1)]
+
+
+@pytest.mark.parametrize(
+    ("wrap", "message"),
+    [
+        (lambda io: filtered(io, "read_file"), "names"),
+        (lambda io: filtered(io, 5), "names"),
+        (lambda io: filtered(io, b"read_file"), "names"),
+        (lambda io: approval_required(io, "read_file"), "names"),
+        (lambda io: approval_required(io, 5), "names"),
+        (lambda io: renamed(io, "read_file"), "mapping"),
+        (lambda io: renamed(io, ["read_file"]), "mapping"),
+        (lambda io: renamed(io, {"read_file": 5}), "mapping"),
+        (lambda io: prefixed(io, 5), "text"),
+        (lambda io: cached(io, ["read_file"]), "names"),
+        (lambda io: cached([io]), "ensemble"),
+        (lambda io: filtered("io", ["read_file"]), "ensemble"),
+    ],
+)
+def test_what_is_no_argument_of_a_wrapper_is_refused(io, wrap, message):
+    with pytest.raises(CallerError, match=f"; give .*{message}"):
+        wrap(io)

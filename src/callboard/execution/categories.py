@@ -6,8 +6,11 @@ Owns the one table from exceptions to categories. Knows nothing of what is done 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from callboard.core import Category
 from callboard.errors import NoSuchTool
@@ -24,22 +27,36 @@ _CATEGORIES: tuple[tuple[type[BaseException], Category], ...] = (
     (ssl.SSLError, "network"),
 )
 
-# The HTTP clients that tools use, by name: none of them is imported for this.
-_NETWORK = frozenset(
+# What tools' own clients and processes raise, by name: none of these modules is imported for this.
+_NAMED: Mapping[str, Category] = MappingProxyType(
     {
-        "aiohttp.client_exceptions.ClientError",
-        "httpx.TransportError",
-        "httpx2.TransportError",
-        "requests.exceptions.ConnectionError",
-        "urllib.error.URLError",
+        "subprocess.TimeoutExpired": "timeout",
+        "requests.exceptions.Timeout": "timeout",
+        "urllib3.exceptions.TimeoutError": "timeout",
+        "aiohttp.client_exceptions.ClientError": "network",
+        "http.client.IncompleteRead": "network",
+        "httpx.TransportError": "network",
+        "httpx2.TransportError": "network",
+        "requests.exceptions.ConnectionError": "network",
+        "smtplib.SMTPServerDisconnected": "network",
+        "urllib.error.URLError": "network",
+        "urllib3.exceptions.MaxRetryError": "network",
+        "urllib3.exceptions.ProtocolError": "network",
+        "websockets.exceptions.ConnectionClosed": "network",
     }
 )
+_UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN})
 
 
 def category_of(error: BaseException) -> Category:
-    """The category of an exception; what is in no row is `execution`."""
+    """The category of an exception, or of all in a group of them; what is in no row is `execution`."""
+    if isinstance(error, BaseExceptionGroup):
+        members = {category_of(each) for each in error.exceptions}
+        return members.pop() if len(members) == 1 else "execution"
     for kind, category in _CATEGORIES:
         if isinstance(error, kind):
             return category
-    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
-    return "network" if names & _NETWORK else "execution"
+    if isinstance(error, OSError) and error.errno in _UNREACHABLE:
+        return "network"
+    names = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__]
+    return next((_NAMED[each] for each in names if each in _NAMED), "execution")

@@ -12,16 +12,20 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
+from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
 
 from callboard.core import Approve, InvocationCanister, ResultCanister, error_result
-from callboard.errors import ToolExecutionFailure
+from callboard.errors import CallerError, ToolExecutionFailure
 from callboard.execution.categories import category_of
 from callboard.execution.results import cut, result_of
 from callboard.execution.threads import Threads
 from callboard.schema import ArgumentsInvalid
-from callboard.tools import Context, Invoker, Policy
+from callboard.tools import Context, Invoker, Policy, ToolLike, as_invoker, is_seconds
 
 DEFAULT_TIMEOUT = 30.0
 """Seconds."""
@@ -35,6 +39,8 @@ Tell: TypeAlias = Callable[[str], None]
 _RETRIED = frozenset({"network", "timeout"})
 _ALWAYS_RESULTS = frozenset({"validation", "timeout"})
 _FIRST_DELAY = 0.2
+_LOCKS: Final = "callboard.locks"
+"""Where the namespace of a run's ensemble has the locks of equal calls."""
 _log = logging.getLogger("callboard.execution")
 _threads = Threads()
 _BY_ITSELF: Final = Policy()
@@ -44,7 +50,7 @@ _left: set[asyncio.Task[Any]] = set()
 
 
 async def execute_invoker(
-    invoker: Invoker,
+    invoker: ToolLike,
     arguments: Mapping[str, Any],
     context: Context | None = None,
     *,
@@ -56,7 +62,7 @@ async def execute_invoker(
     """Ask where the tool wants approval, validate, run.
 
     Args:
-        invoker: The tool.
+        invoker: The tool, as an Invoker, a Tool or a function.
         arguments: What it is called with.
         context: What the tool sees of its run; by default an empty one.
         identifier: The invocation's; by default the invoker's name.
@@ -65,22 +71,42 @@ async def execute_invoker(
         timeout: Seconds; overrides the invoker's, the ensemble's and 30.
 
     Returns:
-        The result. A call that was not approved, arguments that do not fit, and a timeout are always results with an
-        error. Failures of the network and timeouts are tried again `max_retries` times (from the ensemble's
+        The result, with the time when it was made. A call that was not approved, arguments that do not fit, and a
+        timeout are always results with an error. Failures of the network and timeouts are tried again `max_retries` times (from the ensemble's
         configuration) if the invoker is idempotent.
 
     Raises:
         ToolExecutionFailure: The tool failed, and `on_error` is "fail_fast".
+        CallerError: What is given is no tool, or none of what a parameter takes.
     """
+    invoker = as_invoker(invoker)
+    check_on_error(on_error)
+    for name, value, fits, wanted in (
+        ("context", context, isinstance(context, Context), "no Context; give Context(auxdata={...})"),
+        ("approve", approve, callable(approve), "no function; give a function of the invocation and the reason"),
+    ):
+        if value is not None and not fits:
+            raise CallerError(f"a {type(value).__name__} is {wanted}", path=name)
+    if timeout is not None and not is_seconds(timeout):
+        raise CallerError(f"{timeout!r} is no number of seconds above zero", path="timeout")
     identifier = identifier or invoker.name
+    result = None
     if invoker.approval:
         from callboard.execution.approval import permit  # noqa: PLC0415  # where somebody is asked
 
         called = InvocationCanister(identifier, invoker.name, arguments, "")
-        refused = await permit(invoker, called, _BY_ITSELF, approve)
-        if refused is not None:
-            return refused
-    return await run_invoker(invoker, arguments, context, identifier=identifier, on_error=on_error, timeout=timeout)
+        result = await permit(invoker, called, _BY_ITSELF, approve)
+    if result is None:
+        result = await run_invoker(
+            invoker, arguments, context, identifier=identifier, on_error=on_error, timeout=timeout
+        )
+    return replace(result, timestamp=datetime.now(UTC))
+
+
+def check_on_error(on_error: str) -> None:
+    """Raises CallerError for no word of `OnError`: a misspelled one would act as the other."""
+    if on_error not in get_args(OnError):
+        raise CallerError(f"no {on_error!r}", path="on_error", hint=f"there are {', '.join(get_args(OnError))}")
 
 
 async def run_invoker(
@@ -126,7 +152,8 @@ async def run_invoker(
         tries -= 1
         try:
             call = partial(invoker.call, context, arguments, validated=validated)
-            value = await _run(invoker, call, seconds, grace)
+            run = partial(_run, invoker, call, seconds, grace)
+            value = await (run() if invoker.key is None else _in_turn(invoker, context, arguments, run))
             return result_of(identifier, value)
         except ArgumentsInvalid as invalid:
             return error_result(identifier, "validation", str(invalid))
@@ -154,6 +181,22 @@ class _OutOfTime(TimeoutError):
     def __init__(self, message: str, left: str = "") -> None:
         super().__init__(message)
         self.left = left
+
+
+async def _in_turn(
+    invoker: Invoker, context: Context, arguments: Mapping[str, Any], run: Callable[[], Awaitable[Any]]
+) -> Any:
+    """Runs when no equal call of the run is under way: it may then be answered with that one's result."""
+    key = invoker.key(invoker.understood(arguments)) if invoker.key else None
+    if key is None:
+        return await run()
+    # A lock is there for as long as a call holds it or waits for it.
+    locks = context.namespace.setdefault(_LOCKS, WeakValueDictionary())
+    lock = locks.get(key)
+    if lock is None:
+        lock = locks[key] = asyncio.Lock()
+    async with lock:
+        return await run()
 
 
 async def _run(invoker: Invoker, call: Callable[[], Awaitable[Any]], seconds: float, grace: float) -> Any:

@@ -5,55 +5,80 @@ Owns the four steps between a provider's message and its next one. Knows of a wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from callboard.core import (
     Approve,
     Canister,
     Fold,
     InvocationCanister,
+    ReplyFailed,
     Request,
     ResultCanister,
     ResultReady,
     identify_in_turn,
 )
-from callboard.errors import CallerError
+from callboard.errors import CallerError, ProviderError
 from callboard.execution.approval import permit
-from callboard.execution.execute import OnError
+from callboard.execution.execute import OnError, check_on_error
 from callboard.execution.group import Group
 from callboard.tools import Ensemble, Policy, Roster, refusal
 from callboard.wires import wire_named
 
 
 class _Native(msgspec.Struct, frozen=True):
-    """Where things stand on a wire: `reply` makes a whole reply of a message, `results` finds the results of a body."""
+    """Where things stand on a wire.
 
+    `reply` makes a whole reply of a message, which has one of `keys`; `results` finds the results of a body; `is_call`
+    says whether an object in a message is a call.
+    """
+
+    keys: tuple[str, ...]
     reply: Callable[[Any], Mapping[str, Any]]
     results: Callable[[Mapping[str, Any]], list[Any]]
+    is_call: Callable[[Mapping[str, Any], str], bool]
 
 
 _NATIVE: Mapping[str, _Native] = MappingProxyType(
     {
-        "chat": _Native(lambda message: {"choices": [{"message": message}]}, lambda body: body["messages"][1:]),
+        "chat": _Native(
+            ("role", "content", "tool_calls", "function_call", "refusal"),
+            lambda message: {"choices": [{"message": message}]},
+            lambda body: body["messages"][1:],
+            lambda _, key: key == "tool_calls",
+        ),
         "messages": _Native(
-            lambda message: {"type": "message", "role": "assistant", **message}, lambda body: body["messages"][1:]
+            ("content",),
+            lambda message: {"type": "message", "role": "assistant", **message},
+            lambda body: body["messages"][1:],
+            lambda each, _: each.get("type") == "tool_use",
         ),
         "responses": _Native(
+            ("type",),
             lambda output: {"status": "completed", "output": output if isinstance(output, list) else [output]},
             lambda body: [item for item in body["input"] if str(item.get("type", "")).endswith("_output")],
+            lambda each, _: each.get("type") in {"function_call", "custom_tool_call"},
         ),
         "gemini": _Native(
+            ("parts", "role"),
             lambda content: {"candidates": [{"content": content, "finishReason": "STOP"}]},
             lambda body: body["contents"][1:],
+            lambda each, _: "functionCall" in each,
         ),
     }
 )
-_WHOLE = ("choices", "output", "candidates")
+_WHOLE = ("choices", "output", "candidates", "error")
 """What a whole reply has and a message has not."""
+_AROUND = (*_WHOLE, "message", "content", "parts", "tool_calls")
+"""What calls stand in."""
+_UNREADABLE = {"malformed": "", "cut": "it holds no reply"}
+"""Failures that say that something else was given than a message, with what is said of them in place of their own."""
 
 
 class InvocationsProcessor:
@@ -61,7 +86,8 @@ class InvocationsProcessor:
 
     A message may be a mapping or an object of a provider's client with `model_dump`. `policy` says which calls may
     run, by default those of tools that do not want approval; `approve` is asked where it says so, and without it the
-    answer is no. Raises CallerError for a wire there is not.
+    answer is no. A processor is for one conversation: what tools keep in their namespaces lasts as long as it does.
+    Raises CallerError for a wire there is not, and for arguments that cannot be.
     """
 
     def __init__(
@@ -72,8 +98,12 @@ class InvocationsProcessor:
         policy: Policy | None = None,
         approve: Approve | None = None,
     ) -> None:
-        if wire not in _NATIVE:
+        if not isinstance(wire, str) or wire not in _NATIVE:
             raise CallerError(f"no processor for the wire {wire!r}", hint=f"there are {', '.join(_NATIVE)}")
+        check_on_error(on_error)
+        if policy is not None and not isinstance(policy, Policy):
+            raise CallerError(f"a {type(policy).__name__} is no Policy", path="policy", hint="give Policy([...])")
+        self._name = wire
         self._native = _NATIVE[wire]
         self._wire = wire_named(wire)
         self._on_error: OnError = on_error
@@ -81,6 +111,7 @@ class InvocationsProcessor:
         self._approve = approve
         self._names: Mapping[str, str] = {}
         self._called: dict[str, InvocationCanister] = {}
+        self._namespaces: dict[str, MutableMapping[str, Any]] = {}
 
     def prepare_tools(self, ensembles: Sequence[Ensemble]) -> list[Any]:
         """The tools of the ensembles, as the provider takes them."""
@@ -89,18 +120,61 @@ class InvocationsProcessor:
         return list(lowered.body.get("tools", ()))
 
     def normalize_invocations(self, native_message: Any) -> list[InvocationCanister]:
-        """The invocations of a provider's message, or of its whole reply."""
+        """Read the invocations of a provider's message.
+
+        Args:
+            native_message: The message or the whole reply.
+
+        Returns:
+            The invocations, with the time when they were read. One whose arguments are no object is among them, with
+            what the model wrote.
+
+        Raises:
+            CallerError: It is no message of this wire, or a call in it cannot be read.
+            ProviderError: The provider failed, and this is what it answered.
+        """
         message = _plain(native_message)
         whole = isinstance(message, Mapping) and any(key in message for key in _WHOLE)
+        if not whole and not self._is_message(message):
+            hint = f"give the reply, or a message with {' or '.join(self._native.keys)}"
+            raise CallerError("no message of this wire", path=self._name, hint=hint)
+        calls = self._calls(message)
         events = self._wire.decode_response(
             message if whole else self._native.reply(message), names=self._names, identify=identify_in_turn(0)
         )
+        if isinstance(events[-1], ReplyFailed):
+            self._refuse(events[-1])
         fold = Fold()
         canisters: list[Canister] = [canister for event in events for canister in fold.feed(event)]
         canisters += fold.finish()
-        invocations = [each for each in canisters if isinstance(each, InvocationCanister)]
+        now = datetime.now(UTC)
+        invocations = [replace(each, timestamp=now) for each in canisters if isinstance(each, InvocationCanister)]
+        if (unread := calls - len(invocations)) > 0:
+            hint = "a call has the name of its tool, where this wire has it"
+            raise CallerError(f"{unread} of {calls} calls cannot be read", path=self._name, hint=hint)
         self._called |= {each.identifier: each for each in invocations}
         return invocations
+
+    def _is_message(self, message: Any) -> bool:
+        if isinstance(message, list):
+            return self._name == "responses"
+        return isinstance(message, Mapping) and any(key in message for key in self._native.keys)
+
+    def _refuse(self, failed: ReplyFailed) -> None:
+        if failed.code in _UNREADABLE:
+            hint = f"give the reply, or a message with {' or '.join(self._native.keys)}"
+            raise CallerError(_UNREADABLE[failed.code] or failed.message, path=self._name, hint=hint)
+        raise ProviderError(failed.message, code=failed.code, excerpt=failed.excerpt, party=failed.party)
+
+    def _calls(self, message: Any) -> int:
+        """How many calls a message has. Raises CallerError for those of another wire."""
+        there = {name: _count(message, native.is_call) for name, native in _NATIVE.items()}
+        calls = there.pop(self._name)
+        other = next((name for name, count in there.items() if count), "")
+        if not calls and other:
+            hint = f"make InvocationsProcessor({other!r})"
+            raise CallerError(f"the call in it is of the wire {other!r}", path=self._name, hint=hint)
+        return calls
 
     def nativize_results(self, results: Sequence[ResultCanister]) -> list[Any]:
         """What the provider is sent behind its message."""
@@ -109,14 +183,29 @@ class InvocationsProcessor:
         return self._native.results(lowered.body)
 
     async def execute_invocations(
-        self, invocations: Sequence[InvocationCanister], ensembles: Sequence[Ensemble]
+        self,
+        invocations: Sequence[InvocationCanister],
+        ensembles: Sequence[Ensemble],
+        *,
+        auxdata: Mapping[str, Any] | None = None,
     ) -> list[ResultCanister]:
-        """Runs those that may run at once; results in the order of the invocations.
+        """Run invocations at once. Questions are asked one after another, before any of them runs.
 
-        Questions are asked one after another, before any call runs.
+        Args:
+            invocations: As of `normalize_invocations`.
+            ensembles: Where their tools are.
+            auxdata: What the tools find in the `auxdata` of their Context.
 
-        With on_error="fail_fast" the first failure of a tool raises ToolExecutionFailure.
+        Returns:
+            The results in the order of the invocations, with the time when they were made. What cannot run, or may
+            not, has a result with an error.
+
+        Raises:
+            ToolExecutionFailure: A tool failed, and `on_error` is "fail_fast".
+            CallerError: `auxdata` is no mapping.
         """
+        if auxdata is not None and not isinstance(auxdata, Mapping):
+            raise CallerError(f"a {type(auxdata).__name__} is no mapping", path="auxdata", hint="give a dict")
         self._called |= {each.identifier: each for each in invocations}
         roster = Roster(ensembles)
         answered: dict[str, ResultCanister] = {}
@@ -124,11 +213,25 @@ class InvocationsProcessor:
             refused = refusal(each, roster) or await permit(roster[each.name], each, self._policy, self._approve)
             if refused is not None:
                 answered[each.identifier] = refused
-        events = Group(roster, on_error=self._on_error).run(invocations, answered)
-        return [event.canister async for event in events if isinstance(event, ResultReady)]
+        group = Group(roster, auxdata=auxdata, on_error=self._on_error)
+        group.namespaces = self._namespaces
+        results = [event.canister async for event in group.run(invocations, answered) if isinstance(event, ResultReady)]
+        now = datetime.now(UTC)
+        return [replace(each, timestamp=now) for each in results]
 
     def _call(self, identifier: str) -> InvocationCanister:
         return self._called.get(identifier) or InvocationCanister(identifier, "unknown", {}, "{}")
+
+
+def _count(message: Any, is_call: Callable[[Mapping[str, Any], str], bool], key: str = "") -> int:
+    """How many calls a message has, whether or not they can be read; `key` is what it stands under."""
+    if isinstance(message, list):
+        return sum([_count(each, is_call, key) for each in message])
+    if not isinstance(message, Mapping):
+        return 0
+    if is_call(message, key):
+        return 1
+    return sum([_count(message[each], is_call, each) for each in _AROUND if each in message])
 
 
 def _plain(message: Any) -> Any:

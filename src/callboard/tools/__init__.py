@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from callboard.text.near import near
 from callboard.tools.context import Context
-from callboard.tools.ensemble import Ensemble, ToolLike
+from callboard.tools.ensemble import Ensemble, ToolLike, as_invoker, is_seconds
 from callboard.tools.invoker import Invocable, Invoker
 from callboard.tools.permissions import Permission, Policy, Rule
 from callboard.tools.refusal import refusal
@@ -32,8 +32,10 @@ __all__ = [
     "Tool",
     "ToolLike",
     "approval_required",
+    "as_invoker",
     "cached",
     "filtered",
+    "is_seconds",
     "make_invoker",
     "near",
     "prefixed",

@@ -43,8 +43,9 @@ class Ensemble:
         if isinstance(invokers, Mapping):
             _check_names(invokers, name)
             invokers = invokers.values()
-        if callable(invokers):
-            raise ToolDefinitionError(f"{invokers!r} stands alone", path=name, hint="put it into a list: [...]")
+        if callable(invokers) or not isinstance(invokers, Iterable) or isinstance(invokers, (str, bytes)):
+            hint = "put it into a list: [...]" if callable(invokers) else "give a list of functions, Tools or Invokers"
+            raise ToolDefinitionError(f"{invokers!r} stands alone", path=name, hint=hint)
         for each in invokers:
             self.add_invoker(each)
 
@@ -57,7 +58,7 @@ class Ensemble:
 
         Raises DescriptorError if the name is taken.
         """
-        added = _as_invoker(invoker)
+        added = as_invoker(invoker)
         if added.ensemble not in (None, self):
             added = added.replace()
         if added.name in self._invokers:
@@ -101,7 +102,8 @@ def _checked(configuration: Mapping[str, Any], path: str) -> dict[str, Any]:
     return dict(configuration)
 
 
-def _is_seconds(value: Any) -> bool:
+def is_seconds(value: Any) -> bool:
+    """Whether it is a finite number above zero."""
     return type(value) in (int, float) and 0 < value < math.inf
 
 
@@ -110,7 +112,7 @@ def _is_count(value: Any) -> bool:
 
 
 _DEFAULTS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
-    "timeout": (_is_seconds, "number of seconds above zero"),
+    "timeout": (is_seconds, "number of seconds above zero"),
     "max_retries": (_is_count, "count"),
 }
 """What the configuration of an ensemble says of its calls, and what it may be."""
@@ -123,7 +125,8 @@ def _check_names(invokers: Mapping[str, Invoker], path: str) -> None:
             raise DescriptorError(f"{name!r} maps to a tool that is named {invoker.name!r}", path=path, hint=hint)
 
 
-def _as_invoker(given: ToolLike) -> Invoker:
+def as_invoker(given: ToolLike) -> Invoker:
+    """The invoker of a function or a Tool, or the one that is given. Raises ToolDefinitionError for anything else."""
     if isinstance(given, Invoker):
         return given
     if isinstance(given, Tool):

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Invocable: TypeAlias = Callable[[Context, Mapping[str, Any]], Awaitable[Any]]
 """What an invoker calls. A plain function will do as well: it runs in a thread."""
 
+Key: TypeAlias = Callable[[Mapping[str, Any]], bytes | None]
+
 
 class Validates(Protocol):
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]: ...
@@ -39,7 +41,8 @@ class Invoker:
     ensemble. `blocking` says that the call occupies its thread until it is done; `deferred` that its result comes from
     outside: a run ends where such a call is made, and goes on with the result. `repeatable` says of arguments whether
     that call is idempotent, for a tool of which not every call is. `calls` maps names by which a model may call it
-    wrongly to what it is told to write instead.
+    wrongly to what it is told to write instead. Calls of one run for whose arguments `key` gives the same are made one
+    after another; None of it is a call like no other.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Invoker:
         subjects: Mapping[str, Subject] | None = None,
         repeatable: Callable[[Mapping[str, Any]], bool] | None = None,
         calls: Mapping[str, str] | None = None,
+        key: Key | None = None,
     ) -> None:
         _check(name, invocable, arguments_schema)
         self.name = name
@@ -79,6 +83,7 @@ class Invoker:
         self.subjects = checked_subjects(subjects, arguments_schema.get("properties", {}), name)
         self.repeatable = repeatable
         self.calls = dict(calls or {})
+        self.key = key
         self._validator: Validates = validator or compile_schema(arguments_schema, path=name)
         self.dropped: tuple[str, ...] = getattr(self._validator, "dropped", ())
 
@@ -141,6 +146,8 @@ class Invoker:
 
         Raises ArgumentsInvalid where that one is given too.
         """
+        if not self.cli or not isinstance(arguments, Mapping):
+            return arguments
         properties = self._schema.get("properties", {})
         flags = [key for key in arguments if key in self.cli and key not in properties]
         if not flags:

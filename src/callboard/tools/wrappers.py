@@ -8,16 +8,19 @@ has when it is wrapped, so one that gets them by connecting is wrapped after tha
 
 from __future__ import annotations
 
+import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from callboard.errors import DescriptorError
+from callboard.errors import CallerError, DescriptorError
 from callboard.tools.context import Context
 from callboard.tools.ensemble import Ensemble
-from callboard.tools.invoker import Invocable, Invoker
+from callboard.tools.invoker import Invoker
+from callboard.tools.tool import is_async
 
 MAX_CACHED = 256
 """Results that `cached` keeps of one run's ensemble; the oldest go first."""
@@ -39,42 +42,41 @@ class _Wrapped(Ensemble):
 
 def prefixed(ensemble: Ensemble, prefix: str) -> Ensemble:
     """Each name with the prefix before it, as it is: "io_" makes `read_file` `io_read_file`."""
-    return _Wrapped(ensemble, [each.replace(name=prefix + each.name) for each in ensemble.invokers.values()])
+    if not isinstance(prefix, str):
+        raise CallerError(f"a {type(prefix).__name__} is no prefix", hint="give a text, such as 'io_'")
+    return _wrapped(ensemble, lambda each: each.replace(name=prefix + each.name))
 
 
 def filtered(ensemble: Ensemble, keep: Callable[[Invoker], bool] | Iterable[str]) -> Ensemble:
     """Only the invokers of these names, or those for which `keep` is true. Raises NoSuchTool."""
-    if callable(keep):
-        return _Wrapped(ensemble, [each.replace() for each in ensemble.invokers.values() if keep(each)])
-    names = _checked(ensemble, keep)
-    return _Wrapped(ensemble, [each.replace() for each in ensemble.invokers.values() if each.name in names])
+    fits = keep if callable(keep) else _named(ensemble, keep)
+    return _wrapped(ensemble, lambda each: each.replace() if fits(each) else None)
 
 
 def renamed(ensemble: Ensemble, names: Mapping[str, str]) -> Ensemble:
     """Other names, by the old ones. Raises NoSuchTool, and DescriptorError if two would have one name."""
-    _checked(ensemble, names)
-    return _Wrapped(
-        ensemble, [each.replace(name=names.get(each.name, each.name)) for each in ensemble.invokers.values()]
-    )
+    if not isinstance(names, Mapping) or not all(isinstance(each, str) for each in names.values()):
+        raise CallerError("these are no other names", hint="give a mapping, such as {'old': 'new'}")
+    _named(ensemble, names)
+    return _wrapped(ensemble, lambda each: each.replace(name=names.get(each.name, each.name)))
 
 
 def approval_required(ensemble: Ensemble, names: Iterable[str] | None = None) -> Ensemble:
     """A person is asked before each call of these, by default of all. Raises NoSuchTool."""
-    asked = _checked(ensemble, ensemble.invokers if names is None else names)
-    return _Wrapped(
-        ensemble,
-        [each.replace(approval=each.approval or each.name in asked) for each in ensemble.invokers.values()],
-    )
+    asked = _named(ensemble, [*ensemble.invokers] if names is None else names)
+    return _wrapped(ensemble, lambda each: each.replace(approval=each.approval or asked(each)))
 
 
 def cached(ensemble: Ensemble, *names: str) -> Ensemble:
     """Within a run, a call of these with the same arguments is answered with its first result; failures are not kept.
 
+    One that is made while the first is under way waits for it.
+
     By default all idempotent invokers. Results are kept in the run's namespace of the ensemble, the last 256;
     arguments that JSON cannot say are not kept. Raises NoSuchTool, and DescriptorError for one that is not
     idempotent.
     """
-    wanted = _checked(ensemble, names)
+    asked = _named(ensemble, names)
     for name in names:
         if not ensemble.invokers[name].idempotent:
             raise DescriptorError(
@@ -82,36 +84,62 @@ def cached(ensemble: Ensemble, *names: str) -> Ensemble:
                 path=ensemble.name,
                 hint="mark it so: @tool(idempotent=True), or idempotent = true",
             )
-    return _Wrapped(
-        ensemble,
-        [
-            each.replace(invocable=_remembering(each.name, each.invocable))
-            if (each.name in wanted if names else each.idempotent)
-            else each.replace()
-            for each in ensemble.invokers.values()
-        ],
+    return _wrapped(
+        ensemble, lambda each: _remembering(each) if (asked(each) if names else each.idempotent) else each.replace()
     )
 
 
-def _checked(ensemble: Ensemble, names: Iterable[str]) -> Collection[str]:
-    return {ensemble.access_invoker(name).name for name in names}
+def _wrapped(ensemble: Ensemble, change: Callable[[Invoker], Invoker | None]) -> Ensemble:
+    _check(ensemble)
+    changed = [change(each) for each in ensemble.invokers.values()]
+    return _Wrapped(ensemble, [each for each in changed if each is not None])
 
 
-def _remembering(name: str, act: Invocable) -> Invocable:
+def _check(ensemble: Ensemble) -> None:
+    if not isinstance(ensemble, Ensemble):
+        raise CallerError(f"a {type(ensemble).__name__} cannot be wrapped", hint="give an ensemble")
+
+
+def _named(ensemble: Ensemble, names: Iterable[str]) -> Callable[[Invoker], bool]:
+    """Whether an invoker is one of these names."""
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        raise CallerError(f"{names!r} stands alone", hint="give a list of names")
+    wanted = [*names]
+    if not all(isinstance(each, str) for each in wanted):
+        raise CallerError(f"{wanted!r} are no names", hint="give names as text")
+    _check(ensemble)
+    found = {ensemble.access_invoker(each).name for each in wanted}
+    return lambda each: each.name in found
+
+
+def _remembering(invoker: Invoker) -> Invoker:
+    act = invoker.invocable
+
     async def invocable(context: Context, arguments: Mapping[str, Any]) -> Any:
-        key = _key(name, arguments)
-        if key is None:
-            return await act(context, arguments)
+        key = _key(invoker.name, arguments)
         kept: OrderedDict[bytes, Any] = context.namespace.setdefault(_KEPT, OrderedDict())
-        if key in kept:
+        if key is not None and key in kept:
             return kept[key]
-        kept[key] = result = await act(context, arguments)
+        value = act(context, arguments)
+        if is_async(act):
+            value = await value
+        # What a plain function gave to be awaited is awaited where there is an event loop.
+        return _awaited(kept, key, value) if inspect.isawaitable(value) else _keep(kept, key, value)
+
+    return invoker.replace(invocable=invocable, key=partial(_key, invoker.name))
+
+
+async def _awaited(kept: OrderedDict[bytes, Any], key: bytes | None, value: Awaitable[Any]) -> Any:
+    return _keep(kept, key, await value)
+
+
+def _keep(kept: OrderedDict[bytes, Any], key: bytes | None, result: Any) -> Any:
+    if key is not None:
+        kept[key] = result
         if len(kept) > MAX_CACHED:
             # One step, since calls that block run in threads of their own.
             kept.popitem(last=False)
-        return result
-
-    return invocable
+    return result
 
 
 def _key(name: str, arguments: Mapping[str, Any]) -> bytes | None:
