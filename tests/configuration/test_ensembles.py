@@ -9,7 +9,7 @@ import pytest
 
 from callboard import Ensemble
 from callboard.configuration import disconnect_ensembles, load_configuration, load_directory, prepare_ensembles
-from callboard.errors import CallboardError, DescriptorError, ToolExecutionFailure
+from callboard.errors import CallboardError, CallerError, DescriptorError, ToolExecutionFailure
 
 # Seed 000, verbatim; write_file as its list of tools names it.
 READ_FILE = """
@@ -227,6 +227,15 @@ def test_nothing_is_connected_where_something_is_described_wrongly(wires):
 @pytest.mark.parametrize(
     ("configuration", "told"),
     [
+        *[
+            (
+                each,
+                f"a {type(each).__name__} is no configuration; give {{'ensembles': [...]}}, or what load_directory gives",
+            )
+            for each in (None, [], "io", 5, [{"name": "io"}])
+        ],
+        ({"mcp": None}, "mcp: not a table"),
+        ({"mcp": "io"}, "mcp: not a table"),
         ({}, "ensembles: not a list of ensembles"),
         ({"ensembles": {}}, "ensembles: not a list of ensembles"),
         ({"ensembles": [3]}, "ensembles[0]: not a table"),
@@ -247,9 +256,28 @@ def test_a_configuration_that_is_none(configuration, told):
 
 
 def test_an_ensemble_without_a_connection():
-    (empty,) = asyncio.run(prepare_ensembles({"ensembles": [{"name": "empty"}]}))
+    (empty,) = asyncio.run(prepare_ensembles({"ensembles": [{"name": "empty"}]}, tell=lambda _: None))
     assert isinstance(empty, Ensemble)
     assert (empty.connection, dict(empty.invokers)) == (None, {})
+
+
+@pytest.mark.parametrize("invokers", [[], [{"name": "read_file", "enabled": False}]])
+def test_an_ensemble_without_tools_is_told(invokers):
+    notices = []
+    asyncio.run(prepare_ensembles({"ensembles": [{"name": "io", "invokers": invokers}]}, tell=notices.append))
+    assert notices == ["io has no tools: none is enabled in [[invokers]]"]
+
+
+@pytest.mark.parametrize("ensembles", [None, 5, [None], [{"name": "io"}], "io"])
+def test_what_is_no_ensemble_is_not_disconnected(ensembles):
+    with pytest.raises(CallerError, match=r"^ensembles: .* give what prepare_ensembles gave$"):
+        asyncio.run(disconnect_ensembles(ensembles))
+
+
+@pytest.mark.parametrize("where", [None, 5, b"io"])
+def test_a_directory_is_a_path(where):
+    with pytest.raises(DescriptorError, match=r"is no path of a directory$"):
+        load_directory(where)
 
 
 # Directories.

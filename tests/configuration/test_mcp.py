@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -281,6 +282,13 @@ def test_two_of_one_name(table):
 
 
 # written
+
+
+def test_a_server_is_added_to_a_file_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "callboard.toml"
+    path.write_bytes(b"\xef\xbb\xbfmodel = 'x'\n")
+    add_server(path, "one", {"transport": "stdio", "command": ["a"]})
+    assert tomllib.loads(path.read_text("utf-8"))["mcp"]["one"]["command"] == ["a"]
 
 
 def test_a_server_is_added_to_what_is_there(tmp_path):

@@ -111,7 +111,7 @@ def test_a_place(write, tmp_path):
         (b"a = 1\nb = \nc = 3", ":2: not TOML: Invalid value"),
         (b"a = 1\na = 2\nb = 3", ":2: not TOML: Cannot overwrite a value"),
         (b"a = 1\n[b", ": not TOML: Expected ']' at the end of a table declaration (at end of document)"),
-        (b"a = 1\nb = '\xff'", ":2: not UTF-8"),
+        (b"a = 1\nb = '\xff'", ":2: not UTF-8; save it as UTF-8"),
         (b"a = " + b"[" * 100_000, ": not TOML: nested too deeply"),
         (b"#" * (MAX_BYTES + 1), ": larger than 1024 KB"),
     ],
@@ -135,3 +135,18 @@ def test_lines_may_end_as_in_windows(tmp_path):
     path = tmp_path / "x.toml"
     path.write_bytes(b"[a]\r\nb = 1\r\n")
     assert read_document(path, CallerError).where(("a", "b")) == f"{path}:2: a.b"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_bytes(b"\xef\xbb\xbf[a]\nb = 1\n")
+    document = read_document(path, CallerError)
+    assert document.values == {"a": {"b": 1}}
+    assert document.where(("a", "b")) == f"{path}:2: a.b"
+
+
+def test_what_another_encoding_is_said_to_be(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_bytes("a = 1".encode("utf-16"))
+    with pytest.raises(CallerError, match=r"not UTF-8; save it as UTF-8$"):
+        read_document(path, CallerError)

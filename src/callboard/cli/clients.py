@@ -185,7 +185,7 @@ def _with(text: str, file: File) -> str:
 def _write(file: File, yes: bool) -> None:
     """Raises CallerError for a file that cannot be changed, typer.Abort after a no."""
     path = Path(file.path).resolve()  # a link stays one
-    before = path.read_text("utf-8") if path.exists() else ""
+    before = path.read_text("utf-8-sig") if path.exists() else ""
     try:
         after = _with(before, file)
         lost = _lost(before, file)

@@ -29,7 +29,7 @@ def add_server(path: Path, name: str, table: Mapping[str, Any]) -> None:
         there = document.values.get("mcp", {})
         if not isinstance(there, Mapping) or name in there:
             raise CallerError("a server of this name is there", path=below(document.where, "mcp")((name,)))
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
     lines = [f"[mcp.{_quoted(name)}]", *(f"{key} = {_written(value)}" for key, value in table.items())]
     new = "".join([text, "" if not text or text.endswith("\n") else "\n", "\n" if text else "", "\n".join(lines), "\n"])
     try:

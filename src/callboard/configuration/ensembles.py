@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from callboard.configuration.callables import ensemble_file, find_callable, make_connection, named_ensembles
 from callboard.configuration.mcp import DescribedServer, read_servers
 from callboard.configuration.toml import Document, read_document
-from callboard.errors import DescriptorError, ToolExecutionFailure
+from callboard.errors import CallerError, DescriptorError, ToolExecutionFailure
 from callboard.mcp.settings import ServerSettings
 from callboard.tools import Ensemble, EnsembleDescriptor, InvokerDescriptor, make_invoker, read_ensemble, read_invoker
 from callboard.tools.descriptors import Keys, Source, Where, below, dotted, refuse_unknown
@@ -40,7 +40,7 @@ async def prepare_ensembles(
     `load_directory` gives them; all are connected at once, `options` are those of McpEnsemble, and one more ensemble
     reads on in what was cut of their results. A server that cannot be connected is told and has no tools, unless it
     is `required`. Raises DescriptorError before anything is connected, and ToolExecutionFailure that names the
-    ensemble that could not be connected; the others are disconnected then.
+    ensemble that could not be connected; the others are disconnected then. An ensemble without tools is told.
     """
     described = [
         each
@@ -52,6 +52,9 @@ async def prepare_ensembles(
     enabled = [each for each in described if each.enabled]
     _refuse_twice([*enabled, *servers])
     created = [_create(each) for each in enabled]
+    for each in created:
+        if not each.invokers:
+            tell(f"{each.name} has no tools: none is enabled in [[invokers]]")
     connected: list[Ensemble] = []
     try:
         for ensemble in created:
@@ -82,7 +85,9 @@ async def disconnect_ensembles(ensembles: Iterable[Ensemble]) -> None:
     """
     failures: list[ToolExecutionFailure] = []
     stopped: BaseException | None = None
-    last_first = [*reversed([*ensembles])]
+    last_first = [*reversed([*ensembles])] if isinstance(ensembles, Iterable) else [ensembles]
+    if not all(isinstance(each, Ensemble) for each in last_first):
+        raise CallerError("these are no ensembles", path="ensembles", hint="give what prepare_ensembles gave")
     servers = [each for each in last_first if _is_server(each)]
     for group in (servers, *([each] for each in last_first if not _is_server(each))):
         try:
@@ -112,6 +117,8 @@ def load_directory(path: str | Path, environ: Mapping[str, str] | None = None) -
     A file has an ensemble, or servers in `[mcp.NAME]`. A `source` is relative to the directory and stays beneath it. A string `env:NAME` in `[ensemble]` or
     `[defaults]` is what the environment variable NAME holds. Raises DescriptorError with file, line and key.
     """
+    if not isinstance(path, (str, Path)):
+        raise DescriptorError(f"{path!r} is no path of a directory")
     directory = Path(path)
     if not directory.is_dir():
         raise DescriptorError(
@@ -205,7 +212,10 @@ def _confined(directory: Path, source: str, place: str) -> Path:
     return directory / source
 
 
-def _entries(configuration: Mapping[str, Any]) -> Iterable[Any]:
+def _entries(configuration: Any) -> Iterable[Any]:
+    if not isinstance(configuration, Mapping):
+        hint = "give {'ensembles': [...]}, or what load_directory gives"
+        raise DescriptorError(f"a {type(configuration).__name__} is no configuration", hint=hint)
     entries = configuration.get("ensembles", () if "mcp" in configuration else None)
     if not isinstance(entries, (list, tuple)):
         raise DescriptorError("not a list of ensembles", path="ensembles")
@@ -220,6 +230,8 @@ def _create(described: EnsembleDescriptor) -> Ensemble:
 
 def _servers(configuration: Mapping[str, Any]) -> list[DescribedServer]:
     given = configuration.get("mcp", ())
+    if not isinstance(given, (Mapping, list, tuple)):
+        raise DescriptorError("not a table of servers", path="mcp")
     if isinstance(given, Mapping):
         return read_servers(given, lambda keys: dotted(("mcp", *keys)))
     return [*given]

@@ -51,11 +51,12 @@ def read_document(path: Path, mistake: type[CallerError]) -> Document:
     if len(data) > MAX_BYTES:
         raise mistake(f"larger than {MAX_BYTES // 1024} KB", path=str(path))
     try:
-        text = data.decode("utf-8").replace("\r\n", "\n")
+        # Editors of Windows put a byte order mark at the beginning.
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
         return Document(str(path), text, tomllib.loads(text))
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise mistake("not UTF-8", path=f"{path}:{line}") from None
+        raise mistake("not UTF-8", path=f"{path}:{line}", hint="save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         at = _AT_LINE.search(message)
