@@ -89,6 +89,17 @@ class ProviderError(CallboardError):
         self.excerpt = excerpt
 
 
+class NoOutput(CallboardError):
+    """A run has no output: it did not complete, or the model refused to answer. `state` is the run's, `why` the reason."""
+
+    party = "model"
+
+    def __init__(self, state: str, why: str) -> None:
+        super().__init__(f"the run has no output, it is {state}: {why}", hint="its text is in `text`")
+        self.state = state
+        self.why = why
+
+
 class ToolExecutionFailure(CallboardError):
     """A tool raised, and its caller asked to fail fast (seed 000); the cause is chained."""
 

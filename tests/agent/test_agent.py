@@ -116,7 +116,8 @@ def test_the_seeds_complete_conversation_on_the_wire():
 def test_without_tools():
     model = ScriptedModel(["Hello."])
     result = Agent(model).run_sync("Hi")
-    assert result == RunResult("Hello.", "completed", (UserCanister("Hi"), AssistantCanister("Hello.")), Usage(), 1)
+    said = (UserCanister("Hi"), AssistantCanister("Hello."))
+    assert result == RunResult("Hello.", "completed", said, Usage(), 1, _output="Hello.")
     assert model.requests[0].tools == ()
 
 
@@ -350,11 +351,12 @@ def test_leaving_in_the_middle_of_a_reply_reaches_the_backend(how):
             said = asyncio.Event()
 
             async def follow():
-                async for event in run:
-                    if isinstance(event, TextPiece):
-                        said.set()
-                        if how == "break":
-                            break
+                async with run:
+                    async for event in run:
+                        if isinstance(event, TextPiece):
+                            said.set()
+                            if how == "break":
+                                break
 
             following = asyncio.create_task(follow())
             await said.wait()
@@ -365,7 +367,7 @@ def test_leaving_in_the_middle_of_a_reply_reaches_the_backend(how):
         return run.result
 
     result = asyncio.run(scenario())
-    assert (result.state, result.output, result.why) == ("cancelled", "Hel", "cancelled")
+    assert (result.state, result.text, result.why) == ("cancelled", "Hel", "cancelled")
     assert result.canisters == (UserCanister("Hi"), AssistantCanister("Hel"))
 
 

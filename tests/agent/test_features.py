@@ -18,12 +18,13 @@ from callboard.core import (
     ResultCanister,
     RolledBack,
     RunEnded,
+    TextPiece,
     ToolError,
     Usage,
     UserCanister,
     error_result,
 )
-from callboard.errors import CallerError, ProviderError, ToolExecutionFailure
+from callboard.errors import CallerError, NoOutput, ProviderError, ToolExecutionFailure
 from callboard.loop import Fabricated, History
 from callboard.providers import FallbackModel
 from callboard.testing import Call, FakeBackend, ScriptedModel, Silence
@@ -82,8 +83,37 @@ def test_a_wrong_output_is_told_and_mended():
 
 def test_an_output_that_stays_wrong_leaves_the_run_incomplete():
     result = Agent(ScriptedModel(["no", "no"]), output=Weather).run_sync("?")
-    assert (result.state, result.output) == ("incomplete", "no")
+    assert (result.state, result.text) == ("incomplete", "no")
     assert "Input should be" in result.why
+
+
+@pytest.mark.parametrize("kind", [str, Weather])
+@pytest.mark.parametrize(
+    ("script", "state", "why", "text"),
+    [
+        ([[TextPiece("Hel"), ReplyEnded("length")]], "incomplete", "its length limit", "Hel"),
+        (
+            [[TextPiece("Let me. "), Call("multiply", {"a": 6, "b": 7})]],
+            "pending",
+            "1 calls wait for their results",
+            "",
+        ),
+    ],
+)
+def test_the_output_of_a_run_that_did_not_complete_raises_its_state_and_reason(kind, script, state, why, text):
+    result = Agent(ScriptedModel(script), [Invoker.of(multiply).replace(deferred=True)], output=kind).run_sync("?")
+    with pytest.raises(NoOutput, match=f"it is {state}: .*{why}") as raised:
+        _ = result.output
+    assert (raised.value.state, raised.value.why, result.text) == (state, result.why, text)
+
+
+def test_the_result_of_a_run_that_is_under_way_cannot_be_read():
+    run = Agent(ScriptedModel(["Hello."])).stream("?")
+    assert not run.ended
+    with pytest.raises(CallerError, match="the run is not over"):
+        _ = run.result
+    follow(run)
+    assert (run.ended, run.result.output) == (True, "Hello.")
 
 
 def test_the_model_is_told_the_schema_and_held_to_it_where_that_can_be():
@@ -102,7 +132,9 @@ def test_the_model_is_told_the_schema_and_held_to_it_where_that_can_be():
 def test_a_refusal_has_no_output_of_the_type():
     model = ScriptedModel([[RefusalPiece("I will not."), ReplyEnded("refusal")]])
     result = Agent(model, output=int).run_sync("?")
-    assert (result.state, result.output) == ("completed", "")
+    assert (result.state, result.text) == ("completed", "I will not.")
+    with pytest.raises(NoOutput, match="the model refused to answer"):
+        _ = result.output
     assert result.canisters[-1].content == (RefusalContent("I will not."),)
 
 
@@ -348,7 +380,7 @@ def test_a_stage_gives_what_it_holds_when_a_reply_breaks_off():
     model = ScriptedModel([["Observ", ReplyFailed("provider", "cut", "gone")]])
     run = Agent(model, stage=Fabricated).stream("?")
     follow(run)
-    assert (run.result.state, run.result.output) == ("failed", "Observ")
+    assert (run.result.state, run.result.text) == ("failed", "Observ")
 
 
 def test_who_is_asked_may_differ_from_run_to_run():

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import aclosing
 from datetime import UTC, datetime
 
 import pytest
@@ -187,7 +186,7 @@ def test_what_is_no_repetition(script):
 def test_a_model_that_calls_even_when_it_has_the_last_word():
     _, result, model = follow([SIX, SIX, ["Hm. ", SIX]])
     assert (result.state, result.why) == ("incomplete", "the model called instead of answering")
-    assert result.output == "Hm. "
+    assert result.text == "Hm. "
     assert results(result.canisters)[-1].error.category == "cancelled"
     assert_paired(result.canisters)
     model.assert_complete()
@@ -197,7 +196,7 @@ def test_too_many_rounds():
     script = [Call("multiply", {"a": number, "b": 1}) for number in range(3)]
     events, result, model = follow([*script, "So far 2."], limits=Limits(rounds=3))
     assert [request.tool_choice for request in model.requests] == ["auto", "auto", "auto", "none"]
-    assert (result.output, result.state, result.rounds) == ("So far 2.", "incomplete", 4)
+    assert (result.text, result.state, result.rounds) == ("So far 2.", "incomplete", 4)
     assert result.why == "no answer within 3 rounds"
     assert events[-1].state == "incomplete"
     model.assert_complete()
@@ -216,7 +215,7 @@ def test_too_many_rounds():
 )
 def test_how_replies_end(script, state, output, why):
     _, result, _ = follow(script)
-    assert (result.state, result.output, result.why) == (state, output, why)
+    assert (result.state, result.text, result.why) == (state, output, why)
 
 
 def test_a_reply_that_fails_inside_a_call():
@@ -387,8 +386,8 @@ def test_leaving_after_any_event(leave_after):
         model = ScriptedModel([["Two. ", SIX, READ], [Call("broken"), TextPiece("?")], "6"])
         run = Agent(model, [multiply, read_file, broken], store=kept).stream("Go.")
         seen = []
-        async with aclosing(aiter(run)) as events:
-            async for event in events:
+        async with run:
+            async for event in run:
                 seen.append(event)
                 if len(seen) == leave_after:
                     break
@@ -429,7 +428,7 @@ def test_leaving_without_a_word_cancels_too():
                 await started.wait()
                 break
         await over.wait()
-        while run.result is None:  # noqa: ASYNC110 - the event loop closes what a `for` leaves, a step later
+        while not run.ended:  # noqa: ASYNC110 - the event loop closes what a `for` leaves, a step later
             await asyncio.sleep(0)
         return run.result
 

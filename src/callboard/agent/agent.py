@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec.structs import replace
+from typing_extensions import TypeForm
 
 from callboard.agent.arguments import check_arguments, read_history
-from callboard.agent.output import Output
+from callboard.agent.output import Output, OutputT_co
 from callboard.agent.run import NewStage, Run, RunResult
 from callboard.core import (
     Approve,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from callboard.loop import History
 
 
-class Agent:
+class Agent(Generic[OutputT_co]):
     """Runs prompts with a model and tools.
 
     `model` is a Model or a name such as `openai:gpt-4o` (see `access_model`, which gets `base_url`, `mode`
@@ -72,7 +73,7 @@ class Agent:
         *,
         ensembles: Iterable[Ensemble] = (),
         instructions: str = "",
-        output: Any = None,
+        output: TypeForm[OutputT_co] = str,  # type: ignore[assignment]  # the default of OutputT_co
         base_url: str = "",
         mode: str = "",
         profile: Mapping[str, Any] | None = None,
@@ -123,7 +124,7 @@ class Agent:
         local = Ensemble("local", tools)
         self._ensembles = (*([local] if local.invokers else []), *ensembles)
         self._roster = Roster(self._ensembles)
-        self._output = None if output in (None, str) else Output(output)
+        self._output = None if output is str else Output(output)
         self.instructions = "\n\n".join(
             [each for each in (instructions, self._output.instructions if self._output else "") if each]
         )
@@ -162,7 +163,7 @@ class Agent:
         results: Mapping[str, Any] | None = None,
         auxdata: Mapping[str, Any] | None = None,
         approve: Approve | None = None,
-    ) -> RunResult:
+    ) -> RunResult[OutputT_co]:
         """Runs to the end; parameters as of `stream`.
 
         Raises ProviderError if the provider failed, ToolExecutionFailure if a tool did and the agent fails fast.
@@ -170,8 +171,6 @@ class Agent:
         run = self.stream(prompt, history=history, results=results, auxdata=auxdata, approve=approve)
         async for _ in run:
             pass
-        if run.result is None:
-            raise AssertionError("a run ends with a result")
         if run.result.state == "failed" and run.failure is not None:
             raise run.failure
         return run.result
@@ -184,7 +183,7 @@ class Agent:
         results: Mapping[str, Any] | None = None,
         auxdata: Mapping[str, Any] | None = None,
         approve: Approve | None = None,
-    ) -> RunResult:
+    ) -> RunResult[OutputT_co]:
         """`run` where no event loop runs. Raises CallerError where one does, such as in a notebook."""
         with suppress(RuntimeError):
             asyncio.get_running_loop()
@@ -199,7 +198,7 @@ class Agent:
         results: Mapping[str, Any] | None = None,
         auxdata: Mapping[str, Any] | None = None,
         approve: Approve | None = None,
-    ) -> Run:
+    ) -> Run[OutputT_co]:
         """The run, to be iterated over for its events.
 
         `prompt` is a text, a content or several, or a UserCanister. `history` are the canisters of a conversation
@@ -277,10 +276,10 @@ class Agent:
     def as_tool(self, name: str, description: str) -> Tool[..., Any]:
         """A tool that runs this agent: another one asks it in words and gets its output."""
 
-        async def ask(prompt: str) -> Any:
+        async def ask(prompt: str) -> OutputT_co:
             result = await self.run(prompt)
             if result.state != "completed":
-                raise CallerError(f"{name} gave no answer: {result.why}", hint=str(result.output))
+                raise CallerError(f"{name} gave no answer: {result.why}", hint=result.text)
             return result.output
 
         ask.__doc__ = description

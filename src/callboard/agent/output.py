@@ -6,22 +6,26 @@ Owns the way from a type to what a model is told and back from what it wrote. Kn
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic, cast
 
 import msgspec
+from typing_extensions import TypeForm, TypeVar
 
 from callboard.core import Constraint
 from callboard.schema import ArgumentsInvalid, derive
 
+OutputT_co = TypeVar("OutputT_co", default=str, covariant=True)
+"""The type of an agent's output."""
 
-class Output:
+
+class Output(Generic[OutputT_co]):
     """An output of the type `kind`: anything a tool's parameter may be.
 
     A type that is no object in JSON travels as `{"answer": value}`, since providers constrain to objects.
     Raises ToolDefinitionError for a type that JSON cannot say.
     """
 
-    def __init__(self, kind: Any) -> None:
+    def __init__(self, kind: TypeForm[OutputT_co]) -> None:
         def answer(answer: Any) -> None: ...
 
         answer.__annotations__ = {"answer": kind}
@@ -41,12 +45,13 @@ class Output:
     def constraint(self) -> Constraint:
         return Constraint("answer", self.schema, strict=False)
 
-    def read(self, text: str) -> Any:
+    def read(self, text: str) -> OutputT_co:
         """The value that a text spells. Raises ArgumentsInvalid."""
         from callboard.adapters import parse_json_response  # noqa: PLC0415 - costs 20 ms, on first use
 
         found: Any = parse_json_response(text)
-        return self._derived.validate(found if self._wrapped else {"answer": found})["answer"]
+        arguments = self._derived.validate(found if self._wrapped else {"answer": found})
+        return cast("OutputT_co", arguments["answer"])
 
     def complaint(self, text: str) -> str:
         """What is wrong with a text, as the model is told; empty if nothing is."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,13 +23,10 @@ from callboard.agent.agent import Agent
 from callboard.agent.arguments import check_arguments
 from callboard.agent.run import RunResult as AgentResult
 from callboard.core import (
-    AssistantCanister,
-    Canister,
     Controls,
     Event,
     InvocationEnded,
     Model,
-    RefusalContent,
     ResultCanister,
     ResultReady,
     RoundStarted,
@@ -170,8 +167,6 @@ class ReactAgent:
             async for event in run:
                 if verbose:
                     _show(event)
-        if run.result is None:
-            raise AssertionError("a run ends with a result")
         result = _outcome(run.result, run.failure, max_steps, time.monotonic() - begun)
         if return_result:
             return result
@@ -245,7 +240,7 @@ def _access(name: str, mode: ToolCallingMode, *, api_key: str, base_url: str) ->
 
 
 def _outcome(done: AgentResult, failure: Exception | None, max_steps: int, seconds: float) -> ReactResult:
-    output = str(done.output) or _refusal(done.canisters)
+    output = done.text
     answered = bool(output) and not isinstance(done.canisters[-1], ResultCanister)  # text beside a call is no answer
     ran_out = done.state == "incomplete" and done.rounds > max_steps
     steps = min(done.rounds, max_steps)
@@ -272,12 +267,6 @@ def _outcome(done: AgentResult, failure: Exception | None, max_steps: int, secon
         error=error,
         metadata={"canisters": done.canisters, "usage": done.usage, "why": done.why},
     )
-
-
-def _refusal(canisters: Sequence[Canister]) -> str:
-    last = canisters[-1]
-    contents = last.content if isinstance(last, AssistantCanister) else ()
-    return "".join([part.text for part in contents if isinstance(part, RefusalContent)])
 
 
 def _show(event: Event) -> None:

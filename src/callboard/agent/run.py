@@ -9,24 +9,27 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, nullcontext
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, cast
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from callboard.agent.output import Output
+from callboard.agent.output import Output, OutputT_co
 from callboard.core import (
     ApprovalAsked,
     Approve,
+    AssistantCanister,
     Canister,
     Clock,
     Event,
     InvocationCanister,
     Model,
     Note,
+    RefusalContent,
     ReplyEnded,
     ReplyFailed,
     Request,
@@ -39,9 +42,10 @@ from callboard.core import (
     Store,
     Usage,
 )
-from callboard.errors import CallboardError, CallerError, ProviderError, ToolExecutionFailure
+from callboard.errors import CallboardError, CallerError, NoOutput, ProviderError, ToolExecutionFailure
 from callboard.execution import Group
 from callboard.loop import Action, AskApproval, CallModel, Execute, Finish, Loop
+from callboard.schema import ArgumentsInvalid
 
 if TYPE_CHECKING:
     from callboard.loop import History
@@ -50,15 +54,15 @@ NewStage: TypeAlias = Callable[[], Stage[Event, Event]]
 """Makes what a reply's events pass through before anything else sees them."""
 
 
-class RunResult(msgspec.Struct, frozen=True):
+class RunResult(msgspec.Struct, Generic[OutputT_co], frozen=True):
     """What came of a run.
 
-    `output` is the text of the last reply, or the value that it spells where the agent has an output type.
-    `canisters` are those that the run added, its prompt among them; `why` says what it fell short of; `pending`
-    are the invocations that wait for results from outside; `cost` is None where prices are not known.
+    `text` is that of the last reply, whatever became of the run. `canisters` are those that the run added, its
+    prompt among them; `why` says what it fell short of; `pending` are the invocations that wait for results from
+    outside; `cost` is None where prices are not known.
     """
 
-    output: Any
+    text: str
     state: RunState
     canisters: tuple[Canister, ...]
     usage: Usage
@@ -66,13 +70,26 @@ class RunResult(msgspec.Struct, frozen=True):
     why: str = ""
     cost: float | None = None
     pending: tuple[InvocationCanister, ...] = ()
+    _output: OutputT_co | UnsetType = UNSET
+
+    @property
+    def output(self) -> OutputT_co:
+        """The text of a completed run, or the value that it spells where the agent has an output type.
+
+        Raises:
+            NoOutput: The run did not complete, or the model refused to answer. `text` is there nevertheless.
+        """
+        if self._output is UNSET:
+            raise NoOutput(self.state, self.why or "the model refused to answer")
+        return self._output
 
 
-class Run:
+class Run(Generic[OutputT_co]):
     """A run of an agent: iterate over it for its events, then `result` has what came of it.
 
-    Ending the iteration early, or cancelling its task, cancels what is under way: the model's reply
-    upstream, the tools; the result's state is then `cancelled`. `failure` is what the run failed of.
+    A run that may be left early is entered first (`async with agent.stream(...) as run`): where the block is left, or
+    its task is cancelled, what is under way is cancelled too, the model's reply upstream and the tools; the result's
+    state is then `cancelled`. `failure` is what the run failed of.
     """
 
     def __init__(
@@ -85,7 +102,7 @@ class Run:
         begun_at: int,
         known: int,
         clock: Clock,
-        output: Output | None = None,
+        output: Output[OutputT_co] | None = None,
         notes: Iterable[Note] = (),
         approve: Approve | None = None,
         view: History | None = None,
@@ -93,7 +110,7 @@ class Run:
         store: Store | None = None,
         around: AbstractAsyncContextManager[None] | None = None,
     ) -> None:
-        self.result: RunResult | None = None
+        self._result: RunResult[OutputT_co] | None = None
         self.failure: CallboardError | None = None
         self._loop = loop
         self._model = model
@@ -112,14 +129,39 @@ class Run:
         self._around = around or nullcontext()
         self._actions: deque[Action] = deque()
         self._begun = False
+        self._block: AsyncExitStack | None = None
+        """Closes the iterator of a run that was entered. Else nothing holds it, so that Python closes one that is left."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over, and `result` can be read."""
+        return self._result is not None
+
+    @property
+    def result(self) -> RunResult[OutputT_co]:
+        """What came of the run. Raises CallerError while it is not over."""
+        if self._result is None:
+            raise CallerError("the run is not over", path="result", hint="iterate over the run's events first")
+        return self._result
+
+    async def __aenter__(self) -> Self:
+        self._block = AsyncExitStack()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._block is not None:
+            await self._block.aclose()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         if self._begun:
             raise CallerError("a run goes only once", hint="make another with Agent.stream")
         self._begun = True
-        return self._events()
+        events = self._go()
+        if self._block is not None:
+            self._block.push_async_callback(events.aclose)
+        return events
 
-    async def _events(self) -> AsyncGenerator[Event]:
+    async def _go(self) -> AsyncGenerator[Event]:
         self._keep()
         self._actions.extend(self._loop.start(self._clock()))
         async with self._around:
@@ -219,24 +261,32 @@ class Run:
 
     def _end(self, finish: Finish) -> RunEnded:
         loop = self._loop
-        self.result = RunResult(
-            self._read(finish),
+        canisters = tuple(loop.transcript[self._begun_at :])
+        text = finish.output or _refusal(canisters)
+        self._result = RunResult(
+            text,
             finish.state,
-            tuple(loop.transcript[self._begun_at :]),
+            canisters,
             loop.usage,
             loop.rounds,
             finish.why,
             loop.cost,
             loop.pending,
+            self._read(finish, text),
         )
         self._keep()
         return RunEnded(finish.state, finish.output, loop.usage, loop.cost)
 
-    def _read(self, finish: Finish) -> Any:
-        """The output as its type; a refusal has none, and stays what it is."""
-        if self._output is None or finish.state != "completed" or not finish.output:
-            return finish.output
-        return self._output.read(finish.output)
+    def _read(self, finish: Finish, text: str) -> OutputT_co | UnsetType:
+        """The output as its type; a run that did not complete has none, nor has a refusal where it is no text."""
+        if finish.state != "completed":
+            return UNSET
+        if self._output is None:
+            return cast("OutputT_co", text)
+        try:
+            return self._output.read(text)
+        except ArgumentsInvalid:  # a completed run's output was checked, unless the model refused
+            return UNSET
 
     def _roll_back(self) -> RolledBack:
         """The conversation goes on from where it was before the prompt, as its caller counts it."""
@@ -254,6 +304,12 @@ class Run:
             while self._stored < len(transcript):
                 self._store.append(transcript[self._stored])
                 self._stored += 1
+
+
+def _refusal(canisters: Sequence[Canister]) -> str:
+    """What the last canister refuses with."""
+    parts = canisters[-1].content if canisters and isinstance(canisters[-1], AssistantCanister) else ()
+    return "".join([part.text for part in parts if isinstance(part, RefusalContent)])
 
 
 class _OutOfTime(Exception):

@@ -139,8 +139,6 @@ def run(
     with redirect_stdout(sys.stderr):
         going = interrupt.run(follow(), cancelled)
     result = going.result
-    if result is None:
-        raise AssertionError("a run ends with a result")
     if result.state == "incomplete" and not as_json:
         display.tell(f"incomplete: {result.why}", "33")
     if verbose or result.state != "completed":

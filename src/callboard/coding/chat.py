@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,15 +91,13 @@ class Chat:
         notice = self.workspace.notice
         run = self._offer.agent(self.rights).stream("\n\n".join([*notes, prompt]), history=self._history)
         try:
-            async with aclosing(aiter(run)) as events:  # type: ignore[type-var]  # a generator
-                async for event in events:
+            async with run:
+                async for event in run:
                     self._step(event)
         finally:
             await finished(self._end_turn(run))
             if self.workspace.notice != notice:
                 self.tell(self.workspace.notice)
-        if run.result is None:
-            raise AssertionError("a run ends with a result")
         return run.result
 
     async def undo(self) -> tuple[str, ...]:
@@ -171,9 +169,9 @@ class Chat:
         self._wait_for("for the user")
 
     def _take(self, run: Run) -> None:
-        result = run.result
-        if result is None:
+        if not run.ended:
             return
+        result = run.result
         self._history += result.canisters
         self.rounds += result.rounds
         self.usage += result.usage

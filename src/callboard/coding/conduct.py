@@ -8,7 +8,7 @@ Law: a phase ends with what its evidence lacks, whatever the model says; an empt
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import datetime
 from typing import Annotated, Final
 
@@ -41,6 +41,7 @@ from callboard.core import (
     Usage,
     contents,
 )
+from callboard.errors import NoOutput
 from callboard.loop import Fabricated, History, Limits
 from callboard.modes import plan_of
 from callboard.tools import Policy
@@ -163,7 +164,7 @@ class Conduct:
             refused, digest = (refused if now == digest else 1), now
             if refused >= REFUSALS:
                 return
-            history = (*history, *(run.result.canisters if run.result else ()))
+            history = (*history, *(run.result.canisters if run.ended else ()))
             asked = complaint(self.missing)
 
     async def _dictated(self, phase: Phase, dictation: Dictation) -> AsyncGenerator[Step]:
@@ -193,10 +194,10 @@ class Conduct:
             async for step in steps:
                 yield step
 
-    async def _followed(self, run: Run, phase: Phase) -> AsyncGenerator[Step]:
+    async def _followed(self, run: Run[str | list[Finding]], phase: Phase) -> AsyncGenerator[Step]:
         """The events of a run, until it ends, or until the phase has settled."""
-        async with aclosing(aiter(run)) as events:  # type: ignore[type-var]  # a generator
-            async for event in events:
+        async with run:
+            async for event in run:
                 if isinstance(event, RoundStarted):
                     if phase.settles and self._holds:
                         return
@@ -205,21 +206,20 @@ class Conduct:
         if run.failure is not None:
             raise run.failure
 
-    def _take(self, run: Run) -> None:
+    def _take(self, run: Run[str | list[Finding]]) -> None:
         """Adds up what a run took, and keeps what it said."""
         result = run.result
-        if result is None:
-            raise AssertionError("a run ends with a result")
         self.usage += result.usage
         self.calls += sum(isinstance(each, InvocationCanister) for each in result.canisters)
         self.why = result.why if result.state == "incomplete" else ""
         spoken = [each for each in result.canisters if isinstance(each, AssistantCanister) and each.text]
         if spoken:
             self._facts.said = spoken[-1].text
-        if isinstance(result.output, list):
-            self.findings = result.output
-            self._facts.findings = result.output
-            self._facts.said = told_findings(result.output)
+        with suppress(NoOutput):
+            if not isinstance(result.output, str):
+                self.findings = result.output
+                self._facts.findings = result.output
+                self._facts.said = told_findings(result.output)
 
     async def _judged(self, phase: Phase) -> AsyncGenerator[Step]:
         """Finds out what the evidence needs, and judges it."""
@@ -239,7 +239,7 @@ class Conduct:
             pinned=lambda: complaint(self.missing) if self.missing else "",
         )
 
-    def _agent(self, phase: Phase, rounds: int, view: History, *, refused: int) -> Agent:
+    def _agent(self, phase: Phase, rounds: int, view: History, *, refused: int) -> Agent[str | list[Finding]]:
         left = max((self._deadline - self._clock()).total_seconds(), 1.0)
         return Agent(
             self._model,
@@ -247,7 +247,7 @@ class Conduct:
             instructions=instructions(
                 self._settings.project, self._desk.repository_instructions, tools=bool(phase.tools)
             ),
-            output=Annotated[list[Finding], Field(max_length=FINDINGS)] if phase.output == "findings" else None,
+            output=Annotated[list[Finding], Field(max_length=FINDINGS)] if phase.output == "findings" else str,
             controls=Controls(temperature=TEMPERATURE, seed=refused) if phase.spoken and refused else None,
             limits=Limits(rounds=rounds, seconds=left, errors=None),
             policy=self._policy,

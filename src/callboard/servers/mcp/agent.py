@@ -7,7 +7,6 @@ a run goes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import aclosing
 from typing import Any, Final
 
 from callboard.agent import Agent
@@ -34,7 +33,7 @@ _SCHEMA: Final[Mapping[str, Any]] = {
 DESCRIPTION: Final = "Asks an agent that works on its own, with tools of its own, and answers when it is done."
 
 
-def agent_ensemble(agent: Agent, *, name: str = "run", description: str = DESCRIPTION) -> Ensemble:
+def agent_ensemble(agent: Agent[Any], *, name: str = "run", description: str = DESCRIPTION) -> Ensemble:
     """An ensemble whose one tool runs the agent. Each call is a conversation of its own.
 
     An agent that nobody answers for asks the client's user, by elicitation.
@@ -43,15 +42,13 @@ def agent_ensemble(agent: Agent, *, name: str = "run", description: str = DESCRI
     async def run(context: Context, arguments: Mapping[str, Any]) -> Any:
         peer: Peer = context.auxdata[KEY]
         going = agent.stream(arguments["prompt"], approve=agent.approve or peer.approve)
-        async with aclosing(aiter(going)) as events:  # type: ignore[type-var]  # it is a generator
-            async for event in events:
+        async with going:
+            async for event in going:
                 await _tell(peer, event)
-        if going.result is None:
-            raise AssertionError("a run ends with a result")
         if going.failure is not None:
             raise going.failure
         if going.result.state != "completed":
-            raise CallerError(f"the agent gave no answer: {going.result.why}", hint=str(going.result.output))
+            raise CallerError(f"the agent gave no answer: {going.result.why}", hint=going.result.text)
         return going.result.output
 
     return Ensemble("agent", [Invoker(name, run, _SCHEMA, description=description, timeout=LONGEST)])
