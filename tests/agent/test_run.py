@@ -331,7 +331,7 @@ def test_a_person_is_asked(verdict, text):
         ApprovalAsked(invocation, why),
         ApprovalAnswered(invocation, verdict)
         if verdict
-        else ApprovalAnswered(invocation, "deny", "nobody can be asked"),
+        else ApprovalAnswered(invocation, "deny", "nobody can be asked", failed=True),
     ]
     assert asked == ([("read_file", why)] if verdict else [])
     assert [each.text for each in results(result.canisters)] == ["6", text]

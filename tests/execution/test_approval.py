@@ -5,7 +5,16 @@ import asyncio
 import pytest
 
 from callboard import Agent, execute_invoker, tool
-from callboard.core import ApprovalAnswered, InvocationCanister, Note, ResultCanister
+from callboard.core import (
+    Allow,
+    ApprovalAnswered,
+    Deny,
+    InvocationCanister,
+    Note,
+    ResultCanister,
+    decode_event,
+    encode_line,
+)
 from callboard.errors import CallerError
 from callboard.execution import InvocationsProcessor, ask_approval
 from callboard.loop import AskApproval, Loop
@@ -103,6 +112,105 @@ def test_a_person_says_yes_or_no(answer, deleted, is_async):
     assert [each.text for each in result.canisters if isinstance(each, ResultCanister)] == [text]
 
 
+def told(result):
+    """What the model reads of its calls."""
+    return [each.text for each in result.canisters if isinstance(each, ResultCanister)]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_model_reads_why_a_person_denied_its_call(is_async):
+    target = Delete()
+    events, result = run(target, answering(Deny("a is still needed"), is_async=is_async))
+    assert target.deleted == []
+    assert told(result) == ["Error: delete may not run: a is still needed"]
+    assert not any(isinstance(each, Note) for each in events)
+    (answered,) = [each for each in events if isinstance(each, ApprovalAnswered)]
+    assert (answered.verdict, answered.why) == ("deny", "a is still needed")
+
+
+@pytest.mark.parametrize("answer", [Allow(), Allow({"path": "a"})])
+def test_a_call_that_is_allowed_as_it_stands_is_not_marked(answer):
+    target = Delete()
+    assert told(run(target, answering(answer, is_async=True))[1]) == ["deleted"]
+    assert target.deleted == ["a"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_person_edits_the_arguments_and_the_model_reads_it(is_async):
+    target = Delete()
+    edited = {"path": "b"}
+
+    async def before(invocation):
+        edited["path"] = "too late"
+        assert invocation.raw == '{"path":"b"}'
+
+    events, result = run(target, answering(Allow(edited), is_async=is_async), before_call=before)
+    assert target.deleted == ["b"]
+    assert result.canisters[1].arguments == {"path": "a"}
+    assert told(result) == ['The arguments of this call were edited before it ran: {"path":"b"}\ndeleted']
+    (answered,) = [each for each in events if isinstance(each, ApprovalAnswered)]
+    assert decode_event(encode_line(answered)) == answered
+    assert answered.arguments == {"path": "b"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (Allow({"pth": "b"}), "the arguments of delete were edited, and do not fit: ArgValidationError"),
+        (
+            Allow({"path": "secret"}),
+            "delete may not run: its arguments were edited, and the rule 'delete(secret)' says",
+        ),
+        (Allow("b"), "delete may not run: the edited arguments are 'b', not a mapping"),
+        (Allow([("path", "b")]), "delete may not run: the edited arguments are a list, not a mapping"),
+        (Allow({"path": object()}), "delete may not run: the edited arguments are no JSON"),
+        (Allow({1: {2}, "path": float}), "delete may not run: the edited arguments are no JSON"),
+        (Allow, "delete may not run: the approval answered a"),
+        (Deny(3), "delete may not run: the approval answered a Deny"),
+        (type("Allow", (Allow,), {})(), "delete may not run: the approval answered a Allow"),
+    ],
+    ids=lambda each: str(each)[:30],
+)
+def test_edited_arguments_that_cannot_be_run_nothing(answer, why):
+    target = Delete()
+    target.invoker = target.invoker.replace(subjects={"path": "path"})
+    policy = Policy([("delete", "ask"), ("delete(secret)", "deny")])
+    model = ScriptedModel([CALL, "Done."])
+    agent = Agent(model, [target.invoker], approve=answering(answer, is_async=False), policy=policy)
+    assert told(agent.run_sync("?"))[0].startswith(f"Error: {why}")
+    assert target.deleted == []
+
+
+def test_arguments_whose_result_comes_from_outside_are_not_edited():
+    invoker = Delete().invoker.replace(deferred=True)
+    agent = Agent(ScriptedModel([CALL, "Done."]), [invoker], approve=lambda *_: Allow({"path": "b"}))
+    assert "cannot be edited" in told(agent.run_sync("?"))[0]
+
+
+def test_an_edited_call_is_not_the_call_that_the_model_made():
+    target = Delete()
+    model = ScriptedModel([CALL, CALL, "Done."])
+    answers = [Allow({"path": "b"}), "allow"]
+    Agent(model, [target.tool], approve=lambda *_: answers.pop(0)).run_sync("?")
+    assert target.deleted == ["b", "a"]
+
+
+def test_an_answer_about_one_call_is_none_about_another_of_the_same_identifier():
+    target, asked = Delete(), []
+
+    def approve(invocation, _why):
+        asked.append(invocation.arguments["path"])
+        return invocation.arguments["path"] == "a"
+
+    calls = [Call("delete", {"path": path}, identifier="x") for path in ("a", "b", "c")]
+    _, result = run(target, approve, call=calls)
+    assert asked == ["a", "b", "c"]
+    assert target.deleted == ["a"]
+    called = [each.identifier for each in result.canisters if isinstance(each, InvocationCanister)]
+    assert len({*called}) == len(called)
+    assert [each.invocation_id for each in result.canisters if isinstance(each, ResultCanister)] == called
+
+
 def test_an_approval_that_raises_denies_the_call():
     target = Delete()
 
@@ -189,6 +297,9 @@ def test_a_policy_of_another_hand_that_answers_oddly_denies():
         (answering("deny", is_async=False), "Error: delete may not run: the answer was no"),
         (answering("no", is_async=True), "Error: delete may not run: the approval answered 'no', which is neither"),
         (answering("defer", is_async=True), "Error: delete may not run: the answer was defer, and nothing waits for"),
+        (answering(Deny("not today"), is_async=True), "Error: delete may not run: not today"),
+        (answering(Allow({"pth": "b"}), is_async=True), "Error: the arguments of delete were edited, and do not fit"),
+        (answering(Allow({"path": "a"}), is_async=True), "deleted"),
         (answering(True, is_async=True), "deleted"),
     ],
 )
@@ -202,6 +313,17 @@ def test_execute_invoker_and_the_processor_ask_or_refuse(approve, text):
     (result,) = asyncio.run(processor.execute_invocations(invocations, [target.ensemble]))
     assert result.text.startswith(text)
     assert target.deleted == (["a", "a"] if text == "deleted" else [])
+
+
+def test_execute_invoker_and_the_processor_run_edited_arguments():
+    target = Delete()
+    approve = answering(Allow({"path": "b"}), is_async=False)
+    text = 'The arguments of this call were edited before it ran: {"path":"b"}\ndeleted'
+    assert asyncio.run(execute_invoker(target.invoker, {"path": "a"}, approve=approve)).text == text
+    called = InvocationCanister("c1", "delete", {"path": "a"}, "")
+    (result,) = asyncio.run(InvocationsProcessor(approve=approve).execute_invocations([called], [target.ensemble]))
+    assert result.text == text
+    assert target.deleted == ["b", "b"]
 
 
 def test_the_processor_follows_a_policy():

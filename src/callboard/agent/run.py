@@ -203,7 +203,7 @@ class Run(Generic[OutputT_co]):
 
                 yield ApprovalAsked(invocation, why)
                 answer = await ask_approval(self._approve, invocation, why)
-                if answer.why:
+                if answer.failed:
                     yield Note("alert", f"{invocation.name} was denied: {answer.why}")
                 yield self._feed(answer)
             case Finish():

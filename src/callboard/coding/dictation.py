@@ -127,7 +127,7 @@ class Dictation:
         raw = msgspec.json.encode(arguments).decode()
         return InvocationCanister(identifier=f"spoken_{self._count}", name=PUT, arguments=arguments, raw=raw)
 
-    async def _permitted(self, invocation: InvocationCanister) -> ResultCanister | None:
+    async def _permitted(self, invocation: InvocationCanister) -> InvocationCanister | ResultCanister:
         return await permit(self._roster[PUT], invocation, self._policy, self._approve)
 
     def _take_back(self) -> None:

@@ -52,7 +52,7 @@ from callboard.core.events import (
 )
 from callboard.core.fold import Fold
 from callboard.core.jsonl import decode_canister, decode_event, encode_line
-from callboard.core.ports import Approve, Clock, Identify, Model, Store, identify_in_turn
+from callboard.core.ports import Allow, Answer, Approve, Clock, Deny, Identify, Model, Store, identify_in_turn
 from callboard.core.request import (
     CUSTOM_KEY,
     CUSTOM_SCHEMA,
@@ -69,6 +69,8 @@ from callboard.core.stage import Pipe, Stage, Why, pipe
 __all__ = [
     "CUSTOM_KEY",
     "CUSTOM_SCHEMA",
+    "Allow",
+    "Answer",
     "ApprovalAnswered",
     "ApprovalAsked",
     "Approve",
@@ -81,6 +83,7 @@ __all__ = [
     "Content",
     "ContentLike",
     "Controls",
+    "Deny",
     "DocumentCanister",
     "Ending",
     "Event",

@@ -157,11 +157,16 @@ class ApprovalAsked(_Event, frozen=True, tag="approval_asked"):
 
 
 class ApprovalAnswered(_Event, frozen=True, tag="approval_answered"):
-    """Whether the call may run. `why` says what denied it where that was no ordinary answer."""
+    """Whether the call may run. `why` is the reason of a denial, `arguments` those that were edited.
+
+    `failed` says that nobody denied the call: there was no answer, or one that is none.
+    """
 
     invocation: InvocationCanister
     verdict: Verdict
     why: str = ""
+    arguments: Mapping[str, Any] | None = None
+    failed: bool = False
 
 
 class RolledBack(_Event, frozen=True, tag="rolled_back"):

@@ -6,9 +6,11 @@ above the I/O line can be run and replayed without any of them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
 
 from callboard.core.canisters import Canister, InvocationCanister
 from callboard.core.events import Event, RolledBack, Verdict
@@ -20,10 +22,26 @@ Clock: TypeAlias = Callable[[], datetime]
 Identify: TypeAlias = Callable[[int, str], str]
 """An identifier for the invocation of this index and name: unique in a conversation, the same in every replay."""
 
-Approve: TypeAlias = Callable[[InvocationCanister, str], Awaitable[Verdict | bool] | Verdict | bool]
+
+class Allow(msgspec.Struct, frozen=True):
+    """Lets a call run, with `arguments` in the place of the model's own where they are given; the model reads them."""
+
+    arguments: Mapping[str, Any] | None = None
+
+
+class Deny(msgspec.Struct, frozen=True):
+    """Denies a call; the model reads `why`."""
+
+    why: str = ""
+
+
+Answer: TypeAlias = Verdict | bool | Allow | Deny
+"""Whether an invocation may run: "allow", True or an Allow runs it, "defer" leaves it pending, all else denies it."""
+
+Approve: TypeAlias = Callable[[InvocationCanister, str], Awaitable[Answer] | Answer]
 """Asks a person whether an invocation may run; the second argument says why it is asked.
 
-Only "allow" (or True) runs it; "defer" leaves it pending; any other answer, and an exception, denies it.
+An answer that is no Answer, and an exception, deny the call.
 """
 
 

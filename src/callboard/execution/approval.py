@@ -4,19 +4,32 @@ One function puts the question and reads the answer, one does the same for a cal
 processor and `execute_invoker` share them.
 
 Laws:
-- Only the answer "allow" (or True) runs a call. No callback, an answer of another kind and an exception deny it, for a
+- Only the answer "allow" (or True, or an Allow) runs a call. No callback, an answer of another kind and an exception deny it, for a
   mistake in a callback must never be the reason why something ran.
 - Whatever was not an ordinary "no" says what it was, for the model and for an alert.
+- Edited arguments pass the rules and the validation that the model's own passed.
 - Nobody is asked about a call whose arguments do not fit: it could not run.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any, Final
 
-from callboard.core import ApprovalAnswered, Approve, InvocationCanister, ResultCanister, Verdict, error_result
-from callboard.tools import Invoker, Policy
+import msgspec
+
+from callboard.core import (
+    Allow,
+    ApprovalAnswered,
+    Approve,
+    Deny,
+    InvocationCanister,
+    ResultCanister,
+    Verdict,
+    error_result,
+)
+from callboard.tools import Invoker, Policy, denial, edited_invocation
 
 _VERDICTS: Final[dict[str | bool, Verdict]] = {
     True: "allow",
@@ -38,27 +51,60 @@ async def ask_approval(approve: Approve | None, invocation: InvocationCanister, 
         why: Why it is asked.
 
     Returns:
-        The answer. Its `why` is empty for an ordinary one, else it says why the call is denied.
+        The answer.
     """
     if approve is None:
-        return ApprovalAnswered(invocation, "deny", "nobody can be asked")
+        return _no_answer(invocation, "nobody can be asked")
     try:
         answer: Any = approve(invocation, why)
         if inspect.isawaitable(answer):
             answer = await answer
     except Exception as error:  # noqa: BLE001  # whatever a callback raises, the call does not run
-        return ApprovalAnswered(invocation, "deny", f"the approval failed: {_cut(f'{type(error).__name__}: {error}')}")
-    verdict = _VERDICTS.get(answer) if type(answer) in (str, bool) else None
+        return _no_answer(invocation, f"the approval failed: {_cut(f'{type(error).__name__}: {error}')}")
+    return read_answer(invocation, answer)
+
+
+def read_answer(invocation: InvocationCanister, answer: Any) -> ApprovalAnswered:
+    """What an answer means for a call; one that is no Answer denies it.
+
+    Args:
+        invocation: The call.
+        answer: What a person or a callback gave.
+
+    Returns:
+        The answer, with edited arguments only where they are others than the model's.
+    """
+    kind = type(answer)
+    if kind is Deny and type(answer.why) is str:
+        return ApprovalAnswered(invocation, "deny", answer.why)
+    if kind is Allow:
+        return _allowed(invocation, answer.arguments)
+    verdict = _VERDICTS.get(answer) if kind in (str, bool) else None
     if verdict is not None:
         return ApprovalAnswered(invocation, verdict)
-    return ApprovalAnswered(
-        invocation, "deny", f"the approval answered {_shown(answer)}, which is neither allow, deny nor defer"
-    )
+    return _no_answer(invocation, f"the approval answered {_shown(answer)}, which is neither allow, deny nor defer")
+
+
+def _allowed(invocation: InvocationCanister, arguments: Any) -> ApprovalAnswered:
+    if arguments is None or arguments == invocation.arguments:
+        return ApprovalAnswered(invocation, "allow")
+    if not isinstance(arguments, Mapping):
+        return _no_answer(invocation, f"the edited arguments are {_shown(arguments)}, not a mapping")
+    try:
+        # A copy: what was validated is what runs, whatever becomes of the caller's mapping.
+        copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(dict(arguments)), type=dict[str, Any])
+    except (TypeError, ValueError, RecursionError) as error:
+        return _no_answer(invocation, f"the edited arguments are no JSON: {_cut(str(error))}")
+    return ApprovalAnswered(invocation, "allow", arguments=copied)
+
+
+def _no_answer(invocation: InvocationCanister, why: str) -> ApprovalAnswered:
+    return ApprovalAnswered(invocation, "deny", why, failed=True)
 
 
 async def permit(
     invoker: Invoker, invocation: InvocationCanister, policy: Policy, approve: Approve | None
-) -> ResultCanister | None:
+) -> InvocationCanister | ResultCanister:
     """Decide whether a call may run, where it cannot wait for a later answer.
 
     Args:
@@ -68,7 +114,7 @@ async def permit(
         approve: The callback; None where nobody can be asked.
 
     Returns:
-        The result of a call that may not run, None for one that may.
+        The call that may run, with edited arguments where a person edited them; the result of one that may not.
     """
     arguments = invocation.arguments or {}
     permission, why = policy.decide(invoker, arguments)
@@ -76,13 +122,15 @@ async def permit(
         if mistake := invoker.mistake(arguments):
             return error_result(invocation.identifier, "validation", mistake)
         answered = await ask_approval(approve, invocation, why)
+        if answered.verdict == "allow" and answered.arguments is not None:
+            return edited_invocation(invocation, answered.arguments, invoker, policy)
         if answered.verdict == "allow":
-            return None
+            return invocation
         deferred = "the answer was defer, and nothing waits for a later one here"
         why = answered.why or (deferred if answered.verdict == "defer" else "the answer was no")
     elif permission == "allow":
-        return None
-    return error_result(invocation.identifier, "permission", f"{invocation.name} may not run: {why}")
+        return invocation
+    return denial(invocation, why)
 
 
 def _shown(answer: object) -> str:

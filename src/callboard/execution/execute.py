@@ -25,7 +25,7 @@ from callboard.execution.categories import category_of
 from callboard.execution.results import cut, result_of
 from callboard.execution.threads import Threads
 from callboard.schema import ArgumentsInvalid
-from callboard.tools import Context, Invoker, Policy, ToolLike, as_invoker, is_seconds
+from callboard.tools import Context, Invoker, Policy, ToolLike, as_invoker, edited_result, is_seconds
 
 DEFAULT_TIMEOUT = 30.0
 """Seconds."""
@@ -72,8 +72,8 @@ async def execute_invoker(
 
     Returns:
         The result, with the time when it was made. A call that was not approved, arguments that do not fit, and a
-        timeout are always results with an error. Failures of the network and timeouts are tried again `max_retries` times (from the ensemble's
-        configuration) if the invoker is idempotent.
+        timeout are always results with an error. Failures of the network and timeouts are tried again `max_retries`
+        times (from the ensemble's configuration) if the invoker is idempotent.
 
     Raises:
         ToolExecutionFailure: The tool failed, and `on_error` is "fail_fast".
@@ -90,17 +90,18 @@ async def execute_invoker(
     if timeout is not None and not is_seconds(timeout):
         raise CallerError(f"{timeout!r} is no number of seconds above zero", path="timeout")
     identifier = identifier or invoker.name
-    result = None
+    edited = None
     if invoker.approval:
         from callboard.execution.approval import permit  # noqa: PLC0415  # where somebody is asked
 
         called = InvocationCanister(identifier, invoker.name, arguments, "")
-        result = await permit(invoker, called, _BY_ITSELF, approve)
-    if result is None:
-        result = await run_invoker(
-            invoker, arguments, context, identifier=identifier, on_error=on_error, timeout=timeout
-        )
-    return replace(result, timestamp=datetime.now(UTC))
+        allowed = await permit(invoker, called, _BY_ITSELF, approve)
+        if isinstance(allowed, ResultCanister):
+            return replace(allowed, timestamp=datetime.now(UTC))
+        if allowed is not called:
+            edited, arguments = allowed, allowed.arguments or {}
+    result = await run_invoker(invoker, arguments, context, identifier=identifier, on_error=on_error, timeout=timeout)
+    return replace(edited_result(edited, result) if edited else result, timestamp=datetime.now(UTC))
 
 
 def check_on_error(on_error: str) -> None:

@@ -28,7 +28,7 @@ from callboard.errors import CallerError, ProviderError
 from callboard.execution.approval import permit
 from callboard.execution.execute import OnError, check_on_error
 from callboard.execution.group import Group
-from callboard.tools import Ensemble, Policy, Roster, refusal
+from callboard.tools import Ensemble, Policy, Roster, edited_result, refusal
 from callboard.wires import wire_named
 
 
@@ -209,13 +209,21 @@ class InvocationsProcessor:
         self._called |= {each.identifier: each for each in invocations}
         roster = Roster(ensembles)
         answered: dict[str, ResultCanister] = {}
+        edited: dict[str, InvocationCanister] = {}
         for each in invocations:
-            refused = refusal(each, roster) or await permit(roster[each.name], each, self._policy, self._approve)
-            if refused is not None:
-                answered[each.identifier] = refused
+            allowed = refusal(each, roster) or await permit(roster[each.name], each, self._policy, self._approve)
+            if isinstance(allowed, ResultCanister):
+                answered[each.identifier] = allowed
+            elif allowed is not each:
+                edited[each.identifier] = allowed
+        running = [edited.get(each.identifier, each) for each in invocations]
         group = Group(roster, auxdata=auxdata, on_error=self._on_error)
         group.namespaces = self._namespaces
-        results = [event.canister async for event in group.run(invocations, answered) if isinstance(event, ResultReady)]
+        results = [event.canister async for event in group.run(running, answered) if isinstance(event, ResultReady)]
+        results = [
+            edited_result(edited[each.invocation_id], each) if each.invocation_id in edited else each
+            for each in results
+        ]
         now = datetime.now(UTC)
         return [replace(each, timestamp=now) for each in results]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -41,7 +41,7 @@ from callboard.loop.actions import Action, AskApproval, CallModel, Execute, Fini
 from callboard.loop.limits import Limits
 from callboard.loop.round import Round, call_key
 from callboard.profiles import Prices
-from callboard.tools import Invoker, Permission, Policy, refusal
+from callboard.tools import Invoker, Permission, Policy, denial, edited_invocation, refusal
 
 if TYPE_CHECKING:
     from callboard.loop.guard import Guard
@@ -214,6 +214,7 @@ class Loop:
         """The reply goes into the transcript. Its text."""
         self._end_reply()
         reply, self._reply = [replace(each, timestamp=now) for each in self._reply], []
+        reply = _told_apart(reply)
         self.transcript += reply
         self._round = Round([each for each in reply if isinstance(each, InvocationCanister)])
         return "".join([each.text for each in reply if isinstance(each, AssistantCanister)])
@@ -285,7 +286,7 @@ class Loop:
         invoker = self._invokers[invocation.name]
         permission, why = self._decided(invocation)
         if permission not in ("allow", "ask"):
-            current.answered[identifier] = _denied(invocation, why)
+            current.answered[identifier] = denial(invocation, why)
             return []
         if permission == "allow" and not invoker.deferred:
             return []
@@ -317,10 +318,19 @@ class Loop:
             why = answered.why or "the answer was no"
             if invocation.quoted_from and self._quoted_calls == "ask":
                 why = f"{quotation_reason(invocation)}, and {answered.why or 'nobody allowed it'}"
-            current.answered[invocation.identifier] = _denied(invocation, why)
+            current.answered[invocation.identifier] = denial(invocation, why)
+        elif answered.verdict == "allow" and answered.arguments is not None:
+            self._edit(invocation, answered.arguments)
         elif answered.verdict == "defer" or self._invokers[invocation.name].deferred:
             current.defer(invocation)
         return [] if current.asked else self._execute(now)
+
+    def _edit(self, invocation: InvocationCanister, arguments: Mapping[str, Any]) -> None:
+        """A person's arguments run in the place of the model's, if they fit and no rule denies them."""
+        invoker = self._invokers[invocation.name]
+        edited = edited_invocation(invocation, arguments, invoker, self._policy, validated=self._validated)
+        place: dict[str, Any] = self._round.answered if isinstance(edited, ResultCanister) else self._round.edited
+        place[invocation.identifier] = edited
 
     def _execute(self, now: datetime) -> list[Action]:
         running = self._round.running
@@ -349,10 +359,12 @@ class Loop:
         return [self._call_model()]
 
     def _remember(self, pairs: Sequence[tuple[InvocationCanister, ResultCanister]]) -> None:
+        # A call that ran with other arguments is not the call that the model made.
+        as_called = [pair for pair in pairs if pair[0].identifier not in self._round.edited]
         if self._guard is None:
-            self._previous = {call_key(invocation): result for invocation, result in pairs if result.error is None}
+            self._previous = {call_key(invocation): result for invocation, result in as_called if result.error is None}
             return
-        self._guard.record(pairs, self._told, self.rounds)
+        self._guard.record(as_called, self._told, self.rounds)
         self._told_rounds = self._told_rounds + 1 if len(self._told) == len(pairs) else 0
 
     def _settle(self, why: str, now: datetime) -> None:
@@ -400,5 +412,16 @@ def quotation_reason(invocation: InvocationCanister) -> str:
     return f"this call stands word for word in {invocation.quoted_from}"
 
 
-def _denied(invocation: InvocationCanister, why: str) -> ResultCanister:
-    return error_result(invocation.identifier, "permission", f"{invocation.name} may not run: {why}")
+def _told_apart(reply: list[Canister]) -> list[Canister]:
+    """The reply, each of its calls with an identifier of its own: an answer about one call is none about another."""
+    taken: set[str] = set()
+    for place, each in enumerate(reply):
+        if isinstance(each, InvocationCanister):
+            identifier, count = each.identifier, 1
+            while identifier in taken:
+                count += 1
+                identifier = f"{each.identifier}_{count}"
+            taken.add(identifier)
+            if count > 1:
+                reply[place] = replace(each, identifier=identifier)
+    return reply

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from callboard.core import InvocationCanister, ResultCanister
+from callboard.tools import edited_result
 
 Key: TypeAlias = tuple[str, bytes]
 """What makes two invocations the same call: the tool, and the arguments in whatever order."""
@@ -20,7 +21,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 class Round:
     """`answered` are results of invocations that do not run, `asked` those that wait for a person, `deferred`
-    those whose results come from outside, after the run.
+    those whose results come from outside, after the run, `edited` those that run with a person's arguments.
     """
 
     def __init__(self, invocations: Iterable[InvocationCanister] = ()) -> None:
@@ -28,13 +29,20 @@ class Round:
         self.answered: dict[str, ResultCanister] = {}
         self.asked: dict[str, InvocationCanister] = {}
         self.deferred: dict[str, InvocationCanister] = {}
+        self.edited: dict[str, InvocationCanister] = {}
         self._results: dict[str, ResultCanister] = {}
         self._waiting = {each.identifier for each in self.invocations}
 
     @property
     def running(self) -> tuple[InvocationCanister, ...]:
         """Those that are executed or answered now, in the order of the calls."""
-        return tuple([each for each in self.invocations if each.identifier not in self.deferred])
+        return tuple(
+            [
+                self.edited.get(each.identifier, each)
+                for each in self.invocations
+                if each.identifier not in self.deferred
+            ]
+        )
 
     @property
     def pending(self) -> tuple[InvocationCanister, ...]:
@@ -46,7 +54,8 @@ class Round:
 
     def take(self, result: ResultCanister) -> bool:
         """Whether this was the last result that was waited for."""
-        self._results[result.invocation_id] = result
+        edited = self.edited.get(result.invocation_id)
+        self._results[result.invocation_id] = edited_result(edited, result) if edited else result
         self._waiting.discard(result.invocation_id)
         return not self._waiting
 

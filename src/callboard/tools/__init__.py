@@ -8,7 +8,7 @@ from callboard.tools.context import Context
 from callboard.tools.ensemble import Ensemble, ToolLike, as_invoker, is_seconds
 from callboard.tools.invoker import Invocable, Invoker
 from callboard.tools.permissions import Permission, Policy, Rule
-from callboard.tools.refusal import refusal
+from callboard.tools.refusal import denial, edited_invocation, edited_result, refusal
 from callboard.tools.roster import Roster
 from callboard.tools.tool import Subject, Tool, tool
 
@@ -34,6 +34,9 @@ __all__ = [
     "approval_required",
     "as_invoker",
     "cached",
+    "denial",
+    "edited_invocation",
+    "edited_result",
     "filtered",
     "is_seconds",
     "make_invoker",
