@@ -30,7 +30,10 @@ def add(a: int, b: int) -> int:
     ("arguments", "message"),
     [
         ({"on_error": "failfast"}, "on_error: 'failfast' is no word for it; did you mean 'fail_fast'?"),
-        ({"on_error": None, "repeats": "x"}, "repeats: 'x' is no word for it; there are answer, tell"),
+        (
+            {"on_error": None, "on_repeated_call": "x"},
+            "on_repeated_call: 'x' is no word for it; there are run, answer, tell",
+        ),
         ({"answer_after": "zz"}, "answer_after: 'zz' is no word for it; there are model, results"),
         ({"on_error": 3}, "on_error: 3 is no word for it; there are fail_fast, feedback"),
         ({"limits": 3}, "limits: a int cannot be it; give Limits(...)"),

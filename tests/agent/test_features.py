@@ -321,7 +321,7 @@ def test_a_check_stands_behind_that_of_the_output():
 
 def test_calls_that_are_made_again_may_be_told():
     model = ScriptedModel([Call("multiply", {"a": 2, "b": 3}), Call("multiply", {"b": 3, "a": 2}), "6"])
-    result = Agent(model, [multiply], repeats="tell").run_sync("?")
+    result = Agent(model, [multiply], on_repeated_call="tell").run_sync("?")
     assert (result.state, result.output) == ("completed", "6")
     told = model.requests[2].canisters[-1].text
     assert told.startswith("You made this call in round 1 already")

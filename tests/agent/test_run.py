@@ -32,6 +32,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.loop import Limits
+from callboard.profiles import resolve
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Policy
 
@@ -57,6 +58,7 @@ def broken() -> str:
 SIX = Call("multiply", {"a": 2, "b": 3})
 TWELVE = Call("multiply", {"a": 3, "b": 4})
 READ = Call("read_file", {"path": "a.txt"})
+EARLIER = "This call was not run again. It is the same as in round 1, and this is its earlier result:"
 
 
 def follow(script, tools=(multiply, read_file, broken), prompt="Go.", **options):
@@ -151,7 +153,50 @@ def test_what_the_model_gets_wrong_it_is_told(call, category, message):
     assert_paired(result.canisters)
 
 
-def test_a_repeated_call_gets_the_earlier_result_and_then_the_last_word():
+@tool
+def poll(job: str) -> str:
+    """How a job goes."""
+    return job
+
+
+@tool(idempotent=True)
+def next_page(query: str) -> str:
+    """The next page of what was found."""
+    return query
+
+
+@tool
+def roll() -> str:
+    """Roll a die."""
+    return ""
+
+
+@tool
+def append(line: str) -> str:
+    """Append a line."""
+    return line
+
+
+@pytest.mark.parametrize(
+    "call",
+    [Call("poll", {"job": "1"}), Call("next_page", {"query": "x"}), Call("roll"), Call("append", {"line": "-"})],
+    ids=lambda call: call.name,
+)
+def test_a_call_that_is_made_again_runs_again(call):
+    counted = []
+
+    async def count(invocation, _):
+        counted.append(invocation.identifier)
+        return ResultCanister(invocation_id="", content=str(len(counted)))
+
+    _, result, model = follow([call, call, [call, call], "Done."], (poll, next_page, roll, append), after_call=count)
+    assert [each.text for each in results(result.canisters)] == ["1", "2", "3", "4"]
+    assert {request.tool_choice for request in model.requests} == {"auto"}
+    assert (result.output, result.state) == ("Done.", "completed")
+
+
+@pytest.mark.parametrize("name", ["local:qwen2.5-coder-0.5b", "local:qwen2.5-coder-1.5b", "local:smollm2-135m"])
+def test_the_embedded_models_get_the_earlier_result_and_then_the_last_word(name):
     ran = []
 
     @tool
@@ -161,30 +206,26 @@ def test_a_repeated_call_gets_the_earlier_result_and_then_the_last_word():
         return len(ran)
 
     call, turned = Call("count", {"step": 1, "of": "y"}), Call("count", {"of": "y", "step": 1})
-    _, result, model = follow([call, turned, "Once."], (count,))
+    repeats = resolve(name).profile.repeats
+    model = ScriptedModel([call, turned, "Once."], profile={"repeats": repeats})
+    result = Agent(model, [count]).run_sync("?")
     assert ran == [(1, "y")]
-    assert [each.text for each in results(result.canisters)] == ["1", "1"]
+    first, again = [each.text for each in results(result.canisters)]
+    assert (first, again) == ("1", f"{EARLIER}\n1")
     assert [request.tool_choice for request in model.requests] == ["auto", "auto", "none"]
     assert (result.output, result.state, result.rounds) == ("Once.", "completed", 3)
     assert_paired(result.canisters)
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param([SIX, TWELVE, SIX, "ok"], id="not in a row"),
-        pytest.param([SIX, [SIX, TWELVE], "ok"], id="beside a new one"),
-        pytest.param([Call("broken"), Call("broken"), "ok"], id="after a failure"),
-    ],
-)
-def test_what_is_no_repetition(script):
-    _, result, model = follow(script)
+def test_an_agent_may_decide_otherwise_than_the_profile():
+    model = ScriptedModel([SIX, SIX, "ok"], profile={"repeats": "answer"})
+    result = Agent(model, [multiply], on_repeated_call="run").run_sync("?")
+    assert [each.text for each in results(result.canisters)] == ["6", "6"]
     assert {request.tool_choice for request in model.requests} == {"auto"}
-    assert (result.output, result.state) == ("ok", "completed")
 
 
 def test_a_model_that_calls_even_when_it_has_the_last_word():
-    _, result, model = follow([SIX, SIX, ["Hm. ", SIX]])
+    _, result, model = follow([SIX, SIX, ["Hm. ", SIX]], on_repeated_call="answer")
     assert (result.state, result.why) == ("incomplete", "the model called instead of answering")
     assert result.text == "Hm. "
     assert results(result.canisters)[-1].error.category == "cancelled"

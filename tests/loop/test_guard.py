@@ -45,8 +45,8 @@ ROSTER = Roster([Ensemble("local", [read, write, FILE])])
 class Driven:
     """A loop that tells of repeated calls. What is not said of a result is `name: arguments`."""
 
-    def __init__(self, **options):
-        self.loop = Loop([UserCanister("Go.")], ROSTER, repeats="tell", **options)
+    def __init__(self, on_repeated_call="tell", **options):
+        self.loop = Loop([UserCanister("Go.")], ROSTER, on_repeated_call=on_repeated_call, **options)
         self.actions = self.loop.start(NOW)
         self.count = 0
 
@@ -216,17 +216,63 @@ def test_something_new_beside_them_is_enough_to_go_on():
         assert [each.last for each in run.actions] == [False]
 
 
-def test_with_answer_nothing_is_told():
-    loop = Loop([UserCanister("Go.")], ROSTER)
-    loop.start(NOW)
-    loop.feed(InvocationEnded(0, "a", *A, ""), NOW)
-    loop.feed(ReplyEnded("invocations"), NOW)
-    loop.feed(ResultReady(ResultCanister(invocation_id="a", content="x")), NOW)
-    loop.feed(InvocationEnded(0, "b", *A, ""), NOW)
-    (execute,) = loop.feed(ReplyEnded("invocations"), NOW)
-    assert execute.answered["b"].text == "x"
-    (last,) = loop.feed(ResultReady(execute.answered["b"]), NOW)
-    assert last.last
+# With "answer", and by default.
+
+
+def earlier(number, text):
+    return f"This call was not run again. It is the same as in round {number}, and this is its earlier result:\n{text}"
+
+
+A_EARLIER = earlier(1, "read: {'path': 'a'}")
+CHANGE_EARLIER = earlier(1, "write: {'path': 'a'}")
+
+
+def test_by_default_every_repeated_call_runs():
+    run = Driven(on_repeated_call="run")
+    for _ in range(5):
+        assert run.round(A, CHANGE) == ["ran", "ran"]
+        assert not run.actions[0].last
+
+
+@pytest.mark.parametrize(("call", "answer"), [(A, A_EARLIER), (CHANGE, CHANGE_EARLIER)])
+def test_answer_gives_the_result_of_the_round_before_as_an_earlier_one_and_asks_for_the_last_reply(call, answer):
+    run = Driven("answer")
+    assert run.round(call) == ["ran"]
+    assert run.round(call) == [answer]
+    assert run.actions[0].last
+    assert run.say("It is a.") == [Finish("completed", "It is a.")]
+
+
+def test_answer_gives_an_idempotent_call_its_result_of_any_earlier_round():
+    run = Driven("answer")
+    run.round(A)
+    run.round(B)
+    assert run.round(A, ("read", {"path": "c"})) == [A_EARLIER, "ran"]
+    assert not run.actions[0].last
+    assert run.round(A) == [A_EARLIER]
+    assert run.actions[0].last
+
+
+def test_answer_runs_an_idempotent_call_again_once_something_has_changed():
+    run = Driven("answer")
+    assert [run.round(each) for each in (A, CHANGE, A)] == [["ran"], ["ran"], ["ran"]]
+    run = Driven("answer")
+    run.round(A)
+    assert run.round(CHANGE, A) == ["ran", "ran"]
+
+
+def test_answer_runs_a_call_that_changes_something_again_after_another_round():
+    run = Driven("answer")
+    assert [run.round(each) for each in (CHANGE, A, CHANGE)] == [["ran"], ["ran"], ["ran"]]
+
+
+def test_answer_lets_a_call_that_failed_be_tried_again():
+    run = Driven("answer")
+    run.round((*A, error_result("?", "execution", "no such file")))
+    assert run.round(A) == ["ran"]
+
+
+# The work of it.
 
 
 def test_the_work_of_a_call_does_not_grow():

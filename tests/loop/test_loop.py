@@ -130,33 +130,6 @@ def test_a_call_that_was_cut_is_not_run_and_the_model_is_told_why():
     assert run.tail == [InvocationCanister("c0", "search", None, '{"query": "a')]
 
 
-def test_a_repeated_call_gets_its_earlier_result_and_a_last_reply():
-    run = Driven()
-    run.reply(call())
-    run.results(result())
-    (execute,) = run.reply(call(identifier="again"))
-    assert execute.answered == {"again": result("again")}
-    (last,) = run.results(execute.answered["again"])
-    assert last.last
-    assert run.reply(TextPiece("Found.")) == [Finish("completed", "Found.")]
-
-
-def test_the_same_call_after_another_one_is_no_repetition():
-    run = Driven()
-    for name, arguments in (("search", {"query": "x"}), ("read", {"path": "a"}), ("search", {"query": "x"})):
-        (execute,) = run.reply(call(name=name, arguments=arguments))
-        assert execute.answered == {}
-        run.results(result())
-
-
-def test_a_call_that_failed_may_be_tried_again():
-    run = Driven()
-    run.reply(call())
-    run.results(error_result("c0", "network", "gone"))
-    (execute,) = run.reply(call())
-    assert execute.answered == {}
-
-
 def test_when_the_rounds_run_out_one_last_reply_is_asked_for():
     run = Driven(limits=Limits(rounds=2))
     run.reply(call())

@@ -37,7 +37,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.execution import DEFAULT_LIMIT, AfterCall, BeforeCall, Group, OnError, result_of
-from callboard.loop import AnswerAfter, Check, Limits, Loop, QuotedCalls, Repeats
+from callboard.loop import AnswerAfter, Check, Limits, Loop, OnRepeatedCall, QuotedCalls
 from callboard.modes import plan_of
 from callboard.providers import access_model
 from callboard.providers.fallback import Planned
@@ -54,8 +54,8 @@ class Agent(Generic[OutputT_co]):
     and `profile`). `tools` are functions, Tools or Invokers, `ensembles` groups of them; connected and
     disconnected by whoever made them. `instructions` become the supervisor's canister. `output` is the type
     of the output, by default text. `limits` bound each run. `check` may refuse a finish, by what it says of the
-    reply's text. `repeats` "tell" answers calls that were made before, without a change since, by telling the model
-    so, instead of asking for the answer. `answer_after` overrides the model's profile. `view` decides what of a long
+    reply's text. `on_repeated_call` and `answer_after` override the model's profile: what follows from a call that was
+    made before in the run ("run", "answer" or "tell"; see `callboard.loop.Loop`), and when the answer is asked for. `view` decides what of a long
     conversation the model is shown, `stage` makes what a reply's events pass through first. `policy` says which calls may run; `approve` is
     asked where it says so: only "allow" (or True) runs the call, and without it the answer is no. A call that the model
     found in a result, a document or a user's message and repeats in its text is asked about too, unless `quoted_calls` is
@@ -80,7 +80,7 @@ class Agent(Generic[OutputT_co]):
         controls: Controls | None = None,
         limits: Limits | None = None,
         check: Check | None = None,
-        repeats: Repeats = "answer",
+        on_repeated_call: OnRepeatedCall | None = None,
         answer_after: AnswerAfter | None = None,
         view: History | None = None,
         stage: NewStage | None = None,
@@ -102,7 +102,7 @@ class Agent(Generic[OutputT_co]):
             controls=controls,
             limits=limits,
             check=check,
-            repeats=repeats,
+            on_repeated_call=on_repeated_call,
             quoted_calls=quoted_calls,
             answer_after=answer_after,
             policy=policy,
@@ -131,7 +131,7 @@ class Agent(Generic[OutputT_co]):
         self._controls = controls or Controls()
         self._limits = limits
         self._checks = [each for each in (self._output.complaint if self._output else None, check) if each]
-        self._repeats: Repeats = repeats
+        self._on_repeated_call = on_repeated_call
         self._answer_after = answer_after
         self._view = view
         self._stage = stage
@@ -229,7 +229,7 @@ class Agent(Generic[OutputT_co]):
             prices=plan.prices,
             answer_after=self._answer_after or plan.answer_after,
             check=self._complaint,
-            repeats=self._repeats,
+            on_repeated_call=self._on_repeated_call or plan.repeats,
             validated=plan.mode.validated,
             quoted_calls=self._quoted_calls,
         )

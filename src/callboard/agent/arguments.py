@@ -24,7 +24,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.execution import OnError
-from callboard.loop import AnswerAfter, Limits, QuotedCalls, Repeats
+from callboard.loop import AnswerAfter, Limits, OnRepeatedCall, QuotedCalls
 from callboard.text.near import near
 from callboard.tools import Ensemble, Policy
 
@@ -38,7 +38,7 @@ _CANISTERS: Final = (
 )
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "on_error": get_args(OnError),
-    "repeats": get_args(Repeats),
+    "on_repeated_call": get_args(OnRepeatedCall),
     "quoted_calls": get_args(QuotedCalls),
     "answer_after": get_args(AnswerAfter),
 }

@@ -255,7 +255,7 @@ class Conduct:
             after_call=lambda invocation, result: self._after(phase, invocation, result),
             clock=self._clock,
             answer_after="model",
-            repeats="tell",
+            on_repeated_call="tell",
             view=view,
             at_once=1,
             stage=Fabricated,

@@ -96,7 +96,7 @@ class Offer:
             before_call=before,
             after_call=self._after,
             answer_after="model",
-            repeats="tell",
+            on_repeated_call="tell",
             view=self._view,
             at_once=1,
             stage=Fabricated,

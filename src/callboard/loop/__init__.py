@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from callboard.loop.actions import Action, AskApproval, CallModel, Execute, Finish
 from callboard.loop.limits import Limits
-from callboard.loop.loop import AnswerAfter, Check, Loop, QuotedCalls, Repeats
+from callboard.loop.loop import AnswerAfter, Check, Loop, QuotedCalls
+from callboard.profiles import OnRepeatedCall
 
 if TYPE_CHECKING:
     from callboard.loop.fabricated import Fabricated
@@ -25,8 +26,8 @@ __all__ = [
     "History",
     "Limits",
     "Loop",
+    "OnRepeatedCall",
     "QuotedCalls",
-    "Repeats",
 ]
 
 

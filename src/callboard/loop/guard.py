@@ -1,7 +1,9 @@
 """Calls that are made again and again.
 
-Owns what a run has called already, and what a model is told that makes a call once more. Runs nothing and ends
-nothing. Laws: a call is the same if tool and arguments are; constant work a call, whatever has been called before.
+Owns what a run has called already, and what a model reads that makes a call once more. It runs nothing and ends
+nothing. `Guard` tells the model to do something else; `EarlierResults` is for models that repeat a call without end,
+and only says where the result is from. Laws: a call is the same if tool and arguments are; constant work a call,
+whatever has been called before.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ _ROUND: Final = (
     f"{{number}}. It was not run again, its result is below. {_ELSE}try another way, or finish with what you know."
 )
 
+_EARLIER: Final = "This call was not run again. It is the same as in round {number}, and this is its earlier result:"
+
 _Step: TypeAlias = tuple[Key, int | None]
 """A call and what came of it; None where that is not known yet."""
 
@@ -73,7 +77,7 @@ class Guard:
         for each in invocations:
             key = call_key(each)
             made = self._made.get(key)
-            told = "" if made is None else self._told(key, made, steps, changing)
+            told = "" if made is None else self._notice(each, made, steps, changing)
             if made is not None and told:
                 content = (TextualContent(told), *made.result.content)
                 answered[each.identifier] = replace(made.result, invocation_id=each.identifier, content=content)
@@ -102,8 +106,16 @@ class Guard:
                     self._changed_before = self._changed[1]
                 self._changed = (key, self._count)
 
-    def _told(self, key: Key, made: _Made, steps: deque[_Step], changing: set[Key]) -> str:
-        error = made.result.error
+    def _notice(self, invocation: InvocationCanister, made: _Made, steps: deque[_Step], changing: set[Key]) -> str:
+        """What the model reads above the earlier result; empty if the call runs.
+
+        Args:
+            invocation: The call.
+            made: The same call, as it was made last.
+            steps: The calls before this one.
+            changing: Calls before this one in the same reply that run and may change something.
+        """
+        key, error = call_key(invocation), made.result.error
         if error is not None and error.category in _PASSING:
             return ""
         last, at = self._changed
@@ -117,6 +129,35 @@ class Guard:
     def _changes(self, invocation: InvocationCanister) -> bool:
         invoker = self._invokers.get(invocation.name)
         return invoker is not None and not invoker.is_idempotent(invocation.arguments or {})
+
+
+class EarlierResults(Guard):
+    """Answers a call with its earlier result if the round before made it, or if it is idempotent and nothing changed.
+
+    A call that failed may be tried again.
+    """
+
+    def __init__(self, invokers: Mapping[str, Invoker]) -> None:
+        super().__init__(invokers)
+        self._round_before: set[Key] = set()
+
+    def record(
+        self, pairs: Iterable[tuple[InvocationCanister, ResultCanister]], answered: Mapping[str, object], number: int
+    ) -> None:
+        pairs = [*pairs]
+        super().record(pairs, answered, number)
+        self._round_before = {call_key(invocation) for invocation, _ in pairs}
+
+    def _notice(self, invocation: InvocationCanister, made: _Made, steps: deque[_Step], changing: set[Key]) -> str:
+        key = call_key(invocation)
+        if made.result.error is not None or changing - {key}:
+            return ""
+        holds = key in self._round_before if self._changes(invocation) else self._changed[1] <= made.at
+        return _EARLIER.format(number=made.number) if holds else ""
+
+
+GUARDS: Final[Mapping[str, type[Guard]]] = {"answer": EarlierResults, "tell": Guard}
+"""By what follows from a repeated call."""
 
 
 def _circle(steps: deque[_Step], key: Key) -> Sequence[_Step]:

@@ -39,8 +39,8 @@ from callboard.core import (
 )
 from callboard.loop.actions import Action, AskApproval, CallModel, Execute, Finish
 from callboard.loop.limits import Limits
-from callboard.loop.round import Round, call_key
-from callboard.profiles import Prices
+from callboard.loop.round import Round
+from callboard.profiles import OnRepeatedCall, Prices
 from callboard.tools import Invoker, Permission, Policy, denial, edited_invocation, refusal
 
 if TYPE_CHECKING:
@@ -56,9 +56,6 @@ AnswerAfter: TypeAlias = Literal["model", "results"]
 
 MAX_REPEATED = 3
 """Rounds in a row of nothing but repeated calls, before a last reply is asked for, where the model is told of them."""
-
-Repeats: TypeAlias = Literal["answer", "tell"]
-"""What follows from repeated calls: the answer, or that the model is told so."""
 
 Check: TypeAlias = Callable[[str], str]
 """What is wrong with a run's output, as the model is told; empty if nothing is."""
@@ -86,9 +83,11 @@ _SHORTFALLS: Mapping[Ending, str] = {
 class Loop:
     """Feeds on the events of replies, results and approvals; gives actions.
 
-    `canisters` are the conversation so far, `invokers` what may be called; `check` may refuse a finish. With
-    `repeats` "tell" a call that was made before, without a change since, is not run: the model is told so, and reads
-    the earlier result. With `quoted_calls` "ask" a call that repeats a source is asked about, whatever the policy allows.
+    `canisters` are the conversation so far, `invokers` what may be called; `check` may refuse a finish.
+    `on_repeated_call` says what follows from a call that was made before in the run: "run" runs it again; "tell" does
+    not if nothing has changed since, and tells the model to do something else, above the earlier result; "answer"
+    gives the earlier result to a call that is idempotent or was made in the round before, and asks for a last reply
+    if the whole reply was such calls. With `quoted_calls` "ask" a call that repeats a source is asked about, whatever the policy allows.
     `validated` False asks about calls and defers them as they are (mode parsed).
     `transcript` grows by what happens; `usage` and `cost` are sums over the replies.
     """
@@ -103,7 +102,7 @@ class Loop:
         prices: Prices | None = None,
         answer_after: AnswerAfter = "model",
         check: Check = lambda _: "",
-        repeats: Repeats = "answer",
+        on_repeated_call: OnRepeatedCall = "run",
         validated: bool = True,
         quoted_calls: QuotedCalls = "ask",
     ) -> None:
@@ -120,10 +119,11 @@ class Loop:
         self._validated = validated
         self._quoted_calls: QuotedCalls = quoted_calls
         self._guard: Guard | None = None
-        if repeats == "tell":
-            from callboard.loop.guard import Guard  # noqa: PLC0415  # who does not ask for it does not load it
+        if on_repeated_call != "run":
+            from callboard.loop.guard import GUARDS  # noqa: PLC0415  # who does not ask for it does not load it
 
-            self._guard = Guard(invokers)
+            self._guard = GUARDS[on_repeated_call](invokers)
+        self._answers_repeated = on_repeated_call == "answer"
         self._told: dict[str, ResultCanister] = {}
         """What the calls of this round are answered with that were made before."""
         self._told_rounds = 0
@@ -133,9 +133,6 @@ class Loop:
         self._reply_usage = Usage()
         self._cut: dict[str, str] = {}
         self._round = Round()
-        self._previous: dict[tuple[str, bytes], ResultCanister] = {}
-        """What the calls of the round before gave, where they gave something."""
-        self._repeated = False
         self._last = False
         self._shortfall = ""
         """Why the run will not have completed, however it goes on."""
@@ -265,7 +262,6 @@ class Loop:
         questions: list[Action] = []
         current = self._round
         self._told = {} if self._guard is None else self._guard.answers(current.invocations)
-        self._repeated = self._guard is None and all(call_key(each) in self._previous for each in current.invocations)
         for invocation in current.invocations:
             identifier = invocation.identifier
             if identifier in self._told:
@@ -274,8 +270,6 @@ class Loop:
             refused = refusal(invocation, self._invokers, self._cut.get(identifier, ""))
             if refused is not None:
                 current.answered[identifier] = refused
-            elif self._repeated:
-                current.answered[identifier] = replace(self._previous[call_key(invocation)], invocation_id=identifier)
             else:
                 questions += self._judge(invocation)
         return questions or self._execute(now)
@@ -352,7 +346,7 @@ class Loop:
         if over := self._exhausted(now):
             return [Finish("incomplete", "", over)]
         sound = all(result.error is None for result in results)
-        if self._repeated or (sound and self._answer_after == "results"):
+        if (self._answers_repeated and self._told_rounds) or (sound and self._answer_after == "results"):
             self._last = True
         elif shortfall := self._out_of_calls():
             self._last, self._shortfall = True, shortfall
@@ -362,7 +356,6 @@ class Loop:
         # A call that ran with other arguments is not the call that the model made.
         as_called = [pair for pair in pairs if pair[0].identifier not in self._round.edited]
         if self._guard is None:
-            self._previous = {call_key(invocation): result for invocation, result in as_called if result.error is None}
             return
         self._guard.record(as_called, self._told, self.rounds)
         self._told_rounds = self._told_rounds + 1 if len(self._told) == len(pairs) else 0

@@ -13,7 +13,7 @@ import msgspec
 
 from callboard.dialects import JSON, Dialect, dialect_named, dialect_of
 from callboard.errors import CallerError
-from callboard.profiles import ModeName, Prices, Resolution
+from callboard.profiles import ModeName, OnRepeatedCall, Prices, Resolution
 
 
 class Mode(msgspec.Struct, frozen=True):
@@ -52,6 +52,7 @@ class Plan(msgspec.Struct, frozen=True):
     calls_in_reasoning: bool = False
     in_prose: bool = False
     answer_after: Literal["model", "results"] = "model"
+    repeats: OnRepeatedCall = "run"
     constrains: bool = False
     coding: Literal["phased", "short"] = "phased"
     context: int = 0
@@ -81,6 +82,7 @@ def plan(resolution: Resolution, mode: str = "") -> Plan:
         calls_in_reasoning=profile.calls_in_reasoning,
         in_prose=profile.results == "prose",
         answer_after=profile.answer_after,
+        repeats=profile.repeats,
         constrains=profile.constrains,
         coding=profile.coding,
         context=profile.context,

@@ -2,11 +2,12 @@
 
 from callboard.profiles.names import matches, model_names, normalise, split_provider
 from callboard.profiles.prices import Prices
-from callboard.profiles.profile import ModeName, Profile
+from callboard.profiles.profile import ModeName, OnRepeatedCall, Profile
 from callboard.profiles.resolution import Resolution, providers, resolve
 
 __all__ = [
     "ModeName",
+    "OnRepeatedCall",
     "Prices",
     "Profile",
     "Resolution",

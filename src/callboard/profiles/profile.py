@@ -12,6 +12,8 @@ import msgspec
 from callboard.profiles.prices import Prices
 
 ModeName: TypeAlias = Literal["native", "structured", "validated", "parsed"]
+OnRepeatedCall: TypeAlias = Literal["run", "answer", "tell"]
+"""What follows from a call that was made before in the run (see `callboard.loop.Loop`)."""
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -26,7 +28,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     `starts_in_reasoning` says that its text begins inside reasoning, `calls_in_reasoning` that reasoning
     which the endpoint tells apart may hold calls. `results` "prose" tells calls and results in plain words instead of the wire's own messages;
     `answer_after` "results" asks for the last reply, without tools, as soon as calls have results: for
-    models that would repeat their call for ever. `coding` "short" has the coding agents give such a model one phase
+    models that would repeat their call for ever; `repeats` says what follows from a call that such a model repeats
+    while it still may call. `coding` "short" has the coding agents give such a model one phase
     with few single-action tools, and what it needs to know, where "phased" lets it find that out by itself. `streams` False asks
     for replies that come whole. `merges_system` puts all that a supervisor says into one message at the
     beginning; `max_tokens_field` is what the chat wire calls that limit, `reasoning_field` what it calls reasoning
@@ -50,6 +53,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     streams: bool = True
     results: Literal["native", "prose"] = "native"
     answer_after: Literal["model", "results"] = "model"
+    repeats: OnRepeatedCall = "run"
     coding: Literal["phased", "short"] = "phased"
     merges_system: bool = False
     max_tokens_field: str = "max_tokens"

@@ -48,7 +48,8 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.execution import Group
-from callboard.loop import Action, AnswerAfter, CallModel, Execute, Finish, Limits, Loop
+from callboard.loop import Action, CallModel, Execute, Finish, Limits, Loop
+from callboard.modes import Plan, plan_of
 from callboard.servers.gateway.replies import Candidates, Record, replies
 from callboard.servers.gateway.trace import seal, told_call, told_result
 from callboard.tools import Invoker, Policy
@@ -100,12 +101,14 @@ class Rounds:
         self._theirs = theirs
         self._seen = seen
         self._group = Group(ours)
+        plan = _plan(candidates, record.owner)
         self._loop = Loop(
             request.canisters,
             {**dict.fromkeys(theirs, _THE_CLIENTS), **ours},
             limits=limits,
             policy=_ALLOWED,
-            answer_after=_answer_after(candidates, record.owner),
+            answer_after=plan.answer_after,
+            on_repeated_call=plan.repeats,
         )
         self._actions: deque[Action] = deque()
         self._places: dict[int, int | None] = {}
@@ -245,10 +248,10 @@ class Rounds:
         return events
 
 
-def _answer_after(candidates: Candidates, owner: str) -> AnswerAfter:
-    """As the first backend's model is to be asked."""
+def _plan(candidates: Candidates, owner: str) -> Plan:
+    """How the first backend's model is to be asked."""
     backend, name = candidates[0]
     try:
-        return backend.model(name, owner).plan.answer_after
+        return backend.model(name, owner).plan
     except CallerError:  # told when it is asked
-        return "model"
+        return plan_of(None)
