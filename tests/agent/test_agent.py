@@ -17,6 +17,7 @@ from callboard.core import (
     InvocationCanister,
     InvocationEnded,
     InvocationStarted,
+    ReasoningContent,
     ReplyEnded,
     ReplyFailed,
     ReplyStarted,
@@ -152,6 +153,28 @@ def test_a_conversation_goes_on():
     # The instructions are said once.
     assert [*model.requests[2].canisters] == [*first.canisters, UserCanister("What?")]
     assert second.canisters == (UserCanister("What?"), AssistantCanister("I said 42."))
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [UserCanister("Where?"), AssistantCanister("I will look.")],
+        [UserCanister("Where?"), AssistantCanister((ReasoningContent("hm"),)), SupervisorCanister("Be brief.")],
+        [AssistantCanister("Hello.")],
+    ],
+    ids=["text", "a thought and an instruction", "a greeting"],
+)
+def test_a_history_that_ends_with_the_model_is_asked_to_go_on(history):
+    model = ScriptedModel(["There."])
+    result = Agent(model).run_sync(history=history)
+    assert [each.text for each in result.canisters] == ["Go on.", "There."]
+    assert model.requests[0].canisters[-1] == UserCanister("Go on.")
+
+
+def test_a_history_that_ends_with_the_user_is_asked_as_it_is():
+    model = ScriptedModel(["There."])
+    Agent(model).run_sync(history=[UserCanister("Where?"), SupervisorCanister("Be brief.")])
+    assert [each.text for each in model.requests[0].canisters] == ["Where?", "Be brief."]
 
 
 def test_instructions_come_before_a_history_that_has_none():

@@ -6,7 +6,14 @@ import msgspec
 import pytest
 
 from callboard import Agent, tool
-from callboard.core import InvocationCanister, InvocationEnded, InvocationStarted, ReplyEnded, ResultCanister
+from callboard.core import (
+    InvocationCanister,
+    InvocationEnded,
+    InvocationStarted,
+    ReasoningPiece,
+    ReplyEnded,
+    ResultCanister,
+)
 from callboard.testing import FakeBackend
 from callboard.wires import WIRES
 
@@ -88,6 +95,48 @@ def test_every_mode_on_every_wire(mode, wire, streams):
     (found,) = [each for each in result.canisters if isinstance(each, ResultCanister)]
     assert (call.name, call.arguments) == ("search", ARGUMENTS)
     assert (found.invocation_id, found.text) == (call.identifier, "Results for Python docs")
+
+
+# The last message of a request.
+
+LAST = {
+    "chat": lambda body: body["messages"][-1]["role"],
+    "messages": lambda body: body["messages"][-1]["role"],
+    "responses": lambda body: body["input"][-1].get("role") or body["input"][-1]["type"],
+    "gemini": lambda body: body["contents"][-1]["role"],
+}
+THEIRS = {
+    "chat": {"user", "tool"},
+    "messages": {"user"},
+    "responses": {"user", "function_call_output"},
+    "gemini": {"user"},
+}
+THOUGHT = [ReasoningPiece("hm"), ReplyEnded("stop")]
+THOUGHTS = dict.fromkeys(REPLIES, THOUGHT) | {"structured": '{"action": {"scratchpad": "hm"}}'}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("mode", REPLIES)
+def test_no_request_ends_with_what_the_model_said(mode, wire):
+    """Behind a thought, a call, a refused finish and another thought, kept or not by the wire."""
+    calling, answer = REPLIES[mode]
+    thought = THOUGHTS[mode]
+    refused = []
+
+    def check(_):
+        refused.append("Not yet.")
+        return "Not yet." if len(refused) == 1 else ""
+
+    async def scenario():
+        async with FakeBackend([thought, calling, thought, thought, answer, thought, answer]) as backend:
+            profile = {"wire": wire, "merges_system": True, "reasoning_field": ""}
+            agent = Agent("some-model", [search], base_url=backend.url, mode=mode, profile=profile, check=check)
+            return await agent.run("Search for Python docs"), [each.body for each in backend.requests]
+
+    result, bodies = asyncio.run(scenario())
+    assert (result.state, result.output, len(bodies)) == ("completed", "They are at docs.python.org.", 7)
+    for body in bodies:
+        assert LAST[wire](body) in THEIRS[wire], body
 
 
 @pytest.mark.parametrize("mode", REPLIES)

@@ -176,7 +176,8 @@ def test_two_empty_replies_end_the_run():
 def test_a_thought_is_no_empty_reply_but_four_are_enough():
     run = Driven()
     for _ in range(3):
-        assert [type(each) for each in run.reply(ReasoningPiece("hm"))] == [CallModel]
+        (asked,) = run.reply(ReasoningPiece("hm"))
+        assert asked.canisters[-1] == UserCanister("Go on.")
     assert run.reply(ReasoningPiece("hm")) == [Finish("incomplete", "", "the model thought without answering")]
 
 

@@ -37,7 +37,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.execution import DEFAULT_LIMIT, AfterCall, BeforeCall, Group, OnError, result_of
-from callboard.loop import AnswerAfter, Check, Limits, Loop, OnRepeatedCall, QuotedCalls
+from callboard.loop import GO_ON, AnswerAfter, Check, Limits, Loop, OnRepeatedCall, QuotedCalls, ends_with_model
 from callboard.modes import plan_of
 from callboard.providers import access_model
 from callboard.providers.fallback import Planned
@@ -219,6 +219,8 @@ class Agent(Generic[OutputT_co]):
         given: list[Canister] = [*_settled(before, results or {}, now)]
         if asked.content:
             given.append(replace(asked, timestamp=asked.timestamp or now))
+        elif not given and ends_with_model(before):
+            given.append(UserCanister(contents(GO_ON), timestamp=now))
         plan = plan_of(self.model)
         roster = self.roster
         loop = Loop(

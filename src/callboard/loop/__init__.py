@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from callboard.loop.actions import Action, AskApproval, CallModel, Execute, Finish
 from callboard.loop.limits import Limits
-from callboard.loop.loop import AnswerAfter, Check, Loop, QuotedCalls
+from callboard.loop.loop import GO_ON, AnswerAfter, Check, Loop, QuotedCalls, ends_with_model
 from callboard.profiles import OnRepeatedCall
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _LAZY = {"Fabricated": "callboard.loop.fabricated", "History": "callboard.loop.history"}
 
 __all__ = [
+    "GO_ON",
     "Action",
     "AnswerAfter",
     "AskApproval",
@@ -28,6 +29,7 @@ __all__ = [
     "Loop",
     "OnRepeatedCall",
     "QuotedCalls",
+    "ends_with_model",
 ]
 
 

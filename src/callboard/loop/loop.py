@@ -31,6 +31,7 @@ from callboard.core import (
     ResultCanister,
     ResultReady,
     RunState,
+    SupervisorCanister,
     TextualContent,
     Usage,
     UserCanister,
@@ -62,6 +63,9 @@ Check: TypeAlias = Callable[[str], str]
 
 QuotedCalls: TypeAlias = Literal["ask", "run"]
 """What follows from a call that repeats a source of the conversation: somebody is asked, or it runs as any other."""
+
+GO_ON = "Go on."
+"""What the user says behind a reply that decides nothing: a last message of the model's is a prefill to llama.cpp."""
 
 MADE_UP = "the model wrote a result itself"
 """Begins the text of the alert that says so."""
@@ -253,6 +257,8 @@ class Loop:
             return [Finish("incomplete", "", f"the model {what}")]
         if over := self._exhausted(now):
             return [Finish("incomplete", "", over)]
+        if ends_with_model(self.transcript):
+            self.transcript.append(UserCanister(contents(GO_ON), timestamp=now))
         return [self._call_model()]
 
     # Invocations.
@@ -398,6 +404,12 @@ class Loop:
     def pending(self) -> tuple[InvocationCanister, ...]:
         """The invocations that have no result at the run's end."""
         return self._round.pending
+
+
+def ends_with_model(canisters: Sequence[Canister]) -> bool:
+    """Whether nobody but a supervisor, whose words some templates put first, speaks behind the model."""
+    last = next((each for each in reversed(canisters) if not isinstance(each, SupervisorCanister)), None)
+    return isinstance(last, AssistantCanister)
 
 
 def quotation_reason(invocation: InvocationCanister) -> str:
