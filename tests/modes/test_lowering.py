@@ -4,6 +4,7 @@ from callboard.core import (
     AssistantCanister,
     Constraint,
     InvocationCanister,
+    InvocationEnded,
     NamedTool,
     ReasoningContent,
     Request,
@@ -14,7 +15,7 @@ from callboard.core import (
     UserCanister,
     error_result,
 )
-from callboard.dialects import ACTION, JSON
+from callboard.dialects import ACTION, JSON, parse
 from callboard.modes import MODES, Plan, lower, watched
 from callboard.modes.constraint import action_constraint
 from callboard.schema import compile_schema
@@ -42,10 +43,72 @@ def test_native_sends_what_it_was_given():
     assert lower(request, Plan(MODES["native"], JSON)) is request
 
 
-def test_a_thought_is_shown_to_the_model_again():
-    thought = AssistantCanister((ReasoningContent("Look it up."), TextualContent("Wait.")))
-    lowered = lower(ask((*ASKED, thought)), Plan(MODES["structured"], ACTION))
-    assert said(lowered)[-1] == ("Assistant", '{"action": {"scratchpad": "Look it up."}}\n\nWait.')
+THOUGHT = ReasoningContent("Look it up.")
+CALL = '"tool": "f", "arguments": {"a":1}'
+
+
+@pytest.mark.parametrize(
+    ("turn", "shown"),
+    [
+        ([AssistantCanister((THOUGHT,))], '{"action": {"scratchpad": "Look it up."}}'),
+        ([AssistantCanister("It is 2.")], '{"action": {"answer": "It is 2."}}'),
+        ([AssistantCanister("2")], '{"action": {"answer": "2"}}'),
+        (
+            [AssistantCanister((THOUGHT, TextualContent("It is 2.")))],
+            '{"action": {"scratchpad": "Look it up.", "answer": "It is 2."}}',
+        ),
+        ([AssistantCanister("I "), AssistantCanister("see.")], '{"action": {"answer": "I see."}}'),
+        ([AssistantCanister('{"foo": 1}')], '{"foo": 1}'),  # what was no answer, as the model wrote it
+    ],
+)
+def test_structured_shows_what_was_said_as_one_object(turn, shown):
+    lowered = lower(ask((*ASKED, *turn, UserCanister("And?"))), Plan(MODES["structured"], ACTION))
+    assert said(lowered)[1:] == [("User", "Do it."), ("Assistant", shown), ("User", "And?")]
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        ((), f'{{"action": {{{CALL}}}}}'),
+        ((THOUGHT,), f'{{"action": {{"scratchpad": "Look it up.", {CALL}}}}}'),
+        ((THOUGHT, TextualContent("I will.")), f'{{"action": {{"scratchpad": "Look it up.\\n\\nI will.", {CALL}}}}}'),
+    ],
+)
+def test_structured_shows_a_call_and_what_was_said_beside_it_as_one_object(content, shown):
+    said_beside = [AssistantCanister(content)] if content else []
+    lowered = lower(ask((*ASKED, *said_beside, *CALLED[2:])), Plan(MODES["structured"], ACTION))
+    assert said(lowered)[2:] == [("Assistant", shown), ("User", "Observation: 2")]
+    events = parse(shown, (F,), "action")
+    assert [each.arguments for each in events if isinstance(each, InvocationEnded)] == [{"a": 1}]
+
+
+def test_structured_shows_one_call_at_a_time_with_its_result():
+    calls = [InvocationCanister(f"c{number}", "f", {"a": number}) for number in range(3)]
+    results = [ResultCanister(invocation_id=f"c{number}", content=str(number)) for number in (1, 0)]
+    lowered = lower(ask((*ASKED, *calls, *results, UserCanister("And?"))), Plan(MODES["structured"], ACTION))
+    assert [text for _, text in said(lowered)[2:]] == [
+        '{"action": {"tool": "f", "arguments": {"a":0}}}',
+        "Observation: 0",
+        '{"action": {"tool": "f", "arguments": {"a":1}}}',
+        "Observation: 1",
+        '{"action": {"tool": "f", "arguments": {"a":2}}}',
+        "Observation: Error: the call was not run",
+        "And?",
+    ]
+
+
+def test_structured_keeps_a_result_of_no_call():
+    orphan = ResultCanister(invocation_id="x", content="2")
+    lowered = lower(ask((orphan, UserCanister("And?"))), Plan(MODES["structured"], ACTION))
+    assert said(lowered)[1:] == [("User", "Observation: 2"), ("User", "And?")]
+
+
+def test_structured_shows_an_answer_of_a_schema_as_the_value_that_it_is():
+    request = ask((*ASKED, AssistantCanister('{"n": 2}'), UserCanister("And?")), constraint=ANSWER)
+    lowered = lower(request, Plan(MODES["structured"], ACTION))
+    assert said(lowered)[2] == ("Assistant", '{"action": {"answer": {"n":2}}}')
+    validator = compile_schema(lowered.constraint.schema)
+    assert validator.validate({"action": {"answer": {"n": 2}}})
 
 
 @pytest.mark.parametrize("mode", ["validated", "parsed"])

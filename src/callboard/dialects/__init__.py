@@ -4,11 +4,11 @@ from callboard.dialects.catalogue import dialect_named, dialect_of, dialect_of_t
 from callboard.dialects.dialect import Dialect, Fence, Frame, Reasoning
 from callboard.dialects.parser import Parser, parse
 from callboard.dialects.render import (
+    render_action,
     render_call,
     render_calls,
     render_in_prose,
     render_result,
-    render_thought,
     render_tools,
 )
 from callboard.dialects.reply import Body, CannotSay
@@ -30,10 +30,10 @@ __all__ = [
     "dialect_of",
     "dialect_of_template",
     "parse",
+    "render_action",
     "render_call",
     "render_calls",
     "render_in_prose",
     "render_result",
-    "render_thought",
     "render_tools",
 ]

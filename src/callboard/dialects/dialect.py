@@ -69,7 +69,7 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One way to spell calls.
 
     `drops` are tokens that mean nothing to a reader. `template` are words of which a chat template holds one
-    set if its model speaks the dialect. `result` spells a call's result with `{name}`, `{identifier}` and `{content}`, `thought` a thought, `manner` tells a model how to call; "" leaves them to
+    set if its model speaks the dialect. `result` spells a call's result with `{name}`, `{identifier}` and `{content}`, `manner` tells a model how to call; "" leaves them to
     the way that serves most models.
     """
 
@@ -83,7 +83,6 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, dict=True):
     drops: tuple[str, ...] = ()
     template: tuple[tuple[str, ...], ...] = ()
     result: str = ""
-    thought: str = ""
     manner: str = ""
     answers: bool = False
     """It is the only way to speak: text, too, is spelled in it, so that it is watched for where no tool may be called."""

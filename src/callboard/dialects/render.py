@@ -19,7 +19,7 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.dialects.dialect import Dialect
-from callboard.dialects.grammars.spelling import as_json
+from callboard.dialects.grammars.spelling import arguments_json, as_json
 from callboard.dialects.parser import parse
 from callboard.dialects.reply import CannotSay
 
@@ -73,9 +73,20 @@ def render_calls(
     return text
 
 
-def render_thought(dialect: Dialect, text: str) -> str:
-    """The thought as the dialect spells it; nothing where it has no place for one."""
-    return dialect.thought.replace("THOUGHT", as_json(text), 1)
+def render_action(thought: str, *, call: InvocationCanister | None = None, answer: Any = None) -> str:
+    """What a model did in one go as the object of the dialect `action`: a thought, or a call or answer behind one.
+
+    Args:
+        thought: Left out where it is empty.
+        call: A call. Arguments that are no object are written as the model wrote them.
+        answer: The answer's text, or the value that it is where one of a schema was asked for.
+    """
+    members = [f'"scratchpad": {as_json(thought)}'] if thought else []
+    if call is not None:
+        members += [f'"tool": {as_json(call.name)}', f'"arguments": {arguments_json(call)}']
+    if answer is not None:
+        members.append(f'"answer": {as_json(answer)}')
+    return f'{{"action": {{{", ".join(members)}}}}}'
 
 
 def render_result(dialect: Dialect, result: ResultCanister) -> str:

@@ -780,19 +780,18 @@ _ACTION_OBJECT = Frame(
     line=True,
     noted=True,
 )
+ACTION_FORMATS = (
+    'Reply with one JSON object. To call a tool: {"action": {"tool": "its name", "arguments": {…}}}. '
+    "You are then told what it returned. "
+    'To answer: {"action": {"answer": "the answer"}}. To think first: {"action": {"scratchpad": "the thought"}}.'
+)
 ACTION = Dialect(
     "action",
     summary='{"tool", "arguments"}, {"answer"} or {"scratchpad"}, also inside {"action": …} (seed 001)',
     frames=(_ACTION_OBJECT,),
     fences=(Fence(_JSON_WORDS, _ACTION_OBJECT),),
-    thought='{"action": {"scratchpad": THOUGHT}}',
     answers=True,
-    manner=(
-        f"{_NEVER_GUESS} "
-        'Reply with one JSON object. To call a tool: {"action": {"tool": "its name", "arguments": {…}}}. '
-        "You are then told what it returned. "
-        'To answer: {"action": {"answer": "the answer"}}. To think first: {"action": {"scratchpad": "the thought"}}.'
-    ),
+    manner=f"{_NEVER_GUESS} {ACTION_FORMATS}",
 )
 
 _SPOKEN = (

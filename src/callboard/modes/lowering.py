@@ -7,8 +7,9 @@ Law: the same history gives the same beginning, so that providers' prompt caches
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 
+import msgspec
 from msgspec.structs import replace
 
 from callboard.core import (
@@ -24,19 +25,24 @@ from callboard.core import (
     ToolDeclaration,
     UserCanister,
     contents,
+    error_result,
 )
 from callboard.dialects import (
+    ACTION,
     JSON,
     CannotSay,
     Dialect,
+    render_action,
     render_calls,
     render_in_prose,
     render_result,
-    render_thought,
     render_tools,
 )
 from callboard.modes.constraint import action_constraint
 from callboard.modes.mode import Plan
+
+_MODELS = (AssistantCanister, InvocationCanister)
+"""What the model says."""
 
 FROM_RESULTS = "Use this to answer the question in one short sentence."
 FROM_RESULTS_AS = "Use this to answer the question."
@@ -60,6 +66,8 @@ def lower(request: Request, plan: Plan) -> Request:
             # Shown its tools, such a model calls again instead of answering.
             constraint = request.constraint if plan.constrains else None
             lowered = replace(lowered, tools=(), tool_choice="auto", constraint=constraint)
+    elif plan.mode.declares == "constraint" and request.tools:
+        lowered = replace(lowered, canisters=_as_actions(lowered.canisters, typed=request.constraint is not None))
     elif plan.mode.declares != "wire":
         lowered = replace(lowered, canisters=_spelled(lowered.canisters, plan.dialect, request.tools))
     return lowered
@@ -127,11 +135,6 @@ def _spelled(canisters: Iterable[Canister], dialect: Dialect, tools: Sequence[To
             match canister:
                 case ResultCanister():
                     _add(spelled, UserCanister, render_result(dialect, canister))
-                case AssistantCanister(content=content) if dialect.thought:
-                    thought = "".join([part.text for part in content if isinstance(part, ReasoningContent)])
-                    rest = tuple([part for part in content if not isinstance(part, ReasoningContent)])
-                    for each in (render_thought(dialect, thought) if thought else "", *rest):
-                        _add(spelled, AssistantCanister, each)
                 case _:
                     spelled.append(canister)
     return tuple(spelled)
@@ -145,6 +148,66 @@ def _spelled_calls(dialect: Dialect, calls: Sequence[InvocationCanister], tools:
         except CannotSay:
             continue
     return "\n".join([render_in_prose(call, None) for call in calls])
+
+
+def _as_actions(canisters: Iterable[Canister], *, typed: bool) -> tuple[Canister, ...]:
+    """What the model said as it is asked to reply: one object at a time, behind each call its result.
+
+    Args:
+        canisters: The conversation.
+        typed: Whether an answer is a value of a schema, so that one in JSON is no text.
+    """
+    groups = [list(group) for _, group in groupby(canisters, lambda each: isinstance(each, _MODELS))]
+    spelled: list[Canister] = []
+    for group, behind in pairwise([*groups, []]):
+        if group and isinstance(group[0], _MODELS):
+            _add_turn(spelled, group, behind, typed=typed)
+            continue
+        for each in group:
+            if isinstance(each, ResultCanister):
+                _add(spelled, UserCanister, render_result(ACTION, each))
+            else:
+                spelled.append(each)
+    return tuple(spelled)
+
+
+def _add_turn(spelled: list[Canister], turn: Sequence[Canister], behind: list[Canister], *, typed: bool) -> None:
+    """Adds what the model said in one go, with the results of its calls, which are taken out of what is `behind` it."""
+    content = [part for each in turn if isinstance(each, AssistantCanister) for part in each.content]
+    thought = "".join([part.text for part in content if isinstance(part, ReasoningContent)])
+    text = "".join([part.text for part in content if isinstance(part, TextualContent)])
+    calls = [each for each in turn if isinstance(each, InvocationCanister)]
+    for part in content:
+        if not isinstance(part, (ReasoningContent, TextualContent)):
+            _add(spelled, AssistantCanister, part)
+    if not calls:
+        _add(spelled, AssistantCanister, _answer(thought, text, typed=typed))
+    beside = "\n\n".join([each for each in (thought, text) if each])
+    for call in calls:
+        _add(spelled, AssistantCanister, render_action(beside, call=call))
+        _add(spelled, UserCanister, render_result(ACTION, _take_result(behind, call.identifier)))
+        beside = ""
+
+
+def _take_result(canisters: list[Canister], identifier: str) -> ResultCanister:
+    for at, each in enumerate(canisters):
+        if isinstance(each, ResultCanister) and each.invocation_id == identifier:
+            del canisters[at]
+            return each
+    return error_result(identifier, "cancelled", "the call was not run")
+
+
+def _answer(thought: str, text: str, *, typed: bool) -> str:
+    """An object that answers no schema was no answer, and stands as the model wrote it."""
+    if not text:
+        return render_action(thought) if thought else ""
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return render_action(thought, answer=text)
+    if typed and value is not None:
+        return render_action(thought, answer=value)
+    return text if isinstance(value, (dict, list)) else render_action(thought, answer=text)
 
 
 def _in_prose(canisters: Iterable[Canister], ending: str) -> tuple[Canister, ...]:
