@@ -139,6 +139,33 @@ def test_no_request_ends_with_what_the_model_said(mode, wire):
         assert LAST[wire](body) in THEIRS[wire], body
 
 
+def structured(replies):
+    async def scenario():
+        async with FakeBackend(replies, chunk_size=3) as backend:
+            result = await Agent("some-model", [search], base_url=backend.url, mode="structured").run("?")
+            return result, [each.body["messages"] for each in backend.requests]
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("other", ['{"foo":1}', "[1]", '{"action":null}'])
+def test_a_structured_reply_of_another_shape_is_told_with_the_formats_and_asked_for_again(other):
+    result, (_, again) = structured([other, '{"action": {"answer": "There."}}'])
+    assert (result.state, result.output) == ("completed", "There.")
+    assert again[-2] == {"role": "assistant", "content": other}
+    assert again[-1]["role"] == "user"
+    assert again[-1]["content"].startswith(
+        "Error: the reply has none of the formats that were asked for. Reply with one"
+    )
+    assert '{"action": {"answer": "the answer"}}' in again[-1]["content"]
+
+
+def test_a_structured_reply_that_stays_of_another_shape_is_no_answer():
+    result, bodies = structured(['{"foo":1}'] * 2)
+    assert (result.state, len(bodies)) == ("incomplete", 2)
+    assert result.why.startswith("Error: the reply has none of the formats")
+
+
 @pytest.mark.parametrize("mode", REPLIES)
 def test_a_flag_as_a_key_in_every_mode(mode):
     @tool(cli={"-q": "query"})

@@ -41,6 +41,7 @@ from callboard.core import (
 from callboard.loop.actions import Action, AskApproval, CallModel, Execute, Finish
 from callboard.loop.limits import Limits
 from callboard.loop.round import Round
+from callboard.modes.mode import NO_FORMAT
 from callboard.profiles import OnRepeatedCall, Prices
 from callboard.tools import Invoker, Permission, Policy, denial, edited_invocation, refusal
 
@@ -132,6 +133,8 @@ class Loop:
         """What the calls of this round are answered with that were made before."""
         self._told_rounds = 0
         self._made_up = False
+        self._no_format = ""
+        """What the model is told of a reply that has none of the formats that were asked for."""
         self._fold = Fold()
         self._reply: list[Canister] = []
         self._reply_usage = Usage()
@@ -169,6 +172,8 @@ class Loop:
                 self._cut[identifier] = why
             case Note(kind="alert", text=text) if text.startswith(MADE_UP):
                 self._made_up = True
+            case Note(kind="alert", text=text) if text.startswith(NO_FORMAT):
+                self._no_format = f"Error: {text}"
             case _:
                 pass
         self._reply += self._fold.feed(event)
@@ -176,7 +181,7 @@ class Loop:
             case ReplyEnded(reason="retry"):
                 self._end_reply()
                 self._reply = []
-                self._made_up = False
+                self._made_up, self._no_format = False, ""
             case ReplyEnded(reason=reason):
                 said = self._keep_reply(now)
                 return self._decide(said, reason, now)
@@ -204,7 +209,7 @@ class Loop:
 
     def _call_model(self) -> CallModel:
         self.rounds += 1
-        self._made_up = False
+        self._made_up, self._no_format = False, ""
         return CallModel(self.rounds, tuple(self.transcript), self._last)
 
     def _end_reply(self) -> None:
@@ -233,7 +238,7 @@ class Loop:
         self._empty = self._thoughts = 0
         if why or reason == "refusal":
             return [Finish("incomplete" if why else "completed", said, why)]
-        complaint = _WITHOUT_RESULTS if self._made_up else self._check(said)
+        complaint = _WITHOUT_RESULTS if self._made_up else self._no_format or self._check(said)
         if not complaint:
             return [Finish("completed", said)]
         self._refused += 1

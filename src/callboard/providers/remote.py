@@ -240,7 +240,7 @@ class RemoteModel:
 
         return (*watchers, WithoutNulls(lowered.nullable))
 
-    def _watchers(self, request: Request) -> tuple[Watcher, ...]:
+    def _watchers(self, request: Request) -> tuple[Stage[Event, Event], ...]:
         plan, tools = self.plan, request.tools
         dialect = watched(request, plan)
         if dialect is None:
@@ -248,6 +248,10 @@ class RemoteModel:
         inside = plan.starts_in_reasoning
         quoted: Any = {"sources": self._sources_of(request), "quoted_calls": request.quoted_calls}
         text = Watcher(dialect, tools, self._identify(request, "t"), starts_in_reasoning=inside, **quoted)
+        if plan.mode.declares == "constraint" and request.constraint is None:
+            from callboard.modes.format_check import FormatCheck  # noqa: PLC0415  # for structured mode only
+
+            return (FormatCheck(text),)
         if not plan.calls_in_reasoning:
             return (text,)
         return Watcher(dialect, tools, self._identify(request, "r"), watched=ReasoningPiece, **quoted), text
