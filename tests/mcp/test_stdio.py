@@ -1,9 +1,14 @@
+import asyncio
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callboard.mcp.child import Child
+from callboard.mcp.failure import ServerFailure
+from callboard.mcp.link import Link
+from callboard.mcp.settings import ServerSettings
 from callboard.mcp.stdio import Lines
 
 LINES = st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"")), max_size=10)
@@ -31,3 +36,32 @@ def test_a_line_has_its_bounds(pieces):
 
 def test_one_of_the_bound_is_whole():
     assert Lines(most=4).feed(b"1234\n") == [b"1234"]
+
+
+def test_a_program_that_ends_before_anybody_has_it_says_how_it_ended(monkeypatch):
+    start = Child.start
+    mishaps = []
+
+    async def late(command, environment, directory, take, ended):
+        over = asyncio.Event()
+
+        def told(*child):
+            try:
+                ended(*child)
+            finally:
+                over.set()
+
+        child = await start(command, environment, directory, take, told)
+        await over.wait()
+        return child
+
+    async def scene():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: mishaps.append(context))
+        link = Link(ServerSettings(name="s", command=("/bin/false",)))
+        with pytest.raises(ServerFailure, match="ended with status 1"):
+            await link.start()
+        await link.aclose()
+
+    monkeypatch.setattr(Child, "start", late)
+    asyncio.run(asyncio.wait_for(scene(), 30))
+    assert mishaps == []

@@ -40,9 +40,9 @@ _GUARD: Final = ("/bin/sh", "-c", 'read -r _ || kill -9 -"$1"', "callboard-guard
 class Child(asyncio.SubprocessProtocol):
     """A running program. `take` gets what it writes; `ended` is called once, when it is not there any more."""
 
-    def __init__(self, take: Callable[[bytes], None], ended: Callable[[], None], lifeline: int = -1) -> None:
+    def __init__(self, take: Callable[[bytes], None], ended: Callable[[Child], None], lifeline: int = -1) -> None:
         self._take = take
-        self._tell_ended = ended
+        self._tell_ended: Callable[[Child], None] | None = ended
         self._errors = b""
         self._over = False
         self._open = True
@@ -61,7 +61,7 @@ class Child(asyncio.SubprocessProtocol):
         environment: Mapping[str, str],
         directory: str,
         take: Callable[[bytes], None],
-        ended: Callable[[], None],
+        ended: Callable[[Child], None],
     ) -> Child:
         """Raises OSError and ValueError if it cannot be started."""
         loop = asyncio.get_running_loop()
@@ -191,8 +191,9 @@ class Child(asyncio.SubprocessProtocol):
             asyncio.get_running_loop().call_later(_LAST_WORDS, self._end)
 
     def _end(self) -> None:
-        tell, self._tell_ended = self._tell_ended, lambda: None
-        tell()
+        tell, self._tell_ended = self._tell_ended, None
+        if tell is not None:
+            tell(self)
 
     def _close_input(self) -> None:
         if self._input.get_write_buffer_size():

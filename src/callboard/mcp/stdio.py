@@ -91,8 +91,9 @@ class Stdio:
             else:
                 self._incoming.put(lines)
 
-    def ended(self) -> None:
-        status = self.child.status
+    def ended(self, child: Child) -> None:
+        """The child may end before whoever starts it has it."""
+        status = child.status
         self._over("it closed its output" if status is None else f"it ended with status {status}")
 
     def _over(self, why: str) -> None:
