@@ -2,8 +2,8 @@
 
 Owns the connection to one server: when it is made, lost and made again, and what becomes of the calls meanwhile.
 Knows nothing of tools beyond the SDK's values.
-Law: a call is sent again only if it was not sent, or may be repeated; all that wait share one reconnect; without
-anybody who asks nothing is tried.
+Law: a call is sent again only if it was not sent, once if it may be repeated, and once if the server refused it for
+want of a session; all that wait share one reconnect; without anybody who asks nothing is tried.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Link:
         deadline = Deadline(self.settings.idle_timeout, self.settings.timeout)
         patience = max(self.settings.idle_timeout, self.settings.connect_timeout)
         connection: Connection | None = None
-        repeated = False
+        repeated = renewed = False
         try:
             async with deadline:
                 while True:
@@ -171,8 +171,10 @@ class Link:
                     try:
                         answer = await connection.run(lambda client: send(client, deadline), sending, deadline)
                     except Exception as error:  # noqa: BLE001  # of the SDK, or of a transport
-                        self._judge(what, error, connection, sending, once_more=idempotent and not repeated)
-                        repeated = repeated or sending.sent
+                        again = not renewed if sending.refused else idempotent and not repeated
+                        self._judge(what, error, connection, sending, again=again)
+                        renewed |= sending.refused
+                        repeated |= sending.sent and not sending.refused
                         connection = None
                         continue
                     self._upkeep.answered(connection)
@@ -182,18 +184,16 @@ class Link:
                 raise
             raise self._late(what, deadline, connection) from error
 
-    def _judge(self, what: str, error: Exception, connection: Connection, sending: Sending, *, once_more: bool) -> None:
-        """Returns if it is to be sent again, else raises what went wrong."""
+    def _judge(self, what: str, error: Exception, connection: Connection, sending: Sending, *, again: bool) -> None:
+        """Returns if it is to be sent again, as what was sent only may be with `again`; else raises what went wrong."""
         failure = failure_of(error, self._path)
         if not (sending.refused or is_lost(error, over=connection.over.is_set())):
             raise failure from error
         connection.end(failure.message)
-        if sending.sent and not sending.refused and not once_more:
+        if sending.sent and not again:
             lost = f"the connection was lost: {explained(connection, connection.why or failure.message)}"
             message = f"{lost}; {what} was sent and may have run"
             raise ServerUnreachable(message, path=self._path, may_have_run=True) from error
-        if sending.refused:
-            sending.sent = False
 
     def _late(self, what: str, deadline: Deadline, connection: Connection | None) -> ServerFailure:
         idle = deadline.expired == "idle"

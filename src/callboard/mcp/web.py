@@ -30,6 +30,11 @@ _GOES_OUT: Final = ".send_request_headers.started"
 """The step of a request, as httpx2 traces them, from which the server may have it."""
 _OF_THE_BODY: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 _AWAY: Final = frozenset({502, 503, 504})
+_SESSION_NOT_FOUND: Final = -32001
+_NO_SESSION: Final = frozenset(
+    {"session not found", "no valid session id provided", "invalid session id", "server not initialized"}
+)
+"""What the SDKs' servers say, after `Bad Request: `, with the status 400 where the specification wants 404."""
 _MAX_ERROR: Final = 64 * 1024
 
 
@@ -87,15 +92,15 @@ class Web:
             return _error(request, 500, _INTERNAL_ERROR, f"its answer has more than {MAX_MESSAGE} bytes")
         if status < 400:
             return _answer(response, body)
-        message = _message(body)
-        if _SESSION in request.headers and (status == 404 or (status == 400 and "session" in message.lower())):
+        code, message = _error_in(body)
+        text = cut(message or body.decode("utf-8", "replace"))
+        if _SESSION in request.headers and _lacks_session(status, code, text):
             sending.refused = True
             return _error(request, status, CONNECTION_CLOSED, message or "Session not found")
         if status in _AWAY:
             return _error(request, status, CONNECTION_CLOSED, f"HTTP {status} {response.reason_phrase}")
         if message and kind == "application/json" and status not in {401, 403}:
             return _answer(response, body)
-        text = cut(message or body.decode("utf-8", "replace"))
         return _error(request, status, _INTERNAL_ERROR, f"HTTP {status} {response.reason_phrase}: {text}".rstrip(": "))
 
     def _unreachable(self, request: httpx2.Request, error: Exception) -> httpx2.Response:
@@ -131,13 +136,22 @@ async def _whole(response: httpx2.Response, most: int) -> bytes | None:
     return bytes(body)
 
 
-def _message(body: bytes) -> str:
-    """What the error in it says, if there is one of JSON-RPC."""
+def _error_in(body: bytes) -> tuple[object, str]:
+    """The code and the message of the JSON-RPC error in it; None and an empty text where there is none."""
     try:
-        said = json.loads(body)["error"]["message"]
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
-        return ""
-    return said if isinstance(said, str) else ""
+        error = json.loads(body)["error"]
+        code, message = error.get("code"), error["message"]
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+        return None, ""
+    return (code, message) if isinstance(message, str) else (None, "")
+
+
+def _lacks_session(status: int, code: object, text: str) -> bool:
+    """Whether it was refused for want of its session. Other errors may speak of a session of the server's own."""
+    said = text.lower().removeprefix("bad request: ").strip(" .")
+    return status == 404 or (
+        status == 400 and (said in _NO_SESSION or (code == _SESSION_NOT_FOUND and "session" in said))
+    )
 
 
 def _answer(response: httpx2.Response, body: bytes) -> httpx2.Response:
