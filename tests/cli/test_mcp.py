@@ -190,6 +190,10 @@ def test_add(invoke, own, tmp_path):
     assert json.loads(result.stdout)["headers"] == {"A": "b=c"}
     rows = json.loads(invoke("mcp", "list", "--json").stdout)
     assert [row["address"] for row in rows][2] == "https://example.com/mcp"
+    invoke("mcp", "add", "old", "--protocol", "legacy", "--", "x")
+    assert own.read_text().endswith('protocol = "legacy"\n')
+    result = invoke("mcp", "add", "odd", "--protocol", "banana", "--", "x")
+    assert "mcp.odd.protocol: Invalid enum value 'banana'" in str(result.exception)
     result = invoke("mcp", "add", "more", "--", "x")
     assert "a server of this name is there" in str(result.exception)
 

@@ -117,6 +117,7 @@ def test_a_project_that_is_not_trusted_starts_nothing(tmp_path):
         ("[mcp.x]\nurl = 'file:///x'", "2: mcp.x.url: not a URL of http or https"),
         ("[mcp.x]\ncommand = ['a']\ntimeout = 0", "3: mcp.x.timeout: not more than 0"),
         ("[mcp.x]\ncommand = ['a']\nexpose = ['all']", "3: mcp.x.expose"),
+        ("[mcp.x]\ncommand = ['a']\nprotocol = 'banana'", "3: mcp.x.protocol: Invalid enum value 'banana'"),
         ("[mcp.'']\ncommand = ['a']", '1: mcp."": a server\'s name has 1 to 64 characters'),
         ("[mcp.x]\ncommand = ['a']\n[ensemble]\n", "3: ensemble: no name"),
         ("[mcp.x]\ncommand = ['a']\n[other]\n", "3: other: unknown key"),
@@ -155,7 +156,7 @@ def test_the_files_of_other_clients(write):
                         "url": "https://${HOST}/mcp",
                         "headers": {"Authorization": "Bearer ${KEY}"},
                     },
-                    "short": {"url": "https://example.com/mcp"},
+                    "short": {"url": "https://example.com/mcp", "protocol": "legacy"},
                     "off": {"command": "${UNSET}", "disabled": True},
                 }
             }
@@ -170,7 +171,7 @@ def test_the_files_of_other_clients(write):
     )
     assert (web.transport, web.url) == ("http", "https://example.com/mcp")
     assert web.headers == {"Authorization": "Bearer secret"}
-    assert (short.transport, short.url) == ("http", "https://example.com/mcp")
+    assert (short.transport, short.url, short.protocol) == ("http", "https://example.com/mcp", "legacy")
     assert off.enabled is False
 
 
@@ -190,6 +191,7 @@ def test_the_files_of_other_clients(write):
         ('{"mcpServers": {"a": {"command": "x", "args": "y"}}}', ":1: mcpServers.a.args: not a list"),
         ('{"mcpServers": {"a": {\n"type": "sse", "url": "x"}}}', ":2: mcpServers.a.type: no transport 'sse'; ask for"),
         ('{"mcpServers": {"a": {"type": "http", "url": "x"}}}', ":1: mcpServers.a.url: not a URL"),
+        ('{"mcpServers": {"a": {"url": "http://x", "protocol": 3}}}', ":1: mcpServers.a.protocol: Expected `str`"),
     ],
 )
 def test_files_of_other_clients_that_are_wrong(write, text, told):

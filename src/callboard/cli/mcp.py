@@ -132,6 +132,9 @@ def add_server(
     header: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE, the value likewise; repeatable.", show_default=False)
     ] = None,
+    protocol: Annotated[
+        str, typer.Option(help="What it speaks, where that is not found out: legacy, or a version.", show_default=False)
+    ] = "",
     as_json: servers.Json = False,
 ) -> None:
     """Write a server into your own callboard.toml."""
@@ -147,6 +150,8 @@ def add_server(
     for key, pairs in (("environment", environment), ("headers", header)):
         if pairs:
             table[key] = dict(_text_pair(each) for each in pairs)
+    if protocol:
+        table["protocol"] = protocol
     path = user_file(os.environ)
     added(path, name, table)
     if as_json:

@@ -61,8 +61,8 @@ def read_servers(
 def load_mcp_json(path: str | Path, environ: Mapping[str, str] | None = None) -> list[DescribedServer]:
     """The servers of an `mcp.json` file, as other clients write it: `{"mcpServers": {NAME: {...}}}`.
 
-    Of each are read `command`, `args`, `env`, `cwd`, or `url`, `headers`; `type` and `disabled`. In all of them
-    `${NAME}` is what the environment has, `${NAME:-text}` the text where it has nothing. Raises DescriptorError.
+    Of each are read `command`, `args`, `env`, `cwd`, or `url`, `headers`; `type`, `disabled`, and our own `protocol`. In
+    all of them `${NAME}` is what the environment has, `${NAME:-text}` the text where it has nothing. Raises DescriptorError.
     """
     file = Path(path)
     text = _read(file)
@@ -125,14 +125,14 @@ def _translated(entry: Any, where: Where, environ: Mapping[str, str]) -> dict[st
         raise DescriptorError(f"no transport {kind!r}", path=where(("type",)), hint=hint)
     text = {
         key: _expanded(entry[key], (key,), where, environ)
-        for key in ("command", "args", "env", "cwd", "url", "headers")
+        for key in ("command", "args", "env", "cwd", "url", "headers", "protocol")
         if entry.get(key) is not None
     }
     if not isinstance(text.get("command", ""), str):
         raise DescriptorError("not a string", path=where(("command",)))
     if not isinstance(text.get("args", []), list):
         raise DescriptorError("not a list", path=where(("args",)))
-    given: dict[str, Any] = {"transport": _TYPES[kind]}
+    given: dict[str, Any] = {"transport": _TYPES[kind], **{key: text[key] for key in ("protocol",) if key in text}}
     if given["transport"] == "http":
         return {**given, "url": text.get("url", ""), "headers": text.get("headers", {})}
     command = [text["command"]] if text.get("command") else []

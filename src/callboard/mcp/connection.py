@@ -64,6 +64,11 @@ class Connection:
         return self._transport.heard if self._transport is not None else 0
 
     @property
+    def ended(self) -> bool:
+        """Whether it is over because a program has ended, not because we ended it."""
+        return bool(self.why) and isinstance(self._transport, Stdio) and self._transport.child_ended
+
+    @property
     def errors(self) -> str:
         """The end of what a program wrote to its standard error."""
         return self._transport.child.errors if isinstance(self._transport, Stdio) else ""

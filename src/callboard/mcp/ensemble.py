@@ -16,6 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 from callboard.errors import CallerError, DescriptorError
+from callboard.mcp.eras import Eras
 from callboard.mcp.events import LinkEvent
 from callboard.mcp.exposed import prompt_invokers, resource_invokers
 from callboard.mcp.failure import ServerFailure
@@ -140,6 +141,7 @@ class McpEnsemble(Ensemble):
             elicit=self._asked if self._elicit else None,
             sample=self._sample,
             auth=stored_auth(self.settings),
+            eras=Eras(),
         )
         link.on_tools_changed = self._take
         return link

@@ -107,6 +107,14 @@ def is_lost(error: BaseException, *, over: bool) -> bool:
     return over or (isinstance(data, dict) and STATUS in data) or str(error).startswith("SSE stream ended")
 
 
+def is_an_answer(error: BaseException) -> bool:
+    """Whether it is an error that the server answered with, and none of the connection's."""
+    first = next(_leaves(error))
+    data: Any = getattr(first, "data", None)
+    code: Any = getattr(first, "code", None)
+    return isinstance(code, int) and code != CONNECTION_CLOSED and not (isinstance(data, dict) and STATUS in data)
+
+
 def cut(text: str, most: int = _EXCERPT) -> str:
     """Its beginning, where it is long."""
     text = text.strip()

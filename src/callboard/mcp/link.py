@@ -17,6 +17,7 @@ import msgspec
 from callboard.mcp.changes import Changes
 from callboard.mcp.connection import Connection
 from callboard.mcp.deadline import Deadline
+from callboard.mcp.eras import Eras
 from callboard.mcp.events import LinkEvent, Logged, Progress, ToolsChanged
 from callboard.mcp.failure import ServerFailure, ServerTimeout, ServerUnreachable, cut, failure_of, is_lost
 from callboard.mcp.listings import every_page
@@ -59,8 +60,9 @@ class Link:
     """A server, connected when it is first asked or by `start`.
 
     `on_event` is told what it does. `elicit` asks the user for it, and `sample` the run's model, if the settings
-    allow that; a server learns beforehand what is not there. `auth` signs HTTP requests. All calls raise
-    ServerFailure and are bounded by the settings' times; an event loop has its own links.
+    allow that; a server learns beforehand what is not there. `auth` signs HTTP requests. `eras` remembers which
+    protocol the server speaks. All calls raise ServerFailure and are bounded by the settings' times; an event loop
+    has its own links.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Link:
         elicit: Elicit | None = None,
         sample: Sample | None = None,
         auth: httpx2.Auth | None = None,
+        eras: Eras | None = None,
     ) -> None:
         self.settings = settings
         self.server: ServerIdentity | None = None
@@ -90,6 +93,7 @@ class Link:
             noise=self._noise,
             tell=self._tell,
             auth=auth,
+            eras=eras,
         )
         self._path = self._upkeep.path
         self._changes = Changes(settings.name, self._listed_on, self._changed)

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 Exposed = Literal["tools", "resources", "prompts"]
+Protocol = Literal["auto", "legacy", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 
 
 class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -23,7 +24,7 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     All times are in seconds: `connect_timeout` until it answers, `idle_timeout` of a call without a sign of life
     (progress is one), `timeout` of a call altogether. Calls of the tools that match `idempotent` (patterns as in
     file names) may be repeated after a lost connection. `expose` says what becomes a tool. `sampling` lets the
-    server ask the run's model. Where several servers are connected together, one that fails leaves the others alone
+    server ask the run's model. `protocol` is found out, unless it says what the server speaks. Where several servers are connected together, one that fails leaves the others alone
     unless it is `required`. `pinned` False takes its tools as they come.
     """
 
@@ -44,6 +45,6 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     idempotent: tuple[str, ...] = ()
     expose: tuple[Exposed, ...] = ("tools",)
     sampling: bool = False
-    protocol: str = "auto"
+    protocol: Protocol = "auto"
     result_bytes: int = 256 * 1024
     description_bytes: int = 4096

@@ -63,6 +63,7 @@ class Stdio:
         """How often the server was heard of."""
         self.ready = False
         """Whether the server is connected."""
+        self.child_ended = False
         self._early = 0
         self._lost = lost
         self._lines = Lines()
@@ -94,6 +95,7 @@ class Stdio:
     def ended(self, child: Child) -> None:
         """The child may end before whoever starts it has it."""
         status = child.status
+        self.child_ended = status is not None
         self._over("it closed its output" if status is None else f"it ended with status {status}")
 
     def _over(self, why: str) -> None:

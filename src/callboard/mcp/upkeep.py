@@ -2,7 +2,11 @@
 
 Owns the task in which connections are made, lost and made again, and who waits for one. Knows nothing of what is
 asked of the server.
-Law: all that wait share one try; without anybody who waits nothing is tried.
+Law: all that wait share one try; without anybody who waits nothing is tried. A server that does not bear being asked
+in the newer protocol is asked in the older one.
+
+The SDK asks in the newer protocol first and falls back when the answer is an error, or none for ten seconds. Programs
+of the Rust SDK end at that request instead, so they are started once more and asked in the older one.
 """
 
 from __future__ import annotations
@@ -14,8 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from callboard.errors import CallerError
 from callboard.mcp.connection import Connection, opened
+from callboard.mcp.eras import Eras
 from callboard.mcp.events import LinkEvent, StateChanged
-from callboard.mcp.failure import ServerFailure, ServerTimeout, ServerUnreachable, failure_of, is_lost
+from callboard.mcp.failure import (
+    ServerFailure,
+    ServerTimeout,
+    ServerUnreachable,
+    failure_of,
+    is_an_answer,
+    is_lost,
+)
 from callboard.mcp.settings import ServerSettings
 from callboard.mcp.standing import Happening, Standing, State
 
@@ -30,7 +42,7 @@ class Upkeep:
     """One server's connections, one after another.
 
     `callbacks` gives what the SDK calls for a connection, `began` is called with one that is ready, `noise` with
-    each line that was no message.
+    each line that was no message. `eras` remembers which protocol the server speaks.
     """
 
     def __init__(
@@ -42,6 +54,7 @@ class Upkeep:
         noise: Callable[[bytes], None],
         tell: Callable[[LinkEvent], None],
         auth: httpx2.Auth | None,
+        eras: Eras | None,
     ) -> None:
         self.path = f"mcp.{settings.name}"
         self.current: Connection | None = None
@@ -54,7 +67,10 @@ class Upkeep:
         self._tell = tell
         self._auth = auth
         self._standing = Standing()
-        self._mode = "legacy" if _is_legacy(settings.protocol) else "auto"
+        self._eras = eras if settings.protocol == "auto" else None
+        remembered = self._eras is not None and self._eras.is_legacy(settings)
+        self._known = "legacy" if remembered or _is_legacy(settings.protocol) else "auto"
+        self._mode = self._known
         self._owner: asyncio.Task[None] | None = None
         self._waiting = 0
         self._failures = 0
@@ -111,15 +127,25 @@ class Upkeep:
         """Enters and leaves every connection: the SDK wants both in one task. Ends when nobody waits for one."""
         while not self._closed and await self._due():
             self._feed("trying")
-            connection = Connection(self.path, self._ended, self._noise)
-            try:
-                async with opened(connection, self._settings, self._mode, self._callbacks(connection), self._auth):
-                    self._begin(connection)
-                    await connection.over.wait()
-            except Exception as error:  # noqa: BLE001  # whatever the SDK raises, the connection is over
-                if self.state == "connecting":
-                    self._refuse(connection, error)
-                connection.end(failure_of(error, self.path).message)
+            if await self._connect(once_more=True):
+                await self._connect(once_more=False)
+
+    async def _connect(self, *, once_more: bool) -> bool:
+        """One connection, until it is over. Whether it failed in a way that the other protocol may mend."""
+        connection = Connection(self.path, self._ended, self._noise)
+        try:
+            async with opened(connection, self._settings, self._mode, self._callbacks(connection), self._auth):
+                self._begin(connection)
+                await connection.over.wait()
+        except Exception as error:  # noqa: BLE001  # whatever the SDK raises, the connection is over
+            mends = self.state == "connecting" and not self._closed and self._other_era_may_mend(connection, error)
+            if mends:
+                self._change_era()
+            if self.state == "connecting" and not (mends and once_more):
+                self._refuse(connection, error)
+            connection.end(failure_of(error, self.path).message)
+            return mends and once_more
+        return False
 
     async def _due(self) -> bool:
         """Until the next try may be made; False if nobody waits for it any more."""
@@ -142,7 +168,11 @@ class Upkeep:
         if protocol not in _ANY and connection.modern == _is_legacy(protocol):
             said = f"it speaks {connection.client.protocol_version}, not {protocol}"
             raise CallerError(said, path=f"{self.path}.protocol", hint='protocol = "auto"')
-        self._mode = "auto" if connection.modern else "legacy"
+        self._mode = self._known = "auto" if connection.modern else "legacy"
+        if self._eras is not None:
+            info = connection.client.server_info
+            version = f"{info.name} {info.version}" if info else ""
+            self._eras.note(self._settings, legacy=not connection.modern, version=version)
         self.current = connection
         self.failure = None
         self._feed("opened")
@@ -151,16 +181,32 @@ class Upkeep:
     def _refuse(self, connection: Connection, error: Exception) -> None:
         if isinstance(error, TimeoutError) and not isinstance(error, ServerFailure):
             if not connection.heard:  # some servers of before 2026 are silent when asked in the newer way
-                self._mode = "legacy" if self._mode == "auto" else "auto"
+                self._change_era()
             text = explained(connection, f"it did not answer within {self._settings.connect_timeout:g} s")
             self.failure = ServerTimeout(text, path=self.path, hint="its connect_timeout can be raised")
         else:
+            self._mode = self._known
             failure = failure_of(error, self.path)
             lost = is_lost(error, over=connection.over.is_set())
             text = explained(connection, (lost and connection.why) or failure.message)
             self.failure = type(failure)(text, path=failure.path, hint=failure.hint, hopeless=failure.hopeless)
         self._failures += 1
         self._feed("hopeless" if self.failure.hopeless else "refused", self.failure.message)
+
+    def _other_era_may_mend(self, connection: Connection, error: Exception) -> bool:
+        """Whether a program ended without a word at the newer protocol's request, or the older one's was refused."""
+        if self._settings.protocol != "auto":
+            return False
+        if self._mode == "auto":
+            return connection.ended and not connection.heard
+        return is_an_answer(error)
+
+    def _change_era(self) -> None:
+        """The next try is made in the other protocol, where the settings leave it open."""
+        if self._settings.protocol == "auto":
+            self._mode = "legacy" if self._mode == "auto" else "auto"
+            if self._eras is not None:
+                self._eras.forget(self._settings)
 
     def _ended(self, connection: Connection) -> None:
         if connection is self.current:

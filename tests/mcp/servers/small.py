@@ -17,6 +17,7 @@ given = argparse.ArgumentParser()
 given.add_argument("--journal", default=os.devnull)
 given.add_argument("--era", default="legacy", choices=["legacy", "modern"])
 given.add_argument("--deaf-to-discover", action="store_true")
+given.add_argument("--ends-at-discover", action="store_true", help="as programs of the Rust SDK do")
 given.add_argument("--silent", action="store_true")
 given.add_argument("--noise", type=int, default=0)
 given.add_argument("--stubborn", action="store_true", help="ignores SIGTERM and the end of its input")
@@ -148,6 +149,9 @@ def take(message):
             answer(identifier, {"protocolVersion": VERSION, "capabilities": CAPABILITIES, "serverInfo": IDENTITY})
         case "server/discover" if flags.era == "modern":
             answer(identifier, {"supportedVersions": [VERSION], "capabilities": CAPABILITIES})
+        case "server/discover" if flags.ends_at_discover:
+            print("expect initialized request", file=sys.stderr, flush=True)  # noqa: T201
+            os._exit(1)
         case "server/discover" if flags.deaf_to_discover:
             pass
         case "ping":

@@ -1,0 +1,43 @@
+"""Which servers speak an older protocol, remembered between processes.
+
+A server that does not answer the newer protocol's first request costs ten seconds, and one that ends at it is started
+twice; with this file they do so once. Together with the era stands what the server says it is, so that an update is
+asked anew. It is a cache: where it cannot be read or written, the server is asked.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from callboard.mcp.identity import state_file
+from callboard.mcp.settings import ServerSettings
+from callboard.mcp.state import state_directory, write_private
+
+
+class Eras:
+    """The servers that speak an older protocol, in a directory, by default beneath `state_directory()`."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory or state_directory() / "eras"
+
+    def is_legacy(self, settings: ServerSettings) -> bool:
+        """Whether the server spoke an older protocol when it was last connected."""
+        try:
+            return state_file(self._directory, settings).exists()
+        except OSError:
+            return False
+
+    def note(self, settings: ServerSettings, *, legacy: bool, version: str) -> None:
+        """Remembers how the server was connected; one that was updated since is forgotten."""
+        path = state_file(self._directory, settings)
+        data = version.encode("utf-8", "replace")
+        with suppress(OSError):
+            if not legacy or (path.exists() and path.read_bytes() != data):
+                path.unlink(missing_ok=True)
+            elif not path.exists():
+                write_private(path, data)
+
+    def forget(self, settings: ServerSettings) -> None:
+        with suppress(OSError):
+            state_file(self._directory, settings).unlink(missing_ok=True)

@@ -1,0 +1,131 @@
+"""Which protocol a server is asked in, with a server whose program is one line of Python's standard library."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+
+from callboard.errors import CallerError
+from callboard.mcp import McpEnsemble, server_at
+from callboard.mcp.eras import Eras
+from callboard.mcp.failure import ServerFailure
+from callboard.mcp.link import Link
+from callboard.mcp.settings import ServerSettings
+
+SMALL = Path(__file__).with_name("servers") / "small.py"
+
+
+@pytest.fixture
+def journal(tmp_path):
+    path = tmp_path / "journal"
+    path.touch()
+    return path
+
+
+def settings(journal, *flags, **more):
+    return ServerSettings(
+        name="s", command=(sys.executable, "-S", str(SMALL), "--journal", str(journal), *flags), **more
+    )
+
+
+def connected(settings, eras=None, uses=1):
+    """The protocol's version, after so many uses in links of their own."""
+
+    async def scene():
+        for _ in range(uses):
+            link = Link(settings, eras=eras)
+            try:
+                await link.start()
+                await link.tools()
+            finally:
+                await link.aclose()
+        return link.protocol_version
+
+    return asyncio.run(asyncio.wait_for(scene(), 60))
+
+
+def count(journal, what):
+    return journal.read_text().splitlines().count(what)
+
+
+def test_a_program_that_ends_at_the_newer_protocols_request_is_asked_in_the_older_one(journal, tmp_path):
+    strict = settings(journal, "--ends-at-discover")
+    eras = Eras(tmp_path / "eras")
+    assert connected(strict, eras) == "2025-11-25"
+    assert count(journal, "server/discover") == 1
+    assert connected(strict, eras, uses=2) == "2025-11-25"
+    assert count(journal, "server/discover") == 1, "it is remembered"
+
+
+def test_without_a_memory_it_connects_all_the_same(journal):
+    assert connected(settings(journal, "--ends-at-discover")) == "2025-11-25"
+
+
+def test_a_program_that_ends_always_is_started_once_in_each_protocol_and_says_why(journal, tmp_path):
+    eras = Eras(tmp_path / "eras")
+    with pytest.raises(ServerFailure, match="ended with status 1; its last words: not yet"):
+        connected(settings(journal, "--fail", "9"), eras)
+    assert sum(line.startswith("start") for line in journal.read_text().splitlines()) == 2
+    assert not [*tmp_path.glob("eras/*")]
+
+
+def test_a_server_that_was_updated_is_asked_anew(journal, tmp_path):
+    eras = Eras(tmp_path / "eras")
+    old = settings(journal)
+    connected(old, eras, uses=2)
+    assert count(journal, "server/discover") == 1
+    [file] = (tmp_path / "eras").iterdir()
+    file.write_text("small 0")
+    connected(old, eras)
+    connected(old, eras)
+    assert count(journal, "server/discover") == 2
+
+
+def test_a_server_that_speaks_only_the_newer_protocol_now_is_found_out_at_once(journal, tmp_path):
+    eras = Eras(tmp_path / "eras")
+    modern = settings(journal, "--era", "modern")
+    eras.note(modern, legacy=True, version="small 0")
+    assert connected(modern, eras) == "2026-07-28"
+    assert connected(modern, eras) == "2026-07-28"
+    assert count(journal, "initialize") == 1
+    assert not [*(tmp_path / "eras").iterdir()]
+
+
+def test_what_the_settings_say_is_not_found_out(journal):
+    with pytest.raises(ServerFailure):
+        connected(settings(journal, "--ends-at-discover", protocol="2026-07-28"))
+    assert count(journal, "server/discover") == 1
+    assert connected(settings(journal, "--ends-at-discover", protocol="legacy")) == "2025-11-25"
+    assert count(journal, "server/discover") == 1
+
+
+def test_a_memory_that_cannot_be_written_costs_nothing(journal, tmp_path):
+    (tmp_path / "eras").touch()
+    assert connected(settings(journal), Eras(tmp_path / "eras")) == "2025-11-25"
+
+
+def test_an_ensemble_remembers_beside_its_pins(journal, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    async def scene():
+        for _ in range(2):
+            async with McpEnsemble(settings(journal, "--ends-at-discover")):
+                pass
+
+    asyncio.run(asyncio.wait_for(scene(), 60))
+    assert count(journal, "server/discover") == 1
+
+
+def test_the_protocols_are_those_of_the_sdk():
+    known = {*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS}
+    assert {*msgspec.inspect.type_info(ServerSettings).fields[-3].type.values} - {"auto", "legacy"} == known
+
+
+def test_a_protocol_that_is_none_is_refused():
+    with pytest.raises(CallerError, match="Invalid enum value 'banana'"):
+        server_at("stdio://x", protocol="banana")
