@@ -19,6 +19,7 @@ from callboard.errors import CallerError
 from callboard.mcp.child import Child
 from callboard.mcp.deadline import Deadline
 from callboard.mcp.failure import ServerUnreachable
+from callboard.mcp.lenient import LenientTransport, mend_tools
 from callboard.mcp.sending import SENDING, Sending
 from callboard.mcp.settings import ServerSettings
 from callboard.mcp.stdio import Stdio
@@ -46,6 +47,8 @@ class Connection:
         self.why = ""
         self.answered = False
         self.listens = False
+        self.left_out: dict[str, str] = {}
+        """Why tools are not in its lists, by their names."""
         self.noise = noise
         self._path = path
         self._ended = ended
@@ -62,6 +65,10 @@ class Connection:
     @property
     def heard(self) -> int:
         return self._transport.heard if self._transport is not None else 0
+
+    def mend_tools(self, tools: list[Any]) -> list[Any]:
+        """The tools of a list as the SDK takes them."""
+        return mend_tools(tools, "2026-07-28" if self.modern else "2025-11-25", self.left_out)
 
     @property
     def ended(self) -> bool:
@@ -157,7 +164,12 @@ async def opened(
             async with asyncio.timeout(settings.connect_timeout):
                 transport = await transport_of(connection, settings, auth, stack)
                 connection.client = _sdk().Client(
-                    transport, mode=mode, cache=None, log_level=_LOG_LEVEL, client_info=_identity(), **callbacks
+                    LenientTransport(transport, connection.mend_tools),
+                    mode=mode,
+                    cache=None,
+                    log_level=_LOG_LEVEL,
+                    client_info=_identity(),
+                    **callbacks,
                 )
                 await stack.enter_async_context(connection.client)
             connection.begin()

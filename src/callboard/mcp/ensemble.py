@@ -156,7 +156,7 @@ class McpEnsemble(Ensemble):
         """Makes the invokers of these tools; those that runs have go on."""
         made: dict[str, Invoker] = {}
         offered: list[Tool] = []
-        left_out: list[str] = []
+        left_out = [f"the tool {_shown(name)} is left out: {why}" for name, why in self.link.left_out.items()]
         for tool in self._as_pinned([*tools]) if "tools" in self.settings.expose else ():
             try:
                 if len(made) == MAX_TOOLS:

@@ -83,7 +83,7 @@ def failure_of(error: BaseException, path: str) -> ServerFailure:
             return ServerFailure(each.message, path=each.path or path, hint=each.hint, hopeless=True)
     first = next(_leaves(error))
     code: Any = getattr(first, "code", None)
-    text = cut(str(first)) or type(first).__name__
+    text = reason_of(first) or type(first).__name__
     if isinstance(code, int):
         data: Any = getattr(first, "data", None)
         refused = isinstance(data, dict) and data.get(STATUS) in _REFUSED
@@ -113,6 +113,16 @@ def is_an_answer(error: BaseException) -> bool:
     data: Any = getattr(first, "data", None)
     code: Any = getattr(first, "code", None)
     return isinstance(code, int) and code != CONNECTION_CLOSED and not (isinstance(data, dict) and STATUS in data)
+
+
+def reason_of(error: BaseException) -> str:
+    """What it says; of pydantic's errors the first thing that is wrong, without its page on the web."""
+    details: Any = getattr(error, "errors", None)
+    if not callable(details):
+        return cut(str(error))
+    first = details(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return cut(f"{place}: {first['msg']}" if place else first["msg"])
 
 
 def cut(text: str, most: int = _EXCERPT) -> str:

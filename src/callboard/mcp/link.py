@@ -81,6 +81,8 @@ class Link:
         self.capabilities: ServerCapabilities | None = None
         self.on_tools_changed: Callable[[tuple[Tool, ...]], None] = lambda _: None
         """Called with the new tools when they are others than they were, once `tools` was asked."""
+        self.left_out: Mapping[str, str] = {}
+        """Why tools that the server lists are not among its tools, by their names."""
         self.noise = 0
         """Lines on its standard output that were no messages."""
         self._on_event = on_event
@@ -225,6 +227,7 @@ class Link:
         self.server = ServerIdentity(name, version, client.instructions or "")
         self.protocol_version = client.protocol_version
         self.capabilities = client.server_capabilities
+        self.left_out = connection.left_out
         self._changes.began(connection)
 
     def _callbacks(self, connection: Connection) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from callboard.mcp.child import Child
+from callboard.mcp.lenient import reread
 from callboard.mcp.sending import SENDING
 
 if TYPE_CHECKING:
@@ -158,10 +159,20 @@ class Incoming:
                 self._child.resume()
             if not line.strip():
                 continue
-            try:
-                return self._message(self._decode(line, by_name=False))
-            except (ValueError, RecursionError):
-                self._noise(line)
+            if (message := self._read(line)) is not None:
+                return message
+            self._noise(line)
+
+    def _read(self, line: bytes) -> SessionMessage | None:
+        """The message in it, mended where it has to be; None where there is none."""
+        try:
+            return self._message(self._decode(line, by_name=False))
+        except (ValueError, RecursionError):
+            mended = reread(line)
+        try:
+            return None if mended is None else self._message(self._decode(mended, by_name=False))
+        except (ValueError, RecursionError):
+            return None
 
     async def aclose(self) -> None:
         self.drop()

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from callboard.mcp.failure import CONNECTION_CLOSED, STATUS, cut
+from callboard.mcp.lenient import readable
 from callboard.mcp.sending import SENDING, Sending
 from callboard.mcp.settings import ServerSettings
 from callboard.mcp.stdio import MAX_MESSAGE
@@ -91,7 +92,7 @@ class Web:
         if body is None:
             return _error(request, 500, _INTERNAL_ERROR, f"its answer has more than {MAX_MESSAGE} bytes")
         if status < 400:
-            return _answer(response, body)
+            return _answer(response, readable(body))
         code, message = _error_in(body)
         text = cut(message or body.decode("utf-8", "replace"))
         if _SESSION in request.headers and _lacks_session(status, code, text):
