@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from mcp.server.stdio import stdio_server
 
+from callboard.mcp.lenient import readable
 from callboard.servers.mcp.server import ToolServer
 
 MAX_LINE: Final = 64 * 1024 * 1024
@@ -126,7 +127,7 @@ class _Lines:
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
         while line := await self._reader.readline():
-            yield line
+            yield readable(line)
 
 
 class _ToPipe:
