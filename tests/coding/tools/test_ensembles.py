@@ -94,6 +94,14 @@ COMMANDS = {
     "code_edit -f F -l 3 -a TEXT": ("code_edit", {"path": "F", "start_line": "3", "added": "TEXT", "action": "append"}),
     "code_edit -f F -a TEXT": ("code_edit", {"path": "F", "added": "TEXT", "action": "append"}),
     "code_edit -f F -l 3:9": ("code_edit", {"path": "F", "start_line": "3:9", "action": "get_lines"}),
+    "file --action write --path a.py --content \"x = 1\n\n# two\ny = '2'\n\"": (
+        "file",
+        {"action": "write", "path": "a.py", "content": "x = 1\n\n# two\ny = '2'\n"},
+    ),
+    "code_edit -f F -a 'def f():\n    return \"a\\n\"\n'": (
+        "code_edit",
+        {"path": "F", "added": 'def f():\n    return "a\\n"\n', "action": "append"},
+    ),
     "navigate src": ("navigate", {"directory": "src", "action": "list_directory"}),
     "navigate get_file_outline --path a.py": ("navigate", {"action": "get_file_outline", "path": "a.py"}),
     "git status": ("git", {"action": "status"}),

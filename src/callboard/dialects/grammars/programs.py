@@ -6,7 +6,7 @@ Owns how a block of code becomes arguments. Knows nothing of fences but where th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -24,6 +24,14 @@ from callboard.text.marker import MAX_NAME, Marker, Match, marker
 _ANY = (marker(""),)
 _WORD = re.compile(rf"\S{{1,{MAX_NAME}}}+")
 _FLAG = frozenset({"boolean"})
+# What ends a quotation or begins one, by what is open; as shlex has it.
+_QUOTES = {
+    "": re.compile(r"\\.|['\"]", re.DOTALL),
+    "'": re.compile(r"'"),
+    '"': re.compile(r'\\.|"', re.DOTALL),
+}
+# Those of str.splitlines.
+_LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
 
 class Program(Body, frozen=True, eq=False):
@@ -99,7 +107,7 @@ class Commands(Body, frozen=True, eq=False):
                 raise
             over = True
         text = "".join(lines)
-        commands = [_command(reply.calls, line) for line in text.splitlines() if line.strip() and line[0] != "#"]
+        commands = [_command(reply.calls, each) for each in _commands(text)]
         called = [each for each in commands if each is not None]
         if len(called) < len(commands):
             name, key = self.shell.tool(reply)
@@ -127,6 +135,31 @@ def _word(reader: Reader) -> Reading[str]:
                 raise
             break
     return found[0]
+
+
+def _commands(text: str) -> Iterator[str]:
+    """The commands of a text, a line each; one whose quotation is open goes on in the next line."""
+    command, quote = "", ""
+    for line in text.splitlines(keepends=True):
+        if not command and (not line.strip() or line[0] == "#"):
+            continue
+        command += line
+        quote = _quote_behind(line, quote)
+        if not quote:
+            yield command.rstrip(_LINE_ENDS)
+            command = ""
+    if command:
+        yield command
+
+
+def _quote_behind(line: str, quote: str) -> str:
+    """The quotation that is open behind a line, "" for none; `quote` is what was open before it."""
+    at = 0
+    while found := _QUOTES[quote].search(line, at):
+        at = found.end()
+        if found[0] in _QUOTES:
+            quote = "" if quote else found[0]
+    return quote
 
 
 def _command(calls: Calls, line: str) -> tuple[str, dict[str, Any]] | None:
