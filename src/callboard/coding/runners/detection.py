@@ -13,7 +13,7 @@ from typing import Final
 from callboard.coding.runners.cargo import CARGO
 from callboard.coding.runners.go import GO
 from callboard.coding.runners.javascript import NPM
-from callboard.coding.runners.make import MAKE, MAKEFILES
+from callboard.coding.runners.make import MAKE
 from callboard.coding.runners.python import PYTEST
 from callboard.coding.runners.runner import Folder, Runner
 from callboard.configuration.beneath import Beneath
@@ -21,7 +21,7 @@ from callboard.configuration.beneath import Beneath
 RUNNERS: Final[tuple[Runner, ...]] = (GO, PYTEST, CARGO, NPM, MAKE)
 """In the order in which they are tried; a folder may fit several."""
 
-_MANIFESTS: Final = ("go.mod", "package.json", *MAKEFILES)
+_MANIFESTS: Final = tuple(dict.fromkeys(name for runner in RUNNERS for name in runner.manifests))
 _TESTS: Final = ("tests", "test")
 _MAX_NAMES = 20_000
 _MAX_MANIFEST = 256 * 1024

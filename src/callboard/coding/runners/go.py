@@ -124,5 +124,6 @@ GO: Final = Runner(
     command=_command,
     read=read_go,
     honours=frozenset({"package", "run", "module", "count", "verbose"}),
+    manifests=("go.mod",),
     environment={"GOTOOLCHAIN": "local"},
 )

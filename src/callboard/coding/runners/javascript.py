@@ -90,6 +90,7 @@ NPM: Final = Runner(
     command=_command,
     read=read_npm,
     honours=frozenset({"package", "run", "script", "module", "count", "verbose"}),
+    manifests=("package.json",),
     environment={
         "CI": "1",
         "NO_COLOR": "1",

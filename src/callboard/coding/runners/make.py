@@ -57,4 +57,5 @@ MAKE: Final = Runner(
     command=_command,
     read=read_make,
     honours=frozenset({"package", "script", "module", "count"}),
+    manifests=MAKEFILES,
 )

@@ -54,7 +54,8 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
     """One runner. `fits` says whether a folder is one of its kind; `command` is what is run there.
 
     `read` is given the output and the exit code, None if it was stopped. `honours` are the parts of a selection that
-    mean something to it. Where `absent` is in the output of a run that failed, `instead` is tried.
+    mean something to it, `manifests` the files whose text it reads. Where `absent` is in the output of a run that
+    failed, `instead` is tried.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
     command: Callable[[Selection, Folder], list[str]]
     read: Callable[[str, int | None, Folder], Tally]
     honours: frozenset[str]
+    manifests: tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
     absent: str = ""
     instead: Runner | None = None

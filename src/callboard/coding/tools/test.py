@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from callboard.coding.actions import Action, action
 from callboard.coding.commands import MAX_SECONDS
 from callboard.coding.content import digest_of
-from callboard.coding.runners import Selection
+from callboard.coding.runners import Kind, Selection
 from callboard.coding.runners import run_tests as run_selected
 from callboard.coding.tools.git import repository_of
 from callboard.coding.workspace import workspace_of
@@ -26,7 +26,7 @@ _OPTIONS: dict[str, Any] = {
 @action(**_OPTIONS)
 async def run_tests(  # noqa: PLR0917  # a model passes them by name
     context: Context,
-    type: Annotated[Literal["", "go", "npm", "python", "cargo", "make"], "What runs them; found out if empty"] = "",  # noqa: A002  # the seed's name
+    type: Annotated[Literal["", Kind], "What runs them; found out if empty"] = "",  # noqa: A002  # the seed's name
     package: Annotated[str, "Only those of this package or folder"] = "",
     run: Annotated[str, "Only those whose name matches"] = "",
     module: Annotated[str, "Only this module or file of tests"] = "",
