@@ -1,12 +1,14 @@
 """Jobs from their description to what they hand over, with models that say what they were told to."""
 
 import asyncio
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
@@ -205,7 +207,12 @@ def test_code_in_words_does_not_reach_the_tests_that_fail(run):
 def test_a_fresh_attempt_begins_where_the_first_one_did(run):
     wrong = "calc.py\n```python\ndef add(a, b):\n    return a * b\n\n\ndef more():\n    pass\n```"
     done = run("debug", DEBUG, ["Nothing to do.", wrong, MEND])
-    assert done.prompts[0] == done.prompts[1] == done.prompts[2]
+    assert len({*done.prompts}) == 3
+    assert all(each.endswith(done.prompts[0][-150:]) for each in done.prompts)
+    assert "there is no code in a fence in your answer" in done.prompts[1]
+    assert "-1 == 5" not in done.prompts[1].partition("Another answer")[2]
+    assert "6 == 5" in done.prompts[2].partition("Another answer was not right")[2]
+    assert "return a * b" not in done.prompts[2]
     assert [len(request.canisters) for request in done.model.requests] == [2, 2, 2]
     assert [request.controls.temperature for request in done.model.requests] == [None, 0.7, 0.7]
     assert not done.model.requests[0].tools
@@ -323,6 +330,41 @@ def test_a_model_that_fails_fails_the_job_and_keeps_the_change(run, repository):
     assert done.job.state == "failed"
     assert "it broke" in done.job.error
     assert repository.git("show", f"{done.job.output['branch']}:note.txt") == "x"
+
+
+def test_what_programs_leave_behind_is_neither_a_change_nor_committed(run, repository):
+    """In a repository without a .gitignore."""
+    left = ["__pycache__/calc.cpython-311.pyc", "sub/.pytest_cache/v/x", ".mypy_cache/x", "old.pyc", ".coverage"]
+    make = "; ".join(f"mkdir -p $(dirname {each}); echo x > {each}" for each in left)
+    litter = Call("bash", {"command": make})
+    done = run("build", BUILD, [*ANALYZED, litter, "Done.", [litter, EDIT], "Done.", "Right.", "Mend"], form="phased")
+    assert "no file has changed" in done.prompts[3]
+    assert done.job.state == "completed"
+    assert done.job.output["files"] == ["calc.py"]
+    assert repository.git("show", "--name-only", "--format=", done.job.output["branch"]).split() == ["calc.py"]
+
+
+def test_a_fault_is_not_worked_on_where_pytest_is_missing(run, repository, jobs):
+    """Its tests could not say that it is mended."""
+    bare = repository.root / ".venv"
+    (bare / "bin").mkdir(parents=True)
+    real = Path(os.path.realpath(sys.executable))
+    (bare / "bin" / "python").symlink_to(real)
+    (bare / "pyvenv.cfg").write_text(f"home = {real.parent}\ninclude-system-site-packages = false\n")
+    (repository.root / ".gitignore").write_text(".venv\n")
+    repository.commit("An environment without pytest")
+    before = repository.state()
+    with pytest.raises(CallerError, match=f"pytest is not installed in {bare}/bin/python.*install it there"):
+        run("debug", DEBUG, [MEND] * 8)
+    assert jobs.all() == []
+    assert [*jobs.directory.iterdir()] == []
+    assert repository.state() == before
+    assert repository.git("branch").split() == ["*", "main"]
+    # What is to be built may do without.
+    done = run("build", BUILD, [MEND])
+    assert done.job.state == "completed"
+    told = [each.text for each in done.steps if type(each).__name__ == "Told"]
+    assert f"the tests are not run: pytest is not installed in {bare}/bin/python" in told
 
 
 def test_rounds_run_out(run):
@@ -573,6 +615,7 @@ def test_cancel_ends_the_call_and_its_processes(slow, jobs, repository):
     assert slow.wait() == 0
     assert sleepers() == []
     assert repository.git("show", f"{ended.output['branch']}:half.txt") == "done so far"
+    assert repository.git("log", "-1", "--format=%s", ended.output["branch"]) == "Not finished: b\n"
     assert repository.state() == before
 
 

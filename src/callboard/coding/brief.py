@@ -17,6 +17,9 @@ from callboard.configuration.coding import ProjectSettings
 MAX_REPOSITORY: Final = 8000
 """Characters of a repository's own instructions that are passed on."""
 
+MAX_REFUSED: Final = 600
+"""Characters of why an answer was not taken."""
+
 _WITH_TOOLS: Final = """\
 You are an autonomous coding agent. You work in a repository by calling tools to read and search code, edit files and run tests. Every call is really run, and its result comes to you in the next message. Never write results yourself, and never claim what no tool has shown."""
 
@@ -55,14 +58,18 @@ def prompt(
     known: Mapping[str, str],
     wanted: Sequence[str] = (),
     gathered: Mapping[str, str],
+    refused: Sequence[str] = (),
 ) -> str:
     """What a phase begins with. `known` is what the phases before it said, `gathered` what was found out for it,
-    `wanted` are files that the task names and that are not there yet.
+    `wanted` are files that the task names and that are not there yet. `refused` says why an answer in words was not
+    taken, where this is not the first attempt.
     """
     if not phase.tools:
         # Without headings, which small models recite, and with what is to be done last, which is what they do.
         begin = f"Begin with the new file {', '.join(wanted)}." if wanted else ""
-        parts = [*gathered.values(), *known.values(), task.strip(), phase.prompt.strip(), begin]
+        told = "\n".join(refused)[:MAX_REFUSED]
+        again = f"Another answer was not right: {told}" if refused else ""
+        parts = [*gathered.values(), *known.values(), again, task.strip(), phase.prompt.strip(), begin]
         return carried("\n\n".join([part for part in parts if part]))
     parts = [f"# {_TASKS[kind]}\n\n{task.strip()}"]
     parts += [f"# {title}\n\n{text}" for title, text in gathered.items() if text]

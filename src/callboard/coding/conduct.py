@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Final
 
 from msgspec.structs import replace
@@ -57,7 +58,8 @@ SHOWN: Final = 2000
 
 
 class Conduct:
-    """Runs the phases of one job: iterate over `steps` once. Afterwards `missing` says what the last phase lacked.
+    """Runs the phases of one job: iterate over `steps` once. Afterwards `missing` says what the last phase lacked;
+    `is_finished` that every phase ended with nothing missing, which none did that was cancelled or failed.
 
     `said` has what phases handed on, by name; `findings` a review's; `left_out` are tests that were not put. `rounds`, `calls` and `usage` are sums.
     """
@@ -80,6 +82,7 @@ class Conduct:
     ) -> None:
         self.missing: tuple[str, ...] = ()
         self.why = ""
+        self.is_finished = False
         self.said: dict[str, str] = {}
         self.findings: list[Finding] | None = None
         self.left_out: tuple[str, ...] = ()
@@ -114,6 +117,7 @@ class Conduct:
                 return
             if phase.hands_on:
                 self.said[phase.name] = handed_on(self._facts.said)
+        self.is_finished = True
 
     async def _phase(self, phase: Phase) -> AsyncGenerator[Step]:
         self._facts, self._holds = Facts(), False
@@ -122,7 +126,8 @@ class Conduct:
         # What is to be mended is there.
         wanted = self._desk.wanted(self._task) if self._kind == "build" else []
         self._facts.wants_tests = any(map(is_test_file, wanted))
-        asked = prompt(
+        asking = partial(
+            prompt,
             self._kind,
             self._task,
             phase,
@@ -130,6 +135,7 @@ class Conduct:
             wanted=wanted,
             gathered=await self._desk.gather(phase.gathers, self._task),
         )
+        asked = asking()
         self._facts.failed = self._desk.failing
         history: tuple[Canister, ...] = ()
         begun, left, refused = self.rounds, phase.rounds, 0
@@ -157,8 +163,10 @@ class Conduct:
                 return
             refused += 1
             if dictation is not None:
-                # Shown what it wrote, a small model writes it again: each attempt is a fresh one.
+                # Shown what it wrote, a small model writes it again: each attempt is a fresh one, and is told only why
+                # the last one was not taken. Without that it gives the same answer to the same prompt.
                 yield Told(f"attempt {refused}: {'; '.join([*dictation.failures, *self.missing])}")
+                asked = asking(refused=dictation.failures or self.missing)
                 continue
             now = await self._desk.digest()
             refused, digest = (refused if now == digest else 1), now
@@ -264,10 +272,11 @@ class Conduct:
     async def _after(self, phase: Phase, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
         """What a result is for the model: cut, and after an edit with what the tests say, where the phase settles."""
         did = self._desk.did(invocation)
+        if not did.looks:
+            # Also a run of tests may write files.
+            self._desk.changed()
         if result.error is None:
             self._facts.looked += did.looks
-            if did.changes:
-                self._desk.changed()
             if did.changes and phase.settles and "tests" in phase.evidence:
                 await self._desk.find_out(self._facts, phase.evidence)
                 lacks = missing(phase.evidence, self._facts)

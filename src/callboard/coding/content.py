@@ -29,6 +29,20 @@ if TYPE_CHECKING:
 MAX_FILE: Final = 50 * 1024 * 1024
 """Bytes of a file that is put into the repository."""
 
+GENERATED: Final = frozenset(
+    {
+        *("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".coverage", ".tox", ".nox"),
+        *("node_modules", ".venv", ".gradle", ".DS_Store"),
+    }
+)
+"""Names of files and folders that programs make and nobody commits. Not every repository tells git to ignore them."""
+_COMPILED: Final = (".pyc", ".pyo")
+NEW_FILES: Final = (
+    *("--others", "--exclude-standard"),
+    *(f"--exclude={name}" for name in (*sorted(GENERATED), *(f"*{suffix}" for suffix in _COMPILED))),
+)
+"""How `git ls-files` is asked for the files that git does not know, without those that are ignored or generated."""
+
 
 class State(msgspec.Struct, frozen=True):
     """A working tree: `tree` is the id of a git tree. New or changed files of more than 50 MB are in it as they were
@@ -61,7 +75,7 @@ async def state_of(
     with tempfile.TemporaryDirectory(prefix="callboard-") as made:
         own = {} if environment is None else environment
         own |= await asyncio.to_thread(_scratch, repository, scratch or Path(made))
-        arguments = ("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard")
+        arguments = ("ls-files", "-z", "--modified", "--deleted", *NEW_FILES)
         listed = await repository.git(*arguments, environment=own)
         if listed.cut:
             raise CallerError(
@@ -96,6 +110,11 @@ async def settle(repository: Repository) -> None:
     await asyncio.sleep(1.05 - now % 1)
     with suppress(FileNotFoundError):
         await asyncio.to_thread(os.utime, index)
+
+
+def is_generated(path: str) -> bool:
+    """Whether a path is of a kind that programs make and nobody commits."""
+    return path.endswith(_COMPILED) or not GENERATED.isdisjoint(path.split("/"))
 
 
 def large_files(root: Path, paths: Iterable[str]) -> dict[str, str]:

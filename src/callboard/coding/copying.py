@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from callboard.coding.content import GENERATED
 from callboard.errors import CallerError
 
 MAX_BYTES: Final = 2 * 1024**3
@@ -22,12 +23,7 @@ MAX_FILES: Final = 200_000
 BORROWED: Final = (".venv", "venv", "node_modules")
 """Folders of what is installed: read where they are instead of copied."""
 
-_SKIPPED: Final = frozenset(
-    {
-        *(".git", ".hg", ".svn", ".jj", "node_modules", ".venv", "__pycache__", ".tox", ".nox"),
-        *(".mypy_cache", ".pytest_cache", ".ruff_cache", ".gradle", ".cache"),
-    }
-)
+_SKIPPED: Final = GENERATED | {".git", ".hg", ".svn", ".jj", ".cache"}
 _OURS: Final = ".git"
 """Of the copy this is ours to write, so whatever has its name stays behind, in any case: a link would lead us elsewhere."""
 # Of Linux: the copy shares its blocks with the file until one of them is written to (btrfs, xfs).

@@ -57,6 +57,10 @@ _LOOKS: Final = frozenset(actions(("look",)))
 _CHANGES: Final = frozenset((*actions(("edit",)), "bash", "git_checkout", "git_branch"))
 
 
+class RunnerMissing(CallerError):
+    """What the project's tests are written for is not installed."""
+
+
 class Did(msgspec.Struct, frozen=True):
     """What kind of call it was: whether it looks at something, whether it may change the tree."""
 
@@ -72,7 +76,8 @@ class Did(msgspec.Struct, frozen=True):
 class Desk:
     """A context manager: the sandbox is found and the workspace connected while it is entered.
 
-    `guards_tests` says that the files of tests that fail at the beginning may not be changed; `reviewed` is what a
+    `guards_tests` says that the files of tests that fail at the beginning may not be changed; `needs_tests` that there
+    is nothing to be done where their runner is not installed; `reviewed` is what a
     change under review is compared with, None where there is none. Files that the rules do not permit are not shown, and what
     they do not permit `commands` is hidden from tests.
     """
@@ -86,6 +91,7 @@ class Desk:
         without_sandbox: bool = False,
         allow_weaker_sandbox: bool = False,
         guards_tests: bool = False,
+        needs_tests: bool = False,
         reviewed: str | None = None,
         permits: Permits = everything,
         commands: Permits = everything,
@@ -97,6 +103,7 @@ class Desk:
         self._without_sandbox = without_sandbox
         self._allow_weaker_sandbox = allow_weaker_sandbox
         self._guards_tests = guards_tests
+        self._needs_tests = needs_tests
         self._reviewed = reviewed
         self._permits = permits
         self._commands = commands
@@ -109,6 +116,7 @@ class Desk:
         self._untestable = False
         self._untested = ""
         self._digest = ""
+        self._differing: tuple[str, ...] = ()
         self._files: tuple[str, ...] = ()
 
     async def __aenter__(self) -> Self:
@@ -225,8 +233,10 @@ class Desk:
 
     async def digest(self) -> str:
         """A name for the tree's content."""
-        if not self._digest:
-            self._digest = await self._tree.digest()
+        return self._digest or await self._look()
+
+    async def _look(self) -> str:
+        self._digest, self._differing = await self._tree.look()
         return self._digest
 
     def changed(self) -> None:
@@ -242,7 +252,8 @@ class Desk:
         wanted = {*evidence}
         facts.files = self._files
         if wanted & {"changed", "tests"}:
-            facts.changed = (await self._tree.changes()).files
+            await self.digest()
+            facts.changed = self._differing
         if "tests" in wanted:
             facts.report = await self._tested()
             facts.testable = not self._untestable
@@ -261,21 +272,28 @@ class Desk:
         if known is None:
             try:
                 known = await run_tests(
-                    self.workspace, folder=self._settings.project.workdir, seconds=SECONDS, digest=self._tree.digest
+                    self.workspace, folder=self._settings.project.workdir, seconds=SECONDS, digest=self._look
                 )
             except CallerError as error:
                 if isinstance(error, SandboxUnavailable):
                     raise
-                self._untestable = True
-                self._untested = f"the tests are not run: {error.message}"
+                self._cannot_test(error.message)
                 return None
-            # What tests write, other than what git ignores, makes another tree of it.
-            self._digest = known.digest
+            if known.lacks and self._first is None:
+                if self._needs_tests:
+                    hint = "install it there, or make a .venv in the project that has it"
+                    raise RunnerMissing(known.lacks, hint=hint)
+                self._cannot_test(known.lacks)
+                return None
         self._reports[digest] = self._reports[known.digest or digest] = self._last = known
         if self._first is None:
             self._first = known
             self._guard(known)
         return known
+
+    def _cannot_test(self, why: str) -> None:
+        self._untestable = True
+        self._untested = f"the tests are not run: {why}"
 
     def _of_model(self, digest: str) -> TestReport | None:
         """A run of all tests that the model asked for, on this tree."""

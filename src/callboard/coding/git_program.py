@@ -97,6 +97,9 @@ _FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 
+_checked: set[str] = set()
+"""The programs that `check_git` found to be new enough."""
+
 _KEPT: Final = ("HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME", "TMPDIR")
 _KEPT_ONLINE: Final = (
     *("SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR"),
@@ -196,6 +199,14 @@ def failed(outcome: GitOutcome, arguments: Sequence[str], path: str) -> GitFaile
     lines = [line.removeprefix("fatal: ").removeprefix("error: ") for line in outcome.error.splitlines()]
     said = "; ".join([line for line in lines if line and not line.startswith("hint:")][:4])
     return GitFailed(said or f"git {arguments[0]} ended with status {outcome.code}", path=path)
+
+
+async def check_git() -> None:
+    """Check that git is there, and not too old; once for each program. Raises CallerError."""
+    program = git_path()
+    if program not in _checked:
+        check_version((await run_git(["version"], Path("/"))).text)
+        _checked.add(program)
 
 
 def check_version(said: str) -> None:

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -119,6 +120,10 @@ class Jobs:
 
     def folder(self, identifier: str) -> Path:
         return self.directory / identifier
+
+    def discard(self, identifier: str) -> None:
+        """Take a job away that did nothing."""
+        shutil.rmtree(self.folder(identifier), ignore_errors=True)
 
     def update(self, job: Job, **changes: Any) -> Job:
         """The job with changes, on disk when this returns. A state that begins or ends it sets the time."""

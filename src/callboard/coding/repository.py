@@ -27,13 +27,13 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from callboard.coding.content import large_files, put
+from callboard.coding.content import NEW_FILES, is_generated, large_files, put
 from callboard.coding.git_directory import check_place, private_directory
 from callboard.coding.git_program import (
     MAX_OUTPUT,
     GitFailed,
     GitOutcome,
-    check_version,
+    check_git,
     failed,
     run_git,
 )
@@ -79,6 +79,12 @@ _PLUMBING: Final = frozenset(
 _PLAIN = re.compile(r"[\w./+#=@-]+")
 _DUBIOUS: Final = re.compile(r"dubious ownership in repository at '(.*)'")
 _REFUSED: Final = re.compile(r"transport '(\w+)' not allowed")
+_WHERE: Final = (
+    *("rev-parse", "--path-format=absolute", "--is-inside-work-tree"),
+    *("--git-dir", "--git-common-dir", "--show-toplevel", "--show-prefix"),
+)
+_PLACES: Final = 5
+"""Lines behind the first one in an answer to `_WHERE`; the last is empty."""
 _SHELL: Final = "/bin/sh"
 _LISTING_SECONDS: Final = 60.0
 
@@ -136,6 +142,8 @@ class Repository:
         self._settings: tuple[Setting, ...] | None = None
         self._configured: tuple[object, ...] = ()
         """What the files looked like that `_settings` were read from."""
+        self._valid: set[str] = set()
+        """Names that git was asked about, and takes for branches."""
 
     async def git(
         self,
@@ -272,12 +280,13 @@ class Repository:
         return ""
 
     async def status(self, *, every: bool = False) -> Status:
-        """The changes, `every` new file by name, else new folders as one; without what git ignores."""
+        """The changes, `every` new file by name, else new folders as one; without new ones that are ignored or generated."""
         new = "all" if every else "normal"
         arguments = ("status", "--porcelain=v1", "-z", "--no-renames", f"--untracked-files={new}")
         outcome = await self.git(*arguments)
         found = [Change(item[3:], item[0], item[1]) for item in outcome.items if len(item) > 3]
-        return Status(tuple([each for each in found if not self.is_hidden(each.path)]), outcome.cut)
+        seen = [each for each in found if not (each.untracked and is_generated(each.path))]
+        return Status(tuple([each for each in seen if not self.is_hidden(each.path)]), outcome.cut)
 
     async def is_dirty(self) -> bool:
         return bool((await self.status()).changes)
@@ -316,7 +325,7 @@ class Repository:
 
     async def log(self, limit: int = 10, since: str = "") -> tuple[Commit, ...]:
         """The last commits, the newest first; of those since a commit if given."""
-        if not await self.head():
+        if not since and not await self.head():
             return ()
         names = [f"{since}..HEAD"] if since else ["HEAD"]
         outcome = await self.git("log", f"--max-count={limit}", "-z", "--format=%H %cs %s", *names, "--")
@@ -324,8 +333,8 @@ class Repository:
         return tuple([Commit(each[0], each[2] if len(each) > 2 else "", each[1]) for each in found])
 
     async def new_files(self) -> tuple[str, ...]:
-        """The files that git does not know and does not ignore; other repositories in the tree are left out."""
-        outcome = await self.git("ls-files", "-z", "--others", "--exclude-standard")
+        """The files that git does not know, but for ignored and generated ones, and other repositories in the tree."""
+        outcome = await self.git("ls-files", "-z", *NEW_FILES)
         return tuple([each for each in outcome.items if not each.endswith("/") and not self.is_hidden(each)])
 
     async def tracked(self, path: str) -> tuple[str, ...]:
@@ -344,6 +353,8 @@ class Repository:
         `files` are files and folders, as git writes their paths, `leave_out` files. Left out are also other repositories in the tree, files
         that a filter is for which is not run, and files of more than 50 MB.
         """
+        if files is not None and not files:
+            return ()
         changes = (await self.status(every=True)).changes
         paths = [each.path for each in changes if each.unstaged != " " and each.path not in leave_out]
         if files is not None:
@@ -379,9 +390,12 @@ class Repository:
 
     async def check_branch(self, name: str) -> None:
         """Raises GitFailed for what is no name for a branch."""
+        if name in self._valid:
+            return
         valid = not name.startswith("-") and "@{" not in name and name not in ("@", "HEAD")
         if not valid or (await self.git("check-ref-format", f"refs/heads/{name}", check=False)).code:
             raise GitFailed(f"{name!r} is no name for a branch", hint="letters, digits, - and / make one")
+        self._valid.add(name)
 
     async def switch(self, name: str) -> None:
         """Checks a branch out; what is not committed stays, or git refuses. Raises GitFailed."""
@@ -421,8 +435,6 @@ class Repository:
         return {path for path, value in zip(said[::3], said[2::3], strict=False) if value in off}
 
     async def _is_staged(self) -> bool:
-        if not await self.head():
-            return bool((await self.git("ls-files", "-z", "--cached", limit=1)).output)
         return (await self.git("diff", "--cached", "--quiet", check=False)).code == 1
 
     async def _nothing(self) -> str:
@@ -430,11 +442,14 @@ class Repository:
 
     async def identity(self) -> dict[str, str]:
         """The environment that says who commits: nothing where the user has told git, else our name."""
-        given: dict[str, str] = {}
-        for key, own in zip(("name", "email"), NAME, strict=True):
-            if not (await self.git("config", "--get", f"user.{key}", check=False)).text.strip():
-                given |= {f"GIT_{role}_{key.upper()}": own for role in ("AUTHOR", "COMMITTER")}
-        return given
+        allowed = allowed_settings(await self.settings(), online=False)
+        known = {setting.key: (setting.value or "").strip() for setting in allowed}
+        return {
+            f"GIT_{role}_{key.upper()}": own
+            for key, own in zip(("name", "email"), NAME, strict=True)
+            for role in ("AUTHOR", "COMMITTER")
+            if not known.get(f"user.{key}")
+        }
 
     def is_hidden(self, path: str) -> bool:
         """Whether a path is one of those that are none of the tree."""
@@ -447,24 +462,21 @@ async def find_repository(directory: Path) -> Repository | None:
     Raises CallerError where git is missing or too old, for a bare repository, for one that is broken, and for the
     inside of one's own folder.
     """
-    check_version((await run_git(["version"], Path("/"))).text)
-    asked = ["rev-parse", "--path-format=absolute", "--is-inside-work-tree", "--git-dir", "--git-common-dir"]
-    found = await run_git(asked, directory, configured=True)
+    await check_git()
+    found = await run_git(_WHERE, directory, configured=True)
+    inside, *places = found.text.split("\n")
+    # Git says what it can before it fails: in a bare repository there is no top.
+    if inside == "false":
+        raise _bare(directory)
     if found.code:
         if "not a git repository (or any" in found.error:
             return None
-        raise _not_found(found, asked, directory)
-    inside, *folders = found.text.splitlines()
-    if inside != "true":
-        raise _bare(directory)
-    top = await run_git(["rev-parse", "--show-toplevel"], directory, configured=True)
-    folder = await run_git(["rev-parse", "--show-prefix"], directory, configured=True)
-    roots = top.text.splitlines()
-    if top.code or folder.code or len(folders) != 2 or len(roots) != 1:
+        raise _not_found(found, _WHERE, directory)
+    if len(places) != _PLACES or not all(places[:3]):
         raise CallerError("the path of the repository cannot be used: it has a line break", path=str(directory))
-    root, git_directory, common = (Path(each) for each in (*roots, *folders))
+    git_directory, common, root = (Path(each) for each in places[:3])
     await asyncio.to_thread(check_place, directory, root, git_directory, common)
-    return Repository(root, git_directory, common, folder=folder.text.removesuffix("\n").rstrip("/"))
+    return Repository(root, git_directory, common, folder=places[3].rstrip("/"))
 
 
 def remote_names(settings: Iterable[Setting]) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from callboard.coding.content import put
+from callboard.coding.content import NEW_FILES, put
 from callboard.coding.git_program import run_git
 from callboard.coding.repository import MAX_DIFF, Repository, find_repository
 from callboard.errors import CallerError
@@ -121,7 +121,7 @@ class Snapshots:
     async def _state(self) -> str:
         """The tree as it is, as an object of our repository."""
         known = set((await self._own.git("ls-files", "-z")).items)
-        listed = await (self._source or self._own).git("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        listed = await (self._source or self._own).git("ls-files", "-z", "--cached", *NEW_FILES)
         names = known | {name for name in listed.items if not name.endswith("/")}
         if listed.cut or len(names) > MAX_FILES:
             hint = "let git ignore what is made by programs"

@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from callboard.coding.content import digest_of, settle, state_of
+from callboard.coding.content import settle, state_of
 from callboard.coding.copying import BORROWED, copy_tree
 from callboard.coding.git_program import GitFailed, GitOutcome, failed, run_git
 from callboard.coding.git_settings import allowed_settings, format_settings, runs_lfs
@@ -63,14 +63,10 @@ _EXACTLY = "* -text -filter -ident -working-tree-encoding\n"
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What differs from where the job began: files, the patch, which of the files are new and not yet committed.
-
-    `cut` says that the patch is longer.
-    """
+    """What differs from where the job began: files, the patch, the commits. `cut` says that the patch is longer."""
 
     files: tuple[str, ...]
     diff: str
-    untracked: tuple[str, ...]
     commits: tuple[Commit, ...]
     cut: bool = False
 
@@ -101,6 +97,8 @@ class Tree:
         self.patch = Path(record.job) / PATCH
         # What is computed of the tree has one place.
         self._computing = asyncio.Lock()
+        self._differing: dict[str, tuple[str, ...]] = {}
+        """By git tree: the files that differ from the base in it."""
 
     @property
     def record(self) -> dict[str, Any]:
@@ -108,18 +106,23 @@ class Tree:
         told: dict[str, Any] = msgspec.to_builtins(self._record)
         return told
 
-    async def digest(self) -> str:
-        """A name for the content of the tree as it is; see `Repository.digest`."""
+    async def look(self) -> tuple[str, tuple[str, ...]]:
+        """The digest, and the files that differ from the base, whether that is committed or not."""
+        found: dict[str, str] = {}
         async with self._computing:
-            return await digest_of(self.repository, self._scratch)
+            state = await state_of(self.repository, self._scratch, found)
+            return state.name, await self._files(state.tree, found)
 
     async def changes(self) -> Changes:
         """What differs from the base, whether it is committed or not."""
-        patch, files = await self._difference(MAX_DIFF)
+        found: dict[str, str] = {}
+        async with self._computing:
+            state = (await state_of(self.repository, self._scratch, found)).tree
+            patch = await self._patch(self.base, state, found, MAX_DIFF)
+            files = await self._files(state, found)
         return Changes(
             files=files,
             diff=patch.output.decode("utf-8", "replace"),
-            untracked=await self.repository.new_files(),
             commits=await self.repository.log(1000, since=self.base),
             cut=patch.cut,
         )
@@ -169,19 +172,24 @@ class Tree:
     def _scratch(self) -> Path:
         return Path(self._record.job) / SCRATCH
 
-    async def _difference(
-        self, limit: int, base: str = "", flags: tuple[str, ...] = ()
-    ) -> tuple[GitOutcome, tuple[str, ...]]:
-        found: dict[str, str] = {}
-        base = base or self.base or "HEAD"
-        async with self._computing:
-            state = (await state_of(self.repository, self._scratch, found)).tree
-            patch = await self.repository.git("diff", *flags, base, state, "--", limit=limit, environment=found)
-            names = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, state)
-            return patch, tuple((await self.repository.git(*names, environment=found)).items)
+    async def _files(self, state: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+        if state not in self._differing:
+            names = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", self.base or "HEAD", state)
+            self._differing[state] = tuple((await self.repository.git(*names, environment=environment)).items)
+        return self._differing[state]
+
+    async def _patch(
+        self, base: str, state: str, environment: Mapping[str, str], limit: int, flags: Sequence[str] = ()
+    ) -> GitOutcome:
+        return await self.repository.git(
+            "diff", *flags, base or self.base or "HEAD", state, "--", limit=limit, environment=environment
+        )
 
     async def _keep_patch(self, base: str) -> None:
-        patch, _ = await self._difference(MAX_PATCH, base, ("--binary", "--full-index"))
+        found: dict[str, str] = {}
+        async with self._computing:
+            state = (await state_of(self.repository, self._scratch, found)).tree
+            patch = await self._patch(base, state, found, MAX_PATCH, ("--binary", "--full-index"))
         if patch.cut:
             raise CallerError(
                 f"what changed is more than {MAX_PATCH} bytes as a patch",

@@ -21,7 +21,7 @@ from callboard.coding.assignment import Assignment
 from callboard.coding.brief import task_text
 from callboard.coding.chat import undo_chat
 from callboard.coding.conduct import Conduct, said_last
-from callboard.coding.desk import Desk
+from callboard.coding.desk import Desk, RunnerMissing
 from callboard.coding.finishing import finished
 from callboard.coding.job import MAX_DIFF, Job, Jobs
 from callboard.coding.phases import Phase, actions, phases_of
@@ -62,7 +62,8 @@ async def work(
 ) -> Job:
     """Does it, and gives the job as it ended; `began` is given it when it has begun.
 
-    Raises CallerError before anything is begun; after that errors are the job's.
+    Raises CallerError before anything is begun, and where a fault is to be mended whose tests cannot be run; after that
+    errors are the job's.
 
     When it is cancelled, the job is too, and CancelledError goes on; SIGTERM, and SIGHUP of a terminal that is closed,
     end it the same way, and give the job.
@@ -98,6 +99,10 @@ async def work(
             if (current := asyncio.current_task()) is not None:
                 current.uncancel()
             return worker.job
+        except RunnerMissing:
+            # It is found out before the first reply, so there is no job to speak of.
+            jobs.discard(job.id)
+            raise
         except CallboardError as error:
             return worker.end("failed", error.message, error=str(error))
         except OSError as error:
@@ -138,6 +143,7 @@ class _Worker:
                         without_sandbox=assignment.without_sandbox,
                         allow_weaker_sandbox=assignment.allow_weaker_sandbox or coding.sandbox.allow_weaker,
                         guards_tests=assignment.kind == "debug" or form == "short",
+                        needs_tests=assignment.kind == "debug",
                         reviewed=await self._base() if assignment.kind == "review" else None,
                         permits=policy.permits(Invoker.of(read_file), {}),
                         commands=policy.permits(Invoker.of(bash), {}),
@@ -240,7 +246,7 @@ class _Worker:
             output["summary"] = told_findings(conduct.findings)
         if assignment.kind in ("build", "debug"):
             message = commit_message(job, described)
-            await tree.commit(message if not conduct.missing else f"Not finished: {message}")
+            await tree.commit(message if conduct.is_finished else f"Not finished: {message}")
             changes = await tree.changes()
             tests = desk.tests_told
             title, body = pull_request(

@@ -58,6 +58,7 @@ class TestReport(Tally, frozen=True, kw_only=True):
 
     `code` is the exit code of the process, None if it was stopped; `stopped` says by what. `digest` names the content
     of the tree that it ran on, "" if unknown. `end` is the end of the output, where no failure could be read from it.
+    `lacks` says what is not installed, where the run says nothing of the code for want of it.
     """
 
     # Not a test, as pytest would think.
@@ -70,6 +71,7 @@ class TestReport(Tally, frozen=True, kw_only=True):
     digest: str = ""
     end: str = ""
     notes: tuple[str, ...] = ()
+    lacks: str = ""
 
     @property
     def good(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
@@ -70,10 +71,22 @@ async def run_tests(
     if runner.instead is not None and report.code and runner.absent and report.end.endswith(runner.absent):
         told = f"({runner.absent}: {runner.instead.name} ran instead)"
         report = await _run(runner.instead, selection, ground, workspace, place, seconds, progress)
-        report = replace(report, notes=(*report.notes, told))
+        lacks = _lacks(runner, ground, workspace) if _says_nothing(report, runner) else ""
+        report = replace(report, notes=(*report.notes, told), lacks=lacks)
     if digest is not None:
         report = replace(report, digest=await digest())
     return report
+
+
+def _says_nothing(report: TestReport, runner: Runner) -> bool:
+    """Whether no test ran, or one could not be imported for want of the runner."""
+    wanted = f"No module named '{runner.name}'"
+    return not (report.total or report.skipped) or any(wanted in failure.message for failure in report.failures)
+
+
+def _lacks(runner: Runner, ground: Folder, workspace: Workspace) -> str:
+    path = workspace.confinement.environment.get("PATH")
+    return f"{runner.name} is not installed in {shutil.which(ground.python, path=path) or ground.python}"
 
 
 async def _run(  # noqa: PLR0917  # one call, with the names of the one above
