@@ -122,6 +122,8 @@ class Ground:
         self.key.write_text(SECRET)
         (self.workspace / "link").symlink_to(self.other)
         (self.workspace / "key").symlink_to(self.key)
+        (self.workspace / "machine").symlink_to("/etc")
+        (self.workspace / "nowhere").symlink_to("/nowhere")
         shutil.copy(shutil.which("cat"), self.workspace / "set-id")
         (self.workspace / "set-id").chmod(0o4755)
         os.environ.update(HOME=str(self.home), SOME_API_KEY=SECRET)

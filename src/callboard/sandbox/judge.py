@@ -9,8 +9,8 @@ to the kernel where Landlock forbids whatever it could become meanwhile.
 - What sets something of a file: made here if the file lies in a place where the command may write, else refused.
 - /dev/shm: everybody's, and so closed to the command. The names that shm_open(3) and sem_open(3) use are opened,
   linked and removed here, in a directory that is the command's alone.
-- A link in the workspace to a directory that may not be listed: is as if it led nowhere, as in the other sandboxes,
-  so that what lists a tree goes on.
+- A link in the workspace to a directory that may not be listed: is as if it led to an empty one, so that what lists a
+  tree goes on. Test runners do not expect that it is refused, nor, as pytest 7, that it is gone.
 - A file may be watched (inotify) if it may be read. Who changes the path meanwhile sees when another file is used.
 """
 
@@ -40,6 +40,7 @@ _NOW = (1 << 30) - 1  # UTIME_NOW
 _REMOVES_DIRECTORY = 0x200
 
 _SHARED_MEMORY = b"/dev/shm/"
+_PROCESSES = b"/proc/"
 _SECONDS, _TIMES = "=2q", "=4q"  # struct utimbuf; struct timeval and struct timespec, twice
 _MAX_PATH, _MAX_VALUE = 4096, 65536
 
@@ -54,12 +55,20 @@ class Judge:
     """`listener` is what the kernel hands calls to; `calls` are their names by their numbers.
 
     `writable` and `readable` are the places, without links, where a command may write and read; `shared` is the
-    directory that stands in for /dev/shm.
+    directory that stands in for /dev/shm, and `empty` one with nothing in it.
     """
 
     def __init__(
-        self, listener: int, calls: dict[int, str], writable: list[bytes], readable: list[bytes], shared: bytes
+        self,
+        listener: int,
+        calls: dict[int, str],
+        *,
+        writable: list[bytes],
+        readable: list[bytes],
+        shared: bytes,
+        empty: bytes,
     ) -> None:
+        self.empty = empty
         self._listener = listener
         self._calls = calls
         self._writable = writable
@@ -273,18 +282,18 @@ def _opened(call: _Call, path: int, directory: int | None) -> int:
     if name is not None and not flags & os.O_DIRECTORY:
         wanted = (flags & ~os.O_PATH) | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         return call.give(os.open(name, wanted, mode & 0o777, dir_fd=call.judge.shared), flags)
-    if flags & os.O_DIRECTORY and not flags & os.O_PATH:
-        _must_not_lead_out(call, path, directory)
+    if flags & os.O_DIRECTORY and not flags & os.O_PATH and _leads_out(call, path, directory):
+        return call.give(os.open(call.judge.empty, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), flags)
     raise _Pass
 
 
-def _must_not_lead_out(call: _Call, path: int, directory: int | None) -> None:
+def _leads_out(call: _Call, path: int, directory: int | None) -> bool:
     try:
         named, place = call.directory_of(path, directory), _place(call.file(path, directory))
     except OSError:
-        raise _Pass from None
-    if call.judge.may_read(named) and not call.judge.may_read(place):
-        raise OSError(errno.ENOENT, "")
+        return False
+    # What another process has open is refused, as by the kernel: it is no link of a tree.
+    return call.judge.may_read(named) and not call.judge.may_read(place) and not named.startswith(_PROCESSES)
 
 
 def _linked(call: _Call, old: int, new: int) -> int:

@@ -82,7 +82,7 @@ class Landlock:
         with ExitStack() as stack:
             stack.enter_context(put_back(workspace, by_name))
             stack.enter_context(linked(workspace, confined.borrowed))
-            private, temporary, shared = stack.enter_context(private_directories())
+            private, temporary, shared, empty = stack.enter_context(private_directories())
             reading, writing = os.pipe()
             os.write(writing, seccomp_filter(platform.machine(), namespaces=False))
             os.close(writing)
@@ -102,6 +102,7 @@ class Landlock:
                     *(f"read={place}" for place in readable if can_be_reached(place)),
                     f"judged={','.join(f'{number}:{name}' for name, number in calls.items())}",
                     f"shared={shared}",
+                    f"empty={empty}",
                     f"seccomp={reading}",
                 ],
                 descriptors=[reading],

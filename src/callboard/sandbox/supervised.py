@@ -55,14 +55,14 @@ class _Leash:
 
 
 @contextmanager
-def private_directories() -> Iterator[tuple[Path, Path, Path]]:
-    """An empty home, an empty place for temporary files, and one for shared memory, which go away."""
+def private_directories() -> Iterator[tuple[Path, Path, Path, Path]]:
+    """An empty home, an empty place for temporary files, one for shared memory, one for nothing, which go away."""
     directory = Path(os.path.realpath(tempfile.mkdtemp(prefix="callboard-")))
     try:
-        home, temporary, shared = directory / "home", directory / "tmp", directory / "shm"
-        for each in (home, temporary, shared):
+        home, temporary, shared, empty = (directory / name for name in ("home", "tmp", "shm", "empty"))
+        for each in (home, temporary, shared, empty):
             each.mkdir()
-        yield home, temporary, shared
+        yield home, temporary, shared, empty
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -10,6 +10,7 @@ went wrong before the command began is written there. The command is subject to 
   read=PATH         Landlock: may be read, and run
   judged=CALLS      the calls that the filter leaves to this process, as NUMBER:NAME and commas; see `judge`
   shared=PATH       the directory that stands in for /dev/shm
+  empty=PATH        a directory with nothing in it
 
 With `supervisor.py abi`, it prints the version of the kernel's Landlock, 0 for none. See landlock(7).
 """
@@ -147,7 +148,9 @@ def _judge(restrictions: list[tuple[str, str]], command: _socket.socket) -> tupl
     for kind, value in restrictions:
         if kind in places:
             places[kind].append(os.fsencode(os.path.realpath(value)))
-    return listener, Judge(listener, calls, places["write"], places["read"], os.fsencode(named["shared"]))
+    shared, empty = os.fsencode(named["shared"]), os.fsencode(named["empty"])
+    judge = Judge(listener, calls, writable=places["write"], readable=places["read"], shared=shared, empty=empty)
+    return listener, judge
 
 
 def _beneath(root: int) -> list[int]:

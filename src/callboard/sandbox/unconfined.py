@@ -24,5 +24,5 @@ class Unconfined:
 
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
         confined = msgspec.structs.replace(confinement, workspace=own_place(confinement.workspace))
-        with linked(confined.workspace, confined.borrowed), private_directories() as (home, temporary, _):
+        with linked(confined.workspace, confined.borrowed), private_directories() as (home, temporary, *_):
             return await supervise(command, confined, home=confined.home or home, temporary=temporary, stdin=stdin)
