@@ -364,10 +364,10 @@ class Loop:
         return [self._call_model()]
 
     def _remember(self, pairs: Sequence[tuple[InvocationCanister, ResultCanister]]) -> None:
-        # A call that ran with other arguments is not the call that the model made.
-        as_called = [pair for pair in pairs if pair[0].identifier not in self._round.edited]
         if self._guard is None:
             return
+        # A call that ran with other arguments is not the call that the model made.
+        as_called = [pair for pair in pairs if pair[0].identifier not in self._round.edited]
         self._guard.record(as_called, self._told, self.rounds)
         self._told_rounds = self._told_rounds + 1 if len(self._told) == len(pairs) else 0
 
