@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import sys
 import threading
@@ -472,6 +473,25 @@ def test_what_a_plain_function_gives_to_be_awaited_is_awaited(wrap):
 def test_a_timeout_ends_what_a_plain_function_gives_to_be_awaited():
     result = execute(in_ensemble(logged(hang)), {"page": "a"}, timeout=0.01)
     assert result.error.category == "timeout"
+
+
+def test_what_a_plain_function_gives_too_late_is_closed_and_no_warning_speaks_of_it():
+    late, made = threading.Event(), []
+
+    def slow(page: str):
+        """Fetch a page, and think before it."""
+        late.wait()
+        made.append(fetch(page))
+        return made[0]
+
+    async def run():
+        result = await execute_invoker(in_ensemble(slow), {"page": "a"}, timeout=0.01)
+        late.set()
+        while not made or inspect.getcoroutinestate(made[0]) != inspect.CORO_CLOSED:  # noqa: ASYNC110 - by a thread
+            await asyncio.sleep(0)
+        return result
+
+    assert asyncio.run(asyncio.wait_for(run(), 30)).error.category == "timeout"
 
 
 def plus(number: int) -> int:

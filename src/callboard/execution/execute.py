@@ -218,18 +218,27 @@ async def _settled(call: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def _on_thread(call: Callable[[], Awaitable[Any]], seconds: float) -> Any:
-    begun = False
+    begun = over = False
+    made: Any = None
 
     def work() -> Any:
-        nonlocal begun
+        nonlocal begun, made
         begun = True
-        return _drive(call())
+        made = _drive(call())
+        if over:
+            _discard(made)
+        return made
 
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
             return await _contained(_threads.run(work))
-    except TimeoutError as error:
+    except (TimeoutError, asyncio.CancelledError) as error:
+        # The thread may return its value a moment later, or just has.
+        over = True
+        _discard(made)
+        if isinstance(error, asyncio.CancelledError):
+            raise
         if not limit.expired():
             raise
         if not begun:
@@ -237,6 +246,12 @@ async def _on_thread(call: Callable[[], Awaitable[Any]], seconds: float) -> Any:
             raise _OutOfTime(told, "was not begun, for no thread was free") from error
         left = f"did not return within {seconds:g} s; its thread was left running"
         raise _OutOfTime(f"It had {seconds:g} s.", left) from error
+
+
+def _discard(value: Any) -> None:
+    """Closes a coroutine that nobody will await, so that Python does not warn of it."""
+    if inspect.iscoroutine(value):
+        value.close()
 
 
 async def _in_task(call: Callable[[], Awaitable[Any]], seconds: float, grace: float) -> Any:
