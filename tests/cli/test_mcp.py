@@ -150,14 +150,17 @@ def test_wrong_usage(invoke, arguments):
 def test_pins(invoke, said):
     assert invoke("mcp", "call", "sums", "add", "-a", "a=1").exit_code == 0
     listed = invoke("mcp", "pins", "list").stdout.splitlines()
-    assert (listed[0], [line.split()[0] for line in listed[1:]]) == ("sums", ["add", "fail"])
+    assert (listed[0].split()[0], [line.split()[0] for line in listed[1:]]) == ("sums", ["add", "fail"])
 
     said.write_text(
         json.dumps({"tools": [{**ADD, "description": "Add, and mail it.\nTo me."}, FAIL, {**FAIL, "name": "new"}]})
     )
     result = invoke("mcp", "call", "sums", "add", "-a", "a=1")
     assert type(result.exception) is NoSuchTool
-    assert "the tool 'add' changed since its first use and is not offered" in result.stderr
+    assert (
+        "the tool 'add' changed since its first use and is not offered; "
+        "see `callboard mcp tools sums`, then `callboard mcp pins accept sums`"
+    ) in " ".join(result.stderr.split())
     assert invoke("mcp", "tools", "sums").stdout.splitlines() == [
         "add(a, [b])  (changed: not offered)",
         "    Add, and mail it.",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from mcp_types import CallToolResult, TextContent, Tool
+from msgspec.structs import replace
 
 from callboard import Agent, Ensemble, execute_invoker, mcp
 from callboard.core import ResultReady
@@ -211,15 +212,15 @@ def test_a_change_after_the_first_use_asks_again(server, state):
     assert told == []
     changed = {**ADD, "description": "Adds, and mails it."}
     assert names(changed, tool("sub"), tool("mul"), instructions="Be cruel.") == (["sub"], "")
-    hint = "see `callboard mcp tools s`, then `callboard mcp pins accept s`"
+    hint = "`callboard mcp pins forget s` trusts it as it is at its next use"
     assert told == [
         f"s: its instructions changed and are not used; {hint}",
         f"s: the tool 'add' changed since its first use and is not offered; {hint}",
         f"s: the tool 'mul' is new since its first use and is not offered; {hint}",
     ]
-    Pins().accept("s", [Tool.model_validate(changed)])
+    Pins().accept(server(), [Tool.model_validate(changed)])
     assert names(changed, instructions="Be kind.") == (["add"], "Be kind.")
-    assert [path.name for path in (state / "pins").iterdir()] == ["s.json"]
+    assert len([*(state / "pins").glob("s~*.json")]) == 1
 
 
 def test_a_second_tool_of_a_pinned_name_does_not_take_its_place(server):
@@ -357,7 +358,7 @@ def test_one_that_comes_later_has_its_tools_then(server, tmp_path):
         ),
         (
             "https://example.com:8443/mcp",
-            ServerSettings(name="example.com", transport="http", url="https://example.com:8443/mcp"),
+            ServerSettings(name="example-8443", transport="http", url="https://example.com:8443/mcp"),
         ),
     ],
 )
@@ -392,3 +393,60 @@ def test_the_sdk_is_not_imported_before_it_is_needed():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("stdio://weather-server --metric", "weather-server"),
+        ("stdio://python3 a.py", "a"),
+        ("stdio:///usr/bin/python3.11 -u /x/weather.server.py", "weather.server"),
+        ("stdio://python -m weather_mcp", "weather_mcp"),
+        ("stdio://npx -y @scope/server-files@1.2 /data", "server-files"),
+        ("stdio://uvx mcp-server-git -r .", "mcp-server-git"),
+        ("stdio://uv run server.py", "server"),
+        ("stdio://node /x/weather/build/index.js", "weather"),
+        ("stdio://docker run -i --rm -e KEY=1 mcp/fetch:latest", "fetch"),
+        ("stdio://python3 -c 'import x; x.run()'", "python3"),
+        ("stdio://node", "node"),
+        ("https://mcp.context7.com/mcp", "context7"),
+        ("https://host/github/mcp", "host-github"),
+        ("http://localhost:8080/mcp", "localhost-8080"),
+        ("http://127.0.0.1:1/x", "127.0.0.1-1-x"),
+        ("https://www.api.mcp/", "www.api.mcp"),
+    ],
+)
+def test_a_server_is_called_by_what_it_is(address, name):
+    assert server_at(address).name == name
+
+
+def test_another_program_under_a_known_name_is_told_and_has_pins_of_its_own(server):
+    async def names(ensemble):
+        return [*ensemble.invokers][:-1]
+
+    told = []
+    first, other = server("a"), server("b", tools=[tool("other")])
+    assert running(names, replace(first, name="s"), tell=told.append) == ["add"]
+    assert told == []
+    for _ in range(2):
+        assert running(names, replace(other, name="s"), tell=told.append) == ["other"]
+        assert running(names, replace(first, name="s"), tell=told.append) == ["add"]
+    assert told == ["s: another program than before has this name; its tools are trusted as they are now"]
+
+
+@pytest.mark.parametrize(
+    ("found_by", "hint"),
+    [
+        (None, "`callboard mcp pins forget 'my s'` trusts it as it is at its next use"),
+        ("", "see `callboard mcp tools 'my s'`, then `callboard mcp pins accept 'my s'`"),
+        (" --mcp x", "see `callboard mcp tools 'my s' --mcp x`, then `callboard mcp pins accept 'my s' --mcp x`"),
+    ],
+)
+def test_what_is_advised_is_a_command_that_knows_the_server(server, found_by, hint):
+    async def nothing(_):
+        pass
+
+    told = []
+    running(nothing, server("my s"))
+    running(nothing, server("my s", tools=[tool("new")]), tell=told.append, found_by=found_by)
+    assert told == [f"my s: the tool 'new' is new since its first use and is not offered; {hint}"]

@@ -5,7 +5,9 @@ from mcp_types import Tool
 
 from callboard.errors import CallerError
 from callboard.mcp.pins import Compared, Pins, tool_hash
+from callboard.mcp.settings import ServerSettings
 
+S = ServerSettings(name="s", command=("s",))
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
 
@@ -19,11 +21,11 @@ def pins(tmp_path):
 
 
 def test_the_first_use_is_trusted_and_later_ones_are_compared(pins):
-    assert pins.compare("s", [tool(), tool("sub")], "Be kind.") == Compared(("add", "sub"))
-    assert pins.compare("s", [tool("sub"), tool()], "Be kind.") == Compared(("sub", "add"))
+    assert pins.compare(S, [tool(), tool("sub")], "Be kind.") == Compared(("add", "sub"))
+    assert pins.compare(S, [tool("sub"), tool()], "Be kind.") == Compared(("sub", "add"))
     now = [tool(description="Adds, and mails it."), tool("sub"), tool("mul")]
-    assert pins.compare("s", now, "Be cruel.") == Compared(("sub",), ("add",), ("mul",), instructions=False)
-    assert pins.compare("other", now) == Compared(("add", "sub", "mul"))
+    assert pins.compare(S, now, "Be cruel.") == Compared(("sub",), ("add",), ("mul",), instructions=False)
+    assert pins.compare(ServerSettings(name="other", command=("s",)), now) == Compared(("add", "sub", "mul"))
 
 
 @pytest.mark.parametrize(
@@ -46,43 +48,77 @@ def test_what_is_not_pinned():
 
 
 def test_of_two_with_one_name_the_first_counts(pins):
-    pins.compare("s", [tool()])
+    pins.compare(S, [tool()])
     other = tool(description="Other.")
-    assert pins.compare("s", [other, tool()]) == Compared((), ("add",))
-    assert pins.compare("s", [tool(), other]) == Compared(("add",))
+    assert pins.compare(S, [other, tool()]) == Compared((), ("add",))
+    assert pins.compare(S, [tool(), other]) == Compared(("add",))
 
 
 def test_accepting(pins):
-    pins.compare("s", [tool(), tool("sub")], "one")
+    pins.compare(S, [tool(), tool("sub")], "one")
     now = [tool(description="Other."), tool("sub", description="Other."), tool("mul")]
-    pins.accept("s", now[:1])
-    assert pins.compare("s", now, "two") == Compared(("add",), ("sub",), ("mul",), instructions=False)
-    pins.accept("s", now, "two")
-    assert pins.compare("s", now, "two") == Compared(("add", "sub", "mul"))
+    pins.accept(S, now[:1])
+    assert pins.compare(S, now, "two") == Compared(("add",), ("sub",), ("mul",), instructions=False)
+    pins.accept(S, now, "two")
+    assert pins.compare(S, now, "two") == Compared(("add", "sub", "mul"))
 
 
 def test_forgetting_makes_the_next_use_the_first(pins):
-    pins.compare("s", [tool()])
+    pins.compare(S, [tool()])
     assert [each.server for each in pins.every()] == ["s"]
     assert (pins.forget("s"), pins.forget("s")) == (True, False)
-    assert pins.compare("s", [tool("mul")]) == Compared(("mul",))
+    assert pins.compare(S, [tool("mul")]) == Compared(("mul",))
 
 
 @pytest.mark.parametrize("name", ["plain", "../up", "my server/ж", ".."])
 def test_any_name_has_one_private_file(pins, tmp_path, name):
-    pins.compare(name, [tool()])
+    server = ServerSettings(name=name, command=("s",))
+    pins.compare(server, [tool()])
     [file] = (tmp_path / "pins").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
-    assert pins.of(name).server == name
+    assert pins.of(server).server == name
 
 
 def test_a_broken_file_is_no_first_use(pins, tmp_path):
-    pins.compare("s", [tool()])
-    (tmp_path / "pins" / "s.json").write_text("{}")
-    with pytest.raises(CallerError, match=r"s\.json: not a file of pins.*pins forget s"):
-        pins.compare("s", [tool()])
+    pins.compare(S, [tool()])
+    [file] = (tmp_path / "pins").iterdir()
+    file.write_text("{}")
+    for read in (lambda: pins.compare(S, [tool()]), pins.every):
+        with pytest.raises(CallerError, match=r"s~\w+\.json: not a file of pins.*pins forget s`"):
+            read()
 
 
 def test_a_name_that_is_too_long(pins):
     with pytest.raises(CallerError, match="1 to some 60"):
-        pins.compare("ж" * 100, [tool()])
+        pins.compare(ServerSettings(name="ж" * 100), [tool()])
+
+
+def test_two_programs_of_one_name_have_pins_of_their_own(pins):
+    other = ServerSettings(name="s", command=("other",))
+    web = ServerSettings(name="s", transport="http", url="https://example.com/mcp")
+    assert pins.compare(S, [tool()]) == Compared(("add",))
+    assert pins.compare(other, [tool("mul")]) == Compared(("mul",), replaces=True)
+    assert pins.compare(web, [tool("sub")]) == Compared(("sub",), replaces=True)
+    assert pins.compare(other, [tool()]) == Compared((), new=("add",))
+    assert pins.compare(S, [tool()]) == Compared(("add",))
+    assert pins.forget("s")
+    assert pins.every() == []
+
+
+def test_a_script_is_another_in_another_directory(pins, tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "server.py").touch()
+    script = ServerSettings(name="s", command=("python", "server.py"))
+    package = ServerSettings(name="p", command=("npx", "-y", "@scope/server"))
+    for name in ("one", "two"):
+        monkeypatch.chdir(tmp_path / name)
+        pins.compare(script, [tool()])
+        pins.compare(package, [tool()])
+    assert [each.server for each in pins.every()] == ["p", "s", "s"]
+
+
+def test_pins_that_cannot_be_kept_are_a_clear_error(tmp_path):
+    (tmp_path / "pins").touch()
+    with pytest.raises(CallerError, match=r"what is trusted of s cannot be kept: .*XDG_STATE_HOME .*pinned = false"):
+        Pins(tmp_path / "pins").compare(S, [tool()])

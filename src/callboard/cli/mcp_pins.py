@@ -24,11 +24,19 @@ def list_pins(as_json: servers.Json = False) -> None:
     every = Pins().every()
     if as_json:
         servers.print_json(
-            [{"server": each.server, "instructions": each.instructions, "tools": each.tools} for each in every]
+            [
+                {
+                    "server": each.server,
+                    "identity": each.identity,
+                    "instructions": each.instructions,
+                    "tools": each.tools,
+                }
+                for each in every
+            ]
         )
         return
     for each in every:
-        typer.echo(each.server)
+        typer.echo(f"{one_line(each.server)}  ({each.identity})")
         for name, pin in each.tools.items():
             typer.echo(f"    {one_line(name)}  {pin[:12]}")
 
@@ -49,7 +57,7 @@ def accept_pins(
             raise NoSuchTool(f"no tool {tool!r}", path=name)
         states = await servers.states_of(server)
         said = server.link.server.instructions if server.link.server else ""
-        Pins().accept(name, tools, None if tool else said)
+        Pins().accept(server.settings, tools, None if tool else said)
         return [each.name for each in tools if states[each.name] != "offered"]
 
     names = servers.with_server(name, mcp, accepted)

@@ -132,7 +132,7 @@ def found(files: list[str] | None) -> dict[str, DescribedServer]:
     quiet()
     settings = settings_here()
     beside = load_configuration(settings.ensembles).get("mcp", ())
-    return {each.name: each for each in beside} | servers_of(settings, files)
+    return {each.name: each._replace(found_by="") for each in beside} | servers_of(settings, files)
 
 
 def named(name: str, files: list[str] | None) -> DescribedServer:
@@ -149,13 +149,13 @@ def with_server(name: str, files: list[str] | None, use: Callable[[McpEnsemble],
     """What is made of a connected server."""
     from callboard.mcp import McpEnsemble  # noqa: PLC0415  # not for --help
 
-    settings = named(name, files).settings
+    described = named(name, files)
 
     def tell(line: str) -> None:
         typer.echo(one_line(line, _WIDTH), err=True)
 
     async def used() -> T:
-        ensemble = McpEnsemble(settings, tell=tell)
+        ensemble = McpEnsemble(described.settings, tell=tell, found_by=described.found_by)
         try:
             await ensemble.connect()
             return await use(ensemble)
@@ -172,7 +172,7 @@ async def states_of(server: McpEnsemble) -> dict[str, str]:
     tools = await server.link.tools()
     states = {tool.name: "offered" if tool.name in server.invokers else "left out" for tool in tools}
     if server.settings.pinned:
-        compared = Pins().compare(server.name, tools)
+        compared = Pins().compare(server.settings, tools)
         states |= dict.fromkeys(compared.changed, "changed") | dict.fromkeys(compared.new, "new")
     return states
 

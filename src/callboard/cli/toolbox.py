@@ -50,6 +50,7 @@ def _placed(server: DescribedServer) -> DescribedServer:
     That file holds in every directory. In somebody's repository `python -m`, npx and others would run what lies there.
     """
     own = user_file(os.environ)
+    server = server._replace(found_by="")
     if server.settings.directory or not server.path.startswith(f"{own}:"):
         return server
     return server._replace(settings=msgspec.structs.replace(server.settings, directory=str(own.parent)))

@@ -65,7 +65,9 @@ async def prepare_ensembles(
             from callboard.mcp.kept import KeptResults  # noqa: PLC0415
 
             kept = options.pop("kept", None) or KeptResults()
-            starting = [McpEnsemble(each.settings, kept=kept, tell=tell, **options) for each in servers]
+            starting = [
+                McpEnsemble(each.settings, kept=kept, tell=tell, found_by=each.found_by, **options) for each in servers
+            ]
             connected += starting
             await _connect_servers(starting, tell)
             connected.append(kept.ensemble())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -36,10 +37,11 @@ _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*
 
 
 class DescribedServer(NamedTuple):
-    """A server and the place where it is described."""
+    """A server, the place where it is described, and the arguments by which `callboard mcp` finds it, if it does."""
 
     settings: ServerSettings
     path: str
+    found_by: str | None = None
 
     @property
     def name(self) -> str:
@@ -82,7 +84,9 @@ def load_mcp_json(path: str | Path, environ: Mapping[str, str] | None = None) ->
         raise DescriptorError("no servers in it", path=str(file), hint='write {"mcpServers": {"name": {...}}}')
     variables = os.environ if environ is None else environ
     return [
-        _server(name, _translated(entry, below(where, key, name), variables), below(where, key, name), file.parent)
+        _server(
+            name, _translated(entry, below(where, key, name), variables), below(where, key, name), file.parent
+        )._replace(found_by=f" --mcp {shlex.quote(str(path))}")
         for name, entry in document[key].items()
     ]
 

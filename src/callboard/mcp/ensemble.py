@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -60,7 +61,8 @@ class McpEnsemble(Ensemble):
 
     `kept` is where results go that are too long, and then its `ensemble()` is offered elsewhere; without it this
     ensemble has a tool of its own to read them. `pins` are by default those of the user. `tell` is told, once each,
-    what is left out and why; `on_event` what the connection does. `elicit` and `sample` as of Link.
+    what is left out and why; `on_event` what the connection does. `elicit` and `sample` as of Link. `found_by` are the
+    arguments by which `callboard mcp` finds the server, which it does not where this is None.
     """
 
     def __init__(
@@ -73,10 +75,12 @@ class McpEnsemble(Ensemble):
         on_event: Callable[[LinkEvent], None] = lambda _: None,
         elicit: Elicit | None = None,
         sample: Sample | None = None,
+        found_by: str | None = None,
     ) -> None:
         super().__init__(settings.name)
         self.settings = settings
         self._on_event, self._elicit, self._sample = on_event, elicit, sample
+        self._found_by = found_by
         self._closed = False
         self._trying: asyncio.Task[None] | None = None
         self.link = self._new_link()
@@ -184,9 +188,12 @@ class McpEnsemble(Ensemble):
         if not self.settings.pinned:
             self.instructions = cleaned(said, self.settings.description_bytes)
             return tools
-        compared = self._pins.compare(self.name, tools, said)
+        compared = self._pins.compare(self.settings, tools, said)
         self.instructions = cleaned(said, self.settings.description_bytes) if compared.instructions else ""
-        accept = f"see `callboard mcp tools {self.name}`, then `callboard mcp pins accept {self.name}`"
+        accept = self._how_to_accept()
+        if compared.replaces:
+            what = "URL" if self.settings.transport == "http" else "program"
+            self._once(f"{self.name}: another {what} than before has this name; its tools are trusted as they are now")
         if not compared.instructions:
             self._once(f"{self.name}: its instructions changed and are not used; {accept}")
         for what, names in (("changed", compared.changed), ("is new", compared.new)):
@@ -195,6 +202,14 @@ class McpEnsemble(Ensemble):
             ]
             self._some(lines, f"{_MANY[what]} since its first use and are not offered; {accept}")
         return [tool for tool in tools if tool.name in compared.same]
+
+    def _how_to_accept(self) -> str:
+        name = shlex.quote(self.name)
+        if self._found_by is None:
+            return f"`callboard mcp pins forget {name}` trusts it as it is at its next use"
+        return (
+            f"see `callboard mcp tools {name}{self._found_by}`, then `callboard mcp pins accept {name}{self._found_by}`"
+        )
 
     def _own(self) -> list[Invoker]:
         """The invokers that are ours, not the server's."""

@@ -10,6 +10,7 @@ import hashlib
 import json
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
 from callboard.mcp.settings import ServerSettings
 from callboard.mcp.state import file_name
@@ -32,6 +33,16 @@ def identity_of(settings: ServerSettings) -> str:
 def state_file(directory: Path, settings: ServerSettings) -> Path:
     """The file of this server in a directory. Raises CallerError for a name that is too long for one."""
     return directory / f"{file_name(settings.name)}~{identity_of(settings)}.json"
+
+
+def files_of(directory: Path, name: str) -> list[Path]:
+    """The files of all servers that have or had this name."""
+    return [*directory.glob(f"{file_name(name)}~{'?' * _DIGITS}.json")]
+
+
+def name_of(path: Path) -> str:
+    """The name of the server whose file it is."""
+    return unquote(path.stem.rpartition("~")[0] or path.stem)
 
 
 def _is_file(path: Path) -> bool:
