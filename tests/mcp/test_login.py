@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from callboard import execute_invoker
 from callboard.errors import CallerError
@@ -27,6 +29,13 @@ class Guarded:
         self.grants = []
         self.open = False
         self.refuses = False
+        self.registers = True
+        self.methods = None
+        self.lacks = ""
+        self.asked = []
+        self.clients = []
+        self.refresh = None
+        self.renewal = None
 
     async def mcp(self, request):
         if request.method != "POST":
@@ -46,6 +55,9 @@ class Guarded:
         }
         if "id" not in message:
             return web.Response(status=202)
+        if self.lacks and message["method"] == "tools/call":
+            about = f'Bearer error="insufficient_scope", scope="{self.lacks}"'
+            return web.Response(status=403, headers={"WWW-Authenticate": about})
         method, answer = message["method"], {"jsonrpc": "2.0", "id": message["id"]}
         if method not in results:
             return web.json_response({**answer, "error": {"code": -32601, "message": "no"}}, status=400)
@@ -57,24 +69,36 @@ class Guarded:
     async def metadata(self, _):
         ends = {f"{name}_endpoint": f"{self.url}/{path}" for name, path in PATHS.items()}
         about = {"response_types_supported": ["code"], "code_challenge_methods_supported": ["S256"]}
-        return web.json_response({"issuer": self.url, **ends, **about})
+        methods = {"token_endpoint_auth_methods_supported": self.methods} if self.methods else {}
+        return web.json_response({"issuer": self.url, **ends, **about, **methods})
 
     async def register(self, request):
+        if not self.registers:
+            return web.Response(status=404)
         return web.json_response({**(await request.json()), "client_id": "client"}, status=201)
 
     async def authorize(self, request):
+        self.asked.append((request.query["client_id"], request.query.get("scope")))
         said = "error=access_denied&error_description=not+you" if self.refuses else "code=code"
         raise web.HTTPFound(f"{request.query['redirect_uri']}?{said}&state={request.query['state']}")
 
     async def token(self, request):
-        self.grants.append((await request.post())["grant_type"])
+        form = await request.post()
+        self.grants.append(form["grant_type"])
+        self.clients.append((request.headers.get("Authorization"), form.get("client_secret")))
+        if form["grant_type"] == "refresh_token":
+            if self.renewal is not None and (answer := self.renewal()) is not None:
+                return answer
+            if form["refresh_token"] != self.refresh:
+                return web.json_response({"error": "invalid_grant"}, status=400)
         self.good = next(self.tokens)
+        self.refresh = f"refresh of {self.good}"
         return web.json_response(
             {
                 "access_token": self.good,
                 "token_type": "Bearer",
                 "expires_in": 3600,
-                "refresh_token": "refresh",
+                "refresh_token": self.refresh,
             }
         )
 
@@ -126,7 +150,7 @@ def state(tmp_path, monkeypatch):
 
 async def called(settings):
     async with McpEnsemble(settings) as ensemble:
-        return (await execute_invoker(ensemble.access_invoker("who"), {})).text
+        return (await execute_invoker(ensemble.access_invoker("who"), {}, on_error="feedback")).text
 
 
 def run(scenario, guarded):
@@ -181,12 +205,142 @@ def test_tokens_are_for_their_own_address():
 def test_a_login_that_is_over_says_so():
     async def scenario(settings):
         await log_in(settings, Browser(), {})
-        guarded.good = "another"
+        async with McpEnsemble(settings) as ensemble:
+            guarded.good = guarded.refresh = "another"
+            with pytest.raises(ServerFailure) as failed:
+                await ensemble.call_tool("who", {})
+        assert not failed.value.may_have_run
+        assert "its login is over" in str(failed.value)
         await called(settings)
 
     guarded = Guarded()
-    with pytest.raises(ServerFailure, match="callboard mcp login guarded"):
+    with pytest.raises(ServerFailure, match=r"its login is over; .*`callboard mcp login guarded`"):
         run(scenario, guarded)
+
+
+def expire(state):
+    file = state / "guarded.json"
+    file.write_text(json.dumps({**json.loads(file.read_bytes()), "expires_at": 1}))
+
+
+def test_of_many_that_need_new_tokens_one_renews_them(state):
+    async def scenario(settings):
+        await log_in(settings, Browser(), {})
+        expire(state)
+        return await asyncio.gather(*(called(settings) for _ in range(5)))
+
+    guarded = Guarded()
+    assert run(scenario, guarded) == ["Bearer token1"] * 5
+    assert guarded.grants == ["authorization_code", "refresh_token"]
+
+
+def test_tokens_that_somebody_else_renewed_are_taken(state):
+    async def scenario(settings):
+        await log_in(settings, Browser(), {})
+        async with McpEnsemble(settings) as ensemble:
+            expire(state)
+            assert await called(settings) == "Bearer token1"
+            return (await ensemble.call_tool("who", {})).content[0].text
+
+    guarded = Guarded()
+    assert run(scenario, guarded) == "Bearer token1"
+    assert guarded.grants == ["authorization_code", "refresh_token"]
+
+
+def test_a_refresh_token_that_was_used_already_is_no_end_where_the_file_has_another(state):
+    def meanwhile():
+        file = state / "guarded.json"
+        kept = json.loads(file.read_bytes())
+        guarded.good = "theirs"
+        file.write_text(
+            json.dumps({**kept, "expires_at": None, "tokens": {**kept["tokens"], "access_token": "theirs"}})
+        )
+        return web.json_response({"error": "invalid_grant"}, status=400)
+
+    async def scenario(settings):
+        await log_in(settings, Browser(), {})
+        expire(state)
+        guarded.renewal = meanwhile
+        return await called(settings)
+
+    guarded = Guarded()
+    assert run(scenario, guarded) == "Bearer theirs"
+
+
+def test_a_token_that_is_refused_before_its_time_is_renewed_once():
+    async def scenario(settings):
+        await log_in(settings, Browser(), {})
+        guarded.good = "another"
+        return await called(settings)
+
+    guarded = Guarded()
+    assert run(scenario, guarded) == "Bearer token1"
+
+
+def test_a_place_of_renewal_that_is_away_ends_no_login(state):
+    async def scenario(settings):
+        await log_in(settings, Browser(), {})
+        expire(state)
+        guarded.renewal = lambda: web.Response(status=503)
+        with pytest.raises(ServerFailure, match=r"cannot be renewed: HTTP 503 from http://.*/oauth/token"):
+            await called(settings)
+        guarded.renewal = None
+        return await called(settings)
+
+    guarded = Guarded()
+    assert run(scenario, guarded) == "Bearer token1"
+
+
+def test_a_login_that_fails_leaves_the_one_before():
+    async def scenario(settings):
+        await log_in(settings, Browser(), {})
+        guarded.refuses, good = True, guarded.good
+        guarded.good = "nobody's"
+        with pytest.raises(ServerFailure, match="refused: not you"):
+            await log_in(settings, Browser(), {})
+        guarded.good = good
+        return await called(settings)
+
+    guarded = Guarded()
+    assert run(scenario, guarded) == "Bearer token0"
+
+
+@pytest.mark.parametrize("methods", [None, ["client_secret_basic"], ["client_secret_post"]])
+def test_a_client_that_was_registered_by_hand_logs_in_and_renews(state, monkeypatch, methods):
+    monkeypatch.setenv("THE_SECRET", "s3cret")
+
+    async def scenario(settings):
+        with pytest.raises(ServerFailure, match=r"Registration failed.*set its client_id and client_secret"):
+            await log_in(settings, Browser(), {})
+        known = replace(settings, client_id="mine", client_secret="env:THE_SECRET", scopes=("read", "write"))
+        await log_in(known, Browser(), {"THE_SECRET": "s3cret"})
+        expire(state)
+        return await called(known)
+
+    guarded = Guarded()
+    guarded.registers, guarded.methods = False, methods
+    assert run(scenario, guarded) == "Bearer token1"
+    assert guarded.asked == [("mine", "read write")]
+    basic = f"Basic {base64.b64encode(b'mine:s3cret').decode()}"
+    assert guarded.clients == [(None, "s3cret") if methods == ["client_secret_post"] else (basic, None)] * 2
+
+
+def test_what_a_login_lacks_is_asked_for_by_the_next():
+    async def scenario(settings):
+        await log_in(settings, Browser(), {})
+        guarded.lacks = "files:write"
+        text = await called(settings)
+        guarded.lacks, good = "", guarded.good
+        guarded.good = "nobody's"
+        await log_in(replace(settings, scopes=("files:read",)), Browser(), {})
+        assert guarded.good != good
+        return text
+
+    guarded = Guarded()
+    text = run(scenario, guarded)
+    assert "its login lacks the scope 'files:write'" in text
+    assert "`callboard mcp login guarded` asks for the scope that was missing" in text
+    assert guarded.asked == [("client", None), ("client", "files:read files:write")]
 
 
 def test_a_login_that_is_refused():

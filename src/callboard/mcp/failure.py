@@ -6,6 +6,7 @@ Law: whoever reads one knows which server, what it said, and whether what was as
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Any, Final, Self
 
@@ -22,6 +23,11 @@ METHOD_NOT_FOUND: Final = -32601
 STATUS: Final = "httpStatus"
 """The key in an error's data where web.py puts the status that it was made of."""
 _REFUSED: Final = frozenset({401, 403})
+_HINTS: Final = {
+    401: "check its headers, or log in: `callboard mcp login {name}`",
+    403: "check its headers, or log in again: `callboard mcp login {name}` asks for the scope that was missing",
+    405: "is it a URL of streamable HTTP? One of the older SSE transport refuses this",
+}
 _EXCERPT: Final = 500
 
 
@@ -86,9 +92,11 @@ def failure_of(error: BaseException, path: str) -> ServerFailure:
     text = reason_of(first) or type(first).__name__
     if isinstance(code, int):
         data: Any = getattr(first, "data", None)
-        refused = isinstance(data, dict) and data.get(STATUS) in _REFUSED
+        given: Any = data.get(STATUS) if isinstance(data, dict) else None
+        status = given if isinstance(given, int) else 0
+        refused = status in _REFUSED
         kind = _OF_CODE.get(code, ServerFailure)
-        hint = "check its headers, or log in" if refused else ""
+        hint = _HINTS.get(status, "").format(name=shlex.quote(path.removeprefix("mcp.")))
         return kind(text, path=path, hint=hint, hopeless=refused or code == UNSUPPORTED_PROTOCOL_VERSION)
     if isinstance(first, TimeoutError):
         return ServerTimeout(text, path=path)

@@ -1,6 +1,7 @@
 """A person logs in at a server (OAuth 2.1 with PKCE, RFC 8252).
 
 Owns the page on this machine that the browser comes back to. What is exchanged is the SDK's business.
+Law: what was there before stays until the new login has succeeded.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 from callboard.errors import CallerError
 from callboard.mcp.failure import ServerFailure, failure_of
 from callboard.mcp.settings import ServerSettings
-from callboard.mcp.tokens import CLIENT_NAME, TokenFile
+from callboard.mcp.tokens import CLIENT_NAME, Kept, TokenFile, choose_method, joined_scopes, registered_client
 from callboard.mcp.variables import resolved
 
 PATIENCE: Final = 300.0
@@ -49,13 +50,21 @@ async def log_in(
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata  # noqa: PLC0415
 
     file = TokenFile(settings, directory)
+    before = file.kept
     # What was registered before is for another port of this machine.
-    file.forget()
+    file.kept = Kept(settings.url)
+    ours = registered_client(settings, environ)
 
     async with _landing() as (address, landed):
 
         async def redirect(url: str) -> None:
-            show(url)
+            choose_method(provider.context)
+            asked = parse_qs(urlsplit(url).query).get("scope", [""])[0]
+            scope = " ".join(settings.scopes) or asked
+            if before.missing_scope:
+                scope = joined_scopes(scope, str((before.tokens or {}).get("scope") or ""), before.missing_scope)
+            provider.context.client_metadata.scope = scope or None
+            show(_with_scope(url, scope))
 
         async def come_back() -> AuthorizationCodeResult:
             async with asyncio.timeout(patience):
@@ -67,6 +76,8 @@ async def log_in(
             return AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss"))
 
         metadata = OAuthClientMetadata.model_validate({"client_name": CLIENT_NAME, "redirect_uris": [address]})
+        if ours:
+            file.kept.client = {**ours, "redirect_uris": [address]}
         provider = OAuthClientProvider(settings.url, metadata, file, redirect, come_back)
         headers = resolved(settings.headers, environ, f"mcp.{settings.name}.headers")
         try:
@@ -78,11 +89,21 @@ async def log_in(
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            raise failure_of(error, settings.name) from error
+            failure = failure_of(error, settings.name)
+            if "Registration failed" in failure.message:
+                failure.hint = "register a client there, and set its client_id and client_secret"
+            raise failure from error
     if not file.kept.tokens:
         return False
-    file.keep_metadata(provider)
+    file.take_metadata(provider)
+    file.save()
     return True
+
+
+def _with_scope(url: str, scope: str) -> str:
+    parts = urlsplit(url)
+    query = {key: values[0] for key, values in parse_qs(parts.query).items() if key != "scope"}
+    return urlunsplit(parts._replace(query=urlencode({**query, **({"scope": scope} if scope else {})})))
 
 
 @asynccontextmanager

@@ -20,6 +20,8 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     A `stdio` server is the program `command`, started in `directory`; of our environment it gets nothing but what
     a program needs to run, the variables that `environment` sets (`env:NAME` takes one of ours), and those that
     `inherit` names. An `http` server is asked at `url` with `headers` (`env:NAME` likewise).
+    Where it asks for a login and registers no clients by itself, `client_id` and `client_secret` (`env:NAME` likewise)
+    are of one that was registered there; `scopes` are asked for in place of those that it names.
 
     All times are in seconds: `connect_timeout` until it answers, `idle_timeout` of a call without a sign of life
     (progress is one), `timeout` of a call altogether. Calls of the tools that match `idempotent` (patterns as in
@@ -36,6 +38,9 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     directory: str = ""
     url: str = ""
     headers: Mapping[str, str] = {}
+    client_id: str = ""
+    client_secret: str = ""
+    scopes: tuple[str, ...] = ()
     enabled: bool = True
     required: bool = False
     pinned: bool = True

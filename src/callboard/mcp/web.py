@@ -12,11 +12,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from callboard.mcp.failure import CONNECTION_CLOSED, STATUS, cut
+from callboard.errors import CallboardError
+from callboard.mcp.failure import CONNECTION_CLOSED, STATUS, ServerFailure, cut
 from callboard.mcp.lenient import readable
 from callboard.mcp.sending import SENDING, Sending
 from callboard.mcp.settings import ServerSettings
 from callboard.mcp.stdio import MAX_MESSAGE
+from callboard.mcp.tokens import missing_scope
 
 if TYPE_CHECKING:
     import httpx2
@@ -78,6 +80,10 @@ class Web:
             return await self._readable(request, response, sending)
         except httpx2.TransportError as error:
             return self._unreachable(request, error)
+        except Exception as error:  # noqa: BLE001  # of what signs requests
+            over = isinstance(error, ServerFailure) and error.hopeless
+            text = error.message if isinstance(error, CallboardError) else f"{type(error).__name__}: {error}"
+            return _error(request, 401 if over else 500, _INTERNAL_ERROR, cut(text))
 
     async def _readable(self, request: httpx2.Request, response: httpx2.Response, sending: Sending) -> httpx2.Response:
         """The response: a stream as it is, anything else whole, and what is no answer as an error of JSON-RPC."""
@@ -102,6 +108,8 @@ class Web:
             return _error(request, status, CONNECTION_CLOSED, f"HTTP {status} {response.reason_phrase}")
         if message and kind == "application/json" and status not in {401, 403}:
             return _answer(response, body)
+        if scope := missing_scope(response):
+            text = f"its login lacks the scope {cut(scope)!r}"
         return _error(request, status, _INTERNAL_ERROR, f"HTTP {status} {response.reason_phrase}: {text}".rstrip(": "))
 
     def _unreachable(self, request: httpx2.Request, error: Exception) -> httpx2.Response:
