@@ -9,7 +9,7 @@ from callboard import tool
 from callboard.core import InvocationCanister, ResultCanister
 from callboard.errors import CallerError, ProviderError, ToolExecutionFailure
 from callboard.execution import InvocationsProcessor
-from callboard.tools import Context, Ensemble
+from callboard.tools import Context, Ensemble, Invoker
 
 
 @tool
@@ -253,3 +253,16 @@ def test_a_processor_is_not_made_of_what_it_does_not_know(options, said):
 def test_auxdata_is_a_mapping(auxdata):
     with pytest.raises(CallerError, match=r"^auxdata: a \w+ is no mapping"):
         asyncio.run(InvocationsProcessor().execute_invocations([], ENSEMBLES, auxdata=auxdata))
+
+
+def test_a_name_that_the_provider_refuses_is_sent_as_another_and_comes_back():
+    schema = {"type": "object", "properties": {"user name": {"type": "string"}}, "required": ["user name"]}
+    greet = Invoker("greet", lambda _, arguments: f"Hi {arguments['user name']}", schema)
+    processor = InvocationsProcessor("messages")
+    ensembles = [Ensemble("people", [greet])]
+    (declared,) = processor.prepare_tools(ensembles)
+    assert [*declared["input_schema"]["properties"]] == declared["input_schema"]["required"] == ["user_name"]
+    message = {"content": [{"type": "tool_use", "id": "a", "name": "greet", "input": {"user_name": "Ann"}}]}
+    calls = processor.normalize_invocations(message)
+    (result,) = asyncio.run(processor.execute_invocations(calls, ensembles))
+    assert result.text == "Hi Ann"

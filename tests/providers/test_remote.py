@@ -321,3 +321,26 @@ def test_controls_are_the_requests_and_then_the_profiles(controls, sent):
     asked = {key: body[key] for key in ("temperature", "max_tokens", "max_completion_tokens", "top_p") if key in body}
     asked = {key.replace("max_completion_tokens", "max_tokens"): value for key, value in asked.items()}
     assert asked == sent
+
+
+@pytest.mark.parametrize(
+    ("status", "tools", "texts"),
+    [
+        (400, [ToolDeclaration(f"t{n}") for n in range(129)], ["129 tools are declared, and some endpoints take 128"]),
+        (400, [ToolDeclaration(n, "x" * 1025) for n in "abcd"], ["the descriptions of 4 tools are longer than 1024"]),
+        (413, [ToolDeclaration("a", "x" * 1025)], ["the description of one tool is longer than 1024 characters"]),
+        (400, [ToolDeclaration("a", "x" * 1024)], []),
+        (401, [ToolDeclaration("a", "x" * 1025)], []),
+    ],
+)
+def test_a_refusal_is_told_with_what_of_the_tools_some_endpoints_refuse(status, tools, texts):
+    events, _ = ask([Status(status)], mode="native", changes={"tools": tuple(tools)})
+    *notes, failed = events
+    assert isinstance(failed, ReplyFailed)
+    assert len(notes) == len(texts)
+    assert all(note.text.startswith(text) for note, text in zip(notes, texts, strict=True))
+
+
+def test_of_many_tools_that_are_taken_nothing_is_told():
+    events, _ = ask(["Hello"], mode="native", changes={"tools": tuple(ToolDeclaration(f"t{n}") for n in range(129))})
+    assert not any(isinstance(event, Note) for event in events)

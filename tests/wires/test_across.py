@@ -38,7 +38,7 @@ IDENTIFIERS = st.from_regex(r"[a-z][a-zA-Z0-9_-]{0,30}", fullmatch=True)
 VALUES = WORDS | st.integers(-9, 9) | st.booleans() | st.none()
 OBJECTS = st.dictionaries(WORDS, VALUES | st.lists(VALUES, max_size=2), max_size=3)
 SCHEMAS = st.dictionaries(
-    WORDS, st.sampled_from([{"type": "string"}, {"type": "integer"}]), min_size=1, max_size=2
+    IDENTIFIERS, st.sampled_from([{"type": "string"}, {"type": "integer"}]), min_size=1, max_size=2
 ).map(lambda properties: {"type": "object", "properties": properties})
 TOOLS = st.lists(st.builds(ToolDeclaration, IDENTIFIERS, WORDS, SCHEMAS), unique_by=lambda t: t.name, max_size=3)
 CONTROLS = st.builds(

@@ -110,3 +110,13 @@ def test_a_leaked_namespace_is_taken_off(wire, called, name, known, whole):
 
 def test_nothing_is_repaired_where_every_name_is_known():
     assert Callees({}, None).named("functions.f:0") == "functions.f:0"
+
+
+@pytest.mark.parametrize("name", ["3d_model", "-flag", "9", "-"])
+def test_a_name_for_gemini_begins_with_a_letter_or_an_underscore_and_comes_back(name):
+    tools = (ToolDeclaration(name), ToolDeclaration(f"_{name}"))
+    low = WIRES["gemini"].encode_request(Request("m", (), tools))
+    sent = [each["name"] for each in low.body["tools"][0]["functionDeclarations"]]
+    assert all(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}", each) for each in sent)
+    assert [low.names.get(each, each) for each in sent] == [name, f"_{name}"]
+    assert WIRES["chat"].encode_request(Request("m", (), tools)).names == {}

@@ -16,7 +16,7 @@ STRICT = {
     "additionalProperties": False,
     "properties": {"x": {"type": ["string", "null"], "description": "d"}},
 }
-OPEN = {"type": "object", "properties": {"x": {"type": "object"}}}
+OPEN = {"type": "object", "properties": {"x": {"type": "object", "properties": {}, "additionalProperties": True}}}
 CLOSED = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 
 

@@ -30,6 +30,7 @@ from callboard.execution.execute import OnError, check_on_error
 from callboard.execution.group import Group
 from callboard.tools import Ensemble, Policy, Roster, edited_result, refusal
 from callboard.wires import wire_named
+from callboard.wires.lowered import Lowered
 
 
 class _Native(msgspec.Struct, frozen=True):
@@ -109,15 +110,14 @@ class InvocationsProcessor:
         self._on_error: OnError = on_error
         self._policy = policy or Policy()
         self._approve = approve
-        self._names: Mapping[str, str] = {}
+        self._lowered = Lowered({})
         self._called: dict[str, InvocationCanister] = {}
         self._namespaces: dict[str, MutableMapping[str, Any]] = {}
 
     def prepare_tools(self, ensembles: Sequence[Ensemble]) -> list[Any]:
         """The tools of the ensembles, as the provider takes them."""
-        lowered = self._wire.encode_request(Request("", (), Roster(ensembles).declarations))
-        self._names = lowered.names
-        return list(lowered.body.get("tools", ()))
+        self._lowered = self._wire.encode_request(Request("", (), Roster(ensembles).declarations))
+        return list(self._lowered.body.get("tools", ()))
 
     def normalize_invocations(self, native_message: Any) -> list[InvocationCanister]:
         """Read the invocations of a provider's message.
@@ -140,7 +140,7 @@ class InvocationsProcessor:
             raise CallerError("no message of this wire", path=self._name, hint=hint)
         calls = self._calls(message)
         events = self._wire.decode_response(
-            message if whole else self._native.reply(message), names=self._names, identify=identify_in_turn(0)
+            message if whole else self._native.reply(message), names=self._lowered.names, identify=identify_in_turn(0)
         )
         if isinstance(events[-1], ReplyFailed):
             self._refuse(events[-1])
@@ -148,7 +148,9 @@ class InvocationsProcessor:
         canisters: list[Canister] = [canister for event in events for canister in fold.feed(event)]
         canisters += fold.finish()
         now = datetime.now(UTC)
-        invocations = [replace(each, timestamp=now) for each in canisters if isinstance(each, InvocationCanister)]
+        invocations = [
+            replace(self._restored(each), timestamp=now) for each in canisters if isinstance(each, InvocationCanister)
+        ]
         if (unread := calls - len(invocations)) > 0:
             hint = "a call has the name of its tool, where this wire has it"
             raise CallerError(f"{unread} of {calls} calls cannot be read", path=self._name, hint=hint)
@@ -226,6 +228,12 @@ class InvocationsProcessor:
         ]
         now = datetime.now(UTC)
         return [replace(each, timestamp=now) for each in results]
+
+    def _restored(self, call: InvocationCanister) -> InvocationCanister:
+        if call.arguments is None or call.name not in self._lowered.rewritten:
+            return call
+        arguments = dict(self._lowered.restored(call.name, call.arguments))
+        return replace(call, arguments=arguments, raw=msgspec.json.encode(arguments).decode())
 
     def _call(self, identifier: str) -> InvocationCanister:
         return self._called.get(identifier) or InvocationCanister(identifier, "unknown", {}, "{}")

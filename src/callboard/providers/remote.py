@@ -50,6 +50,7 @@ _EXCERPT = 500
 UNSENT = " cannot be sent to this endpoint"
 """The end of the Note of what a request loses."""
 _RETRY = ReplyEnded("retry")
+_REFUSALS = (400, 413, 422)
 
 Heard: TypeAlias = Callable[[int, Mapping[str, str]], None]
 Overheard: TypeAlias = Callable[[str], None]
@@ -169,7 +170,7 @@ class RemoteModel:
                     heard(answer.status, answer.headers)
                 if answer.status != 200:
                     failed = self._wire.decode_error(answer.status, await answer.read(_MAX_ERROR))
-                    yield [_pointed(failed, answer)]
+                    yield [*_suspected(answer.status, asked), _pointed(failed, answer)]
                     return
                 if answer.content_type == "text/event-stream":
                     stages = self._stages(request, lowered, overheard)
@@ -234,11 +235,11 @@ class RemoteModel:
     def _behind(self, request: Request, lowered: Lowered) -> tuple[Stage[Event, Event], ...]:
         """What events pass that a wire's decoder gives."""
         watchers = self._watchers(request)
-        if not lowered.nullable:
+        if not lowered.rewritten:
             return watchers
-        from callboard.providers.nulls import WithoutNulls  # noqa: PLC0415 - few schemas are made strict
+        from callboard.providers.restored import Restored  # noqa: PLC0415 - few schemas are declared otherwise
 
-        return (*watchers, WithoutNulls(lowered.nullable))
+        return (*watchers, Restored(lowered))
 
     def _watchers(self, request: Request) -> tuple[Stage[Event, Event], ...]:
         plan, tools = self.plan, request.tools
@@ -310,6 +311,15 @@ class _Told(_Payloads):
         if frame.data:
             self._overheard(frame.data)
         return super().feed(frame)
+
+
+def _suspected(status: int, asked: Request) -> list[Event]:
+    """What may be the fault of a request that was refused."""
+    if status not in _REFUSALS or not asked.tools:
+        return []
+    from callboard.providers.refused import suspected  # noqa: PLC0415 - of failures only
+
+    return [*suspected(asked.tools)]
 
 
 def _pointed(failed: ReplyFailed, answer: Answer) -> ReplyFailed:

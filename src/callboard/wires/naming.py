@@ -9,12 +9,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 from callboard.core import Canister, Event, InvocationCanister, InvocationStarted, NamedTool, Note, Request
 
 LONGEST = 64
 _SAFE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
+_LETTERED = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+_NO_LETTERS = frozenset("-0123456789")
 _LEAKED = re.compile(r"functions\.(.+?)(?::\d+)?")
 """A name in the namespace that the templates of gpt-oss and Kimi put functions in, Kimi's with the call's number."""
 
@@ -25,11 +28,13 @@ class Naming:
     `called` are the names that were called, by default those of the request's canisters.
     """
 
+    safe: ClassVar = _SAFE
+
     def __init__(self, request: Request, called: Iterable[str] | None = None) -> None:
         self._wire: dict[str, str] = {}
         self._taken: set[str] = set()
         tools = [tool.name for tool in request.tools]
-        self.add(name for name in tools if _SAFE.fullmatch(name))
+        self.add(name for name in tools if self.safe.fullmatch(name))
         self.add(tools)
         if isinstance(request.tool_choice, NamedTool):
             self.add([request.tool_choice.name])
@@ -49,14 +54,27 @@ class Naming:
                 self._wire[name] = wire = self._free(name)
                 self._taken.add(wire)
 
+    def _spelled(self, name: str) -> str:
+        return _UNSAFE.sub("_", name)
+
     def _free(self, name: str) -> str:
-        safe = _UNSAFE.sub("_", name)
+        safe = self._spelled(name)
         wire, salt = safe, 0
         while wire in self._taken or not 0 < len(wire) <= LONGEST:
             digest = hashlib.sha256(f"{name}\0{salt}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
             wire = f"{safe[: LONGEST - 9]}_{digest}"
             salt += 1
         return wire
+
+
+class LetteredNaming(Naming):
+    """Names that begin with a letter or `_`, as Gemini's do."""
+
+    safe: ClassVar = _LETTERED
+
+    def _spelled(self, name: str) -> str:
+        spelled = super()._spelled(name)
+        return f"_{spelled}" if spelled[:1] in _NO_LETTERS else spelled
 
 
 def called_names(canisters: Iterable[Canister]) -> Iterable[str]:

@@ -231,7 +231,7 @@ def conversations(draw):
     return tuple(canisters)
 
 
-SCHEMAS = OBJECTS.map(lambda properties: {"type": "object", "x": properties})
+SCHEMAS = OBJECTS.map(lambda properties: {"type": "object", "properties": {}, "x": properties})
 STRICT = st.lists(WORDS, unique=True, max_size=2).map(
     lambda names: {
         "type": "object",

@@ -307,7 +307,7 @@ def test_a_models_name_is_one_segment_of_the_path(model):
 # result begins with a text; signatures that are base64; names that are safe; no error but of the tool's own doing.
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 TEXTS = st.builds(TextualContent, WORDS)
-NAMES = st.from_regex(r"[a-zA-Z0-9_-]{1,64}", fullmatch=True)
+NAMES = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}", fullmatch=True)
 VALUES = WORDS | st.integers(-9, 9) | st.booleans() | st.none()
 OBJECTS = st.dictionaries(WORDS, VALUES | st.lists(VALUES, max_size=2), max_size=3)
 EXTRA = st.sampled_from([None, {"videoMetadata": {"fps": 1}}, {"mediaResolution": {"level": "MEDIA_RESOLUTION_LOW"}}])

@@ -356,7 +356,7 @@ def conversations(draw):
 
 
 SCHEMAS = OBJECTS.map(lambda properties: {"type": "object", "x": properties})
-STRICT = st.lists(WORDS, unique=True, max_size=2).map(
+STRICT = st.lists(NAMES, unique=True, max_size=2).map(
     lambda names: {
         "type": "object",
         "properties": {name: {"type": "string"} for name in names},

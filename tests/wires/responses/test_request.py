@@ -270,7 +270,7 @@ REASONING = st.lists(
     | st.builds(ReasoningContent, WORDS, st.just(""), st.just("m")),
     max_size=2,
 )
-SCHEMAS = OBJECTS.map(lambda properties: {"type": "object", "x": properties})
+SCHEMAS = OBJECTS.map(lambda properties: {"type": "object", "properties": {}, "x": properties})
 
 
 @st.composite

@@ -55,7 +55,7 @@ class RequestEncoder(ConversationEncoder[Naming]):
 def _around(said: Words, request: Request, naming: Naming) -> Lowered:
     body: dict[str, Any] = {"model": request.model, "messages": said.messages}
     dropped = list(said.dropped)
-    strictness = Strictness("openai")
+    strictness = Strictness(WIRE)
     if request.tools:
         body["tools"] = [_tool(strictness.held(tool), naming) for tool in request.tools]
         dropped += strictness.dropped
@@ -81,7 +81,7 @@ def _around(said: Words, request: Request, naming: Naming) -> Lowered:
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
     body.update(request.extra)
-    return Lowered(body, naming.reverse, tuple(dropped), strictness.nullable)
+    return Lowered(body, naming.reverse, tuple(dropped), strictness.nullable, strictness.respelled)
 
 
 def decode_request(body: Mapping[str, Any]) -> Request:

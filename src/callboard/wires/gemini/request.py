@@ -33,9 +33,11 @@ from callboard.wires.gemini.transcript import Transcript, instructions
 from callboard.wires.kept import KEPT, ConversationEncoder, Words
 from callboard.wires.lowered import Lowered
 from callboard.wires.model_name import check_model_name
-from callboard.wires.naming import Naming, undescribed
+from callboard.wires.naming import LetteredNaming, undescribed
+from callboard.wires.strictness import Strictness
 
 WIRE = "gemini"
+_PARAMETERS = "gemini parameters"
 JSON = "application/json"
 _FIELDS = frozenset(msgspec.json.decode(msgspec.json.encode(GenerateRequest([]))))
 _DECLARED = frozenset(field.encode_name for field in msgspec.structs.fields(Declaration))
@@ -64,24 +66,25 @@ def encode_request(request: Request, *, json_schema: bool = True, budgets: bool 
     Schemas are sent as JSON Schema, or without `json_schema` in the OpenAPI subset of older models. The effort
     is a thinkingLevel, or with `budgets` the thinkingBudget that models before Gemini 3 take.
     """
-    naming = Naming(request)
+    naming = LetteredNaming(request)
     said = words(request.canisters, request, naming)
     return _around(said, request, naming, json_schema=json_schema, budgets=budgets)
 
 
-class RequestEncoder(ConversationEncoder[Naming]):
+class RequestEncoder(ConversationEncoder[LetteredNaming]):
     """`encode_request` for conversations that grow; see `ConversationEncoder`."""
 
     def __init__(self, most: int = KEPT, *, json_schema: bool = True, budgets: bool = False) -> None:
-        super().__init__(Naming, words, partial(_around, json_schema=json_schema, budgets=budgets), most)
+        super().__init__(LetteredNaming, words, partial(_around, json_schema=json_schema, budgets=budgets), most)
 
 
-def _around(said: Words, request: Request, naming: Naming, *, json_schema: bool, budgets: bool) -> Lowered:
+def _around(said: Words, request: Request, naming: LetteredNaming, *, json_schema: bool, budgets: bool) -> Lowered:
     dropped = list(said.dropped)
     body: dict[str, Any] = {"contents": said.messages}
     if said.system:
         body["systemInstruction"] = {"parts": said.system}
-    if tools := _tools(request, naming, dropped, json_schema=json_schema):
+    strictness = Strictness(WIRE if json_schema else _PARAMETERS)
+    if tools := _tools(request, naming, dropped, strictness, json_schema=json_schema):
         body["tools"] = tools
     if request.tools:
         if request.tool_choice != "auto":
@@ -103,7 +106,7 @@ def _around(said: Words, request: Request, naming: Naming, *, json_schema: bool,
     for name, value in request.extra.items():
         merged = name in _MERGED and isinstance(value, Mapping)
         body[name] = {**body.get(name, {}), **value} if merged else value
-    return Lowered(body, naming.reverse, tuple(dropped))
+    return Lowered(body, naming.reverse, tuple(dropped), respelled=strictness.respelled)
 
 
 def decode_request(body: Mapping[str, Any], *, model: str = "", stream: bool = False) -> Request:
@@ -164,10 +167,14 @@ def _model(resource: str) -> str:
     return resource.removeprefix("models/")
 
 
-def _tools(request: Request, naming: Naming, dropped: list[str], *, json_schema: bool) -> list[dict[str, Any]]:
+def _tools(
+    request: Request, naming: LetteredNaming, dropped: list[str], strictness: Strictness, *, json_schema: bool
+) -> list[dict[str, Any]]:
     tools: list[dict[str, Any]] = []
     if request.tools:
-        declarations = [_declaration(tool, naming, dropped, json_schema=json_schema) for tool in request.tools]
+        held = map(strictness.held, request.tools)
+        declarations = [_declaration(tool, naming, dropped, json_schema=json_schema) for tool in held]
+        dropped += strictness.dropped
         tools.append({"functionDeclarations": declarations})
     for tool in request.hosted:
         if tool.wire == WIRE:
@@ -177,7 +184,9 @@ def _tools(request: Request, naming: Naming, dropped: list[str], *, json_schema:
     return tools
 
 
-def _declaration(tool: ToolDeclaration, naming: Naming, dropped: list[str], *, json_schema: bool) -> dict[str, Any]:
+def _declaration(
+    tool: ToolDeclaration, naming: LetteredNaming, dropped: list[str], *, json_schema: bool
+) -> dict[str, Any]:
     declaration: dict[str, Any] = {"name": naming.on_wire(tool.name)}
     description, schema = tool.description, tool.schema
     if tool.kind == "custom":
@@ -195,7 +204,7 @@ def _declaration(tool: ToolDeclaration, naming: Naming, dropped: list[str], *, j
     return {**declaration, **tool.extra.get(WIRE, {})}
 
 
-def _choice(choice: ToolChoice, naming: Naming) -> dict[str, Any]:
+def _choice(choice: ToolChoice, naming: LetteredNaming) -> dict[str, Any]:
     if isinstance(choice, NamedTool):
         return {"mode": "ANY", "allowedFunctionNames": [naming.on_wire(choice.name)]}
     return {"mode": {"none": "NONE", "required": "ANY"}.get(choice, "AUTO")}

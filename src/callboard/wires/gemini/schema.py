@@ -158,7 +158,10 @@ class _Lowering:
         kinds = {_TYPES.get(type(value), "STRING") for value in values}
         lowered["type"] = types[0] if len(types) == 1 else kinds.pop() if len(kinds) == 1 else "STRING"
         if all(isinstance(value, str) for value in values):
-            lowered["enum"] = list(values)
+            lowered["enum"] = [value for value in values if value]
+            if len(lowered["enum"]) < len(values):  # an empty one is refused
+                self.lost.add("enum")
+                del lowered["enum"]
             return
         if all(type(value) is int for value in values):
             lowered |= {"minimum": min(values), "maximum": max(values)}

@@ -73,7 +73,7 @@ def _around(said: Words, request: Request, naming: Naming, *, breakpoints: bool 
     if said.system:
         body["system"] = said.system
     body["messages"] = said.messages
-    strictness = Strictness("anthropic")
+    strictness = Strictness(NAME)
     tools = [_tool(strictness.held(tool), naming) for tool in request.tools]
     dropped += strictness.dropped
     for hosted in request.hosted:
@@ -101,7 +101,7 @@ def _around(said: Words, request: Request, naming: Naming, *, breakpoints: bool 
     if "output_config" in body and isinstance(given.get("output_config"), Mapping):
         given = {**given, "output_config": {**body["output_config"], **given["output_config"]}}
     body.update(given)
-    return Lowered(body, naming.reverse, tuple(dropped), strictness.nullable)
+    return Lowered(body, naming.reverse, tuple(dropped), strictness.nullable, strictness.respelled)
 
 
 def decode_request(body: Mapping[str, Any]) -> Request:
@@ -168,14 +168,14 @@ def _control(body: dict[str, Any], controls: Controls, dropped: list[str]) -> No
 def _tool(tool: ToolDeclaration, naming: Naming) -> dict[str, Any]:
     description, schema = tool.description, tool.schema or _NO_SCHEMA
     if tool.kind == "custom":
-        schema = CUSTOM_SCHEMA
+        schema = dict(CUSTOM_SCHEMA)
         definition = tool.grammar.get("definition") if tool.grammar else None
         if isinstance(definition, str) and definition:
             description = f"{description}\n\n{definition}" if description else definition
     lowered: dict[str, Any] = {"name": naming.on_wire(tool.name)}
     if description:
         lowered["description"] = description
-    lowered["input_schema"] = dict(schema) if "type" in schema else {"type": "object", **schema}
+    lowered["input_schema"] = schema
     if tool.strict is not None:
         lowered["strict"] = tool.strict
     return {**lowered, **tool.extra.get(NAME, {})}

@@ -79,7 +79,7 @@ def _around(said: Words, request: Request, spelling: Spelling) -> Lowered:
     body["store"] = False
     body["include"] = [ENCRYPTED]
     body.update(extra)
-    return Lowered(body, spelling.names, tuple(dropped), spelling.nullable)
+    return Lowered(body, spelling.names, tuple(dropped), spelling.nullable, spelling.respelled)
 
 
 def decode_request(body: Mapping[str, Any]) -> Request:

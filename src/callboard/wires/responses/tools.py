@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -35,6 +35,9 @@ from callboard.wires.responses.shapes import (
 from callboard.wires.strictness import Strictness
 from callboard.wires.turns import Turn, turns
 
+if TYPE_CHECKING:
+    from callboard.schema.fitted import Fitted
+
 WIRE = "responses"
 _NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 _CUSTOM_SCHEMA: Mapping[str, Any] = dict(CUSTOM_SCHEMA)
@@ -57,7 +60,7 @@ class Spelling:
 
     def __init__(self, request: Request, called: Iterable[str] | None = None) -> None:
         self._naming = Naming(request, called)
-        self._strictness = Strictness("openai")
+        self._strictness = Strictness(WIRE)
         self._declared = {tool.name: self._strictness.held(tool) for tool in request.tools}
         self._apart = {name for name, tool in self._declared.items() if _apart(tool)}
         self._namespaces = request.namespaces
@@ -68,6 +71,11 @@ class Spelling:
     def nullable(self) -> Mapping[str, Mapping[str, Any]]:
         """As of Lowered."""
         return self._strictness.nullable
+
+    @property
+    def respelled(self) -> Mapping[str, Fitted]:
+        """As of Lowered."""
+        return self._strictness.respelled
 
     @property
     def names(self) -> dict[str, str]:

@@ -24,9 +24,10 @@ from callboard.core import (
 from callboard.modes import plan
 from callboard.profiles import resolve
 from callboard.providers import RemoteModel, Transport
-from callboard.providers.nulls import WithoutNulls
+from callboard.providers.restored import Restored
 from callboard.testing import FakeBackend
 from callboard.wires import WIRES
+from callboard.wires.lowered import Lowered
 
 INNER = {"type": "object", "properties": {"deep": {"type": "integer"}}, "additionalProperties": False}
 SCHEMA = {
@@ -107,17 +108,25 @@ def test_a_schema_that_is_strict_already_keeps_its_nulls(wire):
     assert calls(events) == [("f", *[{"limit": None}] * 3)]
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_call_with_names_that_the_provider_takes_comes_back_with_those_of_the_tool(stream):
+    schema = {"type": "object", "properties": {"user name": {"type": "string"}}, "required": ["user name"]}
+    reply = [ReplyStarted(), *call(0, "f", {"user_name": "x"}), ReplyEnded("invocations")]
+    events = replied("messages", reply, (ToolDeclaration("f", "", schema),), stream=stream)
+    assert calls(events) == [("f", *[{"user name": "x"}] * 3)]
+
+
 GIVEN = {"f": SCHEMA}
 
 
 def fed(events):
-    stage = WithoutNulls(GIVEN)
+    stage = Restored(Lowered({}, nullable=GIVEN))
     return [out for event in events for out in stage.feed(event)] + stage.finish()
 
 
 def test_the_arguments_are_one_piece_and_come_when_they_are_whole():
     started, *pieces, ended = call(0, "f", NULLS)
-    stage = WithoutNulls(GIVEN)
+    stage = Restored(Lowered({}, nullable=GIVEN))
     assert [stage.feed(event) for event in [started, *pieces]] == [[started], *[[] for _ in pieces]]
     raw = '{"query":"x","inner":{}}'
     assert stage.feed(ended) == [ArgumentsPiece(0, raw), InvocationEnded(0, "call_0", "f", BARE, raw)]

@@ -1,14 +1,12 @@
-"""Calls as they were asked for, of a model that may leave nothing out.
+"""Calls as their tools were declared, of a model that was told another schema.
 
-Owns where the nulls are taken out that a strict schema asked for in the place of what is optional. Knows no wire.
-Law: a call of a tool that is not among the given ones, or without such a null, is told as it was; its arguments are
-told once, when they are whole.
+Owns where their arguments are restored: without the nulls that a strict schema asks for in the place of what is
+optional, and with the names that a provider refuses. Knows no wire.
+Law: a call of another tool, or with nothing to restore, is told as it was; its arguments are told once, when they are
+whole.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -21,19 +19,20 @@ from callboard.core import (
     Offsets,
     Why,
 )
-from callboard.schema.strict import without_nulls
+from callboard.wires.lowered import Lowered
 
 
-class WithoutNulls:
-    """A Stage: events in, events out. `given` are schemas by the names of the tools that were declared otherwise."""
+class Restored:
+    """A Stage: events in, events out. `lowered` is what the request became."""
 
-    def __init__(self, given: Mapping[str, Mapping[str, Any]]) -> None:
-        self._given = given
+    def __init__(self, lowered: Lowered) -> None:
+        self._lowered = lowered
+        self._rewritten = lowered.rewritten
         self._held: dict[int, list[ArgumentsPiece]] = {}
 
     def feed(self, event: Event, /) -> list[Event]:
         match event:
-            case InvocationStarted(index=index, name=name) if name in self._given:
+            case InvocationStarted(index=index, name=name) if name in self._rewritten:
                 self._held[index] = []
             case ArgumentsPiece(index=index) if index in self._held:
                 self._held[index].append(event)
@@ -52,7 +51,7 @@ class WithoutNulls:
     def _ended(self, call: InvocationEnded, held: list[ArgumentsPiece]) -> list[Event]:
         if call.arguments is None:
             return [*_piece(held), call]
-        arguments = without_nulls(call.arguments, self._given[call.name])
+        arguments = dict(self._lowered.restored(call.name, call.arguments))
         if arguments == call.arguments:
             return [*_piece(held), call]
         raw = msgspec.json.encode(arguments).decode()
