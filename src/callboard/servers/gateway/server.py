@@ -32,9 +32,8 @@ from callboard.servers.gateway.logs import guard
 from callboard.servers.gateway.protocol import HttpProtocol, WebSocketProtocol
 from callboard.servers.gateway.settings import GatewaySettings
 from callboard.servers.gateway.store import Store
+from callboard.servers.listening import BACKLOG, listen
 
-_BACKLOG = 4096
-"""Connections that the system accepts before we do; it takes no more than net.core.somaxconn of them."""
 _FILES = 256
 """Files that a gateway needs besides its connections."""
 
@@ -70,7 +69,8 @@ def serve(
     settings = divided(settings, address.workers)
     _check_certificate(address)
     _check_store(settings)
-    listening = _listen(address)
+    listening = listen(address.host, address.port, hint="is another gateway running? --port 0 takes a free one")
+    listening.set_inheritable(True)
     scheme = "https" if address.certificate else "http"
     host = f"[{address.host}]" if ":" in address.host else address.host
     url = f"{scheme}://{host}:{listening.getsockname()[1]}"
@@ -79,7 +79,7 @@ def serve(
         partial(_logging, settings, log_level),
         settings,
         factory=True,
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
         workers=address.workers,
         ssl_certfile=address.certificate or None,
         ssl_keyfile=address.private_key or None,
@@ -213,18 +213,3 @@ def _check_store(settings: GatewaySettings) -> None:
 
     if settings.store:
         asyncio.run(begin(Store(settings.store, age=settings.store_age, size=settings.store_size)))
-
-
-def _listen(address: Address) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((address.host, address.port))
-        listening.listen(_BACKLOG)  # whoever is told the URL may ask at once
-    except OSError as error:
-        listening.close()
-        hint = "is another gateway running? --port 0 takes a free one"
-        raise CallerError(error.strerror or "cannot listen", path=f"{address.host}:{address.port}", hint=hint) from None
-    listening.set_inheritable(True)
-    return listening

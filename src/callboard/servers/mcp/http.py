@@ -6,7 +6,6 @@ Law: no wider than loopback without a key.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from hmac import compare_digest
@@ -21,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from callboard.errors import CallerError
 from callboard.servers.gateway.callers import digest, token_of
+from callboard.servers.listening import listen
 from callboard.servers.mcp.server import ToolServer
 
 PATH: Final = "/mcp"
@@ -59,7 +59,7 @@ async def serve_http(
 ) -> None:
     """Serves until SIGTERM or SIGINT; `ready` is told the URL. `port` 0 takes a free one. Raises CallerError."""
     app = http_application(server, host=host, keys=keys)
-    with closing(_listen(host, port)) as listening:
+    with closing(listen(host, port, hint="--port 0 takes a free one")) as listening:
         config = uvicorn.Config(
             app,
             http="h11",  # httptools leaves the spaces behind a header's value, which are none of it (RFC 9110, 5.5)
@@ -109,12 +109,3 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=1024)
-    except OSError as error:
-        hint = "--port 0 takes a free one"
-        raise CallerError(error.strerror or "cannot listen", path=f"{host}:{port}", hint=hint) from None

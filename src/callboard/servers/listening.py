@@ -1,0 +1,39 @@
+"""The socket that a server listens on.
+
+Owns how it is made. Knows nothing of what is served.
+Law: answers are sent without delay on what it accepts: asyncio sets TCP_NODELAY only on sockets that say they are TCP,
+and those of `socket.create_server`, or made without a protocol, do not.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+from callboard.errors import CallerError
+
+BACKLOG: Final = 4096
+"""Connections that the system accepts before we do; it takes no more than net.core.somaxconn of them."""
+
+
+def listen(host: str, port: int, *, hint: str) -> socket.socket:
+    """A socket that listens already, so that whoever is told its address may ask at once.
+
+    Args:
+        host: A name or address of this machine.
+        port: 0 takes a free one.
+        hint: What to do where the port is taken.
+
+    Raises:
+        CallerError: There is no such address, or it is taken.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise CallerError(error.strerror or "cannot listen", path=f"{host}:{port}", hint=hint) from None
+    return listening

@@ -1,0 +1,36 @@
+"""The socket that servers listen on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from callboard.errors import CallerError
+from callboard.servers.listening import listen
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_answers_are_sent_without_delay_on_what_is_accepted(host):
+    accepted = []
+
+    async def scenario():
+        async def served(_, writer):
+            accepted.append(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        listening = listen(host, 0, hint="")
+        async with await asyncio.start_server(served, sock=listening):
+            reader, writer = await asyncio.open_connection(*listening.getsockname()[:2])
+            assert await reader.read() == b""
+            writer.close()
+            await writer.wait_closed()
+
+    asyncio.run(scenario())
+    assert accepted == [1]
+
+
+def test_a_port_that_is_taken_is_a_mistake_that_is_told():
+    with listen("127.0.0.1", 0, hint="") as taken, pytest.raises(CallerError, match=r"in use.*take another"):
+        listen("127.0.0.1", taken.getsockname()[1], hint="take another")
