@@ -409,6 +409,12 @@ def test_what_a_rule_denies_is_not_asked_for():
     assert not any(isinstance(event, ApprovalAsked) for event in events)
 
 
+def test_a_model_is_not_told_of_a_tool_that_may_never_run():
+    _, result, model = follow([READ, "ok"], policy=Policy([("read_file", "deny")]))
+    assert [tool.name for tool in model.requests[0].tools] == ["multiply", "broken"]
+    assert results(result.canisters)[0].text == "Error: read_file may not run: the rule 'read_file' says deny"
+
+
 def test_nobody_is_asked_about_a_call_that_cannot_run():
     events, result, _ = follow([Call("reed"), Call("read_file"), "ok"], policy=Policy([("*", "ask")]))
     assert [each.error.category for each in results(result.canisters)] == ["not_found", "validation"]

@@ -175,6 +175,14 @@ def test_the_files_of_other_clients(write):
     assert off.enabled is False
 
 
+@pytest.mark.parametrize("keys", [("tools", "exclude"), ("includeTools", "excludeTools")])
+def test_tools_are_chosen_in_the_words_of_other_clients(write, keys):
+    chosen = dict(zip(keys, (["read_*"], ["read_all"]), strict=True))
+    path = write("mcp.json", json.dumps({"mcpServers": {"files": {"command": "npx", **chosen}}}))
+    (files,) = settings_of(load_mcp_json(path, {}))
+    assert (files.tools, files.exclude) == (("read_*",), ("read_all",))
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -192,6 +200,7 @@ def test_the_files_of_other_clients(write):
         ('{"mcpServers": {"a": {\n"type": "sse", "url": "x"}}}', ":2: mcpServers.a.type: no transport 'sse'; ask for"),
         ('{"mcpServers": {"a": {"type": "http", "url": "x"}}}', ":1: mcpServers.a.url: not a URL"),
         ('{"mcpServers": {"a": {"url": "http://x", "protocol": 3}}}', ":1: mcpServers.a.protocol: Expected `str`"),
+        ('{"mcpServers": {"a": {"command": "x",\n"tools": "y"}}}', ":2: mcpServers.a.tools: Expected `array`"),
     ],
 )
 def test_files_of_other_clients_that_are_wrong(write, text, told):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from callboard import Ensemble, Invoker, tool
 from callboard.errors import CallerError
-from callboard.tools import Policy, Rule
+from callboard.tools import Policy, Roster, Rule
 
 
 def invoker(name, ensemble="", *, approval=False):
@@ -378,3 +378,24 @@ def test_a_rule_that_may_match_does_not_soften_what_another_denies():
     permission, why = softened.decide(shell(), {"command": "rm $WHAT"})
     assert (permission, why) == ("deny", "the rule 'bash(rm)' says deny: rm $WHAT")
     assert Policy([("bash(rm -rf)", "deny")]).decide(shell(), {"command": "rm $WHAT"})[0] == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rules", "hidden"),
+    [
+        ([], False),
+        ([("delete_file", "deny")], True),
+        ([("io/*", "deny")], True),
+        ([("*", "deny"), ("delete_file", "ask")], False),
+        ([("delete_file", "allow"), ("*", "deny")], True),
+        ([("delete_file", "deny"), ("delete_file(tmp/**)", "allow")], False),
+        ([("delete_file", "deny"), ("delete_file(src/**)", "deny")], True),
+        ([("delete_file(**)", "deny")], False),
+        ([("read_file", "deny")], False),
+    ],
+)
+def test_a_tool_of_which_no_call_may_run_is_not_offered_to_models(rules, hidden):
+    policy = Policy(rules)
+    assert policy.forbids(DELETE) is hidden
+    offered = [each.name for each in Roster([DELETE.ensemble]).offered(policy)]
+    assert offered == ([] if hidden else ["delete_file"])

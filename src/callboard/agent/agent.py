@@ -250,7 +250,7 @@ class Agent(Generic[OutputT_co]):
         request = Request(
             self.model.name,
             (),
-            roster.declarations,
+            roster.offered(self._policy or Policy()),
             controls=self._controls,
             constraint=self._output.constraint if self._output else None,
         )

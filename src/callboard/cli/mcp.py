@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from callboard.cli import interrupt, mcp_pins, mcp_serve, servers
-from callboard.cli.show import described, one_line
+from callboard.cli.show import described, one_line, seen
 
 if TYPE_CHECKING:
     from callboard.core import ResultCanister
@@ -36,10 +37,11 @@ def list_servers(mcp: servers.Files = None, as_json: servers.Json = False) -> No
     async def looked() -> list[dict[str, Any]]:
         import asyncio  # noqa: PLC0415  # not for --help
 
-        from callboard.mcp import McpEnsemble  # noqa: PLC0415
+        from callboard.mcp import McpEnsemble, Pins  # noqa: PLC0415
 
         # Silent, and without a first use: who only looks trusts nobody.
-        ensembles = [McpEnsemble(_unpinned(each), tell=lambda _: None) for each in enabled]
+        looking: dict[str, Any] = {"tell": lambda _: None, "pins": Pins(looks=True)}
+        ensembles = [McpEnsemble(each, **looking) for each in enabled]
         try:
             outcomes = await asyncio.gather(*(each.connect() for each in ensembles), return_exceptions=True)
             return [await _row(each, outcome) for each, outcome in zip(ensembles, outcomes, strict=True)]
@@ -51,8 +53,10 @@ def list_servers(mcp: servers.Files = None, as_json: servers.Json = False) -> No
     if as_json:
         servers.print_json(every)
         return
+    if not every:
+        typer.echo("no servers; callboard mcp add NAME -- COMMAND adds one", err=True)
     for row in every:
-        facts = [row["name"], row["transport"], row["state"], *([_count(row["tools"])] if row["tools"] else [])]
+        facts = [row["name"], row["transport"], row["state"], *_counts(row)]
         about = row["server"] or row["why"]
         typer.echo("  ".join([*facts, *([one_line(about, _WIDTH)] if about else [])]))
 
@@ -60,31 +64,34 @@ def list_servers(mcp: servers.Files = None, as_json: servers.Json = False) -> No
 @app.command("tools")
 def list_tools(name: servers.Name, mcp: servers.Files = None, as_json: servers.Json = False) -> None:
     """Show a server's tools, and which of them are not offered before you accept them."""
-    from callboard.mcp.hygiene import cleaned  # noqa: PLC0415  # not for --help
 
-    async def listed(server: McpEnsemble) -> list[dict[str, Any]]:
-        states = await servers.states_of(server)
-        return [
-            {
-                "name": tool.name,
-                "description": cleaned(tool.description or "", server.settings.description_bytes),
-                "parameters": tool.input_schema,
-                "state": states[tool.name],
-            }
-            for tool in await server.link.tools()
-        ]
+    async def listed(server: McpEnsemble) -> dict[str, Any]:
+        said = server.link.server.instructions if server.link.server else ""
+        changed = server.compared is not None and not server.compared.instructions
+        return {
+            "server": name,
+            "instructions": {"text": said, "state": "changed" if changed else "used"},
+            "tools": [
+                {
+                    "name": tool.name,
+                    "description": tool.description or "",
+                    "parameters": tool.input_schema,
+                    **{key: held for key, held in _told(tool).items() if key in ("outputSchema", "annotations")},
+                    "state": state,
+                }
+                for tool, state in await servers.states_of(server)
+            ],
+        }
 
-    rows = servers.with_server(name, mcp, listed)
+    found = servers.with_server(name, mcp, listed)
     if as_json:
-        servers.print_json(rows)
+        servers.print_json(found)
         return
-    for row in rows:
-        required = row["parameters"].get("required", ())
-        names = [each if each in required else f"[{each}]" for each in row["parameters"].get("properties", {})]
-        state = "" if row["state"] == "offered" else f"  ({row['state']}: not offered)"
-        typer.echo(f"{one_line(row['name'])}({one_line(', '.join(names))}){state}")
-        for line in row["description"].splitlines()[: None if state else 1]:
-            typer.echo(f"    {line}")
+    if found["instructions"]["state"] == "changed":
+        typer.echo("instructions  (changed: not used)")
+        _print_whole(found["instructions"]["text"] or "(none any more)")
+    for row in found["tools"]:
+        _print_tool(row)
 
 
 @app.command("call")
@@ -113,9 +120,9 @@ def call_tool(
     if as_json:
         typer.echo(encode_line(result))
     elif result.error is None:
-        typer.echo(described(result))
+        typer.echo(seen(described(result)) if _is_terminal() else described(result))
     if result.error is not None:
-        sys.exit(1 if as_json else result.text)
+        sys.exit(1 if as_json else seen(result.text))
 
 
 @app.command("add")
@@ -135,6 +142,14 @@ def add_server(
     protocol: Annotated[
         str, typer.Option(help="What it speaks, where that is not found out: legacy, or a version.", show_default=False)
     ] = "",
+    tools: Annotated[
+        list[str] | None,
+        typer.Option("--tool", help="A tool to offer, or a pattern of such; repeatable.", show_default=False),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(help="A tool not to offer, or a pattern of such; repeatable.", show_default=False),
+    ] = None,
     as_json: servers.Json = False,
 ) -> None:
     """Write a server into your own callboard.toml."""
@@ -152,6 +167,7 @@ def add_server(
             table[key] = dict(_text_pair(each) for each in pairs)
     if protocol:
         table["protocol"] = protocol
+    table |= {key: names for key, names in (("tools", tools), ("exclude", exclude)) if names}
     path = user_file(os.environ)
     added(path, name, table)
     if as_json:
@@ -186,10 +202,38 @@ def log_in_at(
         typer.echo(f"logged in at {name}" if asked else f"{name} asks for no login", err=True)
 
 
-def _unpinned(settings: Any) -> Any:
-    import msgspec  # noqa: PLC0415  # not for --help
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
 
-    return msgspec.structs.replace(settings, pinned=False)
+
+def _told(tool: Any) -> dict[str, Any]:
+    """What a tool says of itself, as the protocol has it."""
+    said: dict[str, Any] = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return said
+
+
+def _print_tool(row: dict[str, Any]) -> None:
+    """A tool in brief, or with all that is accepted with it."""
+    from callboard.mcp.hygiene import cleaned  # noqa: PLC0415  # not for --help
+
+    required = row["parameters"].get("required", ())
+    names = [each if each in required else f"[{each}]" for each in row["parameters"].get("properties", {})]
+    state = "" if row["state"] == "offered" else f"  ({row['state']}: not offered)"
+    typer.echo(f"{one_line(row['name'])}({one_line(', '.join(names))}){state}")
+    if row["state"] not in ("changed", "new"):
+        for line in cleaned(row["description"], _WIDTH).splitlines()[:1]:
+            typer.echo(f"    {line}")
+        return
+    _print_whole(row["description"])
+    for key in ("parameters", "outputSchema", "annotations"):
+        if row.get(key):
+            _print_whole(f"{key}: {json.dumps(row[key], indent=2, ensure_ascii=False)}")
+
+
+def _print_whole(text: str) -> None:
+    """All of it, with what is not seen spelled out."""
+    for line in seen(text).splitlines():
+        typer.echo(f"    {line}")
 
 
 async def _row(ensemble: McpEnsemble, outcome: BaseException | None) -> dict[str, Any]:
@@ -199,18 +243,24 @@ async def _row(ensemble: McpEnsemble, outcome: BaseException | None) -> dict[str
         return {**row, "state": "failed", "why": str(outcome) or type(outcome).__name__}
     server = link.server
     about = f"{server.name} {server.version} ({link.protocol_version})" if server else str(link.protocol_version)
-    return {**row, "tools": len(await ensemble.list_tools()), "server": about}
+    compared = ensemble.compared
+    waiting = len(compared.changed) + len(compared.new) if compared else 0
+    return {**row, "tools": len(await ensemble.list_tools()), "waiting": waiting, "server": about}
 
 
 def _described(each: Any, state: str) -> dict[str, Any]:
     settings = each.settings
     address = settings.url or " ".join(settings.command)
     row = {"name": settings.name, "transport": settings.transport, "address": address, "state": state}
-    return {**row, "tools": 0, "server": "", "why": ""}
+    return {**row, "tools": 0, "waiting": 0, "server": "", "why": ""}
 
 
-def _count(tools: int) -> str:
-    return f"{tools} tool{'s' if tools != 1 else ''}"
+def _counts(row: dict[str, Any]) -> list[str]:
+    """How many tools a run would be offered, and how many wait to be accepted."""
+    tools, waiting = row["tools"], row["waiting"]
+    counted = f"{tools} tool{'s' if tools != 1 else ''}"
+    more = f", {waiting} changed or new (callboard mcp tools {row['name']})" if waiting else ""
+    return [counted + more] if tools or waiting else []
 
 
 def _short(path: Path) -> str:
@@ -221,8 +271,6 @@ def _short(path: Path) -> str:
 
 
 def _pair(text: str) -> tuple[str, Any]:
-    import json  # noqa: PLC0415  # not for --help
-
     key, value = _text_pair(text)
     try:
         return key, json.loads(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,6 +35,8 @@ def list_pins(as_json: servers.Json = False) -> None:
             ]
         )
         return
+    if not every:
+        typer.echo("nothing is trusted yet; a server's tools are from its first use on", err=True)
     for each in every:
         typer.echo(f"{one_line(each.server)}  ({each.identity})")
         for name, pin in each.tools.items():
@@ -51,20 +53,23 @@ def accept_pins(
     """Trust a server's tools as they are now."""
     from callboard.mcp import Pins  # noqa: PLC0415  # not for --help
 
-    async def accepted(server: McpEnsemble) -> list[str]:
-        tools = [each for each in await server.link.tools() if tool in ("", each.name)]
-        if tool and not tools:
+    async def accepted(server: McpEnsemble) -> dict[str, Any]:
+        states = [(each, state) for each, state in await servers.states_of(server) if tool in ("", each.name)]
+        if tool and not states:
             raise NoSuchTool(f"no tool {tool!r}", path=name)
-        states = await servers.states_of(server)
+        told = not tool and server.compared is not None and not server.compared.instructions
         said = server.link.server.instructions if server.link.server else ""
-        Pins().accept(server.settings, tools, None if tool else said)
-        return [each.name for each in tools if states[each.name] != "offered"]
+        Pins().accept(server.settings, [each for each, _ in states], None if tool else said)
+        await server.connect()  # which tells why a tool is left out for another reason
+        names = [each.name for each, state in states if state in ("changed", "new")]
+        return {"accepted": names, "instructions": told}
 
-    names = servers.with_server(name, mcp, accepted)
+    found = servers.with_server(name, mcp, accepted)
     if as_json:
-        servers.print_json({"server": name, "accepted": names})
-    else:
-        typer.echo(f"accepted: {', '.join(map(one_line, names)) or 'nothing that was not'}", err=True)
+        servers.print_json({"server": name, **found})
+        return
+    things = [*map(one_line, found["accepted"]), *(["its instructions"] if found["instructions"] else [])]
+    typer.echo(f"accepted: {', '.join(things) or 'nothing, for nothing changed and nothing is new'}", err=True)
 
 
 @app.command("forget")

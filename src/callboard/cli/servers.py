@@ -19,6 +19,8 @@ from callboard.cli.show import Display, one_line
 from callboard.errors import CallerError
 
 if TYPE_CHECKING:
+    from mcp_types import Tool
+
     from callboard.configuration import DescribedServer
     from callboard.core import Model
     from callboard.mcp import McpEnsemble
@@ -165,16 +167,26 @@ def with_server(name: str, files: list[str] | None, use: Callable[[McpEnsemble],
     return interrupt.run(used())
 
 
-async def states_of(server: McpEnsemble) -> dict[str, str]:
-    """Of each tool whether it is offered, left out, changed or new."""
-    from callboard.mcp import Pins  # noqa: PLC0415  # not for --help
+async def states_of(server: McpEnsemble) -> list[tuple[Tool, str]]:
+    """All tools, each with whether it is offered, not chosen, changed, new, or left out, as is a second of one name."""
+    from callboard.mcp.ensemble import is_chosen  # noqa: PLC0415  # not for --help
 
-    tools = await server.link.tools()
-    states = {tool.name: "offered" if tool.name in server.invokers else "left out" for tool in tools}
-    if server.settings.pinned:
-        compared = Pins().compare(server.settings, tools)
-        states |= dict.fromkeys(compared.changed, "changed") | dict.fromkeys(compared.new, "new")
-    return states
+    offered = {tool.name for tool in await server.list_tools()}
+    compared = server.compared
+    states: dict[str, str] = {}
+    found: list[tuple[Tool, str]] = []
+    for tool in await server.link.tools():
+        if tool.name in states:
+            found.append((tool, "left out: there is another of its name"))
+            continue
+        state = "offered" if tool.name in offered else "left out"
+        if not is_chosen(tool.name, server.settings):
+            state = "not chosen"
+        elif compared is not None and tool.name in (*compared.changed, *compared.new):
+            state = "changed" if tool.name in compared.changed else "new"
+        states[tool.name] = state
+        found.append((tool, state))
+    return found
 
 
 def print_json(value: Any) -> None:

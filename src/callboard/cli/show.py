@@ -30,6 +30,7 @@ from callboard.core import (
     TextualContent,
     ToolProgress,
 )
+from callboard.text.display import display
 
 _WIDTH = 120
 _MESSAGE = 1000
@@ -129,6 +130,15 @@ def _arguments(arguments: Mapping[str, Any] | None, raw: str) -> str:
 def plain(text: str) -> str:
     """The text without what a terminal would obey, but for line breaks and tabs."""
     return text.translate(_OBEYED)
+
+
+def seen(text: str) -> str:
+    """The text with what cannot be seen spelled out, but for line breaks and tabs."""
+    if text.isprintable():
+        return text
+    return "\n".join(
+        ["\t".join([display(part, 10 * len(part)) for part in line.split("\t")]) for line in text.split("\n")]
+    )
 
 
 def one_line(text: str, width: int = _WIDTH) -> str:

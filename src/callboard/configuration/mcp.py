@@ -33,6 +33,13 @@ _TYPES: Final[Mapping[str, str]] = {
     "streamable-http": "http",
     "streamableHttp": "http",
 }
+_CHOSEN: Final[Mapping[str, str]] = {
+    "tools": "tools",
+    "exclude": "exclude",
+    "includeTools": "tools",
+    "excludeTools": "exclude",
+}
+"""Keys by which clients choose among a server's tools, and ours."""
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -63,8 +70,9 @@ def read_servers(
 def load_mcp_json(path: str | Path, environ: Mapping[str, str] | None = None) -> list[DescribedServer]:
     """The servers of an `mcp.json` file, as other clients write it: `{"mcpServers": {NAME: {...}}}`.
 
-    Of each are read `command`, `args`, `env`, `cwd`, or `url`, `headers`; `type`, `disabled`, and our own `protocol`. In
-    all of them `${NAME}` is what the environment has, `${NAME:-text}` the text where it has nothing. Raises DescriptorError.
+    Of each are read `command`, `args`, `env`, `cwd`, or `url`, `headers`; `type`, `disabled`; our own `protocol`, and
+    `tools` and `exclude`, which others call `includeTools` and `excludeTools`. In all of them `${NAME}` is what the
+    environment has, `${NAME:-text}` the text where it has nothing. Raises DescriptorError.
     """
     file = Path(path)
     text = _read(file)
@@ -137,6 +145,7 @@ def _translated(entry: Any, where: Where, environ: Mapping[str, str]) -> dict[st
     if not isinstance(text.get("args", []), list):
         raise DescriptorError("not a list", path=where(("args",)))
     given: dict[str, Any] = {"transport": _TYPES[kind], **{key: text[key] for key in ("protocol",) if key in text}}
+    given |= {ours: entry[key] for key, ours in _CHOSEN.items() if entry.get(key) is not None}
     if given["transport"] == "http":
         return {**given, "url": text.get("url", ""), "headers": text.get("headers", {})}
     command = [text["command"]] if text.get("command") else []

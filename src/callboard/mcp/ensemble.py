@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import count
@@ -24,14 +24,14 @@ from callboard.mcp.failure import ServerFailure
 from callboard.mcp.hygiene import MAX_NAME, MAX_TOOLS, clean_schema, cleaned
 from callboard.mcp.kept import READ_RESULT, KeptResults
 from callboard.mcp.link import Link, OnProgress
-from callboard.mcp.pins import Pins
+from callboard.mcp.pins import Compared, Pins
 from callboard.mcp.questions import Action, Elicit, Sample
 from callboard.mcp.results import content_of
 from callboard.mcp.settings import ServerSettings
 from callboard.mcp.standing import DELAYS
 from callboard.mcp.tokens import stored_auth
 from callboard.schema import compile_schema
-from callboard.tools import Context, Ensemble, Invoker
+from callboard.tools import Context, Ensemble, Invoker, near
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
@@ -92,6 +92,8 @@ class McpEnsemble(Ensemble):
         self._offered: tuple[Tool, ...] = ()
         self.instructions = ""
         """What the server says about its use, cleaned; nothing where it is not as pinned."""
+        self.compared: Compared | None = None
+        """What it offers beside its pins, if it is pinned."""
 
     async def connect(self) -> None:
         """Connects and lists the tools, if that is not so yet. Raises CallboardError that names the server."""
@@ -156,12 +158,14 @@ class McpEnsemble(Ensemble):
         # Who is asked is to know by whom.
         return await self._elicit(f"{self.name} asks: {cleaned(text, self.settings.description_bytes)}", schema)
 
-    def _take(self, tools: Iterable[Tool]) -> None:
+    def _take(self, tools: Sequence[Tool]) -> None:
         """Makes the invokers of these tools; those that runs have go on."""
         made: dict[str, Invoker] = {}
         offered: list[Tool] = []
         left_out = [f"the tool {_shown(name)} is left out: {why}" for name, why in self.link.left_out.items()]
         for tool in self._as_pinned([*tools]) if "tools" in self.settings.expose else ():
+            if not is_chosen(tool.name, self.settings):
+                continue
             try:
                 if len(made) == MAX_TOOLS:
                     raise DescriptorError(f"there are {MAX_TOOLS} already")
@@ -173,6 +177,10 @@ class McpEnsemble(Ensemble):
             else:
                 offered.append(tool)
         self._some(left_out, "are left out")
+        names = [tool.name for tool in tools]
+        for pattern in (*self.settings.tools, *self.settings.exclude):
+            if names and pattern != "*" and not any(fnmatchcase(name, pattern) for name in names):
+                self._once(f"{self.name}: no tool of it is {pattern!r}; {near(pattern, names)}")
         for invoker in self._own():
             name = invoker.name
             while name in made:
@@ -188,7 +196,7 @@ class McpEnsemble(Ensemble):
         if not self.settings.pinned:
             self.instructions = cleaned(said, self.settings.description_bytes)
             return tools
-        compared = self._pins.compare(self.settings, tools, said)
+        self.compared = compared = self._pins.compare(self.settings, tools, said)
         self.instructions = cleaned(said, self.settings.description_bytes) if compared.instructions else ""
         accept = self._how_to_accept()
         if compared.replaces:
@@ -198,7 +206,9 @@ class McpEnsemble(Ensemble):
             self._once(f"{self.name}: its instructions changed and are not used; {accept}")
         for what, names in (("changed", compared.changed), ("is new", compared.new)):
             lines = [
-                f"the tool {_shown(name)} {what} since its first use and is not offered; {accept}" for name in names
+                f"the tool {_shown(name)} {what} since its first use and is not offered; {accept}"
+                for name in names
+                if is_chosen(name, self.settings)
             ]
             self._some(lines, f"{_MANY[what]} since its first use and are not offered; {accept}")
         return [tool for tool in tools if tool.name in compared.same]
@@ -268,8 +278,17 @@ def create_invoker_from_mcp_tool(
     )
 
 
+def is_chosen(name: str, settings: ServerSettings) -> bool:
+    """Whether the settings want this tool of the server."""
+    return _matches(name, settings.tools) and not _matches(name, settings.exclude)
+
+
 def _is_idempotent(name: str, settings: ServerSettings) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in settings.idempotent)
+    return _matches(name, settings.idempotent)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _shown(name: str) -> str:

@@ -55,9 +55,13 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class Pins:
-    """The pins of servers, kept in a directory, by default beneath `state_directory()`."""
+    """The pins of servers, kept in a directory, by default beneath `state_directory()`.
 
-    def __init__(self, directory: Path | None = None) -> None:
+    Whoever only `looks` trusts nobody: a first use is none.
+    """
+
+    def __init__(self, directory: Path | None = None, *, looks: bool = False) -> None:
+        self._looks = looks
         self._directory = directory or state_directory() / "pins"
 
     def compare(self, server: ServerSettings, tools: Iterable[Tool], instructions: str = "") -> Compared:
@@ -74,7 +78,8 @@ class Pins:
         pinned = self.of(server)
         if pinned is None:
             others = bool(files_of(self._directory, server.name))
-            self._write(server, text, offered)
+            if not self._looks:
+                self._write(server, text, offered)
             return Compared(tuple(offered), replaces=others)
         return Compared(
             tuple(name for name, found in offered.items() if pinned.tools.get(name) == found),
@@ -89,7 +94,7 @@ class Pins:
         self._write(
             server,
             pinned.instructions if instructions is None else text_hash(instructions),
-            {**pinned.tools, **{tool.name: tool_hash(tool) for tool in tools}},
+            {**pinned.tools, **{tool.name: tool_hash(tool) for tool in reversed([*tools])}},
         )
 
     def of(self, server: ServerSettings) -> Pinned | None:

@@ -25,9 +25,10 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     All times are in seconds: `connect_timeout` until it answers, `idle_timeout` of a call without a sign of life
     (progress is one), `timeout` of a call altogether. Calls of the tools that match `idempotent` (patterns as in
-    file names) may be repeated after a lost connection. `expose` says what becomes a tool. `sampling` lets the
-    server ask the run's model. `protocol` is found out, unless it says what the server speaks. Where several servers are connected together, one that fails leaves the others alone
-    unless it is `required`. `pinned` False takes its tools as they come.
+    file names) may be repeated after a lost connection. `expose` says what becomes a tool; of the server's tools these
+    are the ones that match `tools` (patterns likewise) and not `exclude`. `sampling` lets the server ask the run's
+    model. `protocol` is found out, unless it says what the server speaks. Where several servers are connected together,
+    one that fails leaves the others alone unless it is `required`. `pinned` False takes its tools as they come.
     """
 
     name: str
@@ -49,6 +50,8 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     timeout: float = 600.0
     idempotent: tuple[str, ...] = ()
     expose: tuple[Exposed, ...] = ("tools",)
+    tools: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
     sampling: bool = False
     protocol: Protocol = "auto"
     result_bytes: int = 256 * 1024

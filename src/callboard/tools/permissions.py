@@ -79,6 +79,13 @@ class Policy:
             decisions.append(_judged(_ANY, rules, invoker))
         return max(decisions, key=lambda decision: _STRICTNESS[decision[0]])
 
+    def forbids(self, invoker: Invoker) -> bool:
+        """Whether no call of the tool may run, whatever its arguments: models need not be told of it."""
+        for rule in reversed(self._rules):
+            if rule.is_of(invoker) and (rule.subject is None or rule.rule.permission != "deny"):
+                return rule.subject is None and rule.rule.permission == "deny"
+        return False
+
     def decide_path(self, invoker: Invoker, path: str) -> tuple[Permission, str]:
         """The same for a path that a call of this tool comes upon: only rules with a pattern speak of it.
 

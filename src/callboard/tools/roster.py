@@ -13,6 +13,7 @@ from operator import is_
 from callboard.core import ToolDeclaration
 from callboard.tools.ensemble import Ensemble
 from callboard.tools.invoker import Invoker
+from callboard.tools.permissions import Policy
 
 
 class Roster(Mapping[str, Invoker]):
@@ -35,6 +36,11 @@ class Roster(Mapping[str, Invoker]):
         """Whether these ensembles still have the very invokers that it was made of."""
         every = [invoker for _, invoker in _every(ensembles)]
         return len(every) == len(self) and all(map(is_, every, self._invokers.values()))
+
+    def offered(self, policy: Policy) -> tuple[ToolDeclaration, ...]:
+        """The declarations without those of tools that the policy forbids altogether."""
+        hidden = {name for name, invoker in self._invokers.items() if policy.forbids(invoker)}
+        return tuple([each for each in self.declarations if each.name not in hidden]) if hidden else self.declarations
 
     def __getitem__(self, name: str) -> Invoker:
         return self._invokers[name]

@@ -170,9 +170,12 @@ def test_a_policy_decides(serving, talk):
     server = serving([HOME], policy=Policy([("home/deploy", "allow"), ("add", "deny")]))
 
     async def scenario(client):
-        return [await client.call_tool("deploy", {"where": "mars"}), await client.call_tool("add", {"a": 1})]
+        listed = [tool.name for tool in (await client.list_tools()).tools]
+        return listed, await client.call_tool("deploy", {"where": "mars"}), await client.call_tool("add", {"a": 1})
 
-    allowed, denied = talk(server, scenario)
+    listed, allowed, denied = talk(server, scenario)
+    assert "deploy" in listed
+    assert "add" not in listed
     assert allowed.content[0].text == "deployed to mars"
     assert denied.meta[CATEGORY] == "permission"
 

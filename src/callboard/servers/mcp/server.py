@@ -100,7 +100,7 @@ class ToolServer:
         roster = Roster(self._ensembles)
         naming = Naming(Request("", (), roster.declarations))
         self._invokers = {naming.on_wire(name): each for name, each in roster.items() if not each.deferred}
-        self._tools = [_tool(name, each) for name, each in self._invokers.items()]
+        self._tools = [_tool(name, each) for name, each in self._invokers.items() if not self._policy.forbids(each)]
         return True
 
     def _schema(self, name: str) -> Mapping[str, Any] | None:
