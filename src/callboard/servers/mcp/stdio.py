@@ -9,19 +9,23 @@ they read is empty.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import signal
 import stat
 import sys
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple, Protocol, cast
 
+import mcp_types as types
 from mcp.server.stdio import stdio_server
 
-from callboard.mcp.lenient import readable
+from callboard.errors import CallerError
 from callboard.servers.mcp.server import ToolServer
 
+_HALF: Final = re.compile("[\ud800-\udfff]")
 MAX_LINE: Final = 64 * 1024 * 1024
 """Bytes of one message."""
 _LOOK: Final = 1.0
@@ -55,15 +59,16 @@ def claimed_wire() -> Generator[Wire]:
 
 
 async def serve_stdio(server: ToolServer, wire: Wire) -> None:
-    """Serves one client until it is gone, or SIGTERM."""
+    """Serves one client until it is gone, or SIGTERM. Raises CallerError for a message of more than MAX_LINE."""
     loop = asyncio.get_running_loop()
-    lines = await _reader(wire.read)
     written = await _writer(wire.write)
+    reader, close = await _reader(wire.read)
+    lines = _Lines(reader, written)
     options = server.protocol.create_initialization_options()
 
     async def serve() -> None:
         # The SDK's transport with files of ours, which can be cancelled while they wait; its own are threads.
-        async with stdio_server(cast("Any", _Lines(lines)), cast("Any", written)) as (read, write):
+        async with stdio_server(cast("Any", lines), cast("Any", written)) as (read, write):
             await server.protocol.run(read, write, options)
 
     serving = asyncio.create_task(serve())
@@ -76,6 +81,9 @@ async def serve_stdio(server: ToolServer, wire: Wire) -> None:
         await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
             await serving
+            if lines.too_long:
+                hint = "what is so large is better sent by its address"
+                raise CallerError(f"a message of more than {MAX_LINE} bytes", path="standard input", hint=hint)
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
         await server.aclose()
@@ -83,6 +91,7 @@ async def serve_stdio(server: ToolServer, wire: Wire) -> None:
             task.cancel()
         await asyncio.wait(watched)
         written.close()
+        close()
 
 
 async def _orphaned() -> None:
@@ -92,16 +101,18 @@ async def _orphaned() -> None:
         await asyncio.sleep(_LOOK)
 
 
-async def _reader(descriptor: int) -> asyncio.StreamReader:
+async def _reader(descriptor: int) -> tuple[asyncio.StreamReader, Callable[[], None]]:
+    """What reads, and what ends that."""
     reader = asyncio.StreamReader(limit=MAX_LINE)
     if _waits(descriptor):
         protocol = asyncio.StreamReaderProtocol(reader)
-        await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, os.fdopen(os.dup(descriptor), "rb", 0))
-    else:
-        with os.fdopen(os.dup(descriptor), "rb") as file:
-            reader.feed_data(file.read(MAX_LINE))
-        reader.feed_eof()
-    return reader
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: protocol, os.fdopen(os.dup(descriptor), "rb", 0))
+        return reader, transport.close
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        reader.feed_data(file.read())
+    reader.feed_eof()
+    return reader, lambda: None
 
 
 class _Writes(Protocol):
@@ -120,14 +131,62 @@ async def _writer(descriptor: int) -> _Writes:
 
 
 class _Lines:
-    """Each line as it comes; what is longer than MAX_LINE ends the connection."""
+    """Each line as it comes; one that is longer than MAX_LINE ends them.
 
-    def __init__(self, reader: asyncio.StreamReader) -> None:
+    A request that the SDK would drop without a word is answered with an error, for its client waits. Half a
+    character, which other languages write into their JSON, is read as a mark that stands for one.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, written: _Writes) -> None:
         self._reader = reader
+        self._written = written
+        self.too_long = False
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
-        while line := await self._reader.readline():
-            yield readable(line)
+        try:
+            while line := await self._reader.readline():
+                if _is_message(line):
+                    yield line
+                    continue
+                value = _read(line)
+                repaired = _HALF.sub("\ufffd", json.dumps(value, ensure_ascii=False)).encode()
+                if _is_message(repaired):
+                    yield repaired
+                elif (identifier := _asks(value)) is not None:
+                    await self._refuse(identifier)
+                else:
+                    yield line
+        except ValueError:  # of readline
+            self.too_long = True
+
+    async def _refuse(self, identifier: int | str) -> None:
+        error = {"code": types.INVALID_REQUEST, "message": "no request of JSON-RPC 2.0 as the protocol has it"}
+        await self._written.write(json.dumps({"jsonrpc": "2.0", "id": identifier, "error": error}) + "\n")
+        await self._written.flush()
+
+
+def _is_message(line: bytes) -> bool:
+    try:
+        types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _read(line: bytes) -> Any:
+    """What the line says, as far as it is JSON; else None."""
+    try:
+        return json.loads(line.decode("utf-8-sig", "replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _asks(value: Any) -> int | str | None:
+    """The identifier of what is a request, if anything; the answer to one of ours is not answered."""
+    if not isinstance(value, dict) or value.keys() & {"result", "error"}:
+        return None
+    identifier = value.get("id")
+    return identifier if isinstance(identifier, (int, str)) and not isinstance(identifier, bool) else None
 
 
 class _ToPipe:
