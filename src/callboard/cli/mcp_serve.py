@@ -68,6 +68,7 @@ def serve(
         from callboard.servers.mcp.http import serve_http  # noqa: PLC0415
         from callboard.servers.mcp.server import ToolServer  # noqa: PLC0415
         from callboard.servers.mcp.stdio import claimed_wire, serve_stdio  # noqa: PLC0415
+        from callboard.servers.mcp.upstream import Upstream  # noqa: PLC0415
     except ImportError as error:
         raise CallerError(f"this needs {error.name}", hint="pip install 'callboard[mcp]'") from None
 
@@ -77,6 +78,7 @@ def serve(
             raise CallerError("too short for a key", path="--key", hint=f"at least {SHORTEST} characters")
 
     changes: asyncio.Queue[ToolsChanged] = asyncio.Queue()
+    upstream = Upstream()
 
     def tell(text: str) -> None:
         typer.echo(text, err=True)
@@ -97,6 +99,8 @@ def serve(
             tools_from=modules_of(settings, "tools"),
             ensembles_from=modules_of(settings, "ensembles"),
             on_event=lambda event: changes.put_nowait(event) if isinstance(event, ToolsChanged) else None,
+            elicit=upstream.elicit,
+            sample=upstream.sample,
         )
         asked = [_agent(agent)] if agent else []
 
@@ -105,7 +109,7 @@ def serve(
                 served = [*prepared, *asked]
                 if not served:
                     raise CallerError("nothing to serve", hint="give --ensembles, --tools or --agent")
-                server = ToolServer(served, policy=settings.policy)
+                server = ToolServer(served, policy=settings.policy, upstream=upstream)
                 following = asyncio.create_task(_follow(changes, server))
                 try:
                     if wire is None:

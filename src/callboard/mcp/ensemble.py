@@ -40,6 +40,8 @@ Tell: TypeAlias = Callable[[str], None]
 
 GRACE: Final = 5.0
 """Seconds that a call has beyond the server's own limit, which says more of what happened."""
+SERVED: Final = "mcp"
+"""Where in the auxdata of a context who serves the call to a client of its own is; it hears what was `answered`."""
 MAX_TOLD: Final = 100
 """Lines that one server has told."""
 MAX_LEFT_OUT: Final = 10
@@ -119,6 +121,10 @@ class McpEnsemble(Ensemble):
 
     async def __aexit__(self, *_: object) -> None:
         await self.disconnect()
+
+    def tool_of(self, invoker: Invoker) -> Tool | None:
+        """The server's tool that one of the invokers calls; None for one that is ours."""
+        return next((tool for tool in self._offered if tool.name == invoker.name), None)
 
     async def list_tools(self) -> tuple[Tool, ...]:
         """The tools that are offered, as the server describes them (seed 004)."""
@@ -265,6 +271,8 @@ def create_invoker_from_mcp_tool(
             answered = await client.call_tool(name, arguments, on_progress=context.progress)
         else:
             answered = await client.call_tool(name, dict(arguments))
+        if hears := getattr(context.auxdata.get(SERVED), "answered", None):
+            hears(answered)
         return content_of(answered, results, limits.result_bytes)
 
     return Invoker(

@@ -6,9 +6,11 @@ Law: a client is only asked what it says it can be asked; what it answers is its
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final, Literal
 
 import mcp_types as types
@@ -16,10 +18,12 @@ from mcp import MCPError
 from mcp.server.connection import allowed_log_levels
 
 from callboard.core import InvocationCanister
+from callboard.mcp.ensemble import SERVED
 from callboard.servers.mcp.call import Call, Questions
 from callboard.servers.mcp.session import Session
+from callboard.tools.context import Progress
 
-KEY: Final = "mcp"
+KEY: Final = SERVED
 """Where in the auxdata of a tool's context its client is."""
 Asked = Literal["elicitation", "sampling", "roots"]
 
@@ -36,7 +40,9 @@ class Peer:
 
     def __init__(self, call: Call, session: Session) -> None:
         self._call = call
-        self._session = session
+        self.session = session
+        self.structured: Mapping[str, Any] | None = None
+        """The structured content of another server's answer."""
         self.lacked: MCPError | None = None
         """Why it could not be asked."""
 
@@ -56,6 +62,10 @@ class Peer:
         }
         return frozenset([name for name, value in has.items() if value is not None])
 
+    def answered(self, result: types.CallToolResult) -> None:
+        """The call was passed on to another server."""
+        self.structured = result.structured_content
+
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Says how far the call is; nothing is sent to a client that did not ask for it."""
         await self._call.incoming.session.report_progress(done, total, message)
@@ -64,7 +74,7 @@ class Peer:
         """Sends a log message, if the client wants those of this level. `data` is anything that JSON can say."""
         incoming = self._call.incoming
         wanted = allowed_log_levels(incoming.protocol_version, incoming.meta)
-        if level not in wanted or not self._session.wants(level):
+        if level not in wanted or not self.session.wants(level):
             return
         params = types.LoggingMessageNotificationParams(level=level, data=data, logger=logger)
         message = types.LoggingMessageNotification(params=params)
@@ -113,3 +123,26 @@ class Peer:
         result = await self.elicit(f"{why}: {called}", schema, key=f"approval-{secrets.token_hex(8)}")
         given = result.content or {}
         return "allow" if result.action == "accept" and given.get(_YES) is True else "deny"
+
+
+@asynccontextmanager
+async def progressing(peer: Peer) -> AsyncGenerator[Progress]:
+    """What a tool tells its progress by, from any thread; the client has heard of it all at the end."""
+    loop = asyncio.get_running_loop()
+    told: asyncio.Queue[tuple[float, float | None, str] | None] = asyncio.Queue()
+
+    def tell(done: float, total: float | None = None, message: str = "", /) -> None:
+        loop.call_soon_threadsafe(told.put_nowait, (done, total, message))
+
+    async def pass_on() -> None:
+        while (step := await told.get()) is not None:
+            done, total, message = step
+            await peer.progress(done, total, message or None)
+
+    passing = asyncio.create_task(pass_on())
+    try:
+        yield tell
+        loop.call_soon_threadsafe(told.put_nowait, None)
+        await passing
+    finally:
+        passing.cancel()

@@ -20,12 +20,12 @@ CATEGORY = "callboard/category"
 """Where in `_meta` the category of a failure is."""
 
 
-def answer_of(result: ResultCanister) -> types.CallToolResult:
-    """The result of `tools/call`. A result that is one text with a JSON object in it has that as structured content."""
+def answer_of(result: ResultCanister, structured: Mapping[str, Any] | None = None) -> types.CallToolResult:
+    """The result of `tools/call`; without `structured` content, that is the JSON object which its one text is."""
     content = [_block(part) for part in result.content]
     if result.error is not None:
         return types.CallToolResult(content=content, is_error=True, _meta={CATEGORY: result.error.category})
-    return types.CallToolResult(content=content, structured_content=_structured(result.content))
+    return types.CallToolResult(content=content, structured_content=structured or _structured(result.content))
 
 
 def _structured(content: tuple[Content, ...]) -> Mapping[str, Any] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any, Final
 
 import mcp_types as types
@@ -21,9 +22,10 @@ from callboard.core import InvocationCanister, Request, error_result
 from callboard.execution import run_invoker
 from callboard.execution.group import DEFAULT_LIMIT
 from callboard.servers.mcp.call import Call, Incoming, Waiting
-from callboard.servers.mcp.peer import KEY, Peer
+from callboard.servers.mcp.peer import KEY, Peer, progressing
 from callboard.servers.mcp.results import answer_of
 from callboard.servers.mcp.session import Session, Sessions
+from callboard.servers.mcp.upstream import Upstream, instructions_of, output_schema, upstream_tool
 from callboard.text.near import near
 from callboard.tools import Context, Ensemble, Invoker, Policy, Roster
 from callboard.wires.naming import Naming
@@ -37,7 +39,8 @@ class ToolServer:
 
     `policy` says which calls may run; where it says ask, the client's user is asked by elicitation, and without
     that the answer is no. `limit` calls run at once. A tool finds its client in `context.auxdata["mcp"]`, a
-    `peer.Peer`, beside what is in `auxdata`. Tools whose results come from outside are not served.
+    `peer.Peer`, beside what is in `auxdata`. Tools whose results come from outside are not served. `upstream` asks the
+    clients what other servers ask that these tools are of.
 
     `protocol` is the SDK's server, for any of its transports.
     """
@@ -51,10 +54,12 @@ class ToolServer:
         policy: Policy | None = None,
         auxdata: Mapping[str, Any] | None = None,
         limit: int = DEFAULT_LIMIT,
+        upstream: Upstream | None = None,
     ) -> None:
         self._ensembles = tuple(ensembles)
         self._policy = policy or Policy()
         self._auxdata = dict(auxdata or {})
+        self._upstream = upstream or Upstream()
         self._gate = asyncio.Semaphore(limit)
         self._waiting = Waiting()
         self._sessions = Sessions()
@@ -67,7 +72,7 @@ class ToolServer:
         self.protocol = _Protocol(
             name,
             version=__version__,
-            instructions=instructions or None,
+            instructions=instructions or instructions_of(self._ensembles) or None,
             on_list_tools=self._list,
             on_call_tool=self._call,
             on_subscriptions_listen=ListenHandler(self._changes),
@@ -152,12 +157,14 @@ class ToolServer:
             return answer_of(error_result(call.name, "permission", f"{call.name} may not run: {why}"))
         namespace = session.namespaces.setdefault(invoker.ensemble.name if invoker.ensemble else "", {})
         permits = self._policy.permits(invoker, call.arguments)
-        context = Context({**self._auxdata, KEY: peer}, namespace, invoker, permits=permits)
-        async with self._gate:
-            result = await run_invoker(invoker, call.arguments, context, identifier=call.name, on_error="feedback")
+        asks = self._upstream.calling(peer) if upstream_tool(invoker) else nullcontext()
+        async with self._gate, progressing(peer) as progress:
+            context = Context({**self._auxdata, KEY: peer}, namespace, invoker, progress, permits)
+            with asks:
+                result = await run_invoker(invoker, call.arguments, context, identifier=call.name, on_error="feedback")
         if peer.lacked is not None and result.error is not None and call.modern:
             raise peer.lacked  # 2026-07-28: what needs a capability that the client lacks is a protocol error
-        return answer_of(result)
+        return answer_of(result, peer.structured)
 
 
 class _Protocol(Server[Any]):
@@ -168,9 +175,13 @@ class _Protocol(Server[Any]):
 
 
 def _tool(name: str, invoker: Invoker) -> types.Tool:
-    return types.Tool(
+    described = types.Tool(
         name=name,
         description=invoker.description or None,
         input_schema=dict(invoker.arguments_schema),
         annotations=types.ToolAnnotations(idempotent_hint=True) if invoker.idempotent else None,
     )
+    if (tool := upstream_tool(invoker)) is None:
+        return described
+    said = {"annotations": tool.annotations or described.annotations, "output_schema": output_schema(tool)}
+    return described.model_copy(update=said)

@@ -1,0 +1,150 @@
+"""The tools of another server, served again, lose nothing that the protocol has a place for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import mcp_types as types
+import pytest
+from mcp import Client
+
+from callboard import Context, Ensemble, tool
+from callboard.mcp import McpEnsemble, Pins, ServerSettings
+from callboard.servers.mcp.upstream import Upstream
+
+TESTS = Path(__file__).parents[2]
+TALKATIVE = [sys.executable, str(TESTS / "mcp" / "servers" / "ordinary.py")]
+OUT = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
+SUM = {
+    "name": "sum",
+    "description": "Adds.",
+    "inputSchema": {"type": "object"},
+    "outputSchema": OUT,
+    "annotations": {"readOnlyHint": True, "title": "Sum"},
+}
+SAID = {
+    "instructions": "Add whole numbers only.",
+    "tools": [SUM, {**SUM, "name": "odd", "outputSchema": {"type": "object", "$ref": "https://elsewhere.example/x"}}],
+    "results": {"sum": {"content": [{"type": "text", "text": "3"}], "structuredContent": {"result": 3}}},
+}
+
+
+@pytest.fixture
+def again(serving, era, tmp_path):
+    """Serves the tools of the server of a command again, to a client in this era; gives what a scenario returns."""
+
+    def again(command, scenario, **callbacks):
+        upstream = Upstream()
+        settings = ServerSettings(name="up", command=tuple(command), sampling=True, timeout=30)
+        pins = Pins(tmp_path / "pins")
+
+        async def connected():
+            ensemble = McpEnsemble(settings, pins=pins, elicit=upstream.elicit, sample=upstream.sample)
+            async with ensemble:
+                server = serving([ensemble], upstream=upstream)
+                async with Client(server.protocol, mode=era, **callbacks) as client:
+                    try:
+                        return await scenario(client)
+                    finally:
+                        await server.aclose()
+
+        return asyncio.run(connected())
+
+    return again
+
+
+def test_what_a_tool_says_of_itself_and_its_structured_content_pass(again, era, tmp_path):
+    (tmp_path / "said.json").write_text(json.dumps(SAID))
+
+    async def scenario(client):
+        listed = {each.name: each for each in (await client.list_tools()).tools}
+        return client.instructions, listed, await client.call_tool("sum", {})
+
+    command = [sys.executable, "-S", str(TESTS / "vectors" / "mcp" / "server.py"), str(tmp_path / "said.json")]
+    instructions, listed, answer = again(command, scenario)
+    if era == "legacy":  # a client that is told its version does not ask for them
+        assert instructions == "up: Add whole numbers only."
+    assert listed["sum"].output_schema == OUT
+    assert (listed["sum"].annotations.read_only_hint, listed["sum"].annotations.title) == (True, "Sum")
+    assert listed["odd"].output_schema is None
+    assert (answer.content[0].text, answer.structured_content) == ("3", {"result": 3})
+
+
+def test_progress_and_questions_pass(again, user):
+    asked = user(("accept", {"name": "Ann"}))
+    steps = []
+
+    async def thought(_, params):
+        said = types.TextContent(type="text", text=f"{params.messages[0].content.text} is 4")
+        return types.CreateMessageResult(role="assistant", content=said, model="m")
+
+    async def progressed(done, total, message):
+        steps.append((done, total, message))
+
+    async def scenario(client):
+        await client.call_tool("steps", {}, progress_callback=progressed)
+        return [(await client.call_tool(name, {})).content[0].text for name in ("ask", "think")]
+
+    answered = again(TALKATIVE, scenario, elicitation_callback=asked, sampling_callback=thought)
+    assert answered == ["accept {'size': 7, 'name': 'Ann'}", "2 + 2 is 4"]
+    assert asked.asked == ["up asks: Who are you?"]
+    assert steps == [(1, 3, "on"), (2, 3, "on"), (3, 3, "on")]
+
+
+def test_a_question_is_declined_where_the_client_cannot_ask(again):
+    async def scenario(client):
+        return (await client.call_tool("ask", {})).content[0].text
+
+    assert again(TALKATIVE, scenario) == "decline None"
+
+
+class Calling:
+    """Of a call: its session, and what it can be asked."""
+
+    def __init__(self, session, can=frozenset({"elicitation"})):
+        self.session, self.can = session, can
+
+    async def elicit(self, *_, **__):
+        return types.ElicitResult(action="accept", content={"who": self.session})
+
+
+@pytest.mark.parametrize(
+    ("clients", "answer"),
+    [
+        ([], ("decline", None)),
+        ([Calling("a")], ("accept", {"who": "a"})),
+        ([Calling("a"), Calling("a")], ("accept", {"who": "a"})),
+        ([Calling("a"), Calling("b")], ("decline", None)),
+    ],
+)
+def test_nobody_is_asked_for_the_call_of_another(clients, answer):
+    upstream = Upstream()
+    with ExitStack() as stack:
+        for client in clients:
+            stack.enter_context(upstream.calling(client))
+        assert asyncio.run(upstream.elicit("Who?", {"type": "object"})) == answer
+    assert asyncio.run(upstream.elicit("Who?", {"type": "object"})) == ("decline", None)
+
+
+def test_the_progress_of_our_own_tools_arrives_in_order(serving, talk):
+    @tool
+    def work(context: Context) -> str:
+        """Works on a thread."""
+        for step in range(5):
+            context.progress(step, 5, f"step {step}")
+        return "done"
+
+    steps = []
+
+    async def progressed(done, total, message):
+        steps.append((done, total, message))
+
+    async def scenario(client):
+        return (await client.call_tool("work", {}, progress_callback=progressed)).content[0].text
+
+    assert talk(serving([Ensemble("e", [work])]), scenario) == "done"
+    assert steps == [(step, 5, f"step {step}") for step in range(5)]
