@@ -8,7 +8,9 @@ there. Commands in the sandbox have the user's whole PATH.
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 _repositories: set[str] = set()
@@ -34,9 +36,11 @@ def absolute_path(path: str | None = None) -> str:
 
 
 def search_path() -> str:
-    """The directories of PATH that we take programs from ourselves, as one search path."""
-    repositories = _worked_in()
-    return _joined([each for each in absolute_path().split(os.pathsep) if not _is_beneath(each, repositories)])
+    """The directories of PATH that we take programs from ourselves, as one search path.
+
+    Where a directory of PATH leads is looked at once: who can make it lead elsewhere can put a program into it.
+    """
+    return _outside(absolute_path(), _worked_in())
 
 
 def find_program(name: str) -> str | None:
@@ -44,7 +48,7 @@ def find_program(name: str) -> str | None:
     import shutil  # noqa: PLC0415  # not for --help
 
     repositories = _worked_in()
-    for directory in search_path().split(os.pathsep):
+    for directory in _outside(absolute_path(), repositories).split(os.pathsep):
         found = shutil.which(name, path=directory)
         # Windows looks into the current directory first, whatever the path is.
         if found and os.path.isabs(found) and not _is_beneath(found, repositories):  # noqa: PTH117
@@ -56,12 +60,17 @@ def _joined(directories: list[str]) -> str:
     return os.pathsep.join(directories) or os.defpath
 
 
-def _worked_in() -> set[str]:
+@functools.lru_cache(maxsize=16)
+def _outside(path: str, repositories: frozenset[str]) -> str:
+    return _joined([each for each in path.split(os.pathsep) if not _is_beneath(each, repositories)])
+
+
+def _worked_in() -> frozenset[str]:
     try:
-        return {*_repositories, *_repository(Path.cwd())}
+        return frozenset({*_repositories, *_repository(Path.cwd())})
     except FileNotFoundError:
         # The current directory is gone.
-        return {*_repositories}
+        return frozenset(_repositories)
 
 
 def _repository(directory: Path) -> set[str]:
@@ -72,6 +81,6 @@ def _repository(directory: Path) -> set[str]:
     return set() if any(_is_beneath(each, {root}) for each in everybodys if each) else {root}
 
 
-def _is_beneath(path: str, places: set[str]) -> bool:
-    ways = (os.path.abspath(path), os.path.realpath(path))  # noqa: PTH100
-    return any(each == place or each.startswith(place.rstrip(os.sep) + os.sep) for each in ways for place in places)
+def _is_beneath(path: str, places: AbstractSet[str]) -> bool:
+    ways = (Path(os.path.abspath(path)), Path(os.path.realpath(path)))  # noqa: PTH100
+    return any(str(each) in places for way in ways for each in (way, *way.parents))

@@ -1,6 +1,6 @@
 """A folder that stands in for the one that all working trees of a repository share, with a configuration of ours.
 
-Git takes its configuration, and its hooks, from the folder that `GIT_COMMON_DIR` names. Ours is made for one call: its
+Git takes its configuration, and its hooks, from the folder that `GIT_COMMON_DIR` names. Ours is git's to read: its
 `config` is the one we write, there are no hooks, and all else leads to the repository: objects, branches, the other
 working trees. HEAD and the index are not there, so git reads and writes those of the repository itself. It is what
 `git-new-workdir` of git's own sources does, the other way round. The alternative, to override each key that a
@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -26,25 +27,46 @@ _WRITTEN: Final = frozenset({"refs", "reftable", "logs", "info"})
 _UNUSED: Final = frozenset({"hooks", "lfs", "modules", "svn", "description"})
 
 
-@contextmanager
-def private_directory(common: Path, configuration: str) -> Iterator[Path]:
-    """The folder that stands in for `common`, with this configuration."""
-    folder = Path(tempfile.mkdtemp(prefix="callboard-git-"))
-    try:
-        (folder / "config").write_bytes(os.fsencode(configuration))
+class PrivateDirectories:
+    """The folders that stand in for `common`. Those that are kept go when this object does."""
+
+    def __init__(self, common: Path) -> None:
+        self._common = common
+        self._kept: dict[tuple[str, ...], Path] = {}
+
+    @contextmanager
+    def open(self, configuration: str, *, keep: bool) -> Iterator[Path]:
+        """The folder with this configuration; one with secrets in it is not to be kept."""
+        parts = self._parts()
+        if not keep:
+            folder = self._make(configuration, parts)
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+            return
+        key = (configuration, *parts)
+        # A folder of temporary files may be cleared while we work.
+        if key not in self._kept or not (self._kept[key] / "config").exists():
+            self._kept[key] = self._make(configuration, parts)
+            weakref.finalize(self, shutil.rmtree, self._kept[key], ignore_errors=True)
+        yield self._kept[key]
+
+    def _parts(self) -> list[str]:
+        """The folders of the repository that are there now."""
         for name in _MADE:
             # Git makes it where it is missing, but not at the end of a link.
             with suppress(OSError):
-                (common / name).mkdir()
-        for name in _FOLDERS:
-            if (common / name).is_dir():
-                (folder / name).symlink_to(common / name)
-        for name in _FILES:
-            # Also one that is not there: git makes it where the link leads.
-            (folder / name).symlink_to(common / name)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+                (self._common / name).mkdir()
+        return [name for name in _FOLDERS if (self._common / name).is_dir()]
+
+    def _make(self, configuration: str, parts: Iterable[str]) -> Path:
+        folder = Path(tempfile.mkdtemp(prefix="callboard-git-"))
+        (folder / "config").write_bytes(os.fsencode(configuration))
+        # Also to a file that is not there: git makes it where the link leads.
+        for name in (*parts, *_FILES):
+            (folder / name).symlink_to(self._common / name)
+        return folder
 
 
 def check_place(directory: Path, root: Path, git_directory: Path, common: Path) -> None:

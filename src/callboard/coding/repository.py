@@ -28,7 +28,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from callboard.coding.content import NEW_FILES, is_generated, large_files, put
-from callboard.coding.git_directory import check_place, private_directory
+from callboard.coding.git_directory import PrivateDirectories, check_place
 from callboard.coding.git_program import (
     MAX_OUTPUT,
     GitFailed,
@@ -139,6 +139,7 @@ class Repository:
         self.folder = folder
         self.hidden = frozenset(hidden)
         self.only_branch = only_branch
+        self._directories = PrivateDirectories(self.common)
         self._settings: tuple[Setting, ...] | None = None
         self._configured: tuple[object, ...] = ()
         """What the files looked like that `_settings` were read from."""
@@ -223,7 +224,8 @@ class Repository:
         """The variables with which git works on this repository, and of its configuration reads what is harmless."""
         allowed = allowed_settings(settings, online=online)
         storage = [Setting("local", "lfs", None, "storage", str(self.common / "lfs"))] if runs_lfs(allowed) else []
-        with private_directory(self.common, format_settings([*storage, *allowed])) as folder:
+        # What is for other machines may hold a password.
+        with self._directories.open(format_settings([*storage, *allowed]), keep=not online) as folder:
             yield {
                 "GIT_DIR": str(self.git_directory),
                 "GIT_WORK_TREE": str(self.root),
