@@ -242,7 +242,7 @@ def test_usage_is_the_sum_of_the_replies():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        (("mystery",), {}, "mystery: where is this model?"),
+        (("mystery",), {}, "mystery: no provider is named"),
         (("mystery",), {"base_url": "http://127.0.0.1:1/v1", "mode": "magic"}, "no mode 'magic'"),
         (("mystery",), {"base_url": "http://127.0.0.1:1/v1", "profile": {"speed": 1}}, "no fact 'speed'"),
     ],

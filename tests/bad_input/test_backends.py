@@ -73,7 +73,9 @@ def test_one_line_says_what_is_wrong(ask, naps, replies, tried, failed):
         f"attempt {number}: the server answered {status}; trying again in {pause} s"
         for number, (status, pause) in enumerate(tried, 1)
     ]
-    assert line.startswith(f"the provider failed: {failed.format(url=f'{seen.backend.url}/chat/completions')}")
+    assert line.startswith(
+        f"callboard: the provider failed: {failed.format(url=f'{seen.backend.url}/chat/completions')}"
+    )
     assert where == f"the transcript is in {seen.path}"
     assert naps == [pause for _, pause in tried]
     assert len(line) < 1200
@@ -100,7 +102,7 @@ def test_a_backend_that_is_down(see, naps):
             f"attempt {number}: cannot connect: Connection refused; trying again in {pause} s"
             for number, pause in ((1, 0.5), (2, 1.0), (3, 2.0))
         ],
-        f"the provider failed: {url}/chat/completions: cannot connect: Connection refused; is the server running?",
+        f"callboard: the provider failed: {url}/chat/completions: cannot connect: Connection refused; is the server running?",
         f"the transcript is in {seen.path}",
     ]
     assert naps == [0.5, 1.0, 2.0]
@@ -115,7 +117,7 @@ def test_half_a_reply(ask):
     assert (seen.code, seen.out, seen.said) == (1, "Hel\n", ["Go.", "Hel"])
     url = f"{seen.backend.url}/chat/completions"
     assert seen.lines == [
-        f"the provider failed: {url}: the connection broke in the middle of the answer",
+        f"callboard: the provider failed: {url}: the connection broke in the middle of the answer",
         f"the transcript is in {seen.path}",
     ]
 
@@ -129,7 +131,7 @@ def test_a_stream_that_never_ends(ask, said):
     url = f"{seen.backend.url}/chat/completions"
     hint = "if the model needs longer, raise idle_timeout"
     assert seen.lines == [
-        f"the provider failed: {url}: nothing came for 0.05 s in the middle of the answer; {hint}",
+        f"callboard: the provider failed: {url}: nothing came for 0.05 s in the middle of the answer; {hint}",
         f"the transcript is in {seen.path}",
     ]
 
@@ -143,7 +145,7 @@ def test_half_a_call(ask, ending):
     assert seen.results == ["Error: the reply failed before the call could run"]
     called, failed, where = seen.lines
     assert called == "-> act (incomplete: cut)"
-    assert failed.startswith("the provider failed: ")
+    assert failed.startswith("callboard: the provider failed: ")
     assert where == f"the transcript is in {seen.path}"
 
 
@@ -178,24 +180,21 @@ def test_a_server_that_takes_a_request_and_does_not_answer(see, naps, closes, fa
         socket.create_connection(server.getsockname()).close()
         thread.join()
     assert (seen.code, seen.out, seen.said) == (1, "", ["Go."])
-    assert seen.lines[-2] == f"the provider failed: {url}/chat/completions: {failed}"
+    assert seen.lines[-2] == f"callboard: the provider failed: {url}/chat/completions: {failed}"
     assert len(naps) == (3 if closes else 0)
 
 
 @pytest.mark.parametrize(
-    ("given", "line"),
+    ("given", "hint"),
     [
-        (
-            "127.0.0.1:1",
-            "callboard: not a URL that a provider can be asked at; it begins with http:// or https:// and a host",
-        ),
-        ("http://127.0.0.1:99999/v1", "callboard: not a URL that a provider can be asked at; it begins with"),
+        ("127.0.0.1:1", "did you mean http://127.0.0.1:1?"),
+        ("http://127.0.0.1:99999/v1", "it begins with http:// or https:// and a host"),
     ],
 )
-def test_a_url_that_is_none(see, given, line):
+def test_a_url_that_is_none(see, given, hint):
     seen = see("run", "--model", "m", "--base-url", given, "Go.")
-    assert (seen.code, seen.out, len(seen.lines)) == (1, "", 1)
-    assert seen.err.startswith(line)
+    assert (seen.code, seen.out) == (2, "")
+    assert seen.err == f"callboard: --base-url: {given} is not a URL that a provider can be asked at; {hint}\n"
 
 
 def test_what_the_terminal_cannot_show_is_no_reason_to_fail(spawn, monkeypatch):

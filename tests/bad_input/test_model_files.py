@@ -54,7 +54,7 @@ def test_a_name_that_no_model_has(see):
 def test_a_path_to_no_file(see):
     seen = see("run", "--model", "local:nowhere.gguf", "Hi")
     assert (seen.code, seen.out, seen.path) == (1, "", None)
-    assert seen.err == "callboard: nowhere.gguf: no such file\n"
+    assert seen.err.startswith("callboard: nowhere.gguf: no such file; ")
 
 
 @pytest.mark.parametrize("content", [b"", WRONG])

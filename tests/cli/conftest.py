@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 
 import pytest
 from typer.testing import CliRunner
 
-from callboard.cli import app
+from callboard.cli import app, main
 from callboard.testing import FakeBackend
 
 COMMAND = (sys.executable, "-c", "from callboard.cli import main; main()")
@@ -69,16 +70,35 @@ def invoke():
 def ask():
     """Runs `callboard run` against a backend with these replies; gives the outcome and the backend."""
 
-    def ask(*arguments, replies, **options):
+    def ask(*arguments, replies, path="/v1", **options):
         async def scenario():
             async with FakeBackend(replies) as backend:
-                given = ["run", "--model", "fake-model", "--base-url", backend.url, *arguments]
+                url = backend.url.removesuffix("/v1") + path
+                given = ["run", "--model", "fake-model", "--base-url", url, *arguments]
                 result = await asyncio.to_thread(CliRunner().invoke, app, given, **options)
             return result, backend
 
         return asyncio.run(scenario())
 
     return ask
+
+
+@pytest.fixture
+def typed(monkeypatch, capfd):
+    """Runs the console script's function in this process; gives what a shell would see."""
+
+    def typed(*arguments, cwd=None):
+        monkeypatch.setattr(sys, "argv", ["callboard", *arguments])
+        monkeypatch.setenv("PATH", os.environ["PATH"])  # which it sets
+        if cwd is not None:
+            monkeypatch.chdir(cwd)
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capfd.readouterr()
+        return subprocess.CompletedProcess(arguments, ended.value.code or 0, said.out, said.err)
+
+    return typed
 
 
 @pytest.fixture

@@ -179,14 +179,13 @@ def test_at_the_prompt_it_ends_when_it_is_told_to(place, plain, how):
             (job,) = Jobs().all()
             assert (job.state, job.reason) == ("waiting", "for the user")
             if how == "cancelled":
-                await Jobs().cancel(job.id)
+                assert (await Jobs().cancel(job.id)).state == "cancelled"
             else:
                 shown.hang_up()
             assert await shown.ends() == 130
 
     asyncio.run(scenario())
-    (job,) = Jobs().all()
-    assert job.state == "cancelled"
+    assert Jobs().all() == []  # for nothing was said
 
 
 def test_keys_and_signals(place):
@@ -279,7 +278,7 @@ def talk(place):
         finally:
             os.close(reading)
         model.assert_complete()
-        return err.getvalue(), Jobs().all()[0]
+        return err.getvalue(), next(iter(Jobs().all()), None)
 
     return talk
 
@@ -303,9 +302,16 @@ def talk(place):
     ],
 )
 def test_commands(talk, typed, shown):
-    err, job = talk(f"{typed}\n/quit\nnever read\n", [])
+    err, _ = talk(f"{typed}\n/quit\nnever read\n", [])
     assert shown in err
-    assert (job.state, job.rounds) == ("completed", 0)
+
+
+@pytest.mark.parametrize("typed", ["", "\n", "/quit\n", "/mode\n"])
+def test_a_chat_in_which_nothing_was_said_leaves_no_job_and_no_lines_about_one(talk, typed):
+    err, job = talk(typed, [])
+    assert job is None
+    assert [*jobs_directory().iterdir()] == []
+    assert "go on:" not in err
 
 
 def test_what_begins_with_a_path_is_a_prompt(talk):

@@ -93,7 +93,7 @@ def test_a_mode_that_was_asked_for(invoke):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gpt-4o", "--mode", "magic"], "no mode 'magic'; there are native, structured, validated, parsed"),
+        (["gpt-4o", "--mode", "magic"], "--mode: no mode 'magic'; there are native, structured, validated, parsed"),
         (["openai:"], "openai:: the model's name is empty; write it as provider:model or model"),
     ],
 )

@@ -1,17 +1,25 @@
 """The coding agents and their jobs, as they are typed and shown."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.coding import conftest as coding
+from typer.testing import CliRunner
+
+from callboard.cli import app
+from callboard.errors import CallboardError
+from callboard.testing import FakeBackend
 
 command, repository, faulty, calling = coding.command, coding.repository, coding.faulty, coding.calling
 MEND = "It subtracts.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n```\n"
 DEBUG = ("debug", "--symptoms", "test_add fails", "--form", "short")
+BUILD = ("build", "a function", "--form", "short")
 
 
 @pytest.fixture
@@ -25,13 +33,30 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def there(command, repository):
-    """Runs a command in the repository."""
-    return lambda *arguments, **options: command(*arguments, cwd=repository.root, **options)
+def there(repository, home, monkeypatch):
+    """Runs a command in the repository, in this process: as in one of its own, but for signals."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+
+    def typed(*arguments, replies=None, cwd=repository.root):
+        monkeypatch.chdir(cwd)
+
+        async def scenario():
+            async with FakeBackend(replies or []) as backend:
+                model = ["--model", "fake-model", "--base-url", backend.url] if replies is not None else []
+                return await asyncio.to_thread(CliRunner().invoke, app, [*arguments, *model])
+
+        done = asyncio.run(scenario())
+        if not isinstance(done.exception, (SystemExit, type(None), CallboardError)):
+            raise done.exception
+        err = done.stderr + (f"callboard: {done.exception}" if isinstance(done.exception, CallboardError) else "")
+        return SimpleNamespace(code=done.exit_code, out=done.stdout, lines=done.stdout.splitlines(), err=err)
+
+    return typed
 
 
 @pytest.fixture
 def mended(there):
+    """A job that went well."""
     done = there(*DEBUG, replies=[MEND])
     assert done.code == 0, done.err
     return done
@@ -47,16 +72,13 @@ def test_a_job_says_what_it_does_and_what_to_do_with_it(mended, there, repositor
     said = mended.err.splitlines()
     assert said[0].startswith("== fix") or "== fix" in said
     assert "completed" in said
+    assert "It subtracts." in mended.out
     (look,) = [line for line in said if line.startswith("look: ")]
     branch = look.split("...")[1].split()[0]
     assert f"take: git merge {branch}    drop: callboard undo {job}" in look
     assert "tests: pytest: 1 passed" in said
     repository.git("merge", "-q", branch)
     assert "a + b" in (repository.root / "calc.py").read_text()
-
-
-def test_what_the_model_says_is_shown(mended):
-    assert "It subtracts." in mended.out + mended.err
 
 
 @pytest.mark.parametrize(
@@ -67,7 +89,7 @@ def test_what_the_model_says_is_shown(mended):
     ],
 )
 def test_the_exit_status_says_how_it_went(there, replies, options, code, told):
-    done = there(*DEBUG, *options, replies=replies)
+    done = there(*BUILD, *options, replies=replies)
     assert (done.code, told in done.err) == (code, True), done.err
 
 
@@ -84,23 +106,19 @@ def test_the_exit_status_says_how_it_went(there, replies, options, code, told):
     ],
 )
 def test_what_is_missing_or_wrong_is_named(there, arguments, told):
-    model = (
-        ("--model", "fake-model", "--base-url", "http://127.0.0.1:1/v1") if arguments[0] in ("debug", "review") else ()
-    )
-    done = there(*arguments, *model)
-    assert done.code in {1, 2}
+    done = there(*arguments, replies=[] if arguments[0] in ("debug", "review") else None)
+    assert done.code == 1  # or 2, in the console script
     assert told in done.err
-    assert "Traceback" not in done.err
 
 
 @pytest.mark.usefixtures("mended")
-def test_jobs_are_listed_shown_replayed_and_undone(there, repository, tmp_path, command):
+def test_jobs_are_listed_shown_replayed_and_undone(there, repository, tmp_path):
     job = identifier(there)
     assert there("jobs", "list").lines[0].split()[3:5] == ["debug", "completed"]
     assert [json.loads(line)["id"] for line in there("jobs", "list", "--json").lines] == [job]
     (elsewhere := tmp_path / "elsewhere").mkdir()
-    assert command("jobs", "list", cwd=elsewhere).err == "no jobs of this directory; --all shows those of others\n"
-    assert command("jobs", "list", "--all", cwd=elsewhere).lines[0].startswith(job)
+    assert there("jobs", "list", cwd=elsewhere).err == "no jobs of this directory; --all shows those of others\n"
+    assert there("jobs", "list", "--all", cwd=elsewhere).lines[0].startswith(job)
     shown = there("jobs", "show", job[:18]).out
     assert "state      completed" in shown
     assert "files      calc.py" in shown
@@ -113,12 +131,19 @@ def test_jobs_are_listed_shown_replayed_and_undone(there, repository, tmp_path, 
     assert repository.git("branch", "--list", "callboard/*") == ""
 
 
-def test_a_job_that_runs_is_cancelled(there, calling):
+def test_what_is_asked_for_stands_behind_the_command(there):
+    done = there("triage", "test_add fails", "--form", "short", "--max-rounds", "1", replies=["It subtracts."])
+    assert (done.code, done.out) == (3, "It subtracts.\n")
+    assert "test_add fails" in there("jobs", "list").out
+
+
+def test_a_job_that_runs_is_cancelled(command, repository, calling):
     cancels = [sys.executable, "-c", "from callboard.cli import main; main()", "jobs", "cancel", "2"]
     canceller = []
     sleep = calling(("bash", {"command": f"sleep 4720.{os.getpid()}"}))
-    done = there(
+    done = command(
         *("debug", "--symptoms", "x", "--form", "phased", "--json"),
+        cwd=repository.root,
         replies=[sleep],
         sign=b"tool_progress",
         then=lambda: canceller.append(subprocess.Popen(cancels, stdout=subprocess.PIPE, text=True)),

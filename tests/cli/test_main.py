@@ -7,6 +7,7 @@ import pytest
 from callboard import __version__
 
 AT = ("--base-url", "http://127.0.0.1:1/v1", "--model", "m")
+URL = "--base-url: 127.0.0.1:1/v1 is not a URL that a provider can be asked at; "
 
 
 def test_version(invoke):
@@ -21,34 +22,63 @@ def test_without_arguments_there_is_help(invoke):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "line"),
+    ("arguments", "code", "line"),
     [
-        (["run", "Hi", *AT, "--tools", "nowhere.py"], "callboard: nowhere.py: no such file"),
-        (["run", "Hi", *AT, "--tools", "nowhere:tool"], "callboard: nowhere:tool: no module 'nowhere'"),
-        (["run", "Hi", *AT, "--mode", "magic"], "callboard: no mode 'magic'; there are native, structured, "),
-        (["run", "Hi", "--model", "mystery"], "callboard: mystery: where is this model?; begin with its provider"),
+        (["run", "Hi", *AT, "--tools", "nowhere.py"], 1, "nowhere.py: no such file"),
+        (["run", "Hi", *AT, "--tools", "nowhere:tool"], 1, "nowhere:tool: no module 'nowhere'"),
+        (["run", "Hi", "--model", "mystery"], 1, "mystery: no provider is named; begin with its provider (openai:, "),
+        (["run", "Hi", "--model", "opnai:x"], 1, "opnai:x: no provider is named; did you mean openai:x? Else begin"),
+        (["run", "Hi", "--model", "local:nobody"], 1, "no local model 'nobody'; `callboard models list` shows all"),
+        (["models", "path", "nobody"], 1, "no local model 'nobody'; `callboard models list` shows all"),
+        (["tools", "call", "x", "--tools", "nowhere.py"], 1, "nowhere.py: no such file"),
+        (["parse", "nowhere.txt"], 1, "nowhere.txt: No such file or directory"),
+        (["run", "Hi", *AT, "--mode", "magic"], 2, "--mode: no mode 'magic'; there are native, structured, "),
+        (["explain", "gpt-4o", "--mode", "magic"], 2, "--mode: no mode 'magic'; there are native, structured, "),
+        (["serve", "--local", "x", "--mode", "magic"], 2, "--mode: no mode 'magic'; there are native, "),
+        (["serve", "--local", "x", "--dialect", "pig_latin"], 2, "--dialect: "),
+        (["serve", "--local", "x", "--backend-wire", "morse"], 2, "--backend-wire: "),
+        (["serve", "--backend", "llama"], 2, "--backend: llama is not a URL that a provider can be asked at; did you "),
+        (["doctor", "--backend", "llama"], 2, "--backend: llama is not a URL that a provider can be asked at; did you"),
+        (["serve"], 2, "--backend: no backend; give its URL, or --local NAME"),
+        (["doctor"], 2, "--backend: no backend; give its URL, or --local NAME"),
+        (["debug"], 2, "--symptoms: missing 'symptoms' in input; write callboard debug \"...\", or give --symptoms"),
+        (["build"], 2, "--description: missing 'description' in input; write callboard build \"...\""),
         (
-            ["run", "Hi", "--model", "local:nobody"],
-            "callboard: no local model 'nobody'; `callboard models list` shows all",
+            ["review"],
+            2,
+            "--branch: missing 'branch' in input; write callboard review \"...\", or give --branch or --pr",
         ),
-        (["explain", "gpt-4o", "--mode", "magic"], "callboard: no mode 'magic'; there are native, structured, "),
-        (["models", "path", "nobody"], "callboard: no local model 'nobody'; `callboard models list` shows all"),
-        (["tools", "call", "x", "--tools", "nowhere.py"], "callboard: nowhere.py: no such file"),
-        (["parse", "nowhere.txt"], "callboard: nowhere.txt: No such file or directory"),
+        (["triage"], 2, "--description: missing 'description' in input; "),
+        (["build", "x", "--rights", "all"], 2, "--rights: no rights 'all'; there are "),
+        (["build", "x", "--form", "long"], 2, "--form: no form 'long'; there are phased and short"),
+        (["chat", *AT, "--rights", "all"], 2, "--rights: no rights 'all'; there are "),
+        (["run", "Hi", *AT, "--fork", "a@b"], 2, "--fork a@b: the round is a number"),
+        (["run", "Hi", "--model", "m", "--base-url", "127.0.0.1:1/v1"], 2, f"{URL}did you mean http://127.0.0.1:1/v1?"),
+        (["chat", "--model", "m", "--base-url", "127.0.0.1:1/v1"], 2, f"{URL}did you mean http://127.0.0.1:1/v1?"),
+        (["codex", "--gateway", "here"], 2, "--gateway: not a URL; such as http://127.0.0.1:8080/v1"),
     ],
 )
-def test_a_mistake_is_one_line(callboard, tmp_path, arguments, line):
-    result = callboard(*arguments, cwd=tmp_path)
-    assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr.startswith(line)
+def test_a_mistake_is_one_line_and_wrong_usage_is_two(typed, tmp_path, arguments, code, line):
+    result = typed(*arguments, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (code, "")
+    assert result.stderr.startswith(f"callboard: {line}")
     assert result.stderr.count("\n") == 1
 
 
-def test_wrong_usage(callboard):
-    result = callboard("run", "--no-such-option")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "--no-such-option"),
+        ("run",),
+        ("debug", "test_add fails", "--symptoms", "test_add fails"),
+        ("tools", "list"),
+        ("serve", "--local", "x", "--log-level", "loud"),
+    ],
+)
+def test_wrong_usage_is_explained(typed, tmp_path, arguments):
+    result = typed(*arguments, cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
-    assert "--no-such-option" in result.stderr
-    assert "Traceback" not in result.stderr
+    assert "Usage: callboard" in result.stderr
 
 
 def test_a_reader_that_has_gone(callboard):

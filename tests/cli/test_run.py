@@ -123,6 +123,31 @@ def test_exit_codes(ask, toolbox, data, replies, rounds, outcome):  # noqa: PLR0
     assert str(kept(data).path) in result.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("reply", "model", "path", "hint"),
+    [
+        (
+            Status(401, {"error": {"message": "no"}}),
+            "fake-model",
+            "/v1",
+            "is its key in CALLBOARD_API_KEY, or in api_key=?",
+        ),
+        (Status(401, {"error": {"message": "no"}}), "openai:gpt-4o", "/v1", "is the key in OPENAI_API_KEY right?"),
+        (Status(404, {"error": {"message": "no"}}), "gpt-9", "/v1", "no model gpt-9 is there; there are fake-model"),
+        (Status(404, {"error": {"message": "no"}}), "m", "", "did you forget /v1 at the end of its base URL?"),
+        (Html(404), "fake-model", "/v1", "is it the URL of an API, without the path of a request?"),
+        (Status(400, {"error": {"message": "no"}}), "fake-model", "/v1", ""),
+    ],
+)
+def test_a_failure_says_who_answered_and_what_helps(ask, monkeypatch, reply, model, path, hint):  # noqa: PLR0917
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    result, backend = ask("Hi", "--model", model, replies=[reply], path=path)
+    line, _ = result.stderr.splitlines()
+    assert line.startswith("callboard: the provider failed: ")
+    assert f" ({backend.url.removesuffix('/v1')}{path}/chat/completions answered {reply.code})" in line
+    assert line.endswith(f"); {hint}" if hint else ")")
+
+
 def test_as_json_a_failure_is_an_event(ask):
     result, _ = ask("Hi", "--json", replies=[Html()])
     assert result.exit_code == 1
@@ -176,7 +201,7 @@ def test_the_key_of_a_base_url(ask, monkeypatch, key, header):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (["--model", "mystery"], CallerError, "mystery: where is this model?"),
+        (["--model", "mystery"], CallerError, "mystery: no provider is named"),
         (["--model", "openai:gpt-4o"], CallerError, "openai:gpt-4o: it wants an API key; set OPENAI_API_KEY"),
         (["--model", "local:nobody"], NoSuchModel, "nobody"),
         (["--model", "local:nowhere.gguf"], NoSuchModel, "nowhere.gguf: no such file"),

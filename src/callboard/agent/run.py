@@ -248,7 +248,8 @@ class Run(Generic[OutputT_co]):
 
     def _feed(self, event: Event) -> Event:
         if isinstance(event, ReplyFailed):
-            self.failure = ProviderError(event.message, code=event.code, excerpt=event.excerpt, party=event.party)
+            about = {name: getattr(event, name) for name in ("code", "excerpt", "party", "path", "hint")}
+            self.failure = ProviderError(event.message, **about)
         self._actions.extend(self._loop.feed(event, self._clock()))
         self._keep()
         return event

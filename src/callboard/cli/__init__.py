@@ -1,7 +1,7 @@
 """The command line: `callboard`.
 
 Owns the joining of rooms and what a person sees. Every command raises CallboardError for what its user did
-wrong; here it becomes one line and the exit code 1.
+wrong; here it becomes one line and the exit code: 2 where it names an option, which is wrong usage, else 1.
 """
 
 from __future__ import annotations
@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 import sys
 from io import TextIOWrapper
+from typing import NoReturn
 
 import typer
 
 from callboard.cli import chat, clients, coding, dialects, doctor, explain, jobs, mcp, models, parse, run, serve, tools
+from callboard.cli.help import Group, use_our_help
 from callboard.cli.show import plain
 from callboard.errors import CallboardError
 from callboard.programs import absolute_path
 
 app = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
@@ -43,6 +46,7 @@ app.command("dialects")(dialects.dialects)
 app.add_typer(tools.app, name="tools")
 app.add_typer(models.app, name="models")
 app.add_typer(mcp.app, name="mcp")
+use_our_help(app)
 
 
 def _version(wanted: bool) -> None:
@@ -67,12 +71,16 @@ def main() -> None:
     os.environ["PATH"] = absolute_path()
     try:
         try:
-            app()
+            app(prog_name="callboard")
         finally:
             # What cannot be written is to be said here, not by the interpreter at its end.
             sys.stdout.flush()
     except CallboardError as error:
-        sys.exit(plain(f"callboard: {error}"))
+        _end(str(error), 2 if error.path.startswith("--") else 1)
+    except ModuleNotFoundError as error:
+        if error.name not in sys.stdlib_module_names:
+            raise
+        _end(f"Python has no module {error.name} on this system; use Linux or macOS, on Windows WSL", 1)
     except BrokenPipeError:
         # Whoever read our output has gone.
         _forget_output()
@@ -82,7 +90,12 @@ def main() -> None:
         # A disk that is full, a folder that may not be read: nobody's mistake in a program.
         _forget_output()
         place = f"{error.filename}: " if error.filename else ""
-        sys.exit(plain(f"callboard: {place}{error.strerror or error}"))
+        _end(f"{place}{error.strerror or error}", 1)
+
+
+def _end(why: str, code: int) -> NoReturn:
+    typer.echo(plain(f"callboard: {why}"), err=True)
+    sys.exit(code)
 
 
 def _prepare_streams() -> None:

@@ -57,7 +57,7 @@ def chat(
     """
     from callboard.cli import interrupt  # noqa: PLC0415  # not for --help
     from callboard.cli.jobs import JobDisplay  # noqa: PLC0415
-    from callboard.cli.models import accessed_model  # noqa: PLC0415
+    from callboard.cli.models import accessed_model, check_reachable  # noqa: PLC0415
     from callboard.cli.settings import settings_in  # noqa: PLC0415
     from callboard.cli.terminal import editor  # noqa: PLC0415
     from callboard.coding.job import Jobs, jobs_directory  # noqa: PLC0415
@@ -77,8 +77,9 @@ def chat(
         display.tell(f"{settings.model.partition(',')[0].strip()}: loading when it is first asked", "2")
 
     async def follow() -> None:
-        talk = Talk(display, editor(jobs_directory().parent / HISTORY))
         try:
+            await check_reachable(accessed)
+            talk = Talk(display, editor(jobs_directory().parent / HISTORY))
             await talk.run(assignment, accessed, jobs, prompt, resume=earlier)
         finally:
             await accessed.aclose()
@@ -114,7 +115,10 @@ class Talk:
                     prompt = ""
                     goes_on = await self._take(chat, typed)
                 job = chat.job
-        display.tell(f"go on: callboard chat --resume {job.id}    take its changes back: callboard undo {job.id}", "2")
+        if job.description:  # something was said
+            display.tell(
+                f"go on: callboard chat --resume {job.id}    take its changes back: callboard undo {job.id}", "2"
+            )
 
     def _begin(self, chat: Chat, model: str, directory: Path, resume: Job | None) -> None:
         if chat.workspace.notice:

@@ -54,7 +54,12 @@ AllowWeaker: TypeAlias = Annotated[
     ),
 ]
 Keep: TypeAlias = Annotated[bool, typer.Option("--keep", help="Keep the job's working tree.")]
-Direct: TypeAlias = Annotated[bool, typer.Option("--direct", help="Run in this process. This is the default.")]
+Direct: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--direct", help="Run in this process, as is done without it too: for scripts that say so.", show_default=False
+    ),
+]
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print every step as one line of JSON, the last line the job.")
 ]
@@ -65,9 +70,10 @@ Issue: TypeAlias = Annotated[int | None, typer.Option(min=1, help="An issue, rea
 
 
 def build(
-    description: Annotated[
-        str, typer.Option(help="What is to be built. `-` reads standard input.", show_default=False)
+    prompt: Annotated[
+        str, typer.Argument(help="What is to be built. `-` reads standard input.", show_default=False)
     ] = "",
+    description: Annotated[str, typer.Option(help="The same as an option.", show_default=False)] = "",
     issue: Issue = None,
     model: Model = "",
     base_url: BaseUrl = "",
@@ -88,12 +94,20 @@ def build(
     """Build something: analyse, plan, implement, validate, deliver.
 
     The job works in a git worktree of its own, on a branch of its own: your files stay as they are. Its tests and
-    commands run in a sandbox without network. Exit codes: 0 the evidence holds, 1 failed, 2 wrong usage, 3 the
+    commands run in a sandbox without network.
+
+    Exit codes: 0 the evidence holds, 1 failed, 2 wrong usage, 3 the
     evidence does not hold, 130 cancelled.
     """
     _follow(
         "build",
-        {"description": description, "issue": issue, "at": at, "push": push, "pr": pr},
+        {
+            "description": _either(prompt, description, "--description"),
+            "issue": issue,
+            "at": at,
+            "push": push,
+            "pr": pr,
+        },
         directory,
         {"model": model, "base_url": base_url, "max_rounds": max_rounds},
         rights=rights,
@@ -107,7 +121,8 @@ def build(
 
 
 def debug(
-    symptoms: Annotated[str, typer.Option(help="What goes wrong. `-` reads standard input.", show_default=False)] = "",
+    prompt: Annotated[str, typer.Argument(help="What goes wrong. `-` reads standard input.", show_default=False)] = "",
+    symptoms: Annotated[str, typer.Option(help="The same as an option.", show_default=False)] = "",
     logs: Annotated[Path | None, typer.Option(help="A file of logs.", show_default=False)] = None,
     issue: Issue = None,
     model: Model = "",
@@ -132,7 +147,14 @@ def debug(
     """
     _follow(
         "debug",
-        {"symptoms": symptoms, "logs": logs, "issue": issue, "at": at, "push": push, "pr": pr},
+        {
+            "symptoms": _either(prompt, symptoms, "--symptoms"),
+            "logs": logs,
+            "issue": issue,
+            "at": at,
+            "push": push,
+            "pr": pr,
+        },
         directory,
         {"model": model, "base_url": base_url, "max_rounds": max_rounds},
         rights=rights,
@@ -146,7 +168,8 @@ def debug(
 
 
 def review(
-    branch: Annotated[str, typer.Option(help="The branch that is reviewed.", show_default=False)] = "",
+    prompt: Annotated[str, typer.Argument(help="The branch that is reviewed.", show_default=False)] = "",
+    branch: Annotated[str, typer.Option(help="The same as an option.", show_default=False)] = "",
     base: Annotated[str, typer.Option(help="What it is compared with, where both last met.", show_default="HEAD")] = "",
     pr: Annotated[int | None, typer.Option(min=1, help="A pull request, read through gh.", show_default=False)] = None,
     model: Model = "",
@@ -167,7 +190,7 @@ def review(
     """
     _follow(
         "review",
-        {"branch": branch, "base": base, "number": pr},
+        {"branch": _either(prompt, branch, "--branch"), "base": base, "number": pr},
         directory,
         {"model": model, "base_url": base_url, "max_rounds": max_rounds},
         rights="",
@@ -181,9 +204,10 @@ def review(
 
 
 def triage(
-    description: Annotated[
-        str, typer.Option(help="What was reported. `-` reads standard input.", show_default=False)
+    prompt: Annotated[
+        str, typer.Argument(help="What was reported. `-` reads standard input.", show_default=False)
     ] = "",
+    description: Annotated[str, typer.Option(help="The same as an option.", show_default=False)] = "",
     error_logs: Annotated[Path | None, typer.Option(help="A file of logs.", show_default=False)] = None,
     issue: Issue = None,
     model: Model = "",
@@ -202,7 +226,7 @@ def triage(
     """Say what a report is about: the likely cause, how severe it is, what to do first. Nothing is changed."""
     _follow(
         "triage",
-        {"description": description, "logs": error_logs, "issue": issue, "at": at},
+        {"description": _either(prompt, description, "--description"), "logs": error_logs, "issue": issue, "at": at},
         directory,
         {"model": model, "base_url": base_url, "max_rounds": max_rounds},
         rights="",
@@ -213,6 +237,12 @@ def triage(
         as_json=as_json,
         verbose=verbose,
     )
+
+
+def _either(argument: str, option: str, name: str) -> str:
+    if argument and option:
+        raise typer.BadParameter("it stands beside the command already", param_hint=name)
+    return argument or option
 
 
 def _follow(
@@ -233,12 +263,13 @@ def _follow(
     from callboard.cli import interrupt  # noqa: PLC0415  # not for --help
     from callboard.cli.approvals import Approvals  # noqa: PLC0415
     from callboard.cli.jobs import EXIT_CODES, JobDisplay, tell_outcome  # noqa: PLC0415
-    from callboard.cli.models import accessed_model  # noqa: PLC0415
+    from callboard.cli.models import accessed_model, check_reachable  # noqa: PLC0415
     from callboard.cli.settings import settings_in  # noqa: PLC0415
     from callboard.coding.assignment import Assignment, assign  # noqa: PLC0415
     from callboard.coding.job import Jobs, jobs_directory  # noqa: PLC0415
     from callboard.coding.work import work  # noqa: PLC0415
 
+    jobs = Jobs()
     place = directory.resolve()
     settings = settings_in(place, flags)
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=as_json)
@@ -256,13 +287,13 @@ def _follow(
         standard_input=sys.stdin.buffer,
     )
     model = accessed_model(settings, display.tell)
-    jobs = Jobs()
     approvals = Approvals(place, jobs_directory().parent, display)
 
     begun: list[Job] = []
 
     async def follow() -> Any:
         try:
+            await check_reachable(model)
             return await work(assignment, model, jobs, display.step, approvals, began=begun.append)
         finally:
             await model.aclose()

@@ -45,18 +45,16 @@ def doctor(
     """
     if sandbox:
         _tell_sandbox(as_json=as_json)
-    from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # not for --help
-    from callboard.cli.serve import facts_of  # noqa: PLC0415
-    from callboard.errors import CallerError  # noqa: PLC0415
+    from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
 
-    try:
-        from callboard.servers.gateway.configuration import load  # noqa: PLC0415
-        from callboard.servers.gateway.doctor import examine  # noqa: PLC0415
-    except ImportError as error:
-        hint = "pip install 'callboard[gateway]'"
-        raise CallerError(f"the gateway needs {error.name}", hint=hint) from None
+    require_extra("gateway")
+    from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # as above
+    from callboard.cli.serve import check_backend_flags, facts_of  # noqa: PLC0415
     from callboard.servers.gateway import BackendSettings  # noqa: PLC0415
+    from callboard.servers.gateway.configuration import load  # noqa: PLC0415
+    from callboard.servers.gateway.doctor import examine  # noqa: PLC0415
 
+    check_backend_flags(backend, backend_wire, mode, dialect)
     given = BackendSettings(
         url=backend,
         local=local,

@@ -18,9 +18,11 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Show how a model would be asked for calls: mode, dialects, wire, and where each fact comes from."""
-    from callboard.modes import plan  # noqa: PLC0415  # not for --help
+    from callboard.cli.settings import check  # noqa: PLC0415  # not for --help
+    from callboard.modes import mode_named, plan  # noqa: PLC0415
     from callboard.profiles import normalise, resolve  # noqa: PLC0415
 
+    check("--mode", mode, mode_named)
     resolution = resolve(model)
     decided = plan(resolution, mode)
     facts = {fact: getattr(resolution.profile, fact) for fact in resolution.sources}

@@ -62,15 +62,14 @@ def serve(
     from callboard.cli.toolbox import Toolbox  # noqa: PLC0415  # as above
     from callboard.configuration import load_mcp_json  # noqa: PLC0415
     from callboard.errors import CallerError  # noqa: PLC0415
+    from callboard.extras import require_extra  # noqa: PLC0415
     from callboard.mcp.events import ToolsChanged  # noqa: PLC0415
 
-    try:
-        from callboard.servers.mcp.http import serve_http  # noqa: PLC0415
-        from callboard.servers.mcp.server import ToolServer  # noqa: PLC0415
-        from callboard.servers.mcp.stdio import claimed_wire, serve_stdio  # noqa: PLC0415
-        from callboard.servers.mcp.upstream import Upstream  # noqa: PLC0415
-    except ImportError as error:
-        raise CallerError(f"this needs {error.name}", hint="pip install 'callboard[mcp]'") from None
+    require_extra("mcp")
+    from callboard.servers.mcp.http import serve_http  # noqa: PLC0415  # the extra's
+    from callboard.servers.mcp.server import ToolServer  # noqa: PLC0415
+    from callboard.servers.mcp.stdio import claimed_wire, serve_stdio  # noqa: PLC0415
+    from callboard.servers.mcp.upstream import Upstream  # noqa: PLC0415
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     for each in key or ():

@@ -196,16 +196,16 @@ def _megabytes(size: int) -> str:
 
 
 def accessed_model(settings: Settings, tell: Callable[[str], None]) -> Planned:
-    """The model of the settings, or a chain of them; what is local is pulled first."""
+    """The model of the settings, or a chain of them.
+
+    A file of a local model that is not here is pulled, once all that can be refused without it was not.
+    """
+    from callboard.errors import ModelFileError, NoSuchModel  # noqa: PLC0415  # not for --help
     from callboard.profiles import model_names  # noqa: PLC0415  # costs, on first use
     from callboard.providers import FallbackModel, access_model  # noqa: PLC0415  # as above
 
-    names = model_names(settings.model)
-    for name in names:
-        if name.startswith("local:") and not name.endswith(".gguf"):
-            pull_with_progress(name.removeprefix("local:"))
-    models = [
-        access_model(
+    def access(name: str) -> Planned:
+        return access_model(
             name,
             base_url=settings.base_url,
             api_key=os.environ.get("CALLBOARD_API_KEY", "") if settings.base_url else "",
@@ -213,6 +213,26 @@ def accessed_model(settings: Settings, tell: Callable[[str], None]) -> Planned:
             profile=settings.profile(name),
             tell=tell,
         )
-        for name in names
-    ]
-    return models[0] if len(models) == 1 else FallbackModel(models)
+
+    models: dict[str, Planned | None] = {}
+    for name in model_names(settings.model):
+        try:
+            models[name] = access(name)
+        except (NoSuchModel, ModelFileError):
+            if not name.startswith("local:") or name.endswith(".gguf"):
+                raise
+            models[name] = None
+    for name, model in models.items():
+        if model is None:
+            pull_with_progress(name.removeprefix("local:"))
+            models[name] = access(name)
+    accessed = [model for model in models.values() if model is not None]
+    return accessed[0] if len(accessed) == 1 else FallbackModel(accessed)
+
+
+async def check_reachable(model: Planned) -> None:
+    """Raises ProviderError where the one endpoint takes no connection, so that nothing is begun which cannot go on."""
+    from callboard.providers import RemoteModel  # noqa: PLC0415  # not for --help
+
+    if isinstance(model, RemoteModel):
+        await model.connect()

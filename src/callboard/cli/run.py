@@ -69,8 +69,10 @@ def run(
     """Ask a model that can call your tools.
 
     The answer goes to standard output as it arrives; calls and results are shown on standard error.
-    Exit codes: 0 completed, 1 failed, 2 wrong usage, 3 incomplete,
-    4 calls wait for results from outside, 130 cancelled.
+
+    Exit codes: 0 completed, 1 failed, 2 wrong usage, 3 incomplete, 4 calls wait for results from outside,
+    130 cancelled.
+
     An API key for --base-url is read from CALLBOARD_API_KEY. What is not given here is taken from the
     environment and from callboard.toml.
     """

@@ -5,11 +5,18 @@ Owns the command's options and what a person sees while it runs.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+
+if TYPE_CHECKING:
+    from callboard.servers.gateway import BackendSettings
+
+_CONNECT_SECONDS: Final = 2.0
+"""How long each backend has at the start to take a connection."""
 
 
 def serve(
@@ -89,21 +96,19 @@ def serve(
     Tool calls that models write into text become calls on the way. A backend that takes no tools gets them in its
     prompt. A client's own key is passed on to the only backend, unless that or the gateway has keys of its own.
     """
-    from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # not for --help
+    from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
 
-    try:
-        from callboard.servers.gateway.configuration import keys_of, load  # noqa: PLC0415
-        from callboard.servers.gateway.server import Address  # noqa: PLC0415
-        from callboard.servers.gateway.server import serve as serve_gateway  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        from callboard.errors import CallerError  # noqa: PLC0415
-
-        if (error.name or "").startswith("callboard"):
-            raise
-        hint = "pip install 'callboard[gateway]'"
-        raise CallerError(f"the gateway needs {error.name}", hint=hint) from None
+    require_extra("gateway")
+    from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # as above
     from callboard.servers.gateway import BackendSettings  # noqa: PLC0415
+    from callboard.servers.gateway.configuration import keys_of, load  # noqa: PLC0415
+    from callboard.servers.gateway.server import Address  # noqa: PLC0415
+    from callboard.servers.gateway.server import serve as serve_gateway  # noqa: PLC0415
 
+    level = logging.getLevelNamesMapping().get(log_level.upper())
+    if level is None:
+        raise typer.BadParameter("debug, info, warning or error", param_hint="--log-level")
+    check_backend_flags(backend, backend_wire, mode, dialect)
     one = None
     if backend or local:
         one = BackendSettings(
@@ -133,12 +138,12 @@ def serve(
         },
         one,
     )
+    if settings.store:
+        require_extra("store")
     for each in settings.backends:
         if each.local and not each.local.endswith(".gguf"):
             pull_with_progress(each.local)
-    level = logging.getLevelNamesMapping().get(log_level.upper())
-    if level is None:
-        raise typer.BadParameter("debug, info, warning or error", param_hint="--log-level")
+    asyncio.run(_warn_of_unreachable(settings.backends))
 
     def ready(url: str) -> None:
         behind = ", ".join(
@@ -148,6 +153,35 @@ def serve(
 
     address = Address(host=host, port=port, certificate=certificate, private_key=private_key, workers=workers)
     serve_gateway(settings, address, ready, log_level=level)
+
+
+def check_backend_flags(backend: str, wire: str, mode: str, dialect: str) -> None:
+    """Raises CallerError that names the flag which does not say what it should."""
+    from callboard.cli.settings import check  # noqa: PLC0415  # not for --help
+    from callboard.dialects import dialect_named  # noqa: PLC0415
+    from callboard.modes import mode_named  # noqa: PLC0415
+    from callboard.providers.transport import check_url  # noqa: PLC0415
+    from callboard.wires import wire_named  # noqa: PLC0415
+
+    check("--backend", backend, check_url)
+    check("--backend-wire", wire, wire_named)
+    check("--mode", mode, mode_named)
+    check("--dialect", dialect, dialect_named)
+
+
+async def _warn_of_unreachable(backends: Sequence[BackendSettings]) -> None:
+    """Says which backends take no connection: a gateway may start before them, but its user is to know."""
+    from callboard.errors import ProviderError  # noqa: PLC0415  # not for --help
+    from callboard.providers import Transport  # noqa: PLC0415
+
+    transport = Transport(connect_timeout=_CONNECT_SECONDS)
+    for backend in backends:
+        if backend.url:
+            try:
+                await transport.connect(backend.url)
+            except ProviderError as error:
+                hint = f"; {error.hint}" if error.hint else ""
+                typer.echo(f"callboard: warning: {backend.shown}: {error.message}{hint}", err=True)
 
 
 def facts_of(given: Sequence[str]) -> dict[str, object]:

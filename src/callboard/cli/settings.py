@@ -6,7 +6,7 @@ Owns the one way from the command line to `callboard.configuration`. Knows nothi
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import typer
 from callboard.cli.show import one_line
 from callboard.configuration import Settings, load_settings, user_file
 from callboard.configuration.keys import BY_NAME
+from callboard.errors import CallerError
 
 _LONGEST: Final = 2000
 """Characters of a notice: all keys of a project's file, and paths."""
@@ -29,7 +30,22 @@ def settings_in(place: Path, flags: Mapping[str, Any]) -> Settings:
     settings = load_settings(flags, place, os.environ)
     for notice in settings.notices:
         typer.echo(f"callboard: {one_line(notice, _LONGEST)}", err=True)
+    from callboard.modes import mode_named  # noqa: PLC0415  # not for --help
+    from callboard.providers.transport import check_url  # noqa: PLC0415  # as above
+
+    check(settings.sources["base_url"], settings.base_url, check_url)
+    check(settings.sources["mode"], settings.mode, mode_named)
     return settings
+
+
+def check(source: str, value: str, find: Callable[[str], object]) -> None:
+    """Raises CallerError, whose path is the flag, variable or file that a value comes from, where `find` does not take it."""
+    try:
+        if value:
+            find(value)
+    except CallerError as error:
+        what = f"{error.path} is {error.message}" if error.path else error.message
+        raise CallerError(what, path=source, hint=error.hint) from None
 
 
 def settings_here(**flags: Any) -> Settings:

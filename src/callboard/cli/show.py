@@ -66,8 +66,10 @@ class Display:
                 self.tell(f".. {far} {one_line(message)}".rstrip(), "2")
             case ResultReady(canister=canister):
                 self.tell(f"<- {one_line(described(canister)) or '(nothing)'}", "31" if canister.error else "32")
-            case ReplyFailed(message=message, excerpt=excerpt):
-                self.tell(f"the provider failed: {one_line(message, _MESSAGE)}", "31")
+            case ReplyFailed(message=message, excerpt=excerpt, path=path, hint=hint):
+                where = f" ({one_line(path, _MESSAGE)})" if path else ""
+                helps = f"; {one_line(hint, _MESSAGE)}" if hint else ""
+                self.tell(f"callboard: the provider failed: {one_line(message, _MESSAGE)}{where}{helps}", "31")
                 if excerpt and self._verbose:
                     self.tell(f"   {one_line(excerpt)}", "31")
             case Note(kind=kind, text=text) if self._verbose or kind == "alert":

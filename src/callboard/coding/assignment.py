@@ -81,7 +81,8 @@ def assign(
     other = "number" if kind == "review" else "issue"
     if not str(given.get(asked) or "").strip() and not given.get(other):
         option = {"number": "--pr"}.get(other, f"--{other}")
-        raise CallerError(f"missing {asked!r} in input", path=f"callboard {kind}", hint=f"pass --{asked} or {option}")
+        hint = f'write callboard {kind} "...", or give --{asked} or {option}'
+        raise CallerError(f"missing {asked!r} in input", path=f"--{asked}", hint=hint)
     logs = ""
     if given.get("logs"):
         try:

@@ -7,8 +7,8 @@ Law: before a turn's first change there is a state to go back to, or the user ha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -209,12 +209,13 @@ async def open_chat(
 ) -> AsyncIterator[Chat]:
     """A chat, for as long as it is entered; `resume` is an earlier one that goes on. Raises CallerError.
 
-    Its job is completed at the end; failed by a CallboardError or OSError, cancelled by a cancellation.
+    Its job is completed at the end; failed by a CallboardError or OSError, cancelled by a cancellation; removed where
+    there was no turn.
     """
     work_in(assignment.directory)
     job = resume or jobs.create("chat", "", assignment.directory, model=model.name, given=assignment.given)
     folder = jobs.folder(job.id)
-    with jobs.running(job.id), Record(folder) as record:
+    with _removed_if_nothing_was_said(jobs, job), jobs.running(job.id), Record(folder) as record:
         history = folded(replayed(folder)) if resume else []
         job = jobs.update(job, state="running", reason="", error="", completed_at=None, model=model.name)
         # The user's own tree. Where there is no sandbox, commands are refused, each by itself.
@@ -247,6 +248,16 @@ async def open_chat(
             raise
         finally:
             await workspace.disconnect()
+
+
+@contextmanager
+def _removed_if_nothing_was_said(jobs: Jobs, job: Job) -> Iterator[None]:
+    """Removes a chat's job at the end where there was no turn: it holds nothing to go on with."""
+    try:
+        yield
+    finally:
+        if not jobs.load(job.id).description:
+            jobs.remove(job.id)
 
 
 async def undo_chat(job: Job, jobs: Jobs) -> str:

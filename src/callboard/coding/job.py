@@ -7,7 +7,6 @@ Law: the file is always whole; a job is running exactly while its process holds 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import secrets
@@ -78,9 +77,10 @@ def jobs_directory() -> Path:
 
 
 class Jobs:
-    """The jobs in a directory, a folder each."""
+    """The jobs in a directory, a folder each. Raises CallerError on a system where a process cannot lock a file."""
 
     def __init__(self, directory: Path | None = None, *, clock: Clock = lambda: datetime.now(UTC)) -> None:
+        self._lock = _lock_function()
         self.directory = directory or jobs_directory()
         self._clock = clock
 
@@ -117,6 +117,10 @@ class Jobs:
         )
         self._write(job)
         return job
+
+    def remove(self, identifier: str) -> None:
+        """Deletes a job and all that is kept of it."""
+        shutil.rmtree(self.folder(identifier))
 
     def folder(self, identifier: str) -> Path:
         return self.directory / identifier
@@ -170,7 +174,7 @@ class Jobs:
         file = os.open(self.folder(identifier) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._lock(file)
             except BlockingIOError:
                 raise CallerError("the job is running already", path=identifier) from None
             os.ftruncate(file, 0)
@@ -193,7 +197,10 @@ class Jobs:
                 waited += 0.02
                 if waited > PATIENCE:
                     _signalled(process, signal.SIGKILL)
-        job = self._read(job.id, died="cancelled")
+        try:
+            job = self._read(job.id, died="cancelled")
+        except FileNotFoundError:  # of a chat in which nothing was said there is no record
+            return replace(job, state="cancelled")
         return job if job.state in ENDED else self.update(job, state="cancelled", reason="cancelled before it began")
 
     def _process(self, identifier: str) -> int:
@@ -203,7 +210,7 @@ class Jobs:
         except FileNotFoundError:
             return 0
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock(file)
         except BlockingIOError:
             with suppress(ValueError):
                 return int(os.pread(file, 20, 0))
@@ -239,6 +246,20 @@ class Jobs:
     def _write(self, job: Job) -> None:
         data = msgspec.json.format(encoded(job), indent=2)
         write_private(self.folder(job.id) / _FILE, data)
+
+
+def _lock_function() -> Callable[[int], None]:
+    """What locks a file, until it is closed or its process ends; raises BlockingIOError where another has locked it."""
+    try:
+        import fcntl  # noqa: PLC0415  # not on Windows
+    except ImportError:
+        hint = "coding agents, chats and jobs work on Linux and macOS; on Windows, use WSL"
+        raise CallerError("this system has no file locks that end with a process (fcntl)", hint=hint) from None
+
+    def lock(file: int) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    return lock
 
 
 def as_json(job: Job) -> dict[str, Any]:

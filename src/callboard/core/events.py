@@ -126,12 +126,17 @@ class ReplyEnded(_Event, frozen=True, tag="reply_ended"):
 
 
 class ReplyFailed(_Event, frozen=True, tag="reply_failed"):
-    """The last event of a reply that did not. `party` is whose fault it is, `excerpt` what was sent."""
+    """The last event of a reply that did not. `party` is whose fault it is, `excerpt` what was sent.
+
+    `path` says who answered and how, `hint` what to do, where there is something to say.
+    """
 
     party: str
     code: str
     message: str
     excerpt: str = ""
+    path: str = ""
+    hint: str = ""
 
 
 class RoundStarted(_Event, frozen=True, tag="round_started"):

@@ -211,10 +211,11 @@ async def _http(
 
 
 def _sdk() -> Any:
-    try:
-        import mcp  # noqa: PLC0415  # 0.8 s
-    except ImportError as error:
-        raise CallerError("MCP is not installed", hint="pip install 'callboard[mcp]'") from error
+    from callboard.extras import require_extra  # noqa: PLC0415  # with the SDK only
+
+    require_extra("mcp")
+    import mcp  # noqa: PLC0415  # 0.8 s
+
     return mcp
 
 

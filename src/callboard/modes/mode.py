@@ -62,12 +62,16 @@ class Plan(msgspec.Struct, frozen=True):
     prices: Prices | None = None
 
 
+def mode_named(name: str) -> Mode:
+    """The mode of that name. Raises CallerError if there is none."""
+    if name not in MODES:
+        raise CallerError(f"no mode {name!r}", hint=f"there are {', '.join(MODES)}")
+    return MODES[name]
+
+
 def plan(resolution: Resolution, mode: str = "") -> Plan:
     """The plan of a resolved model; `mode` overrides its own. Raises CallerError for one there is not."""
-    name = mode or resolution.mode
-    row = MODES.get(name)
-    if row is None:
-        raise CallerError(f"no mode {name!r}", hint=f"there are {', '.join(MODES)}")
+    row = mode_named(mode or resolution.mode)
     profile = resolution.profile
     dialect = dialect_named(row.dialect or profile.dialect or "json")
     names = profile.watched

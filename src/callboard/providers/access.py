@@ -76,9 +76,7 @@ def access_model(
     facts = resolution.profile
     url = base_url or _variable(facts.url_variable) or facts.base_url
     if not url:
-        known = ", ".join(f"{provider}:" for provider in providers())
-        hint = f"begin with its provider ({known}) or give a base URL"
-        raise CallerError("where is this model?", path=name, hint=hint)
+        raise CallerError("no provider is named", path=name, hint=_provider_hint(name))
     key = api_key or _variable(facts.key_variable)
     if facts.key_variable and not key and url == facts.base_url:
         raise CallerError("it wants an API key", path=name, hint=f"set {facts.key_variable}")
@@ -132,20 +130,33 @@ class LocalModel:
             await self._model.aclose()
 
 
+def _provider_hint(name: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415  # only where something was misspelled
+
+    prefix, colon, model = name.partition(":")
+    known = [f"{provider}:" for provider in providers()]
+    close = get_close_matches(f"{prefix}:", known, n=1) if colon else []
+    meant = f"did you mean {close[0]}{model}? Else " if close else ""
+    return f"{meant}begin with its provider ({', '.join(known)}) or give a base URL"
+
+
 def _variable(name: str) -> str:
     return os.environ.get(name, "") if name else ""
 
 
 def _server(model: str) -> EmbeddedServer:
     """The server of a catalogue's model, or of a path to a GGUF file."""
-    # Both cost 10 ms, which only a local model needs.
+    # These cost 10 ms, which only a local model needs.
+    from callboard.extras import require_extra  # noqa: PLC0415
     from callboard.providers.embedded import EmbeddedServer  # noqa: PLC0415
     from callboard.providers.local import locate, shipped  # noqa: PLC0415
 
+    require_extra("local")
     if model.endswith(".gguf"):
         path, context = Path(model).expanduser(), 0
         if not path.is_file():
-            raise NoSuchModel("no such file", path=model)
+            hint = "name a GGUF file that is here, or a model of `callboard models list`, which is downloaded"
+            raise NoSuchModel("no such file", path=model, hint=hint)
     else:
         path, context = locate(model), shipped().find(model).context
     return _servers.setdefault(path.resolve(), EmbeddedServer(path, context))

@@ -12,7 +12,8 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from callboard.errors import CallerError, ModelFileError
+from callboard.errors import ModelFileError
+from callboard.extras import require_extra
 
 MAX_CONTEXT = 8192
 """Tokens; what a model can take beyond that costs memory that a laptop may not have."""
@@ -37,12 +38,9 @@ class EmbeddedServer:
                 self.base_url = f"{self._server.listening_address}/v1"
 
     def _load(self) -> Any:
-        try:
-            import xllamacpp  # noqa: PLC0415  # 100 MB of native code, for those who use it
-        except ImportError:
-            raise CallerError(
-                "a local model needs llama.cpp", path=self._path.stem, hint="pip install 'callboard[local]'"
-            ) from None
+        require_extra("local")
+        import xllamacpp  # noqa: PLC0415  # 100 MB of native code, for those who use it
+
         settings = xllamacpp.CommonParams()
         settings.model.path = str(self._path)
         settings.n_ctx = self._context

@@ -170,7 +170,8 @@ class RemoteModel:
                     heard(answer.status, answer.headers)
                 if answer.status != 200:
                     failed = self._wire.decode_error(answer.status, await answer.read(_MAX_ERROR))
-                    yield [*_suspected(answer.status, asked), _pointed(failed, answer)]
+                    explained = await self._explained(_pointed(failed, answer), answer, heard)
+                    yield [*_suspected(answer.status, asked), explained]
                     return
                 if answer.content_type == "text/event-stream":
                     stages = self._stages(request, lowered, overheard)
@@ -180,11 +181,18 @@ class RemoteModel:
                     if events := stages.finish():
                         yield events
                     return
-                yield await self._whole(answer, request, lowered)
+                *events, last = await self._whole(answer, request, lowered)
+                if isinstance(last, ReplyFailed) and last.code == "malformed":
+                    last = await self._explained(last, answer, heard)
+                yield [*events, last]
         except ProviderError as error:
             failed = _failed(error)
             ends = [failed] if stages is None else stages.finish("cut")
             yield [failed if isinstance(event, ReplyFailed) else event for event in ends]
+
+    async def connect(self) -> None:
+        """Raises ProviderError if the endpoint takes no connection. Nothing is asked."""
+        await self._transport.connect(self._base_url)
 
     async def aclose(self) -> None:
         """Closes the connections and forgets what was encoded; a later reply makes new ones."""
@@ -285,6 +293,15 @@ class RemoteModel:
         for stage in self._behind(request, lowered):
             events = [found for event in events for found in stage.feed(event)]
         return events
+
+    async def _explained(self, failed: ReplyFailed, answer: Answer, heard: Heard | None) -> ReplyFailed:
+        """The failure with what helps. Who hears the status passes on the provider's own words: a gateway."""
+        if heard is not None:
+            return failed
+        from callboard.providers.failures import with_hint  # noqa: PLC0415  # for failures only
+
+        endpoint: Any = {"base_url": self._base_url, "headers": self._headers, "transport": self._transport}
+        return await with_hint(failed, answer, self.resolution, **endpoint)
 
     def _retried(self, attempt: int, why: str, delay: float) -> None:
         if self._tell is not None:

@@ -13,8 +13,9 @@ import asyncio
 import io
 import os
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import count
@@ -51,7 +52,8 @@ class Answer:
         self.headers: Mapping[str, str] = response.headers
         self.content_type = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         self._response = response
-        self._where = where
+        self.where = where
+        """The URL that answered, without user, password and query."""
         self._idle_timeout = idle_timeout
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -76,7 +78,7 @@ class Answer:
             if size > limit:
                 start = b"".join(pieces)[:_EXCERPT].decode(errors="replace")
                 raise ProviderError(
-                    f"the answer has more than {limit} bytes", code="too_large", excerpt=start, path=self._where
+                    f"the answer has more than {limit} bytes", code="too_large", excerpt=start, path=self.where
                 )
         return b"".join(pieces)
 
@@ -94,12 +96,12 @@ class Answer:
             raise ProviderError(
                 f"nothing came for {self._idle_timeout:g} s in the middle of the answer",
                 code="timeout",
-                path=self._where,
+                path=self.where,
                 hint="if the model needs longer, raise idle_timeout",
             ) from None
         except (aiohttp.ClientError, OSError):
             raise ProviderError(
-                "the connection broke in the middle of the answer", code="cut", path=self._where
+                "the connection broke in the middle of the answer", code="cut", path=self.where
             ) from None
 
 
@@ -158,6 +160,26 @@ class Transport:
     ) -> AbstractAsyncContextManager[Answer]:
         """The answer to a GET; everything else is as in `post`."""
         return self._ask("GET", url, headers, None, on_retry)
+
+    async def connect(self, url: str) -> None:
+        """Opens a connection to the URL's host and closes it. Behind a proxy nothing is tried.
+
+        Raises ProviderError with the code `unreachable` if nobody takes it in time, CallerError if it is no URL.
+        """
+        parts = _split(url)
+        if self._proxy(parts) is not None:
+            return
+        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                _, writer = await asyncio.open_connection(parts.hostname, port)
+        except OSError as error:  # a TimeoutError is one
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or "no connection"
+            hint = "is the server running?"
+            raise ProviderError(f"cannot connect: {why}", code="unreachable", path=_shown(parts), hint=hint) from None
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
     async def aclose(self) -> None:
         """Close every connection. A request after it makes new ones."""
@@ -251,9 +273,15 @@ def _split(url: str) -> SplitResult:
             return parts
     except ValueError:
         pass
-    raise CallerError(
-        "not a URL that a provider can be asked at", hint="it begins with http:// or https:// and a host"
-    ) from None
+    # What stands before an @, or behind a ?, may be secret.
+    shown = re.sub(r"(?s)^(\w+://)?.*@", r"\1", re.split("[?#]", url, maxsplit=1)[0])
+    hint = "it begins with http:// or https:// and a host" if "://" in url else f"did you mean http://{shown}?"
+    raise CallerError("not a URL that a provider can be asked at", path=shown, hint=hint)
+
+
+def check_url(url: str) -> None:
+    """Raises CallerError if nobody can be asked at the URL."""
+    _split(url)
 
 
 def _unsendable(where: str) -> CallerError:

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from callboard.configuration.keys import Permissions
 from callboard.configuration.toml import read_document
-from callboard.errors import CallerError
+from callboard.errors import CallerError, NoSuchModel
+from callboard.extras import require_extra
 from callboard.modes import plan
 from callboard.profiles import resolve
 from callboard.servers.gateway.callers import SHORTEST_KEY, digest
@@ -41,7 +42,9 @@ def load(path: str, flags: Mapping[str, Any], backend: BackendSettings | None) -
         values = dict(document.values)
     backends = [*_listed(values.pop("backends", []), below(where, "backends")), *([] if backend is None else [backend])]
     if not backends:
-        raise CallerError("no backend", hint="give --backend URL, --local NAME, or a file with [[backends]]")
+        raise CallerError(
+            "no backend", path="--backend", hint="give its URL, or --local NAME, or a file with [[backends]]"
+        )
     for name, kind in (("limits", Limits), ("permissions", Permissions)):
         if name in values:
             values[name] = _table(kind, values[name], below(where, name))
@@ -129,6 +132,10 @@ def _checked(backend: BackendSettings) -> BackendSettings:
     wire_named(backend.wire)
     plan(resolve("a model", backend.facts), backend.mode)  # refuses what there is not, before anybody asks
     if backend.local:
+        require_extra("local")
+        if backend.local.endswith(".gguf") and not Path(backend.local).expanduser().is_file():
+            hint = "name a GGUF file that is here, or a model of `callboard models list`, which is downloaded"
+            raise NoSuchModel("no such file", path=backend.local, hint=hint)
         backend = replace(backend, wire="chat")
     if backend.key_variable and not backend.key:
         key = os.environ.get(backend.key_variable, "")

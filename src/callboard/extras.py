@@ -1,0 +1,40 @@
+"""The extras: packages that only some of us need.
+
+Owns which modules an extra brings, and what is said where one is missing. Imports none of them: to look costs
+microseconds, so it is done before anything is downloaded, recorded or served.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Final
+
+from callboard.errors import CallerError
+
+_EXTRAS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "gateway": ("the gateway", ("starlette", "uvicorn", "prometheus_client", "websockets")),
+    "local": ("a model of this machine", ("xllamacpp",)),
+    "mcp": ("MCP", ("mcp",)),
+    "store": ("a store", ("sqlalchemy", "aiosqlite", "greenlet")),
+}
+"""What needs each extra, and the modules by which it is known to be installed."""
+
+
+def require_extra(extra: str) -> None:
+    """Checks that an extra is installed.
+
+    Raises:
+        CallerError: One of its modules cannot be found; the hint is the command that installs it.
+    """
+    what, modules = _EXTRAS[extra]
+    for module in modules:
+        if not _is_installed(module):
+            raise CallerError(f"{what} needs {module}", hint=f"pip install 'callboard[{extra}]'")
+
+
+def _is_installed(module: str) -> bool:
+    if module in sys.modules:
+        return sys.modules[module] is not None
+    return find_spec(module) is not None

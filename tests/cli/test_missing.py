@@ -1,0 +1,148 @@
+"""What is missing is said before anything is downloaded, recorded or served."""
+
+from __future__ import annotations
+
+import runpy
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from callboard import __version__
+from callboard.cli import models as cli_models
+from callboard.errors import CallerError, NoSuchModel, ProviderError
+
+LOCAL = "local:qwen2.5-coder-0.5b"
+BEGINNING = {
+    "run": ("run", "Hi", "--model", LOCAL),
+    "debug": ("debug", "--symptoms", "test_add fails", "--model", LOCAL),
+    "build": ("build", "--description", "a page", "--model", LOCAL),
+    "chat": ("chat", "--model", LOCAL),
+    "serve": ("serve", "--local", "qwen2.5-coder-0.5b"),
+    "doctor": ("doctor", "--local", "qwen2.5-coder-0.5b"),
+}
+
+
+@pytest.fixture
+def pulled(monkeypatch):
+    """What would have been downloaded."""
+    names = []
+
+    def pull(name, **_):
+        names.append(name)
+        raise RuntimeError("downloaded")
+
+    monkeypatch.setattr(cli_models, "pull_with_progress", pull)
+    return names
+
+
+@pytest.fixture
+def nobody():
+    """The URL of a port on which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+
+
+def refused(result, kind=CallerError):
+    assert isinstance(result.exception, kind), result.output
+    return str(result.exception)
+
+
+@pytest.mark.parametrize("arguments", BEGINNING.values(), ids=BEGINNING)
+def test_without_the_extra_local_nothing_is_downloaded_recorded_or_served(arguments, invoke, pulled, data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    assert "xllamacpp; pip install 'callboard[local]'" in refused(invoke(*arguments))
+    assert (pulled, (data / "jobs").exists(), (data / "conversations").exists()) == ([], False, False)
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "extra"),
+    [
+        ("uvicorn", ("serve", "--local", "qwen2.5-coder-0.5b"), "gateway"),
+        ("starlette", ("doctor", "--local", "qwen2.5-coder-0.5b"), "gateway"),
+        ("sqlalchemy", ("serve", "--local", "qwen2.5-coder-0.5b", "--store", "sqlite:///x"), "store"),
+        ("mcp", ("mcp", "serve", "--ensembles", "io"), "mcp"),
+    ],
+)
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(  # noqa: PLR0917 - half of them are fixtures
+    module, arguments, extra, invoke, pulled, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, module, None)
+    assert f"needs {module}; pip install 'callboard[{extra}]'" in refused(invoke(*arguments))
+    assert pulled == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "Hi", "--model", LOCAL, "--mode", "magic"), "no mode 'magic'"),
+        (("run", "Hi", "--model", LOCAL, "--base-url", "http://127.0.0.1:1"), "a local model has no base URL"),
+        (("run", "Hi", "--model", f"{LOCAL},openai:gpt-4o"), "set OPENAI_API_KEY"),
+        (("serve", "--local", "qwen2.5-coder-0.5b", "--mode", "magic"), "no mode 'magic'"),
+    ],
+)
+def test_a_mistake_is_found_before_a_model_is_downloaded(arguments, said, invoke, pulled):
+    assert said in refused(invoke(*arguments))
+    assert pulled == []
+
+
+@pytest.mark.parametrize("command", [("run", "Hi", "--model", "local:no.gguf"), ("serve", "--local", "no.gguf")])
+def test_a_model_file_that_is_not_here_says_what_can_be_had(command, invoke):
+    said = refused(invoke(*command), NoSuchModel)
+    assert said.startswith("no.gguf: no such file; ")
+    assert "callboard models list" in said
+
+
+@pytest.mark.parametrize("command", [("debug", "--symptoms", "x"), ("chat",)])
+def test_a_job_for_a_server_that_is_not_there_is_not_begun(command, invoke, nobody, data):
+    result = invoke(*command, "--model", "m", "--base-url", nobody)
+    assert refused(result, ProviderError) == f"{nobody}: cannot connect: Connection refused; is the server running?"
+    assert not (data / "jobs").exists()
+
+
+def test_a_gateway_says_at_its_start_which_backend_is_not_there(invoke, nobody, monkeypatch):
+    monkeypatch.setattr("callboard.servers.gateway.server.serve", lambda *_, **__: None)
+    result = invoke("serve", "--backend", nobody)
+    assert result.exit_code == 0
+    assert result.stderr == (
+        f"callboard: warning: {nobody}: cannot connect: Connection refused; is the server running?\n"
+    )
+
+
+WITHOUT_POSIX = """
+import sys
+for name in ("fcntl", "termios", "pwd", "grp", "resource"):
+    sys.modules[name] = None
+from callboard.cli import main
+for line in sys.stdin:
+    sys.argv = ["callboard", *line.split()]
+    try:
+        main()
+    except SystemExit as ended:
+        print(ended.code, file=sys.stderr)
+"""
+NOT_THERE = ("jobs list", "undo x", "replay x", "debug x --base-url {0} --model m", "chat --base-url {0} --model m")
+
+
+def test_where_the_system_has_no_posix_modules_each_command_says_so_in_one_line(nobody):
+    commands = [*[each.format(nobody) for each in NOT_THERE], "mcp serve", "tools list --ensembles io"]
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_POSIX], input="\n".join(commands), capture_output=True, text=True, check=True
+    )
+    lines = ended.stderr.splitlines()
+    said, codes = lines[:-1:2], lines[1:-1:2]
+    assert len(said) == len(NOT_THERE) + 1, ended.stderr
+    assert all("fcntl" in line and "WSL" in line and "pip install" not in line for line in said)
+    assert {*codes} == {"1"}
+    assert (lines[-1], "read_file(" in ended.stdout) == ("0", True)
+
+
+def test_the_package_can_be_run(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["callboard", "--version"])
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("callboard", run_name="__main__")
+    assert ended.value.code in (0, None)
+    assert capsys.readouterr().out == f"callboard {__version__}\n"
