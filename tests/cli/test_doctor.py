@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import re
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
 from callboard.cli import app
+from callboard.cli.doctor import _Progress
 from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, Usage
 from callboard.errors import CallerError
 from callboard.sandbox import find_sandbox
 from callboard.sandbox.finding import Candidate
 from callboard.sandbox.landlock import Landlock
+from callboard.servers.gateway.doctor import Row
 from callboard.testing import FakeBackend, Status
 
 ARGUMENTS = {
@@ -80,6 +85,59 @@ def test_json(examine):
         "Claude Code": "no",
         "Qwen Code": "yes",
     }
+
+
+def test_quick_asks_only_what_the_clients_ask(examine):
+    result, _ = examine("--profile", "merges_system=true", "--quick")
+    assert result.exit_code == 0, result.output
+    assert [line[:24].rstrip() for line in result.stdout.splitlines() if line[:1].isalpha()] == [
+        "answers",
+        "Codex",
+        "Codex, newest models",
+        "Claude Code",
+        "Qwen Code",
+        "every client can work wi",
+    ]
+    *_, last, took = result.stderr.splitlines()
+    assert last == "5/5 Qwen Code"
+    assert re.fullmatch(r"took \d+ s", took)
+
+
+class Screen(io.StringIO):
+    """A terminal that obeys what erases a line."""
+
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+    def shown(self):
+        lines, at = [""], 0
+        for piece in re.findall(r"\x1b\[[\d?;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", self.getvalue()):
+            if piece == "\n":
+                at += 1
+                lines += [""] * (at == len(lines))
+            elif piece.endswith("A") and piece.startswith("\x1b"):
+                at -= 1
+            elif piece == "\x1b[2K":
+                lines[at] = ""
+            elif piece[0] not in "\x1b\r":
+                lines[at] += piece
+        return [line.rstrip() for line in lines if line.strip()]
+
+
+def test_on_a_terminal_only_the_rows_stay(monkeypatch):
+    screen = Screen()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with _Progress(quiet=False) as progress:
+        for name in ("answers", "streams"):
+            progress.started(f"1/17 {name}")
+            progress.ended(Row(name, "yes", ""))
+    assert "1/17 streams" in screen.getvalue()
+    assert "0:00:0" in screen.getvalue()
+    assert screen.shown()[:-1] == ["answers                  yes", "streams                  yes"]
 
 
 def test_a_backend_that_does_not_answer(examine):

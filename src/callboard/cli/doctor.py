@@ -6,6 +6,7 @@ Owns the command's options and what a person sees.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 
 import typer
@@ -36,11 +37,15 @@ def doctor(
         bool,
         typer.Option("--sandbox", help="Say instead which sandbox commands run in, why, and what it does not hold."),
     ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Ask only what the clients themselves ask: about nine requests.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Ask a backend what Codex, Claude Code and Qwen Code would ask, and say what works, what is lost, and what helps.
 
-    The requests go through a gateway in this process; about thirty, short ones. The exit code is 0 if every client can
+    The requests go through a gateway in this process; about thirty, short ones, which take a large model without a
+    graphics card minutes. The exit code is 0 if every client can
     work; with --sandbox, if jobs can run commands.
     """
     if sandbox:
@@ -68,7 +73,7 @@ def doctor(
     if local and not local.endswith(".gguf"):
         pull_with_progress(local)
     with _Progress(quiet=as_json) as progress:
-        report = asyncio.run(examine(settings, model, progress.started, progress.ended))
+        report = asyncio.run(examine(settings, model, progress.started, progress.ended, quick=quick))
     if as_json:
         import msgspec  # noqa: PLC0415  # for this option only
 
@@ -113,33 +118,43 @@ def _sandbox_row(row: SandboxRow) -> list[str]:
 
 
 class _Progress:
-    """The rows as they come; on a terminal what is being asked below them, else a line of it."""
+    """The rows as they come; on a terminal what is being asked, and for how long, below them, else a line of it."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._status: Any = None
+        self._began = time.monotonic()
+        self._bar: Any = None
 
     def __enter__(self) -> Self:
         if typer.get_text_stream("stderr").isatty():
             from rich.console import Console  # noqa: PLC0415  # rich costs 50 ms
+            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
-            self._status = Console(stderr=True).status("")
-            self._status.start()
+            columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar.add_task("", total=None)
+            self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
+        if self._bar is not None:
+            self._bar.stop()
+        typer.echo(f"took {time.monotonic() - self._began:.0f} s", err=True)
 
     def started(self, what: str) -> None:
-        if self._status is not None:
-            self._status.update(what)
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], description=what)
         else:
             typer.echo(what, err=True)
 
     def ended(self, row: Row) -> None:
-        if not self._quiet:
-            typer.echo("\n".join(_lines(row)))
+        if self._quiet:
+            return
+        if self._bar is not None:
+            self._bar.stop()  # what is below is erased, for the row may go to the same terminal
+        typer.echo("\n".join(_lines(row)))
+        if self._bar is not None:
+            self._bar.start()
 
 
 def _lines(row: Row) -> list[str]:

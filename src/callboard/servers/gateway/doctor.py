@@ -6,7 +6,7 @@ Laws: every question goes the way that a client's goes; a flag is named only if 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TypeAlias
 
@@ -38,7 +38,6 @@ Started: TypeAlias = Callable[[str], None]
 Ended: TypeAlias = Callable[["Row"], None]
 _NEVER = 1_000_000
 """Failures after which the backend is no longer asked: here they are what is looked for."""
-_STEPS = len(QUESTIONS) + len(probes.CLIENTS)
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -64,8 +63,11 @@ class Report(msgspec.Struct, frozen=True):
         return bool(self.clients) and all(row.state == "yes" for row in self.clients)
 
 
-async def examine(settings: BackendSettings, model: str, started: Started, ended: Ended) -> Report:
-    """Asks the backend what clients would ask; `model` "" is the first that it lists.
+async def examine(
+    settings: BackendSettings, model: str, started: Started, ended: Ended, *, quick: bool = False
+) -> Report:
+    """Asks the backend what clients would ask; `model` "" is the first that it lists. With `quick` it is asked whether
+    it answers, and then what the clients themselves ask: enough to know who can work, not what else is lost.
 
     `started` is told of each question, `ended` of each answer. Raises CallerError where no model is known.
     """
@@ -75,30 +77,43 @@ async def examine(settings: BackendSettings, model: str, started: Started, ended
             raise CallerError(
                 "which model? the backend lists none", path=settings.url, hint="does it run? else say --model NAME"
             )
-        return await _Examination(settings, model, gateway, started, ended).run()
+        questions = QUESTIONS[:1] if quick else QUESTIONS
+        return await _Examination(settings, model, gateway, started, ended, questions).run()
 
 
 class _Examination:
     """`_cured` are the settings with what turned out to be needed so far, `_flags` what differs."""
 
-    def __init__(self, settings: BackendSettings, model: str, gateway: Gateway, started: Started, ended: Ended) -> None:
+    def __init__(  # noqa: PLR0917  # made above only
+        self,
+        settings: BackendSettings,
+        model: str,
+        gateway: Gateway,
+        started: Started,
+        ended: Ended,
+        questions: Sequence[Question],
+    ) -> None:
         self._settings = self._cured = settings
         self._model = model
         self._gateway = gateway
         self._started = started
         self._ended = ended
+        self._questions = questions
         self._rows: list[Row] = []
         self._flags: list[str] = []
         self._thinks = False
         self._step = 0
 
     async def run(self) -> Report:
-        for question in QUESTIONS:
+        for question in self._questions:
             await self._ask(question)
             if self._rows[0].state == "no" and not self._rows[0].fix:
                 return Report(self._model, tuple(self._rows), (), ())
-        thinks = Row("tells thoughts apart", "yes" if self._thinks else "partly", "" if self._thinks else "none came")
-        self._tell(thinks, self._rows)
+        if len(self._questions) > 1:
+            thinks = Row(
+                "tells thoughts apart", "yes" if self._thinks else "partly", "" if self._thinks else "none came"
+            )
+            self._tell(thinks, self._rows)
         clients: list[Row] = []
         for name, (front, bodies) in probes.CLIENTS.items():
             await self._serve(name, front, bodies, clients)
@@ -107,7 +122,7 @@ class _Examination:
 
     def _begin(self, name: str) -> None:
         self._step += 1
-        self._started(f"{self._step}/{_STEPS} {name}")
+        self._started(f"{self._step}/{len(self._questions) + len(probes.CLIENTS)} {name}")
 
     def _tell(self, row: Row, rows: list[Row]) -> None:
         rows.append(row)
