@@ -86,6 +86,51 @@ def test_a_no_changes_nothing(client, answer, invoke, home):
     assert path.read_text("utf-8") == THERE[client]
 
 
+def test_a_no_to_one_file_writes_none(invoke, home):
+    path = home / SETTINGS["codex"]
+    path.parent.mkdir()
+    path.write_text(THERE["codex"], "utf-8")
+    result = invoke("codex", "--model", "m", "--write", input="n\n")
+    assert result.exit_code == 1
+    assert [each.name for each in path.parent.iterdir()] == ["config.toml"]
+
+
+@every_client
+@pytest.mark.parametrize("there", [True, False])
+def test_what_was_there_is_restored(client, there, invoke, home):
+    path = home / SETTINGS[client]
+    if there:
+        path.parent.mkdir()
+        path.write_text(THERE[client], "utf-8")
+    for model in ("m", "another"):
+        assert invoke(client, "--model", model, "--write", "--yes").exit_code == 0
+    refusal = invoke(client, "--restore", input="n\n")
+    assert (refusal.exit_code, path.exists()) == (1, True)
+    result = invoke(client, "--restore", "--yes")
+    assert (result.exit_code, str(path) in result.stderr) == (0, True)
+    assert [each.name for each in path.parent.iterdir()] == ([path.name] if there else [])
+    if there:
+        assert path.read_text("utf-8") == THERE[client]
+    assert "nothing to restore" in refused(invoke(client, "--restore", "--yes"))
+
+
+def test_claude_code_is_started_once_without_a_file(invoke, home, monkeypatch):
+    started = []
+    monkeypatch.setattr("os.execvpe", lambda *given: started.append(given))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
+    invoke("claude", "--model", "m", "--run", "--", "-p", "Hi")
+    ((program, arguments, environment),) = started
+    assert (program, arguments) == ("claude", ["claude", "-p", "Hi"])
+    assert environment["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:8282"
+    assert (environment["ANTHROPIC_MODEL"], environment["ANTHROPIC_API_KEY"]) == ("m", "")
+    assert [*home.iterdir()] == []
+
+
+def test_claude_code_that_is_not_installed_is_named(invoke, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert "Claude Code is not installed; npm install" in refused(invoke("claude", "--model", "m", "--run"))
+
+
 def test_a_link_stays_one(invoke, home):
     """Many keep their settings elsewhere."""
     (home / ".claude").mkdir()

@@ -107,7 +107,8 @@ def test_pull_prints_the_path_alone_on_standard_output(hub, models):
     hub.set()
     result = invoke("pull", "tiny")
     assert (result.exit_code, result.stdout) == (0, f"{models / 'tiny.gguf'}\n")
-    assert result.stderr.splitlines()[1] == "tiny: 0 % of 1 MB"
+    assert result.stderr.splitlines()[0] == f"tiny: 1 MB are downloaded once, to {models}"
+    assert result.stderr.splitlines()[2] == "tiny: 0 % of 1 MB"
     assert result.stderr.splitlines()[-1] == "tiny: 100 % of 1 MB"
     assert invoke("path", "tiny").stdout == result.stdout
 

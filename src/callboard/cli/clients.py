@@ -1,15 +1,16 @@
 """`callboard codex`, `claude` and `qwen`: what a client has to be told to use the gateway.
 
 Owns the commands' options, what a person sees, and the files that are written. Knows nothing of what the keys mean.
-Law: a file is written only after a yes where it would lose a value, and what it was is kept beside it.
+Law: no file is written before a yes to all that would lose a value, and what each was is kept beside it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 from urllib.parse import urlsplit
 
 import typer
@@ -41,6 +42,9 @@ _Offline = Annotated[
 ]
 _Write = Annotated[bool, typer.Option("--write", help="Write it into the client's files; what else is in them stays.")]
 _Yes = Annotated[bool, typer.Option("--yes", help="Overwrite without asking.")]
+_Restore = Annotated[
+    bool, typer.Option("--restore", help="Make the client's files what they were before the first --write.")
+]
 _Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
@@ -53,13 +57,19 @@ def codex(
     offline: _Offline = False,
     write: _Write = False,
     yes: _Yes = False,
+    restore: _Restore = False,
     as_json: _Json = False,
 ) -> None:
     """Print or write what Codex needs to work with the gateway: its provider and a catalogue with the models."""
+    if restore:
+        _restore("codex", yes)
     _configure("codex", backend, gateway, model, key, context, offline, write, yes, as_json)
 
 
 def claude(
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="What Claude Code is started with, behind --.", show_default=False)
+    ] = None,
     backend: _Backend = "",
     gateway: _Gateway = GATEWAY,
     model: _Model = "",
@@ -67,9 +77,21 @@ def claude(
     offline: _Offline = False,
     write: _Write = False,
     yes: _Yes = False,
+    restore: _Restore = False,
+    start: Annotated[
+        bool, typer.Option("--run", help="Start it once, told by environment variables: no file is written.")
+    ] = False,
     as_json: _Json = False,
 ) -> None:
-    """Print or write what Claude Code needs to work with the gateway."""
+    """Print or write what Claude Code needs to work with the gateway.
+
+    What is written holds for all of Claude Code, until --restore. For one session write nothing:
+    callboard claude --run -- ARGUMENTS
+    """
+    if start or arguments:
+        _run_claude(_wanted("claude", backend, gateway, model, key, 0, offline)[0], arguments or [])
+    if restore:
+        _restore("claude", yes)
     _configure("claude", backend, gateway, model, key, 0, offline, write, yes, as_json)
 
 
@@ -82,9 +104,12 @@ def qwen(
     offline: _Offline = False,
     write: _Write = False,
     yes: _Yes = False,
+    restore: _Restore = False,
     as_json: _Json = False,
 ) -> None:
     """Print or write what Qwen Code needs to work with the gateway."""
+    if restore:
+        _restore("qwen", yes)
     _configure("qwen", backend, gateway, model, key, context, offline, write, yes, as_json)
 
 
@@ -100,6 +125,24 @@ def _configure(  # the options of a command
     yes: bool,
     as_json: bool,
 ) -> None:
+    files, serve = _wanted(name, backend, gateway, model, key, context, offline)
+    if write:
+        _write(files, yes)
+    if as_json:
+        shown = [{"path": file.path, "text": _alone(file)} for file in files]
+        typer.echo(json.dumps({"serve": serve, "files": shown, "start": name}, indent=2, ensure_ascii=False))
+        return
+    typer.echo(f"# the gateway\n{serve}\n")
+    if not write:
+        for file in files:
+            typer.echo(f"# {file.path}\n{_alone(file)}")
+    typer.echo(f"# the client\n{name}")
+
+
+def _wanted(  # the options of a command
+    name: str, backend: str, gateway: str, model: str, key: str, context: int, offline: bool
+) -> tuple[tuple[File, ...], str]:
+    """The client's files, and the command that starts the gateway."""
     from callboard.cli.client_settings import CLIENTS, Wanted  # noqa: PLC0415  # not for --help
 
     client = CLIENTS[name]
@@ -108,20 +151,17 @@ def _configure(  # the options of a command
         backend = _url(backend, "--backend")
     models = (model,) if model else _listed([gateway, backend] if backend else [gateway], key)
     wanted = Wanted(gateway=gateway, models=models, home=str(_home(client)), key=key, context=context, offline=offline)
-    files = client.files(wanted)
-    serve = _serve(gateway, backend)
-    if write:
-        for file in sorted(files, key=lambda file: not file.ours):  # those that the others point to come first
-            _write(file, yes)
-    if as_json:
-        shown = [{"path": file.path, "text": _alone(file)} for file in files]
-        typer.echo(json.dumps({"serve": serve, "files": shown, "start": client.command}, indent=2, ensure_ascii=False))
-        return
-    typer.echo(f"# the gateway\n{serve}\n")
-    if not write:
-        for file in files:
-            typer.echo(f"# {file.path}\n{_alone(file)}")
-    typer.echo(f"# the client\n{client.command}")
+    return client.files(wanted), _serve(gateway, backend)
+
+
+def _run_claude(files: tuple[File, ...], arguments: list[str]) -> NoReturn:
+    """Becomes Claude Code with the variables that its settings file would hold."""
+    (settings,) = files
+    try:
+        os.execvpe("claude", ["claude", *arguments], {**os.environ, **settings.values["env"]})  # noqa: S606, S607
+    except FileNotFoundError:
+        hint = "npm install -g @anthropic-ai/claude-code"
+        raise CallerError("Claude Code is not installed", path="claude", hint=hint) from None
 
 
 def _url(given: str, option: str) -> str:
@@ -182,30 +222,63 @@ def _with(text: str, file: File) -> str:
     return with_values("" if file.ours else text, file.values)
 
 
-def _write(file: File, yes: bool) -> None:
-    """Raises CallerError for a file that cannot be changed, typer.Abort after a no."""
-    path = Path(file.path).resolve()  # a link stays one
-    before = path.read_text("utf-8-sig") if path.exists() else ""
-    try:
-        after = _with(before, file)
-        lost = _lost(before, file)
-    except CallerError as error:
-        raise CallerError(error.message, path=file.path, hint=error.hint) from None
-    if after == before:
-        typer.echo(f"{file.path} says so already", err=True)
-        return
-    if lost and not yes:
-        for line in lost:
-            typer.echo(f"  {line}", err=True)
-        typer.confirm(f"change {file.path}?", abort=True, err=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    kept = ""
-    if before:
-        backup = _backup(path)
-        _put(backup, before, path)
-        kept = f"; what it was is in {backup}"
-    _put(path, after, path)
-    typer.echo(f"wrote {file.path}{kept}", err=True)
+def _write(files: Iterable[File], yes: bool) -> None:
+    """Asks what is to be asked of all files, then writes them.
+
+    Raises CallerError for a file that cannot be changed, typer.Abort after a no; nothing is written then.
+    """
+    changes: list[tuple[File, Path, str, str]] = []
+    for file in sorted(files, key=lambda file: not file.ours):  # those that the others point to come first
+        path = Path(file.path).resolve()  # a link stays one
+        before = path.read_text("utf-8-sig") if path.exists() else ""
+        try:
+            after = _with(before, file)
+            lost = _lost(before, file)
+        except CallerError as error:
+            raise CallerError(error.message, path=file.path, hint=error.hint) from None
+        if after == before:
+            typer.echo(f"{file.path} says so already", err=True)
+            continue
+        if lost and not yes:
+            for line in lost:
+                typer.echo(f"  {line}", err=True)
+            typer.confirm(f"change {file.path}?", abort=True, err=True)
+        changes.append((file, path, before, after))
+    for file, path, before, after in changes:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = ""
+        # Of a file that is not there an empty backup says so, for --restore.
+        if before or not (file.ours or _backups(path)):
+            backup = path.with_name(f"{path.name}.before-callboard-{len(_backups(path)) + 1}")
+            _put(backup, before, path)
+            kept = f"; what it was is in {backup}" if before else ""
+        _put(path, after, path)
+        typer.echo(f"wrote {file.path}{kept}", err=True)
+
+
+def _restore(name: str, yes: bool) -> NoReturn:
+    """Makes a client's files what they were before the first change. Raises CallerError where nothing was written."""
+    from callboard.cli.client_settings import CLIENTS, Wanted  # noqa: PLC0415  # not for --help
+
+    client = CLIENTS[name]
+    files = client.files(Wanted(gateway=GATEWAY, models=("",), home=str(_home(client))))
+    paths = {Path(file.path).resolve(): file.ours for file in files}
+    found = {path: backups for path, ours in paths.items() if (backups := _backups(path)) or (ours and path.exists())}
+    if not found:
+        raise CallerError("there is nothing to restore", path=str(_home(client)), hint="--write keeps what was there")
+    if not yes:
+        shown = ", ".join(map(str, found))
+        typer.confirm(f"make {shown} what it was before callboard changed it?", abort=True, err=True)
+    for path, backups in found.items():
+        before = "" if paths[path] else backups[0].read_text("utf-8")
+        if before:
+            _put(path, before, path)
+        else:
+            path.unlink(missing_ok=True)
+        for backup in backups:
+            backup.unlink()
+        typer.echo(f"{'restored' if before else 'removed'} {path}", err=True)
+    raise typer.Exit
 
 
 def _lost(before: str, file: File) -> list[str]:
@@ -231,12 +304,12 @@ def _short(path: str, value: Any) -> str:
     return said if len(said) <= 60 else f"{said[:57]}..."
 
 
-def _backup(path: Path) -> Path:
-    """A name beside it that is free."""
-    number = 1
-    while (free := path.with_name(f"{path.name}.before-callboard-{number}")).exists():
-        number += 1
-    return free
+def _backups(path: Path) -> list[Path]:
+    """What the file was before each change, the first one first."""
+    found: list[Path] = []
+    while (backup := path.with_name(f"{path.name}.before-callboard-{len(found) + 1}")).exists():
+        found.append(backup)
+    return found
 
 
 def _put(path: Path, text: str, like: Path) -> None:

