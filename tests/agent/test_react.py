@@ -231,6 +231,8 @@ def converse(replies, model="gpt-4o-mini", runs=1, **options):
         ("gpt-5", "auto", "tools"),
         ("some-local-model", "auto", "messages"),
         ("gpt-4o-mini", "validated", "messages"),
+        ("local-model", "auto", "messages"),
+        ("openai:local-model", "auto", "response_format"),
         ("gpt-4o-mini", ToolCallingMode.PARSED, "messages"),
     ],
 )
@@ -246,19 +248,21 @@ def test_the_mode_decides_how_it_is_asked(model, mode, declared):
     assert outputs == ["5"]
     body = requests[0].body
     assert {"tools", "response_format"} & body.keys() == {declared} - {"messages"}
-    assert (body["model"], body["max_tokens"]) == (model, 99)
+    assert (body["model"], body["max_tokens"]) == (model.removeprefix("openai:"), 99)
     assert "temperature" not in body
     assert requests[0].headers["authorization"] == "Bearer k"
 
 
-def test_the_environment_says_where_and_with_which_key(monkeypatch):
+@pytest.mark.parametrize(("model", "constrained"), [("gpt-4o-mini", True), ("local-model", False)])
+def test_the_environment_says_where_and_with_which_key(model, constrained, monkeypatch):
     async def scenario():
-        async with FakeBackend(['{"answer": "5"}']) as backend:
+        async with FakeBackend(['{"answer": "5"}' if constrained else "5"]) as backend:
             monkeypatch.setenv("OPENAI_BASE_URL", backend.url)
             monkeypatch.setenv("OPENAI_API_KEY", "secret")
-            assert await ReactAgent([add]).run("What is 2 and 3?") == "5"
+            assert await ReactAgent([add], model).run("What is 2 and 3?") == "5"
             assert backend.requests[0].headers["authorization"] == "Bearer secret"
             assert backend.requests[0].body["temperature"] == 0.7
+            assert ("response_format" in backend.requests[0].body) is constrained
 
     asyncio.run(scenario())
 

@@ -8,6 +8,7 @@ take one temperature only, and what helps is that the model is told its mistake.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
@@ -34,7 +35,7 @@ from callboard.core import (
 )
 from callboard.errors import CallboardError, CallerError, DescriptorError, ToolDefinitionError
 from callboard.loop import Limits
-from callboard.profiles import providers, split_provider
+from callboard.profiles import providers, resolve, split_provider
 from callboard.providers import access_model
 from callboard.providers.fallback import Planned
 from callboard.tools import Ensemble, ToolLike
@@ -228,15 +229,22 @@ def _ensemble(tools: Iterable[ToolLike]) -> Ensemble:
 
 
 def _access(name: str, mode: ToolCallingMode, *, api_key: str, base_url: str) -> Planned:
-    """The model of a name, at OpenAI's if it does not say where."""
+    """The model of a name, at OpenAI's if nothing says where.
+
+    Of an endpoint that is another's no more is known than `Agent` knows: not that it holds replies to a schema.
+    """
     decided = mode_of(name) if mode is ToolCallingMode.AUTO else mode
     provider, _ = split_provider(name, providers())
-    return access_model(
-        name if provider else f"openai:{name}",
-        base_url=base_url,
-        api_key=api_key,
-        mode=decided.value,
-    )
+    facts: dict[str, str] = {}
+    if not provider:
+        theirs = f"openai:{name}"
+        openai = resolve(theirs).profile
+        base_url = base_url or os.environ.get(openai.url_variable, "")
+        if base_url.rstrip("/") in {"", openai.base_url}:
+            name = theirs
+        else:
+            facts["key_variable"] = openai.key_variable
+    return access_model(name, base_url=base_url, api_key=api_key, mode=decided.value, profile=facts)
 
 
 def _outcome(done: AgentResult, failure: Exception | None, max_steps: int, seconds: float) -> ReactResult:
