@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -38,6 +38,11 @@ class Weather:
     sky: Literal["clear", "grey"] = "clear"
 
 
+@dataclass
+class Point:
+    answer: int
+
+
 @tool
 def multiply(a: int, b: int) -> int:
     """Multiply."""
@@ -67,11 +72,43 @@ def follow(run):
         (int, '{"answer": 42}', 42),
         (list[str], '{"answer": ["a", "b"]}', ["a", "b"]),
         (str, "plain words", "plain words"),
+        (int, "5", 5),
+        (int, " 5\n", 5),
+        (int, '"5"', 5),
+        (int, "```json\n5\n```", 5),
+        (float, "<think>Half of it.</think>\n0.5", 0.5),
+        (bool, "true", True),
+        (int | None, "null", None),
+        (list[str], '["a"]', ["a"]),
+        (list[str], "[]", []),
+        (list[str], 'Here they are: ["a", "b"]', ["a", "b"]),
+        (Literal["red", "green"], '"red"', "red"),
+        (Weather | Point, '{"city": "Oslo", "degrees": 3.5}', Weather("Oslo", 3.5)),
+        (Weather | Point, '{"answer": {"city": "Oslo", "degrees": 3.5}}', Weather("Oslo", 3.5)),
+        (Weather | Point, '{"answer": 1}', Point(1)),
+        (Any, '{"answer": 5}', 5),
     ],
 )
 def test_the_output_has_the_type_that_was_asked_for(kind, said, output):
     model = ScriptedModel([said])
     assert Agent(model, output=kind).run_sync("?").output == output
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "wrong"),
+    [
+        (list[str], "5", "answer\n  Input should be a valid"),
+        (int, '["a"]', "answer\n  Input should be a valid integer"),
+        (int, "null", "answer\n  Input should be a valid integer"),
+        (int, '{"answer": "x"}', "answer\n  Input should be a valid integer"),
+        (int, "It is 5.", "answer\n  Input should be a valid integer"),
+    ],
+)
+def test_a_value_that_does_not_validate_is_told(kind, said, wrong):
+    model = ScriptedModel([said, said])
+    result = Agent(model, output=kind).run_sync("?")
+    assert result.state == "incomplete"
+    assert wrong in result.why
 
 
 def test_a_wrong_output_is_told_and_mended():

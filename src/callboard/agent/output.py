@@ -5,7 +5,9 @@ Owns the way from a type to what a model is told and back from what it wrote. Kn
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Generic, cast
 
 import msgspec
@@ -21,7 +23,8 @@ OutputT_co = TypeVar("OutputT_co", default=str, covariant=True)
 class Output(Generic[OutputT_co]):
     """An output of the type `kind`: anything a tool's parameter may be.
 
-    A type that is no object in JSON travels as `{"answer": value}`, since providers constrain to objects.
+    A type that is no object in JSON travels as `{"answer": value}`, since providers constrain to objects. Models that
+    nothing constrains write the value alone as well, which is taken.
     Raises ToolDefinitionError for a type that JSON cannot say.
     """
 
@@ -50,8 +53,19 @@ class Output(Generic[OutputT_co]):
         from callboard.adapters import parse_json_response  # noqa: PLC0415 - costs 20 ms, on first use
 
         found: Any = parse_json_response(text)
-        arguments = self._derived.validate(found if self._wrapped else {"answer": found})
-        return cast("OutputT_co", arguments["answer"])
+        if found is None and self._wrapped:
+            found = _scalar(text)
+        if not (self._wrapped and isinstance(found, dict) and "answer" in found):
+            return self._validated({"answer": found})
+        try:
+            return self._validated(found)
+        except ArgumentsInvalid:
+            with suppress(ArgumentsInvalid):  # a value that has such a key itself
+                return self._validated({"answer": found})
+            raise
+
+    def _validated(self, arguments: Mapping[str, Any]) -> OutputT_co:
+        return cast("OutputT_co", self._derived.validate(arguments)["answer"])
 
     def complaint(self, text: str) -> str:
         """What is wrong with a text, as the model is told; empty if nothing is."""
@@ -60,3 +74,16 @@ class Output(Generic[OutputT_co]):
         except ArgumentsInvalid as invalid:
             return f"Error: {invalid}\nAnswer with one JSON object of the schema and nothing else."
         return ""
+
+
+_FENCED = re.compile(r"```\w*\n(.*)\n```", re.DOTALL)
+
+
+def _scalar(text: str) -> Any:
+    """The JSON value that a text is, but for a fence around it and thoughts before it; None where it is none."""
+    said = text.rpartition("</think>")[2].strip()
+    fenced = _FENCED.fullmatch(said)
+    try:
+        return msgspec.json.decode(fenced[1] if fenced else said)
+    except msgspec.DecodeError:
+        return None
