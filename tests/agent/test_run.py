@@ -317,6 +317,41 @@ def test_what_a_caller_got_wrong_is_raised_and_what_was_said_is_kept():
     assert [each.text for each in results(run.result.canisters)] == ["6"]
 
 
+@pytest.mark.parametrize("on_error", ["feedback", "fail_fast"])
+@pytest.mark.parametrize(
+    ("call", "alert", "category"),
+    [
+        (
+            Call("multiply", {"a": "x", "b": 3}),
+            "multiply: ArgValidationError: a\n  Input should be a valid integer",
+            "validation",
+        ),
+        (Call("multiply", "2, 3"), "multiply: ArgValidationError: arguments\n  Input should be a JSON", "validation"),
+        (Call("sleep"), "sleep: Tool execution timed out. It had 0.01 s.", "timeout"),
+    ],
+)
+def test_a_call_that_fails_without_an_exception_is_an_alert_and_a_result(call, alert, category, on_error):
+    @tool(timeout=0.01)
+    async def sleep() -> None:
+        """Sleep."""
+        await asyncio.Event().wait()
+
+    events, result, _ = follow([[call, SIX], "Hm."], (multiply, sleep), on_error=on_error)
+    (note,) = [each for each in events if isinstance(each, Note)]
+    assert (note.kind, note.code, note.text[: len(alert)]) == ("alert", "failed_call", alert)
+    assert events[events.index(note) + 1] == ResultReady(results(result.canisters)[0])
+    assert [each.error and each.error.category for each in results(result.canisters)] == [category, None]
+    assert result.state == "completed"
+
+
+def test_what_was_wrong_beside_a_failure_that_ends_the_run_is_an_alert_too():
+    wrong = Call("multiply", {"a": "x", "b": 3})
+    events, result, _ = follow([[wrong, Call("broken")]], on_error="fail_fast")
+    alerts = [each.text for each in events if isinstance(each, Note)]
+    assert [each.partition(":")[0] for each in alerts] == ["multiply", "Tool 'broken' failed"]
+    assert result.state == "failed"
+
+
 def test_an_abandoned_thread_is_told_of():
     release = threading.Event()
 
@@ -329,7 +364,8 @@ def test_an_abandoned_thread_is_told_of():
         events, result, _ = follow([Call("wait"), "It takes too long."], (wait,))
     finally:
         release.set()
-    assert Note("alert", "wait did not return within 0.01 s; its thread was left running") in events
+    left = Note("alert", "wait did not return within 0.01 s; its thread was left running")
+    assert [each for each in events if isinstance(each, Note)] == [left]
     assert results(result.canisters)[0].error.category == "timeout"
     assert result.state == "completed"
 

@@ -4,7 +4,7 @@ import pytest
 
 from callboard.core import Note, ReplyEnded, ReplyStarted, TextPiece, ToolDeclaration
 from callboard.dialects import ACTION
-from callboard.modes import NO_FORMAT, Watcher
+from callboard.modes import Watcher
 from callboard.modes.format_check import FormatCheck
 
 
@@ -57,7 +57,7 @@ OWN = [
 @pytest.mark.parametrize("text", OTHERS)
 def test_json_of_another_shape_is_told_with_the_formats(text, size):
     *_, note, ended = checked(text, size)
-    assert note.text.startswith(NO_FORMAT)
+    assert note.text.startswith("the reply has none of the formats that were asked for. Reply with one JSON object.")
     assert '{"action": {"answer": "the answer"}}' in note.text
     assert ended == ReplyEnded("stop")
 

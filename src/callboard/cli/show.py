@@ -72,6 +72,8 @@ class Display:
                 self.tell(f"callboard: the provider failed: {one_line(message, _MESSAGE)}{where}{helps}", "31")
                 if excerpt and self._verbose:
                     self.tell(f"   {one_line(excerpt)}", "31")
+            case Note(code="failed_call") if not self._verbose:
+                pass  # its result says so too
             case Note(kind=kind, text=text) if self._verbose or kind == "alert":
                 self.tell(f"note ({kind}): {one_line(text)}", "33")
             case RoundStarted(number=number) if self._verbose:

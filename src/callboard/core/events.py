@@ -18,7 +18,7 @@ Offsets: TypeAlias = tuple[int, int]
 
 Ending = Literal["stop", "invocations", "length", "filter", "refusal", "retry"]
 NoteKind = Literal["recovered", "coerced", "dropped", "repaired", "alert"]
-NoteCode = Literal["", "quotation"]
+NoteCode = Literal["", "quotation", "format", "failed_call"]
 RunState = Literal["completed", "incomplete", "pending", "failed", "cancelled"]
 Verdict = Literal["allow", "deny", "defer"]
 

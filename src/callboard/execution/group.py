@@ -7,15 +7,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
 from callboard.core import Event, InvocationCanister, Note, ResultCanister, ResultReady, ToolProgress
+from callboard.core.events import NoteCode
 from callboard.errors import CallerError
 from callboard.execution.execute import GRACE, OnError, run_invoker
 from callboard.tools import Context, Invoker, Policy, refusal
@@ -28,6 +38,10 @@ BeforeCall: TypeAlias = Callable[[InvocationCanister], Awaitable[InvocationCanis
 
 AfterCall: TypeAlias = Callable[[InvocationCanister, ResultCanister], Awaitable[ResultCanister | None]]
 """Looks at a result: gives another one in its place, or None."""
+
+
+_ALERTED: Final = frozenset({"validation", "timeout"})
+"""What is always a result, also where a run fails fast, and so would go unnoticed."""
 
 
 class Group:
@@ -68,7 +82,8 @@ class Group:
         self, invocations: Sequence[InvocationCanister], answered: Mapping[str, ResultCanister] | None = None
     ) -> AsyncGenerator[Event]:
         """ResultReady for each invocation in their order, in between Notes and, at once, what tools tell of their
-        progress. Closing it cancels what runs.
+        progress. Before a result that arguments did not fit or that time ran out stands an alert, which is also given
+        where another call fails fast. Closing it cancels what runs.
 
         `answered` has the results of those that are not to run, by their identifiers.
         """
@@ -84,7 +99,10 @@ class Group:
         try:
             if self._on_error == "fail_fast" and tasks:
                 ended, _ = await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
-                for task in ended:
+                failed = [task for task in ended if not _succeeded(task)]
+                for alert in news.alerts(invocations, {**given, **_results(tasks)}) if failed else ():
+                    yield alert
+                for task in failed:
                     task.result()
             for invocation in invocations:
                 identifier = invocation.identifier
@@ -98,8 +116,8 @@ class Group:
                         while news.told:
                             yield news.told.popleft()
                     result = tasks.pop(identifier).result()
-                while news.told:
-                    yield news.told.popleft()
+                for event in news.alerts([invocation], {identifier: result}):
+                    yield event
                 yield ResultReady(result)
         finally:
             for task in tasks.values():
@@ -108,7 +126,7 @@ class Group:
                 if tasks:
                     await asyncio.wait(tasks.values(), timeout=GRACE)
             finally:
-                self.unseen = [task.result() for task in tasks.values() if _succeeded(task)]
+                self.unseen = [*_results(tasks).values()]
 
     async def _one(self, invocation: InvocationCanister, gate: asyncio.Semaphore, news: _News) -> ResultCanister:
         async with gate:
@@ -142,7 +160,7 @@ class Group:
             identifier=invocation.identifier,
             on_error=self._on_error,
             validated=self._validated,
-            tell=lambda text: news.told.append(Note("alert", text)),
+            tell=partial(news.alert, invocation.identifier),
         )
 
     def _namespace(self, invoker: Invoker) -> MutableMapping[str, Any]:
@@ -154,8 +172,26 @@ class _News:
 
     def __init__(self) -> None:
         self.told: deque[Event] = deque()
+        self._alerted: set[str] = set()
+        """The invocations that an alert was given of."""
         self._loop = asyncio.get_running_loop()
         self._arrival = self._loop.create_future()
+
+    def alert(self, identifier: str, text: str, *, code: NoteCode = "") -> None:
+        self._alerted.add(identifier)
+        self.told.append(Note("alert", text, code=code))
+
+    def alerts(
+        self, invocations: Iterable[InvocationCanister], results: Mapping[str, ResultCanister]
+    ) -> Iterator[Event]:
+        """What is left to tell, and an alert for each of the invocations whose result wants one and had none."""
+        for each in invocations:
+            result = results.get(each.identifier)
+            error = None if result is None else result.error
+            if error is not None and error.category in _ALERTED and each.identifier not in self._alerted:
+                self.alert(each.identifier, f"{each.name}: {error.message}", code="failed_call")
+        while self.told:
+            yield self.told.popleft()
 
     def arrival(self) -> asyncio.Future[None]:
         """Done when there is something new."""
@@ -179,6 +215,11 @@ def _check_hook(hook: str, value: object, kinds: tuple[type, ...]) -> None:
     if value is not None and not isinstance(value, kinds):
         names = " or ".join([f"{each.__name__}" for each in kinds])
         raise CallerError(f"{hook} gave a {type(value).__name__}", path=hook, hint=f"give None or a {names}")
+
+
+def _results(tasks: Mapping[str, asyncio.Task[ResultCanister]]) -> dict[str, ResultCanister]:
+    """Of those that have one."""
+    return {identifier: task.result() for identifier, task in tasks.items() if _succeeded(task)}
 
 
 def _succeeded(task: asyncio.Task[ResultCanister]) -> bool:

@@ -41,7 +41,6 @@ from callboard.core import (
 from callboard.loop.actions import Action, AskApproval, CallModel, Execute, Finish
 from callboard.loop.limits import Limits
 from callboard.loop.round import Round
-from callboard.modes.mode import NO_FORMAT
 from callboard.profiles import OnRepeatedCall, Prices
 from callboard.tools import Invoker, Permission, Policy, denial, edited_invocation, refusal
 
@@ -172,7 +171,7 @@ class Loop:
                 self._cut[identifier] = why
             case Note(kind="alert", text=text) if text.startswith(MADE_UP):
                 self._made_up = True
-            case Note(kind="alert", text=text) if text.startswith(NO_FORMAT):
+            case Note(code="format", text=text):
                 self._no_format = f"Error: {text}"
             case _:
                 pass

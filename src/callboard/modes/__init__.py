@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from callboard.modes.choice import Choice, choice, reminded
 from callboard.modes.lowering import lower, watched
-from callboard.modes.mode import MODES, NO_FORMAT, Mode, Plan, mode_named, plan, plan_of
+from callboard.modes.mode import MODES, Mode, Plan, mode_named, plan, plan_of
 from callboard.modes.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ _LAZY = {"Quotation": "callboard.modes.quotations", "Sources": "callboard.modes.
 
 __all__ = [
     "MODES",
-    "NO_FORMAT",
     "Choice",
     "Mode",
     "Plan",

@@ -25,9 +25,10 @@ from callboard.core import (
     Why,
 )
 from callboard.dialects.table import ACTION_FORMATS
-from callboard.modes.mode import NO_FORMAT
 
 _CALLS = (InvocationStarted, ArgumentsPiece, InvocationEnded, InvocationIncomplete)
+
+_TOLD = f"the reply has none of the formats that were asked for. {ACTION_FORMATS}"
 
 
 class FormatCheck:
@@ -50,7 +51,7 @@ class FormatCheck:
         events = self._seen(self._finder.feed(event))
         if not isinstance(event, ReplyEnded):
             return events
-        note = [Note("alert", f"{NO_FORMAT}. {ACTION_FORMATS}")] if self._is_other(event) else []
+        note = [Note("alert", _TOLD, code="format")] if self._is_other(event) else []
         self._begin()
         return [*events[:-1], *note, *events[-1:]]
 

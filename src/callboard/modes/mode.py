@@ -15,9 +15,6 @@ from callboard.dialects import JSON, Dialect, dialect_named, dialect_of
 from callboard.errors import CallerError
 from callboard.profiles import ModeName, OnRepeatedCall, Prices, Resolution
 
-NO_FORMAT = "the reply has none of the formats that were asked for"
-"""Begins the text of the alert that says so."""
-
 
 class Mode(msgspec.Struct, frozen=True):
     """`declares` says where the tools stand; `dialect` is spelled and watched for, "" takes the profile's."""

@@ -171,7 +171,8 @@ class Rounds:
         async with aclosing(self._group.run(calls, action.answered)) as events:
             async for event in events:
                 if not isinstance(event, ResultReady):
-                    log.warning("%s", getattr(event, "text", event))
+                    if getattr(event, "code", "") != "failed_call":  # what the result is logged for, and what it says
+                        log.warning("%s", getattr(event, "text", event))
                     continue
                 self._actions.extend(self._loop.feed(event, datetime.now(UTC)))
                 results.append(event.canister)
