@@ -12,8 +12,11 @@ from callboard.core import (
     TextualContent,
     UserCanister,
     contents,
+    decode_canister,
+    encode_line,
     error_result,
 )
+from callboard.errors import CallerError
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -57,3 +60,24 @@ def test_an_error_result_tells_the_model_what_went_wrong():
     result = error_result("1", "timeout", "too slow")
     assert result == ResultCanister(invocation_id="1", content="Error: too slow", error=result.error)
     assert (result.error.category, result.error.message) == ("timeout", "too slow")
+
+
+@pytest.mark.parametrize(
+    ("given", "content"),
+    [
+        (("a",), (TextualContent("a"),)),
+        (("a", PictureContent(b"x")), (TextualContent("a"), PictureContent(b"x"))),
+        (["a", "b"], (TextualContent("a"), TextualContent("b"))),
+    ],
+)
+def test_texts_in_a_series_are_contents(given, content):
+    assert UserCanister(given).content == content
+    assert decode_canister(encode_line(UserCanister(given))).content == content
+
+
+@pytest.mark.parametrize(
+    "given", [(5,), ("a", None), (b"x",), [b"x"], ({"type": "text", "text": "a"},), b"x", {"a": 1}, 5]
+)
+def test_what_is_no_content_is_refused(given):
+    with pytest.raises(CallerError, match="is no content; give a text"):
+        UserCanister(given)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import UserList, deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -45,6 +46,18 @@ class Sky(Enum):
     CLEAR = "clear"
 
 
+class Count(int):
+    pass
+
+
+class Share(float):
+    pass
+
+
+class Name(str):
+    __slots__ = ()
+
+
 class Odd:
     def __str__(self):
         return "an odd one"
@@ -74,6 +87,16 @@ SEEN = datetime(2026, 1, 1, tzinfo=UTC)
         ({1: "one"}, '{"1":"one"}'),
         ({(1, 2): "pair"}, '{"(1, 2)":"pair"}'),
         ([], "[]"),
+        (Count(5), "5"),
+        ({"name": Name("ada"), "share": Share(0.5)}, '{"name":"ada","share":0.5}'),
+        (deque([1, 2]), "[1,2]"),
+        (range(3), "[0,1,2]"),
+        ({"range": range(10**12)}, '{"range":"range(0, 1000000000000)"}'),
+        ({"a": 1}.keys(), '["a"]'),
+        ({"a": 1}.values(), "[1]"),
+        ({"a": 1}.items(), '[["a",1]]'),
+        (UserList([1]), "[1]"),
+        (["a", "b"], '["a","b"]'),
         ((1, "zwölf"), '[1,"zwölf"]'),
         ({"only"}, '["only"]'),
         (Place("Oslo", (59.9, 10.8)), '{"name":"Oslo","at":[59.9,10.8]}'),
@@ -192,3 +215,15 @@ def test_what_has_no_text_but_its_address_is_no_result(value):
 
 def test_a_text_may_speak_of_addresses():
     assert result_of("call_1", "<x at 0x12>").text == "<x at 0x12>"
+
+
+def test_pictures_and_files_among_texts_are_contents():
+    result = result_of("1", ["Before:", PNG, PICTURE, "After:", b"x", FileContent(b"y", "text/csv")])
+    assert result.content == (
+        TextualContent("Before:"),
+        PICTURE,
+        PICTURE,
+        TextualContent("After:"),
+        FileContent(b"x"),
+        FileContent(b"y", "text/csv"),
+    )

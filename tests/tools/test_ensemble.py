@@ -215,3 +215,16 @@ def test_a_connection_may_have_plain_methods():
 
     asyncio.run(scenario())
     assert happened == ["connected", "disconnected"]
+
+
+@pytest.mark.parametrize("tools", [None, 5, "look", b"look"])
+def test_tools_that_are_no_list_are_refused(tools):
+    with pytest.raises(
+        ToolDefinitionError, match=r"^io: .* stands alone; give a list of functions, Tools or Invokers$"
+    ):
+        Ensemble("io", tools)
+
+
+def test_one_ensemble_is_not_the_tools_of_another():
+    with pytest.raises(ToolDefinitionError, match=r"stands alone; give a list of functions"):
+        Ensemble("io", Ensemble("inner"))

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from typing import Annotated, Literal, Optional
 
+import pydantic
 import pytest
 
 from callboard import Context, Tool, tool
@@ -332,3 +335,96 @@ def test_what_has_no_signature_is_refused():
 def test_a_timeout_that_is_no_number_of_seconds_is_refused(timeout):
     with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* is no number of seconds"):
         tool(timeout=timeout)(search.function)
+
+
+def positional(context: Context, /, name: str) -> str:
+    """Greet."""
+    return f"{name} {context}"
+
+
+def divides(name: 1 / 0) -> str:
+    """Greet."""
+    return name
+
+
+def typed(kind: type[int]) -> str:
+    """Greet."""
+    return str(kind)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (positional, "positional(context): is positional-only; "),
+        (divides, "divides(name): the annotation '1 / 0' cannot be resolved: division by zero"),
+        (typed, "typed(kind): is a class, which JSON has not"),
+    ],
+)
+def test_a_function_of_an_odd_shape_is_refused(function, message):
+    with pytest.raises(ToolDefinitionError) as caught:
+        tool(function).schema  # noqa: B018  # the schema is derived when it is asked for
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("annotation", ["", {"a": int}, [int], 5, ..., Enum])
+def test_whatever_an_annotation_is_the_error_names_function_and_parameter(annotation):
+    def greet(name):
+        return name
+
+    greet.__annotations__["name"] = annotation
+    with pytest.raises(ToolDefinitionError, match=r"^greet\(name\)"):
+        tool(greet).schema  # noqa: B018
+
+
+def test_an_annotation_that_needs_a_package_is_refused_with_its_name(monkeypatch):
+    monkeypatch.setitem(sys.modules, "email_validator", None)
+
+    def greet(address: pydantic.EmailStr) -> str:
+        return address
+
+    with pytest.raises(ToolDefinitionError, match=r"^greet\(address\): email-validator is not installed"):
+        tool(greet).schema  # noqa: B018
+
+
+OPTIONS = [
+    ("idempotent", "no", "True or False"),
+    ("approval", "maybe", "True or False"),
+    ("approval", None, "True or False"),
+    ("strict", "yes", "True, False or None"),
+    ("cli", ["-q"], "a mapping of flags to parameters"),
+    ("cli", {"-q": 5}, "a mapping of flags to parameters"),
+    ("subjects", ["query"], "a mapping of parameters"),
+    ("description", 5, "a text"),
+]
+
+
+@pytest.mark.parametrize(("option", "value", "wanted"), OPTIONS)
+def test_an_option_of_the_wrong_kind_is_refused(option, value, wanted):
+    schema = {"type": "object", "properties": {"query": {"type": "string"}}}
+
+    async def invocable(context, arguments):
+        return context, arguments
+
+    for make in (
+        lambda: tool(**{option: value})(search.function),
+        lambda: Invoker("search", invocable, schema, **{option: value}),
+    ):
+        with pytest.raises(ToolDefinitionError) as caught:
+            make()
+        assert str(caught.value).startswith(f"search: {option}={value!r} cannot be; give {wanted}")
+
+
+@pytest.mark.parametrize("timeout", ["5", -1, True])
+def test_the_seconds_of_an_invoker_are_checked_too(timeout):
+    with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* is no number of seconds"):
+        Invoker("search", search.function, {}, timeout=timeout)
+    with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* is no number of seconds"):
+        Invoker.of(search).replace(timeout=timeout)
+
+
+@pytest.mark.parametrize("name", [5, b"search", ["search"]])
+def test_a_name_is_a_text(name):
+    with pytest.raises(ToolDefinitionError, match="give a text"):
+        tool(name=name)(search.function)
+    with pytest.raises(ToolDefinitionError, match="give a text"):
+        Invoker(name, search.function, {})

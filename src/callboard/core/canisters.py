@@ -88,7 +88,8 @@ class _Spoken(_Canister, frozen=True, eq=False):
     """Given as a string, one content, several, or None."""
 
     def __post_init__(self) -> None:
-        if type(self.content) is not tuple:
+        # Most are tuples of contents already.
+        if type(self.content) is not tuple or not all(isinstance(each, _Part) for each in self.content):
             msgspec.structs.force_setattr(self, "content", contents(self.content))
 
     @property

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import ItemsView, KeysView, Mapping, Sequence, ValuesView
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
@@ -30,6 +31,11 @@ MAX_BYTES = 16 * 1024 * 1024
 
 _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+>")
 _CONTENTS = (TextualContent, PictureContent, FileContent)
+_BYTES = (bytes, bytearray, memoryview)
+_SERIES = (Sequence, AbstractSet, KeysView, ValuesView, ItemsView)
+_KEYS = (tuple, frozenset)
+"""Series that come here only where they are the keys of a dict."""
+_SCALARS = (str, int, float)
 _PICTURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -46,17 +52,24 @@ def result_of(identifier: str, value: Any) -> ResultCanister:
 
 
 def _contents(value: Any) -> tuple[Content, ...]:
-    if isinstance(value, (list, tuple)) and value and all(isinstance(part, _CONTENTS) for part in value):
-        return tuple([_capped(part) for part in value])
+    # Pictures and files are worth nothing to a model as JSON; a list of texts alone is one.
+    if (
+        isinstance(value, (list, tuple))
+        and any(isinstance(each, (*_CONTENTS, *_BYTES)) for each in value)
+        and all(isinstance(each, (str, *_CONTENTS, *_BYTES)) for each in value)
+    ):
+        return tuple([_content(each) for each in value])
+    return (_content(value),)
+
+
+def _content(value: Any) -> Content:
+    if isinstance(value, TextualContent):
+        return msgspec.structs.replace(value, text=cut(value.text))
     if isinstance(value, _CONTENTS):
-        return (_capped(value),)
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return (_of_bytes(bytes(value)),)
-    return (TextualContent(cut(value if isinstance(value, str) else _json(value))),)
-
-
-def _capped(part: Content) -> Content:
-    return msgspec.structs.replace(part, text=cut(part.text)) if isinstance(part, TextualContent) else part
+        return value
+    if isinstance(value, _BYTES):
+        return _of_bytes(bytes(value))
+    return TextualContent(cut(value if isinstance(value, str) else _json(value)))
 
 
 def _of_bytes(data: bytes) -> Content:
@@ -98,9 +111,16 @@ def _finite(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
-    if callable(dump):
+    if callable(dump) and not isinstance(value, type):
         return dump(mode="json")
-    return dict(value) if isinstance(value, Mapping) else _text(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    for kind in _SCALARS:
+        if isinstance(value, kind):  # a subclass of it
+            return kind(value)
+    if isinstance(value, _SERIES) and not isinstance(value, _KEYS) and len(value) <= MAX_TEXT:
+        return [*value]
+    return _text(value)
 
 
 def _text(value: object) -> str:

@@ -113,17 +113,13 @@ def derive(function: Function, *, skip: Collection[str] = frozenset()) -> Derive
         _refuse_lazy(function, name, annotation)
     try:
         adapter, schema = _derived(fields, defaults.keys())
-    except _UNSUPPORTED as error:
+    except Exception as error:  # pydantic raises whatever an odd annotation makes it stumble over
         for name, annotation in fields.items():
             _check_supported(function, name, annotation)
         raise ToolDefinitionError(_first_line(error), path=_name(function)) from error
     for name, default in defaults.items():
         schema["properties"][name].update(_as_json(default))
     return Derived(documented.description, schema, adapter, defaults)
-
-
-_UNSUPPORTED: Final = (RuntimeError, TypeError, ValueError, NameError, AttributeError)
-"""What pydantic raises for an annotation; its own errors are RuntimeErrors and NameErrors."""
 
 
 def _parameters(function: Function, skip: Collection[str]) -> dict[str, inspect.Parameter]:
@@ -137,12 +133,13 @@ def _parameters(function: Function, skip: Collection[str]) -> dict[str, inspect.
             raise ToolDefinitionError(
                 f"is {what}", path=_name(function), hint="return a list: a model reads one result"
             )
+    for name, parameter in signature.parameters.items():
+        if parameter.kind in _REFUSED and (name not in skip or parameter.kind is parameter.POSITIONAL_ONLY):
+            message, hint = _REFUSED[parameter.kind]
+            raise ToolDefinitionError(message, path=f"{_name(function)}({name})", hint=hint)
     found = {name: one for name, one in signature.parameters.items() if name not in skip}
     for name, parameter in found.items():
         place = f"{_name(function)}({name})"
-        if parameter.kind in _REFUSED:
-            message, hint = _REFUSED[parameter.kind]
-            raise ToolDefinitionError(message, path=place, hint=hint)
         if parameter.annotation is parameter.empty and name in _RECEIVERS:
             hint = f"make the tool of the bound method: tool(instance.{_name(function)})"
             raise ToolDefinitionError("is a method without its object", path=place, hint=hint)
@@ -160,7 +157,7 @@ def _resolved(function: Function, parameter: inspect.Parameter) -> Any:
     names = getattr(inspect.unwrap(function), "__globals__", {})
     try:
         return typing.get_type_hints(holder, names, include_extras=True)[parameter.name]
-    except (NameError, AttributeError, TypeError, SyntaxError) as error:
+    except Exception as error:  # noqa: BLE001  # an annotation may be any expression
         raise ToolDefinitionError(
             f"the annotation {parameter.annotation!r} cannot be resolved: {error}",
             path=f"{_name(function)}({parameter.name})",
@@ -208,7 +205,12 @@ def _refuse_lazy(function: Function, name: str, annotation: Any) -> None:
         raise ToolDefinitionError(
             "is an iterable, which is not validated before the call", path=f"{_name(function)}({name})", hint=hint
         )
+    if origin is type:
+        hint = "take a text, and look the class up by it"
+        raise ToolDefinitionError("is a class, which JSON has not", path=f"{_name(function)}({name})", hint=hint)
     if isinstance(origin, type) and issubclass(origin, Enum):
+        if not len(origin):
+            raise ToolDefinitionError("has no choices", path=f"{_name(function)}({name})", hint="take a text")
         odd = [each.value for each in origin if not isinstance(each.value, _CHOICES)]
         if odd:
             message = f"has the choice {odd[0]!r}, which no JSON value is equal to"
@@ -223,7 +225,7 @@ def _refuse_lazy(function: Function, name: str, annotation: Any) -> None:
 def _check_supported(function: Function, name: str, annotation: Any) -> None:
     try:
         _derived({name: annotation}, ())
-    except _UNSUPPORTED as error:
+    except Exception as error:
         hint = (
             "use what JSON can say: str, int, float, bool, list, dict, Literal, Enum, a dataclass or a pydantic model"
         )

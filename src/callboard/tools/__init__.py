@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from callboard.text.near import near
 from callboard.tools.context import Context
-from callboard.tools.ensemble import Ensemble, ToolLike, as_invoker, is_seconds
+from callboard.tools.ensemble import Ensemble, ToolLike, as_invoker
 from callboard.tools.invoker import Invocable, Invoker
 from callboard.tools.permissions import Permission, Policy, Rule
 from callboard.tools.refusal import denial, edited_invocation, edited_result, refusal
 from callboard.tools.roster import Roster
-from callboard.tools.tool import Subject, Tool, tool
+from callboard.tools.tool import Subject, Tool, is_seconds, tool
 
 if TYPE_CHECKING:
     from callboard.tools.described import make_invoker

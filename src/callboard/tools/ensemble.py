@@ -6,7 +6,6 @@ Owns their group: its name, its defaults, its connection. Knows nothing of where
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -14,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from callboard.errors import DescriptorError, NoSuchTool, ToolDefinitionError
 from callboard.text.near import near
 from callboard.tools.invoker import Invoker
-from callboard.tools.tool import Tool
+from callboard.tools.tool import Tool, is_seconds
 
 ToolLike: TypeAlias = Tool[..., Any] | Invoker | Callable[..., Any]
 
@@ -100,11 +99,6 @@ def _checked(configuration: Mapping[str, Any], path: str) -> dict[str, Any]:
         if key in configuration and not fits(configuration[key]):
             raise DescriptorError(f"{configuration[key]!r} is no {wanted}", path=f"{path}: configuration.{key}")
     return dict(configuration)
-
-
-def is_seconds(value: Any) -> bool:
-    """Whether it is a finite number above zero."""
-    return type(value) in (int, float) and 0 < value < math.inf
 
 
 def _is_count(value: Any) -> bool:

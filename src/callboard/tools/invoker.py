@@ -17,7 +17,7 @@ from callboard.core import ToolDeclaration
 from callboard.errors import ToolDefinitionError
 from callboard.schema import ArgumentsInvalid, compile_schema
 from callboard.tools.context import Context
-from callboard.tools.tool import Subject, Tool, checked_subjects, is_async
+from callboard.tools.tool import Subject, Tool, check_options, checked_subjects, is_async
 
 if TYPE_CHECKING:
     from callboard.tools.ensemble import Ensemble
@@ -67,6 +67,16 @@ class Invoker:
         key: Key | None = None,
     ) -> None:
         _check(name, invocable, arguments_schema)
+        check_options(
+            name,
+            timeout=timeout,
+            description=description,
+            idempotent=idempotent,
+            approval=approval,
+            cli=cli,
+            strict=strict,
+            subjects=subjects,
+        )
         self.name = name
         self.invocable = invocable
         # A copy, and shown read-only: what is declared stays what the compiled validator checks.
@@ -188,6 +198,7 @@ class Invoker:
 
     def replace(self, **changes: Any) -> Invoker:
         """A copy with some attributes changed, not its schema; in no ensemble, so that it can be added to one."""
+        check_options(**{"name": self.name, **changes})
         copied = copy(self)
         for name, value in {"ensemble": None, **changes}.items():
             if name not in vars(self) or name in ("_schema", "dropped", "_validator"):

@@ -78,7 +78,17 @@ class Tool(Generic[P, R]):
         named = _without_partial(function)
         self.function = function
         self.name = name or str(getattr(named, "__name__", type(named).__name__))
-        self.timeout = _checked_seconds(timeout, self.name)
+        check_options(
+            self.name,
+            timeout=timeout,
+            description=description,
+            idempotent=idempotent,
+            approval=approval,
+            cli=cli,
+            strict=strict,
+            subjects=subjects,
+        )
+        self.timeout = timeout
         self.idempotent = idempotent
         self.approval = approval
         self.cli = dict(cli or {})
@@ -225,12 +235,36 @@ def _without_partial(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _checked_seconds(timeout: Any, path: str) -> float | None:
-    """The seconds. Raises ToolDefinitionError for what is no number of them above zero."""
-    if timeout is None:
-        return None
-    if type(timeout) in (int, float) and 0 < timeout < math.inf:
-        return float(timeout)
-    raise ToolDefinitionError(
-        f"timeout={timeout!r} is no number of seconds", path=path, hint="give seconds above zero, or None"
-    )
+def is_seconds(value: Any) -> bool:
+    """Whether it is a finite number above zero."""
+    return type(value) in (int, float) and 0 < value < math.inf
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(each, str) for pair in value.items() for each in pair)
+
+
+_OPTIONS: Final[Mapping[str, tuple[Callable[[Any], bool], str, str]]] = {
+    "timeout": (
+        lambda value: value is None or is_seconds(value),
+        "is no number of seconds",
+        "seconds above zero, or None",
+    ),
+    "idempotent": (lambda value: isinstance(value, bool), "cannot be", "True or False"),
+    "approval": (lambda value: isinstance(value, bool), "cannot be", "True or False"),
+    "strict": (lambda value: value is None or isinstance(value, bool), "cannot be", "True, False or None"),
+    "cli": (lambda value: value is None or _is_mapping(value), "cannot be", "a mapping of flags to parameters"),
+    "subjects": (lambda value: value is None or _is_mapping(value), "cannot be", "a mapping of parameters to subjects"),
+    "description": (lambda value: value is None or isinstance(value, str), "cannot be", "a text"),
+}
+"""Options of a tool, what each may be, and what is said of what it may not be."""
+
+
+def check_options(name: Any, **options: Any) -> None:
+    """Raises ToolDefinitionError for a name or an option of the wrong kind: it would act as another one, or fail late."""
+    if not isinstance(name, str):
+        raise ToolDefinitionError(f"name={name!r} cannot be", hint="give a text")
+    for option, value in options.items():
+        fits, what, wanted = _OPTIONS.get(option, (lambda _: True, "", ""))
+        if not fits(value):
+            raise ToolDefinitionError(f"{option}={value!r} {what}", path=name, hint=f"give {wanted}")
