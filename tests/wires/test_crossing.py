@@ -467,6 +467,24 @@ def test_a_file_that_can_be_fetched_goes_everywhere():
     assert crossed(request, "chat", "gemini") == (request, ())
 
 
+@pytest.mark.parametrize(
+    ("back", "part", "dropped"),
+    [
+        ("chat", {"type": "input_audio", "input_audio": {"data": "d2F2", "format": "wav"}}, ()),
+        ("gemini", {"inlineData": {"mimeType": "audio/wav", "data": "d2F2"}}, ()),
+        ("messages", None, ("file",)),
+        ("responses", None, ("file",)),
+    ],
+)
+def test_a_client_s_audio_goes_where_it_can_be_heard_and_is_named_as_lost_elsewhere(back, part, dropped):
+    audio = {"type": "input_audio", "input_audio": {"data": "d2F2", "format": "wav"}}
+    request = decoded("chat", {"messages": [{"role": "user", "content": [{"type": "text", "text": "u"}, audio]}]})
+    lowered = WIRES[back].encode_request(crossed(request, "chat", back)[0])
+    assert lowered.dropped == dropped
+    assert part is None or part in next(iter(lowered.body.get("messages") or lowered.body["contents"])).popitem()[1]
+    assert part is not None or "d2F2" not in str(lowered.body)
+
+
 def test_the_page_lists_what_crosses():
     page = (Path(__file__).resolve().parents[2] / "docs" / "wires.md").read_text("utf-8")
     for meaning in MEANINGS:

@@ -41,3 +41,7 @@ def decode_data_url(url: str, path: str) -> tuple[bytes, str]:
     if head and "base64" not in parameters:
         raise CallerError("a data URL that is not base64", path=path)
     return decode_base64(payload, path), mime_type
+
+
+def is_audio(mime_type: str) -> bool:
+    return mime_type.lower().startswith("audio/")

@@ -34,6 +34,10 @@ PICTURE = PictureContent(data=b"png")
 FILE = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
 PICTURE_PART = {"type": "image_url", "image_url": {"url": "data:image/png;base64,cG5n"}}
 FILE_PART = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,cGRm"}}
+WAV = FileContent(data=b"wav", mime_type="audio/wav")
+MP3 = FileContent(data=b"mp3", mime_type="audio/mpeg")
+WAV_PART = {"type": "input_audio", "input_audio": {"data": "d2F2", "format": "wav"}}
+MP3_PART = {"type": "input_audio", "input_audio": {"data": "bXAz", "format": "mp3"}}
 
 
 def lowered(*canisters, **fields):
@@ -62,6 +66,17 @@ CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f
         (
             [UserCanister([TextualContent("see"), PICTURE, FILE, PictureContent(url="https://x/y.png", extra={"detail": "low"})])],
             [{"role": "user", "content": [{"type": "text", "text": "see"}, PICTURE_PART, FILE_PART, {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}}]}],
+            (),
+        ),
+        ([UserCanister([TextualContent("hear"), WAV, MP3])], [{"role": "user", "content": [{"type": "text", "text": "hear"}, WAV_PART, MP3_PART]}], ()),
+        (
+            [UserCanister([TextualContent("u"), FileContent(b"ogg", "audio/ogg"), FileContent(mime_type="audio/wav", url="https://x/a.wav"), FileContent(mime_type="audio/wav")])],
+            [{"role": "user", "content": "u"}],
+            ("file",),
+        ),
+        (
+            [invocation(), ResultCanister(WAV, invocation_id="a")],
+            [CALL_A, {"role": "tool", "content": "[file: in the next message]", "tool_call_id": "a"}, {"role": "user", "content": [{"type": "text", "text": "From the result of a:"}, WAV_PART]}],
             (),
         ),
         ([UserCanister([FileContent(url="https://x/a.pdf"), PictureContent(), TextualContent("u")])], [{"role": "user", "content": "u"}], ("file", "picture")),
@@ -106,6 +121,9 @@ CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f
         "what a model said stays to the letter",
         "nothing said",
         "parts",
+        "audio",
+        "audio that this wire cannot carry is dropped",
+        "audio in a result",
         "what has neither bytes nor a place here is dropped",
         "a file by its identifier",
         "pictures of the supervisor are dropped",
@@ -190,7 +208,9 @@ OBJECTS = st.dictionaries(WORDS, VALUES | st.lists(VALUES, max_size=2), max_size
 PICTURES = st.builds(PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"])) | (
     st.builds(PictureContent, url=st.just("https://x/y.png"), extra=st.sampled_from([None, {"detail": "high"}]))
 )  # fmt: skip
-FILES = st.builds(FileContent, data=st.binary(min_size=1), mime_type=st.just("application/pdf"), name=WORDS)
+FILES = st.builds(FileContent, data=st.binary(min_size=1), mime_type=st.just("application/pdf"), name=WORDS) | (
+    st.builds(FileContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["audio/wav", "audio/mpeg"]))
+)
 SPOKEN = st.one_of(
     st.just(()),
     st.tuples(TEXTS),
@@ -387,7 +407,11 @@ def message(**fields):
         ({"model": "m", "messages": [], "response_format": {"type": "json_schema"}}, "response_format.json_schema"),
         (message(role="wizard", content="x"), "messages[1].role"),
         (message(role="user", content=3), "messages[1].content"),
-        (message(role="user", content=[{"type": "input_audio"}]), "messages[1].content[0].type"),
+        (message(role="user", content=[{"type": "input_audio"}]), "messages[1].content[0]"),
+        (message(role="user", content=[{"type": "video"}]), "messages[1].content[0].type"),
+        (message(role="user", content=[{"type": "input_audio", "input_audio": {"data": "*", "format": "wav"}}]), "messages[1].content[0].input_audio.data"),
+        (message(role="user", content=[{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}]), "messages[1].content[0].input_audio.data"),
+        (message(role="user", content=[{"type": "input_audio", "input_audio": {"data": "d2F2", "format": "../x"}}]), "messages[1].content[0].input_audio.format"),
         (message(role="user", content=[{"type": "image_url", "image_url": {"url": "data:image/png;base64,*"}}]), "messages[1].content[0].image_url.url"),
         (message(role="user", content=[{"type": "image_url", "image_url": "data:text/plain,x"}]), "messages[1].content[0].image_url.url"),
         (message(role="user", content=[{"type": "file", "file": {}}]), "messages[1].content[0].file"),
@@ -411,3 +435,30 @@ def test_arguments_in_the_history(arguments, expected, raw):
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": arguments}}
     canister = decode_request(message(role="assistant", tool_calls=[call])).canisters[1]
     assert (canister.arguments, canister.raw) == (expected, raw)
+
+
+@pytest.mark.parametrize(
+    ("mime_type", "format_"),
+    [("audio/x-wav", "wav"), ("audio/wave", "wav"), ("audio/vnd.wave; codec=1", "wav"), ("AUDIO/MP3", "mp3")],
+)
+def test_a_type_of_audio_may_have_several_names(mime_type, format_):
+    (part,) = lowered(UserCanister(FileContent(b"a", mime_type))).body["messages"][0]["content"]
+    assert part["input_audio"]["format"] == format_
+
+
+@pytest.mark.parametrize(
+    ("audio", "content"),
+    [
+        ({"data": "d2F2", "format": "wav"}, WAV),
+        ({"data": "bXAz", "format": "mp3"}, MP3),
+        ({"data": "data:audio/wav;base64,d2F2", "format": "wav"}, WAV),
+        ({"data": "b2dn", "format": "ogg"}, FileContent(b"ogg", "audio/ogg", extra={"format": "ogg"})),
+    ],
+)
+def test_a_client_s_audio_is_a_file(audio, content):
+    body = {"model": "m", "messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": audio}]}]}
+    request = decode_request(body)
+    assert request.canisters == (UserCanister(content),)
+    # What a client sends in a format that OpenAI has not is for a backend that has it.
+    (part,) = encode_request(request).body["messages"][0]["content"]
+    assert part["input_audio"] == {**audio, "data": audio["data"].removeprefix("data:audio/wav;base64,")}

@@ -5,6 +5,7 @@ Owns what text, pictures and files look like on this wire, both ways. Knows noth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,8 +18,26 @@ from callboard.core import (
     TextualContent,
 )
 from callboard.errors import CallerError
-from callboard.wires.chat.shapes import FilePart, FileShape, ImagePart, ImageUrl, RefusalPart, Said, TextPart
-from callboard.wires.data_url import SCHEME, decode_data_url, encode_data_url
+from callboard.wires.chat.shapes import (
+    Audio,
+    AudioPart,
+    FilePart,
+    FileShape,
+    ImagePart,
+    ImageUrl,
+    RefusalPart,
+    Said,
+    TextPart,
+)
+from callboard.wires.data_url import SCHEME, decode_data_url, encode_base64, encode_data_url, is_audio
+
+_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+"""What OpenAI hears, by its names."""
+_FORMATS = {
+    **{f"audio/{name}": "wav" for name in ("wav", "x-wav", "wave", "vnd.wave")},
+    **{f"audio/{name}": "mp3" for name in ("mpeg", "mp3", "x-mp3", "mpeg3", "x-mpeg-3")},
+}
+_FORMAT = re.compile(r"[A-Za-z0-9.+_-]{1,32}")
 
 
 def kind(content: Content) -> str:
@@ -34,6 +53,10 @@ def encode_part(content: Content) -> dict[str, Any] | None:
         case PictureContent(data=data, mime_type=mime_type, url=url) if data or url:
             where: dict[str, Any] = {"url": url if not data else encode_data_url(data, mime_type)}
             return {"type": "image_url", "image_url": where | _kept(content.extra, "detail")}
+        case FileContent(data=data, mime_type=mime_type, extra=extra) if data and is_audio(mime_type):
+            named = _FORMATS.get(mime_type.partition(";")[0].strip().lower()) or (extra or {}).get("format")
+            audio = {"data": encode_base64(data), "format": named}
+            return {"type": "input_audio", "input_audio": audio} if named else None
         case FileContent(data=data, mime_type=mime_type, name=name) if data:
             file = {"filename": name} if name else {}
             return {"type": "file", "file": file | {"file_data": encode_data_url(data, mime_type)}}
@@ -77,7 +100,7 @@ def decode_content(said: Said, path: str) -> tuple[Content, ...]:
     return tuple([_decode_part(part, f"{path}[{place}]") for place, part in enumerate(said)])
 
 
-def _decode_part(part: TextPart | RefusalPart | ImagePart | FilePart, path: str) -> Content:
+def _decode_part(part: TextPart | RefusalPart | ImagePart | FilePart | AudioPart, path: str) -> Content:
     match part:
         case TextPart(text=text):
             return TextualContent(text)
@@ -87,6 +110,8 @@ def _decode_part(part: TextPart | RefusalPart | ImagePart | FilePart, path: str)
             return _picture(image if isinstance(image, ImageUrl) else ImageUrl(image), f"{path}.image_url.url")
         case FilePart(file=file):
             return _file(file, f"{path}.file")
+        case AudioPart(input_audio=audio):
+            return _audio(audio, f"{path}.input_audio")
 
 
 def _picture(image: ImageUrl, path: str) -> PictureContent:
@@ -105,6 +130,18 @@ def _file(file: FileShape, path: str) -> FileContent:
     if file.file_id:
         return FileContent(name=name, extra={"file_id": file.file_id})
     raise CallerError("a file without file_data or file_id", path=path)
+
+
+def _audio(audio: Audio, path: str) -> FileContent:
+    """A file. What has a format that OpenAI has not keeps its name, for a backend that has it."""
+    data, _ = decode_data_url(audio.data, f"{path}.data")
+    if not data:
+        raise CallerError("audio without data", path=f"{path}.data")
+    if audio.format in _TYPES:
+        return FileContent(data, _TYPES[audio.format])
+    if not _FORMAT.fullmatch(audio.format):
+        raise CallerError("no format of audio", path=f"{path}.format", hint=f"there are {', '.join(_TYPES)}")
+    return FileContent(data, f"audio/{audio.format}", extra={"format": audio.format})
 
 
 def _kept(extra: Mapping[str, Any] | None, key: str) -> dict[str, Any]:

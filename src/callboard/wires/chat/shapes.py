@@ -92,7 +92,16 @@ class FilePart(_Part, tag="file"):
     file: FileShape
 
 
-Said: TypeAlias = str | list[TextPart | RefusalPart | ImagePart | FilePart] | None
+class Audio(msgspec.Struct):
+    data: str
+    format: str
+
+
+class AudioPart(_Part, tag="input_audio"):
+    input_audio: Audio
+
+
+Said: TypeAlias = str | list[TextPart | RefusalPart | ImagePart | FilePart | AudioPart] | None
 """The content of a message in a request."""
 
 

@@ -17,7 +17,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.wires.chat.parts import kind
-from callboard.wires.data_url import SCHEME, decode_data_url, encode_data_url
+from callboard.wires.data_url import SCHEME, decode_data_url, encode_data_url, is_audio
 from callboard.wires.responses.reading import read
 from callboard.wires.responses.shapes import (
     FilePart,
@@ -52,6 +52,8 @@ def encode_part(content: Content) -> dict[str, Any] | None:
                 return part | {"image_url": encode_data_url(data, mime_type) if data else url}
             return part | kept if (kept := _kept(extra, "file_id")) else None
         case FileContent(data=data, mime_type=mime_type, name=name, url=url, extra=extra):
+            if data and is_audio(mime_type):
+                return None
             file: dict[str, Any] = {"type": "input_file"} | ({"filename": name} if name else {})
             if data:
                 return file | {"file_data": encode_data_url(data, mime_type)}
