@@ -81,3 +81,16 @@ def test_texts_in_a_series_are_contents(given, content):
 def test_what_is_no_content_is_refused(given):
     with pytest.raises(CallerError, match="is no content; give a text"):
         UserCanister(given)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "raw", "text"),
+    [
+        ({"a": 1}, '{"a":  1}', 'add {"a":  1}'),
+        ({"a": 1}, "", 'add {"a":1}'),
+        (None, '{"a": ', 'add {"a": '),
+        (None, "", "add {}"),
+    ],
+)
+def test_every_canister_has_a_text_a_call_in_a_line(arguments, raw, text):
+    assert InvocationCanister("call_1", "add", arguments, raw).text == text

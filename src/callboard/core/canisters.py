@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -58,6 +58,8 @@ class RefusalContent(_Part, frozen=True, tag="refusal"):
 
 Content: TypeAlias = TextualContent | PictureContent | FileContent | ReasoningContent | RefusalContent
 ContentLike: TypeAlias = str | Content | Iterable[str | Content] | None
+_Time: TypeAlias = datetime | None
+_Extra: TypeAlias = Mapping[str, Any] | None
 _CONTENT_HINT = "give a text, TextualContent, PictureContent, FileContent, or a list of these"
 
 
@@ -84,6 +86,7 @@ class _Canister(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, e
 
 
 class _Spoken(_Canister, frozen=True, eq=False):
+    # Each of its classes tells type checkers what its constructor takes: they would think that it is what `content` gives.
     content: tuple[Content, ...] = ()
     """Given as a string, one content, several, or None."""
 
@@ -101,9 +104,17 @@ class _Spoken(_Canister, frozen=True, eq=False):
 class UserCanister(_Spoken, frozen=True, eq=False, tag="user"):
     """What the user said."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, content: ContentLike = (), *, timestamp: _Time = None, extra: _Extra = None) -> None: ...
+
 
 class AssistantCanister(_Spoken, frozen=True, eq=False, tag="assistant"):
     """What the model said besides its invocations."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, content: ContentLike = (), *, timestamp: _Time = None, extra: _Extra = None) -> None: ...
 
     @property
     def text(self) -> str:
@@ -114,11 +125,26 @@ class AssistantCanister(_Spoken, frozen=True, eq=False, tag="assistant"):
 class SupervisorCanister(_Spoken, frozen=True, eq=False, tag="supervisor"):
     """Instructions: what providers call system or developer."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, content: ContentLike = (), *, timestamp: _Time = None, extra: _Extra = None) -> None: ...
+
 
 class DocumentCanister(_Spoken, frozen=True, eq=False, tag="document"):
     """Material to read, with its title."""
 
     title: str = ""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            content: ContentLike = (),
+            title: str = "",
+            *,
+            timestamp: _Time = None,
+            extra: _Extra = None,
+        ) -> None: ...
 
 
 class InvocationCanister(_Canister, frozen=True, eq=False, tag="invocation"):
@@ -134,12 +160,29 @@ class InvocationCanister(_Canister, frozen=True, eq=False, tag="invocation"):
     raw: str = ""
     quoted_from: str = ""
 
+    @property
+    def text(self) -> str:
+        """The call in a line, as people read it: the name, and the arguments as the model wrote them."""
+        return f"{self.name} {self.raw or msgspec.json.encode(self.arguments or {}).decode()}"
+
 
 class ResultCanister(_Spoken, frozen=True, eq=False, tag="result", kw_only=True):
     """What came of an invocation, paired by its identifier; with `error` the content says what went wrong."""
 
     invocation_id: str
     error: ToolError | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            content: ContentLike = (),
+            *,
+            invocation_id: str,
+            error: ToolError | None = None,
+            timestamp: _Time = None,
+            extra: _Extra = None,
+        ) -> None: ...
 
 
 Canister: TypeAlias = (
