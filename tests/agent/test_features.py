@@ -333,27 +333,63 @@ def test_usage_and_cost_are_on_the_result():
 # What a program that builds on an agent decides.
 
 
-def test_a_check_may_refuse_a_finish():
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_output_validator_may_refuse_an_output(asynchronous):
     said = []
 
     def check(text):
         said.append(text)
-        return "" if len(said) == 3 else f"{len(said)}: the tests fail"
+        return None if len(said) == 3 else f"{len(said)}: the tests fail"
+
+    async def check_later(text):
+        await asyncio.sleep(0)
+        return check(text)
 
     model = ScriptedModel(["Done.", "Done!", "Done?"])
-    result = Agent(model, check=check, limits=Limits(refusals=3)).run_sync("Mend it.")
+    validator = check_later if asynchronous else check
+    result = Agent(model, output_validator=validator, limits=Limits(output_retries=2)).run_sync("Mend it.")
     assert (result.state, result.output, said) == ("completed", "Done?", ["Done.", "Done!", "Done?"])
     assert [each.text for each in model.requests[2].canisters[1:]] == [
         "Done.", "1: the tests fail", "Done!", "2: the tests fail",
     ]  # fmt: skip
 
 
-def test_a_check_stands_behind_that_of_the_output():
-    model = ScriptedModel(["no", '{"answer": 3}', '{"answer": 4}'])
-    check = {'{"answer": 3}': "not three"}.get
-    result = Agent(model, output=int, check=lambda said: check(said, ""), limits=Limits(refusals=3)).run_sync("?")
-    assert (result.output, result.rounds) == (4, 3)
-    assert model.requests[2].canisters[-1].text == "not three"
+def test_an_output_validator_gets_the_value_behind_the_check_of_its_type():
+    model = ScriptedModel(['{"city": "Oslo"}', '{"city": "Oslo", "degrees": 70}', '{"city": "Oslo", "degrees": "7"}'])
+    values = []
+
+    def check(weather):
+        values.append(weather)
+        return "That is too warm." if weather.degrees > 50 else ""
+
+    result = Agent(model, output=Weather, output_validator=check, limits=Limits(output_retries=2)).run_sync("?")
+    assert values == [Weather("Oslo", 70.0), Weather("Oslo", 7.0)]
+    assert (result.output is values[1], result.rounds) == (True, 3)
+    assert model.requests[2].canisters[-1].text == "That is too warm."
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_a_refused_output_is_asked_for_again_as_often_as_the_limits_say(retries):
+    model = ScriptedModel(["Done."] * (retries + 1))
+    agent = Agent(model, output_validator=lambda _: "the tests fail", limits=Limits(output_retries=retries))
+    result = agent.run_sync("Mend it.")
+    assert (result.state, result.why, result.text) == ("incomplete", "the tests fail", "Done.")
+    model.assert_complete()
+
+
+@pytest.mark.parametrize("given", [True, False, 0, ["no"]])
+def test_an_output_validator_that_gives_no_text_is_the_callers_mistake(given):
+    with pytest.raises(CallerError, match=r"output_validator: it gave a .* as a text, or None"):
+        Agent(ScriptedModel(["Done."]), output_validator=lambda _: given).run_sync("?")
+
+
+def test_the_time_of_a_run_bounds_its_output_validator_too():
+    async def check(_):
+        await asyncio.Event().wait()
+
+    agent = Agent(ScriptedModel(["Done."]), output_validator=check, limits=Limits(seconds=0.01))
+    result = agent.run_sync("?")
+    assert (result.state, result.why, result.text) == ("incomplete", "0.01 seconds are over", "Done.")
 
 
 def test_calls_that_are_made_again_may_be_told():

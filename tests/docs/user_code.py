@@ -51,6 +51,19 @@ def takes_any(agent: Agent[Any]) -> None:
     takes_text(agent)
 
 
+def has_name(city: City) -> str | None:
+    return None if city.name else "The city has no name."
+
+
+async def is_polite(text: str) -> str:
+    return "" if "please" in text else "Say please."
+
+
+def validators() -> None:
+    assert_type(Agent("m", output=City, output_validator=has_name).run_sync("?").output, City)
+    assert_type(Agent("m", output_validator=is_polite).run_sync("?").output, str)
+
+
 def canisters(canister: Canister) -> None:
     assert_type(UserCanister("Hi").content, tuple[Content, ...])
     UserCanister([TextualContent("Look:"), "at this", PictureContent(url="https://example.org/cat.png")])
@@ -61,6 +74,7 @@ def canisters(canister: Canister) -> None:
 
 def refused(canister: UserCanister) -> None:
     takes_text(Agent("m", output=City))  # type: ignore[arg-type]
+    Agent("m", output=list[str], output_validator=has_name)  # type: ignore[arg-type]
     UserCanister(3)  # type: ignore[arg-type]
     UserCanister("Hi", title="a document has one")  # type: ignore[call-arg]
     ResultCanister("6")  # type: ignore[call-arg]

@@ -15,7 +15,7 @@ from callboard.core import (
     UserCanister,
     error_result,
 )
-from callboard.loop import CallModel, Execute, Finish, Limits, Loop
+from callboard.loop import CallModel, CheckOutput, Execute, Finish, Limits, Loop
 from callboard.loop.guard import Guard
 from callboard.tools import Ensemble, Invoker, Policy, Roster, tool
 
@@ -334,6 +334,11 @@ def test_other_alerts_say_nothing_of_that():
 
 
 def test_refused_finishes_may_be_more():
-    run = Driven(check=lambda _: "run the tests", limits=Limits(refusals=4))
-    assert [type(*run.say(str(number))) for number in range(3)] == [CallModel] * 3
-    assert run.say("3") == [Finish("incomplete", "3", "run the tests")]
+    run = Driven(checks=True, limits=Limits(output_retries=3))
+
+    def refused(text):
+        assert run.say(text) == [CheckOutput(text)]
+        return run.loop.answer_check("run the tests", NOW)
+
+    assert [type(*refused(str(number))) for number in range(3)] == [CallModel] * 3
+    assert refused("3") == [Finish("incomplete", "3", "run the tests")]

@@ -13,7 +13,7 @@ from callboard.core import (
     error_result,
 )
 from callboard.errors import CallerError
-from callboard.loop import CallModel, Finish, Limits, Loop
+from callboard.loop import CallModel, CheckOutput, Finish, Limits, Loop
 from callboard.profiles import Prices
 from callboard.tools import Ensemble, Invoker, Policy, Roster, tool
 
@@ -33,9 +33,10 @@ ROSTER = Roster([Ensemble("local", [search, Invoker("later", elsewhere, {"type":
 
 
 class Driven:
-    def __init__(self, now=NOW, **options):
+    def __init__(self, now=NOW, check=None, **options):
         self.now = now
-        self.loop = Loop([UserCanister("Go.")], ROSTER, **options)
+        self.check = check
+        self.loop = Loop([UserCanister("Go.")], ROSTER, checks=check is not None, **options)
         self.loop.start(now)
         self.turn = 0
 
@@ -57,6 +58,8 @@ class Driven:
 
     def answer(self, text="So."):
         (action,) = [a for e in (TextPiece(text), ReplyEnded("stop")) for a in self.loop.feed(e, self.now)]
+        if isinstance(action, CheckOutput):
+            (action,) = self.loop.answer_check(self.check(action.text), self.now)
         return action
 
 

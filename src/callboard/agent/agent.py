@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from typing_extensions import TypeForm
 
 from callboard.agent.arguments import check_arguments, read_history
-from callboard.agent.output import Output, OutputT_co
+from callboard.agent.output import Output, OutputCheck, OutputT_co, OutputValidator
 from callboard.agent.run import NewStage, Run, RunResult
 from callboard.core import (
     Approve,
@@ -37,7 +37,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.execution import DEFAULT_LIMIT, AfterCall, BeforeCall, Group, OnError, result_of
-from callboard.loop import GO_ON, AnswerAfter, Check, Limits, Loop, OnRepeatedCall, QuotedCalls, ends_with_model
+from callboard.loop import GO_ON, AnswerAfter, Limits, Loop, OnRepeatedCall, QuotedCalls, ends_with_model
 from callboard.modes import plan_of
 from callboard.providers import access_model
 from callboard.providers.fallback import Planned
@@ -53,9 +53,10 @@ class Agent(Generic[OutputT_co]):
     `model` is a Model or a name such as `openai:gpt-4o` (see `access_model`, which gets `base_url`, `mode`
     and `profile`). `tools` are functions, Tools or Invokers, `ensembles` groups of them; connected and
     disconnected by whoever made them. `instructions` become the supervisor's canister. `output` is the type
-    of the output, by default text. `limits` bound each run. `check` may refuse a finish, by what it says of the
-    reply's text. `on_repeated_call` and `answer_after` override the model's profile: what follows from a call that was
-    made before in the run ("run", "answer" or "tell"; see `callboard.loop.Loop`), and when the answer is asked for. `view` decides what of a long
+    of the output, by default text. `limits` bound each run. `output_validator` may refuse an output, by saying what is
+    wrong with it; `limits` bound how often. `on_repeated_call` and `answer_after` override the model's profile: what
+    follows from a call that was made before in the run ("run", "answer" or "tell"; see `callboard.loop.Loop`), and when
+    the answer is asked for. `view` decides what of a long
     conversation the model is shown, `stage` makes what a reply's events pass through first. `policy` says which calls may run; `approve` is
     asked where it says so: only "allow" (or True) runs the call, and without it the answer is no. A call that the model
     found in a result, a document or a user's message and repeats in its text is asked about too, unless `quoted_calls` is
@@ -79,7 +80,7 @@ class Agent(Generic[OutputT_co]):
         profile: Mapping[str, Any] | None = None,
         controls: Controls | None = None,
         limits: Limits | None = None,
-        check: Check | None = None,
+        output_validator: OutputValidator[OutputT_co] | None = None,
         on_repeated_call: OnRepeatedCall | None = None,
         answer_after: AnswerAfter | None = None,
         view: History | None = None,
@@ -101,7 +102,7 @@ class Agent(Generic[OutputT_co]):
             ensembles=ensembles,
             controls=controls,
             limits=limits,
-            check=check,
+            output_validator=output_validator,
             on_repeated_call=on_repeated_call,
             quoted_calls=quoted_calls,
             answer_after=answer_after,
@@ -130,7 +131,7 @@ class Agent(Generic[OutputT_co]):
         )
         self._controls = controls or Controls()
         self._limits = limits
-        self._checks = [each for each in (self._output.complaint if self._output else None, check) if each]
+        self._output_validator = output_validator
         self._on_repeated_call = on_repeated_call
         self._answer_after = answer_after
         self._view = view
@@ -230,7 +231,7 @@ class Agent(Generic[OutputT_co]):
             policy=self._policy,
             prices=plan.prices,
             answer_after=self._answer_after or plan.answer_after,
-            check=self._complaint,
+            checks=bool(self._output or self._output_validator),
             on_repeated_call=self._on_repeated_call or plan.repeats,
             validated=plan.mode.validated,
             quoted_calls=self._quoted_calls,
@@ -262,7 +263,7 @@ class Agent(Generic[OutputT_co]):
             begun_at=begun_at,
             known=known,
             clock=self._clock,
-            output=self._output,
+            check=OutputCheck(self._output, self._output_validator),
             notes=[Note("dropped", f"{name}: {what}") for name, invoker in roster.items() for what in invoker.dropped],
             approve=approve or self.approve,
             view=self._view,
@@ -270,10 +271,6 @@ class Agent(Generic[OutputT_co]):
             store=self._store,
             around=self._kept_open(self._owned) if self._owned else None,
         )
-
-    def _complaint(self, said: str) -> str:
-        """The first that a check has."""
-        return next((told for check in self._checks if (told := check(said))), "")
 
     def as_tool(self, name: str, description: str) -> Tool[..., Any]:
         """A tool that runs this agent: another one asks it in words and gets its output."""

@@ -83,7 +83,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "approve": (callable, "a function of the invocation and the reason"),
     "before_call": (callable, "an async function of the invocation"),
     "after_call": (callable, "an async function of the invocation and its result"),
-    "check": (callable, "a function of the reply's text"),
+    "output_validator": (callable, "a function of the output, sync or async"),
     "store": (lambda value: callable(getattr(value, "append", None)), "a Store, such as Conversation.begin()"),
 }
 """Parameters that are of a kind, and what they should be."""

@@ -5,19 +5,26 @@ Owns the way from a type to what a model is told and back from what it wrote. Kn
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Generic, cast
+from typing import Any, Generic, TypeAlias, cast
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from typing_extensions import TypeForm, TypeVar
 
 from callboard.core import Constraint
+from callboard.errors import CallerError
 from callboard.schema import ArgumentsInvalid, derive
 
 OutputT_co = TypeVar("OutputT_co", default=str, covariant=True)
 """The type of an agent's output."""
+
+
+OutputValidator: TypeAlias = Callable[[OutputT_co], str | Awaitable[str | None] | None]
+"""What is wrong with an output, as the model is told; None or an empty text if nothing is. Sync or async."""
 
 
 class Output(Generic[OutputT_co]):
@@ -67,13 +74,42 @@ class Output(Generic[OutputT_co]):
     def _validated(self, arguments: Mapping[str, Any]) -> OutputT_co:
         return cast("OutputT_co", self._derived.validate(arguments)["answer"])
 
-    def complaint(self, text: str) -> str:
-        """What is wrong with a text, as the model is told; empty if nothing is."""
+
+class OutputCheck(Generic[OutputT_co]):
+    """Reads the text of a reply that would end the run, and asks the user's validator about the value.
+
+    `value` is that of the last text, UNSET where something was wrong with it.
+    """
+
+    def __init__(self, output: Output[OutputT_co] | None, validator: OutputValidator[OutputT_co] | None) -> None:
+        self.value: OutputT_co | UnsetType = UNSET
+        self._output = output
+        self._validator = validator
+
+    async def complaint(self, text: str) -> str:
+        """What is wrong with a text, as the model is told; empty if nothing is.
+
+        Raises:
+            CallerError: The validator gave neither a text nor None.
+        """
+        self.value = UNSET
         try:
-            self.read(text)
+            value = self.read(text)
         except ArgumentsInvalid as invalid:
             return f"Error: {invalid}\nAnswer with one JSON object of the schema and nothing else."
-        return ""
+        reason: Any = self._validator(value) if self._validator else ""
+        if inspect.isawaitable(reason):
+            reason = await reason
+        if reason is not None and not isinstance(reason, str):
+            hint = "give what is wrong with the output as a text, or None where nothing is"
+            raise CallerError(f"it gave a {type(reason).__name__}", path="output_validator", hint=hint)
+        if not reason:
+            self.value = value
+        return reason or ""
+
+    def read(self, text: str) -> OutputT_co:
+        """The value that a text spells, the text itself where no type was asked for. Raises ArgumentsInvalid."""
+        return cast("OutputT_co", text) if self._output is None else self._output.read(text)
 
 
 _FENCED = re.compile(r"```\w*\n(.*)\n```", re.DOTALL)

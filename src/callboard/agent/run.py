@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, nullcontext
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, cast
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from callboard.agent.output import Output, OutputT_co
+from callboard.agent.output import OutputCheck, OutputT_co
 from callboard.core import (
     ApprovalAsked,
     Approve,
@@ -44,7 +43,7 @@ from callboard.core import (
 )
 from callboard.errors import CallboardError, CallerError, NoOutput, ProviderError, ToolExecutionFailure
 from callboard.execution import Group
-from callboard.loop import Action, AskApproval, CallModel, Execute, Finish, Loop
+from callboard.loop import Action, AskApproval, CallModel, CheckOutput, Execute, Finish, Loop
 from callboard.schema import ArgumentsInvalid
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class Run(Generic[OutputT_co]):
         begun_at: int,
         known: int,
         clock: Clock,
-        output: Output[OutputT_co] | None = None,
+        check: OutputCheck[OutputT_co],
         notes: Iterable[Note] = (),
         approve: Approve | None = None,
         view: History | None = None,
@@ -120,7 +119,7 @@ class Run(Generic[OutputT_co]):
         self._known = known
         self._stored = begun_at
         self._clock = clock
-        self._output = output
+        self._check = check
         self._notes = tuple(notes)
         self._approve = approve
         self._view = view
@@ -206,6 +205,11 @@ class Run(Generic[OutputT_co]):
                 if answer.failed:
                     yield Note("alert", f"{invocation.name} was denied: {answer.why}")
                 yield self._feed(answer)
+            case CheckOutput(text=text):
+                async with self._time_limit():
+                    complaint = await self._check.complaint(text)
+                self._actions.extend(self._loop.answer_check(complaint, self._clock()))
+                self._keep()
             case Finish():
                 yield self._end(action)
 
@@ -230,21 +234,29 @@ class Run(Generic[OutputT_co]):
 
     def _in_time(self, events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
         """The events, until the run's seconds are over."""
-        return events if self._loop.deadline is None else self._until(self._loop.deadline, events)
+        return events if self._loop.deadline is None else self._until(events)
 
-    async def _until(self, deadline: datetime, events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
+    async def _until(self, events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
         while True:
-            left = (deadline - self._clock()).total_seconds()
             try:
-                async with asyncio.timeout(left) as limit:
+                async with self._time_limit():
                     event = await anext(events)
             except StopAsyncIteration:
                 return
-            except TimeoutError:
-                if not limit.expired():
-                    raise
-                raise _OutOfTime(f"{self._loop.limits.seconds:g} seconds are over") from None
             yield event
+
+    @asynccontextmanager
+    async def _time_limit(self) -> AsyncGenerator[None]:
+        """Until the run's seconds are over. Raises _OutOfTime."""
+        deadline = self._loop.deadline
+        left = None if deadline is None else (deadline - self._clock()).total_seconds()
+        try:
+            async with asyncio.timeout(left) as limit:
+                yield
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise _OutOfTime(f"{self._loop.limits.seconds:g} seconds are over") from None
 
     def _feed(self, event: Event) -> Event:
         if isinstance(event, ReplyFailed):
@@ -282,10 +294,10 @@ class Run(Generic[OutputT_co]):
         """The output as its type; a run that did not complete has none, nor has a refusal where it is no text."""
         if finish.state != "completed":
             return UNSET
-        if self._output is None:
-            return cast("OutputT_co", text)
+        if self._check.value is not UNSET:
+            return self._check.value
         try:
-            return self._output.read(text)
+            return self._check.read(text)
         except ArgumentsInvalid:  # a completed run's output was checked, unless the model refused
             return UNSET
 

@@ -3,9 +3,9 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from callboard.loop.actions import Action, AskApproval, CallModel, Execute, Finish
+from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, Execute, Finish
 from callboard.loop.limits import Limits
-from callboard.loop.loop import GO_ON, AnswerAfter, Check, Loop, QuotedCalls, ends_with_model
+from callboard.loop.loop import GO_ON, AnswerAfter, Loop, QuotedCalls, ends_with_model
 from callboard.profiles import OnRepeatedCall
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ __all__ = [
     "AnswerAfter",
     "AskApproval",
     "CallModel",
-    "Check",
+    "CheckOutput",
     "Execute",
     "Fabricated",
     "Finish",

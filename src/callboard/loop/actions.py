@@ -1,6 +1,6 @@
 """What the loop wants done.
 
-Owns the four things a run asks of the world.
+Owns the five things a run asks of the world.
 """
 
 from __future__ import annotations
@@ -35,6 +35,12 @@ class AskApproval(msgspec.Struct, frozen=True):
     why: str
 
 
+class CheckOutput(msgspec.Struct, frozen=True):
+    """Say of the text of a reply that would end the run what is wrong with it; the loop is told by `answer_check`."""
+
+    text: str
+
+
 class Finish(msgspec.Struct, frozen=True):
     """The run is over. `output` is the text of its last reply, `why` says what ended it where it did not complete."""
 
@@ -43,4 +49,4 @@ class Finish(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-Action: TypeAlias = CallModel | Execute | AskApproval | Finish
+Action: TypeAlias = CallModel | Execute | AskApproval | CheckOutput | Finish

@@ -9,7 +9,7 @@ history's length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -38,7 +38,7 @@ from callboard.core import (
     contents,
     error_result,
 )
-from callboard.loop.actions import Action, AskApproval, CallModel, Execute, Finish
+from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, Execute, Finish
 from callboard.loop.limits import Limits
 from callboard.loop.round import Round
 from callboard.profiles import OnRepeatedCall, Prices
@@ -58,8 +58,6 @@ AnswerAfter: TypeAlias = Literal["model", "results"]
 MAX_REPEATED = 3
 """Rounds in a row of nothing but repeated calls, before a last reply is asked for, where the model is told of them."""
 
-Check: TypeAlias = Callable[[str], str]
-"""What is wrong with a run's output, as the model is told; empty if nothing is."""
 
 QuotedCalls: TypeAlias = Literal["ask", "run"]
 """What follows from a call that repeats a source of the conversation: somebody is asked, or it runs as any other."""
@@ -87,11 +85,12 @@ _SHORTFALLS: Mapping[Ending, str] = {
 class Loop:
     """Feeds on the events of replies, results and approvals; gives actions.
 
-    `canisters` are the conversation so far, `invokers` what may be called; `check` may refuse a finish.
+    `canisters` are the conversation so far, `invokers` what may be called; with `checks` each finish is asked about.
     `on_repeated_call` says what follows from a call that was made before in the run: "run" runs it again; "tell" does
     not if nothing has changed since, and tells the model to do something else, above the earlier result; "answer"
     gives the earlier result to a call that is idempotent or was made in the round before, and asks for a last reply
-    if the whole reply was such calls. With `quoted_calls` "ask" a call that repeats a source is asked about, whatever the policy allows.
+    if the whole reply was such calls. With `quoted_calls` "ask" a call that repeats a source is asked about, whatever
+    the policy allows.
     `validated` False asks about calls and defers them as they are (mode parsed).
     `transcript` grows by what happens; `usage` and `cost` are sums over the replies.
     """
@@ -105,7 +104,7 @@ class Loop:
         policy: Policy | None = None,
         prices: Prices | None = None,
         answer_after: AnswerAfter = "model",
-        check: Check = lambda _: "",
+        checks: bool = False,
         on_repeated_call: OnRepeatedCall = "run",
         validated: bool = True,
         quoted_calls: QuotedCalls = "ask",
@@ -119,7 +118,9 @@ class Loop:
         self._policy = policy or Policy()
         self._prices = prices
         self._answer_after = answer_after
-        self._check = check
+        self._checks = checks
+        self._unchecked = ""
+        """The text that is asked about."""
         self._validated = validated
         self._quoted_calls: QuotedCalls = quoted_calls
         self._guard: Guard | None = None
@@ -195,7 +196,7 @@ class Loop:
     def stop(self, now: datetime, why: str = "cancelled", state: RunState = "cancelled") -> Finish:
         """The run is ended from outside: what was said is kept, what was called and has no result gets one."""
         self._reply += self._fold.finish("cancelled")
-        said = self._keep_reply(now) if self._reply else ""
+        said = self._keep_reply(now) if self._reply else self._unchecked
         self._settle("the run was cancelled" if state == "cancelled" else f"the run ended: {why}", now)
         return Finish(state, said, why)
 
@@ -237,11 +238,22 @@ class Loop:
         self._empty = self._thoughts = 0
         if why or reason == "refusal":
             return [Finish("incomplete" if why else "completed", said, why)]
-        complaint = _WITHOUT_RESULTS if self._made_up else self._no_format or self._check(said)
-        if not complaint:
-            return [Finish("completed", said)]
+        if complaint := _WITHOUT_RESULTS if self._made_up else self._no_format:
+            return self._refuse(complaint, said, now)
+        if self._checks:
+            self._unchecked = said
+            return [CheckOutput(said)]
+        return [Finish("completed", said)]
+
+    def answer_check(self, complaint: str, now: datetime) -> list[Action]:
+        """What follows from what is wrong with the text that was asked about; nothing is wrong if it is empty."""
+        said, self._unchecked = self._unchecked, ""
+        return self._refuse(complaint, said, now) if complaint else [Finish("completed", said)]
+
+    def _refuse(self, complaint: str, said: str, now: datetime) -> list[Action]:
+        """The model is told what is wrong with its reply, as often as may be."""
         self._refused += 1
-        if self._refused >= self.limits.refusals:
+        if self._refused > self.limits.output_retries:
             return [Finish("incomplete", said, complaint)]
         if exhausted := self._exhausted(now):
             return [Finish("incomplete", said, exhausted)]
