@@ -130,7 +130,8 @@ def test_no_request_ends_with_what_the_model_said(mode, wire):
     async def scenario():
         async with FakeBackend([thought, calling, thought, thought, answer, thought, answer]) as backend:
             profile = {"wire": wire, "merges_system": True, "reasoning_field": ""}
-            agent = Agent("some-model", [search], base_url=backend.url, mode=mode, profile=profile, check=check)
+            options = {"base_url": backend.url, "mode": mode, "profile": profile, "output_validator": check}
+            agent = Agent("some-model", [search], **options)
             return await agent.run("Search for Python docs"), [each.body for each in backend.requests]
 
     result, bodies = asyncio.run(scenario())
