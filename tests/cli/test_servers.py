@@ -22,7 +22,9 @@ FORM = {
     [
         (["Bern", "4", "True", "y"], ("accept", {"city": "Bern", "days": 4, "rain": True})),
         (["Bern", "", "", "yes"], ("accept", {"city": "Bern"})),
-        (["Bern", "many", "", "y"], ("accept", {"city": "Bern", "days": "many"})),
+        (["Bern", "many", "4.5", "4", "", "y"], ("accept", {"city": "Bern", "days": 4})),
+        (["Bern", "many", "", "", "y"], ("accept", {"city": "Bern"})),
+        (["Bern", "", "perhaps", "no", "y"], ("accept", {"city": "Bern", "rain": False})),
         (["Bern", "", "", ""], ("decline", None)),
         (["", "", "", "y"], ("decline", None)),
     ],
@@ -75,3 +77,15 @@ def test_what_a_server_does_is_told():
         "s is backoff: gone",
         "s changed its tools",
     ]
+
+
+def test_what_is_typed_that_does_not_fit_is_asked_for_again():
+    told = []
+    lines = iter(["many\n", "3\n", "y\n"])
+
+    async def read():
+        return next(lines)
+
+    form = {"properties": {"days": {"type": "integer"}}}
+    assert asyncio.run(asked(lambda line, _: told.append(line), read)("s asks", form)) == ("accept", {"days": 3})
+    assert "  'many' is no integer; again, or nothing to leave it out:" in told

@@ -264,6 +264,7 @@ def test_a_long_result_is_cut_and_read_on(server, tmp_path):
 
 
 RESOURCES = {
+    "resourceTemplates": [{"uriTemplate": "x:{name}", "name": "any", "description": "One by its name."}],
     "resources": [{"uri": "x:a", "name": "A", "description": "The first\u200b.", "mimeType": "text/plain"}],
     "read": {"x:a": [{"uri": "x:a", "text": "Hello."}]},
     "prompts": [{"name": "greet", "arguments": [{"name": "who", "required": True}]}],
@@ -289,7 +290,8 @@ def test_resources_and_prompts_as_tools(server):
     )
     assert names == ["list_resources", "read_resource", "list_prompts", "get_prompt"]
     row = {"uri": "x:a", "name": "A", "description": "The first.", "mime_type": "text/plain"}
-    assert json.loads(resources[0]) == [row]
+    template = {"uri_template": "x:{name}", "name": "any", "description": "One by its name."}
+    assert json.loads(resources[0]) == [row, template]
     assert resource == ["[x:a]\nHello."]
     assert json.loads(prompts[0]) == [{"name": "greet", "arguments": [{"name": "who", "required": True}]}]
     assert prompt == ["[user]", "Greet Ada."]
@@ -450,3 +452,30 @@ def test_what_is_advised_is_a_command_that_knows_the_server(server, found_by, hi
     running(nothing, server("my s"))
     running(nothing, server("my s", tools=[tool("new")]), tell=told.append, found_by=found_by)
     assert told == [f"my s: the tool 'new' is new since its first use and is not offered; {hint}"]
+
+
+def test_an_ensemble_that_is_not_connected_gives_an_agent_an_error_not_no_tools(server):
+    with pytest.raises(CallerError, match=r"s: it is not connected; enter it: `async with"):
+        Agent(ScriptedModel(["hi"]), ensembles=[McpEnsemble(server())])
+    with pytest.raises(CallerError, match="it is not connected"):
+        McpEnsemble(server()).access_invoker("add")
+
+
+def test_a_cut_result_names_the_tool_that_reads_on_as_it_is_called(server):
+    async def use(ensemble):
+        return await execute_invoker(ensemble.access_invoker("long"), {})
+
+    said = {"results": {"long": {"content": [{"type": "text", "text": "x" * 5000}]}}}
+    settings = server(tools=[tool("long"), tool("read_result")], said=said, result_bytes=1000)
+    assert 'read_result_ with identifier="' in running(use, settings).text
+
+
+def test_a_server_that_is_connected_in_another_running_loop_says_so(server):
+    async def use(ensemble):
+        def elsewhere():
+            return asyncio.run(execute_invoker(ensemble.access_invoker("add"), {"a": 1}, on_error="feedback"))
+
+        return await asyncio.to_thread(elsewhere)
+
+    failed = running(use, server())
+    assert "it is connected in another event loop, which is running; connect the server there too" in failed.text

@@ -680,7 +680,9 @@ def _http(status, body="", *headers):
     ("answer", "says", "state"),
     [
         (_http("401 Unauthorized", "no"), "HTTP 401 Unauthorized: no; check its headers, or log in", "failed"),
+        (_http("401 Unauthorized"), "log in: `callboard mcp login s`", "failed"),
         (_http("403 Forbidden"), "HTTP 403 Forbidden", "failed"),
+        (_http("405 Method Not Allowed"), "is it a URL of streamable HTTP? One of the older SSE", "backoff"),
         (_http("404 Not Found", "<html>"), "HTTP 404 Not Found: <html>", "backoff"),
         (_http("500 Oops"), "HTTP 500 Oops", "backoff"),
         (_http("502 Bad Gateway"), "HTTP 502 Bad Gateway", "backoff"),

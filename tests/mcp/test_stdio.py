@@ -1,5 +1,6 @@
 import asyncio
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from callboard.mcp.failure import ServerFailure
 from callboard.mcp.link import Link
 from callboard.mcp.settings import ServerSettings
 from callboard.mcp.stdio import Lines
+from callboard.mcp.upkeep import explained
 
 LINES = st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"")), max_size=10)
 
@@ -65,3 +67,40 @@ def test_a_program_that_ends_before_anybody_has_it_says_how_it_ended(monkeypatch
     monkeypatch.setattr(Child, "start", late)
     asyncio.run(asyncio.wait_for(scene(), 30))
     assert mishaps == []
+
+
+def explained_of(errors, noise=""):
+    return explained(SimpleNamespace(errors=errors, first_noise=noise), "it ended")
+
+
+PYTHON = """Traceback (most recent call last):
+  File "server.py", line 3, in <module>
+    main()
+    ~~~~^^
+  File "server.py", line 2, in main
+    raise KeyError("API_KEY")
+KeyError: 'API_KEY'
+"""
+NODE = """/x/index.js:3
+    throw new Error("no API_KEY");
+Error: no API_KEY
+    at main (/x/index.js:3:11)
+    at Object.<anonymous> (/x/index.js:9:1)
+
+Node.js v24.19.0"""
+
+
+def test_the_last_words_of_a_program_are_where_its_exception_stands():
+    assert explained_of("noise " * 1000 + PYTHON).endswith("KeyError: 'API_KEY'")
+    assert "File" not in explained_of(PYTHON)
+    assert "throw" in explained_of(NODE)
+    assert explained_of(NODE).endswith("Error: no API_KEY")
+    assert len(explained_of("word " * 10_000)) < 350
+    assert explained_of('  File "x", line 1') == 'it ended; its last words: File "x", line 1'
+    assert explained_of("") == "it ended"
+
+
+def test_what_a_program_wrote_that_is_no_message_is_told_with_the_reason():
+    assert explained_of("", "Server is up") == (
+        "it ended; it wrote to its standard output what is no message, first: Server is up"
+    )

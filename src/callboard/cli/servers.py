@@ -38,6 +38,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _LOUD = frozenset({"warning", "error", "critical", "alert", "emergency"})
 _WIDTH = 1000
+_BOOLEANS = {"true": True, "yes": True, "y": True, "false": False, "no": False, "n": False}
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "integer": int,
+    "number": float,
+    "boolean": lambda text: _BOOLEANS[text.lower()],
+}
 
 
 def options(display: Display, folder: Path, model: Model, *, verbose: bool) -> dict[str, Any]:
@@ -89,6 +95,9 @@ def asked(tell: Callable[[str, str], None], read: Callable[[], Awaitable[str]]) 
             about = field if isinstance(field, Mapping) else {}
             tell(f"  {one_line(name)}{_described(about)}:", "")
             given = (await read()).strip()
+            while given and (why := _misfit(given, about)):
+                tell(f"  {why}; again, or nothing to leave it out:", "33")
+                given = (await read()).strip()
             if given:
                 filled[name] = _read(given, about)
             elif name in required and "default" not in about:
@@ -109,13 +118,17 @@ def _described(field: Mapping[str, Any]) -> str:
 
 
 def _read(given: str, field: Mapping[str, Any]) -> Any:
-    """What was typed as the field's type; the server judges the rest."""
-    if field.get("type") in (None, "string"):
-        return given
+    """What was typed as the field's type. Raises ValueError where it is none."""
+    return _READERS.get(str(field.get("type")), str)(given)
+
+
+def _misfit(given: str, field: Mapping[str, Any]) -> str:
+    """Why what was typed is not of the field's type; the server judges the rest."""
     try:
-        return json.loads(given.lower() if field.get("type") == "boolean" else given)
-    except ValueError:
-        return given
+        _read(given, field)
+    except (ValueError, KeyError):
+        return f"{one_line(given, 40)!r} is no {field.get('type')}"
+    return ""
 
 
 async def _typed() -> str:

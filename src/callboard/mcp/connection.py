@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from callboard.errors import CallerError
 from callboard.mcp.child import Child
 from callboard.mcp.deadline import Deadline
-from callboard.mcp.failure import ServerUnreachable
+from callboard.mcp.failure import ServerUnreachable, cut
 from callboard.mcp.lenient import LenientTransport, mend_tools
 from callboard.mcp.sending import SENDING, Sending
 from callboard.mcp.settings import ServerSettings
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 PING: Final = 5.0
 """Seconds in which a server that seems silent has to answer."""
 _LOG_LEVEL: Final = "info"
+_NOISE: Final = 200
 _CONFIGURATION_ERRNO: Final = frozenset(
     {"FileNotFoundError", "PermissionError", "NotADirectoryError", "IsADirectoryError"}
 )
@@ -49,7 +50,9 @@ class Connection:
         self.listens = False
         self.left_out: dict[str, str] = {}
         """Why tools are not in its lists, by their names."""
-        self.noise = noise
+        self.first_noise = ""
+        """The first line that was no message."""
+        self._noise = noise
         self._path = path
         self._ended = ended
         self._transport: Stdio | Web | None = None
@@ -79,6 +82,10 @@ class Connection:
     def errors(self) -> str:
         """The end of what a program wrote to its standard error."""
         return self._transport.child.errors if isinstance(self._transport, Stdio) else ""
+
+    def take_noise(self, line: bytes) -> None:
+        self.first_noise = self.first_noise or cut(line.decode("utf-8", "replace"), _NOISE)
+        self._noise(line)
 
     def begin(self) -> None:
         """It is ready for calls."""
@@ -183,7 +190,7 @@ async def _stdio(connection: Connection, settings: ServerSettings, _: httpx2.Aut
     if not settings.command:
         raise CallerError("it has no command", path=path, hint='command = ["program", "argument"]')
     environment = environment_of(settings, os.environ)
-    stdio = Stdio(connection.end, connection.noise)
+    stdio = Stdio(connection.end, connection.take_noise)
     try:
         stdio.child = await Child.start(settings.command, environment, settings.directory, stdio.take, stdio.ended)
     except (OSError, ValueError) as error:

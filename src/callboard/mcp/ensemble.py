@@ -22,7 +22,7 @@ from callboard.mcp.events import LinkEvent
 from callboard.mcp.exposed import prompt_invokers, resource_invokers
 from callboard.mcp.failure import ServerFailure
 from callboard.mcp.hygiene import MAX_NAME, MAX_TOOLS, clean_schema, cleaned
-from callboard.mcp.kept import READ_RESULT, KeptResults
+from callboard.mcp.kept import KeptResults
 from callboard.mcp.link import Link, OnProgress
 from callboard.mcp.pins import Compared, Pins
 from callboard.mcp.questions import Action, Elicit, Sample
@@ -83,7 +83,7 @@ class McpEnsemble(Ensemble):
         self.settings = settings
         self._on_event, self._elicit, self._sample = on_event, elicit, sample
         self._found_by = found_by
-        self._closed = False
+        self._closed = self._was_connected = False
         self._trying: asyncio.Task[None] | None = None
         self.link = self._new_link()
         self._kept = kept or KeptResults()
@@ -97,8 +97,17 @@ class McpEnsemble(Ensemble):
         self.compared: Compared | None = None
         """What it offers beside its pins, if it is pinned."""
 
+    @property
+    def invokers(self) -> Mapping[str, Invoker]:
+        """Raises CallerError before `connect`: an agent without the tools that it was given would not say so."""
+        if not self._was_connected:
+            hint = "enter it: `async with mcp.connect(...) as ensemble`, or await its connect()"
+            raise CallerError("it is not connected", path=self.name, hint=hint)
+        return super().invokers
+
     async def connect(self) -> None:
         """Connects and lists the tools, if that is not so yet. Raises CallboardError that names the server."""
+        self._was_connected = True
         if self._closed:
             self._closed, self.link = False, self._new_link()
         if self.link.state != "ready":
@@ -192,6 +201,8 @@ class McpEnsemble(Ensemble):
             while name in made:
                 name += "_"
             made[name] = invoker.replace(name=name)
+        if self._reads_kept:
+            self._kept.tool_name = name
         for invoker in made.values():
             invoker.ensemble = self
         self._invokers = made
@@ -236,7 +247,7 @@ class McpEnsemble(Ensemble):
                     self._once(f"{self.name}: it has no {what}")
                 else:
                     own += make(lambda: self.link, self._kept, self.settings.result_bytes)
-        return [*own, self._kept.invoker(READ_RESULT)] if self._reads_kept else own
+        return [*own, self._kept.invoker()] if self._reads_kept else own
 
     def _some(self, lines: list[str], of_many: str) -> None:
         """Tells the first lines, and how many more there are."""

@@ -25,6 +25,7 @@ _READ: Final[Mapping[str, Any]] = {
     "required": ["uri"],
     "additionalProperties": False,
 }
+_LISTS: Final = "Lists what read_resource can read; a uri_template (RFC 6570) has to be filled in first."
 _GET: Final[Mapping[str, Any]] = {
     "type": "object",
     "properties": {
@@ -43,6 +44,9 @@ def resource_invokers(link: Callable[[], Link], kept: KeptResults, limit: int) -
         rows = [
             _row(uri=str(each.uri), name=each.name, description=each.description, mime_type=each.mime_type)
             for each in await link().resources()
+        ] + [
+            _row(uri_template=each.uri_template, name=each.name, description=each.description, mime_type=each.mime_type)
+            for each in await link().resource_templates()
         ]
         return _listed(rows, kept, limit)
 
@@ -50,7 +54,7 @@ def resource_invokers(link: Callable[[], Link], kept: KeptResults, limit: int) -
         return content_of_resource(await link().read_resource(arguments["uri"]), kept, limit)
 
     return (
-        Invoker("list_resources", list_resources, _NONE, description="Lists what read_resource can read."),
+        Invoker("list_resources", list_resources, _NONE, description=_LISTS),
         Invoker("read_resource", read_resource, _READ, description="Reads one of the server's resources."),
     )
 

@@ -19,8 +19,8 @@ from callboard.tools import Context, Ensemble, Invoker
 READ_RESULT: Final = "read_result"
 MAX_KEPT: Final = 256
 """Results in one directory."""
-MAX_READ: Final = 64 * 1024
-"""Bytes that one call reads."""
+MAX_READ: Final = 32 * 1024
+"""Bytes that one call reads, as many as a result has by default."""
 
 _IDENTIFIER = re.compile(r"[0-9a-f]{16}")
 _SCHEMA: Final[Mapping[str, Any]] = {
@@ -40,6 +40,8 @@ class KeptResults:
 
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = directory or state_directory() / "results"
+        self.tool_name = READ_RESULT
+        """What the tool that reads on is called where the results are used."""
 
     def keep(self, text: str) -> str:
         """Keeps a text; the same text has the same identifier."""
@@ -63,14 +65,14 @@ class KeptResults:
             data = file.read(limit)
         return f"[bytes {min(offset, size)} to {min(offset, size) + len(data)} of {size}]\n{data.decode('utf-8', 'ignore')}"
 
-    def invoker(self, name: str = READ_RESULT) -> Invoker:
+    def invoker(self) -> Invoker:
         """The tool that reads on."""
 
         async def read(_: Context, arguments: Mapping[str, Any]) -> str:
             return self.read(arguments["identifier"], arguments["offset"], arguments["limit"])
 
         return Invoker(
-            name,
+            self.tool_name,
             read,
             _SCHEMA,
             description="Reads on in a result that was cut, where the result says so.",

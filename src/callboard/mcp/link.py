@@ -98,6 +98,7 @@ class Link:
             eras=eras,
         )
         self._path = self._upkeep.path
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._changes = Changes(settings.name, self._listed_on, self._changed)
 
     @property
@@ -106,6 +107,7 @@ class Link:
 
     async def start(self) -> None:
         """Connects now, whatever failed before. Raises ServerFailure if the one try fails."""
+        self._check_loop()
         await self._upkeep.start()
 
     async def aclose(self) -> None:
@@ -161,6 +163,7 @@ class Link:
     # calls
 
     async def _ask(self, what: str, send: Callable[[Any, Deadline], Awaitable[T]], *, idempotent: bool = True) -> T:
+        self._check_loop()
         deadline = Deadline(self.settings.idle_timeout, self.settings.timeout)
         patience = max(self.settings.idle_timeout, self.settings.connect_timeout)
         connection: Connection | None = None
@@ -211,6 +214,8 @@ class Link:
         seconds = self.settings.idle_timeout if idle else self.settings.timeout
         message = f"{'no sign of life' if idle else 'no answer'} from {what} within {seconds:g} s"
         hint = f"its {'idle_timeout' if idle else 'timeout'} can be raised"
+        if connection.first_noise:
+            message += f"; it wrote to its standard output what is no message, first: {connection.first_noise}"
         return ServerTimeout(message, path=self._path, hint=hint, may_have_run=True)
 
     def _list(self, method: str, field: str) -> Callable[[Any, Deadline], Awaitable[tuple[Any, ...]]]:
@@ -219,6 +224,14 @@ class Link:
         )
 
     # connections
+
+    def _check_loop(self) -> None:
+        """Its tasks are those of one event loop; from another they would be waited for without end."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not None and self._loop is not loop and self._loop.is_running():
+            hint = "connect the server there too: an event loop has its own links"
+            raise ServerFailure("it is connected in another event loop, which is running", path=self._path, hint=hint)
+        self._loop = loop
 
     def _begin(self, connection: Connection) -> None:
         client = connection.client

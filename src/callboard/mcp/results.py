@@ -16,7 +16,7 @@ from callboard.core import Content, FileContent, PictureContent, TextualContent
 from callboard.errors import ToolExecutionFailure
 from callboard.execution.results import MAX_BYTES, MAX_TEXT
 from callboard.mcp.hygiene import cleaned
-from callboard.mcp.kept import READ_RESULT, KeptResults
+from callboard.mcp.kept import KeptResults
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult
@@ -79,7 +79,7 @@ def _cut(text: str, kept: KeptResults, limit: int) -> str:
     identifier = kept.keep(text)
     notice = (
         f"[cut: here are the first and the last {half} of {len(data)} bytes; "
-        f'{READ_RESULT} with identifier="{identifier}" and offset={half} reads on]'
+        f'{kept.tool_name} with identifier="{identifier}" and offset={half} reads on]'
     )
     return f"{begin}\n{notice}\n{end}"
 

@@ -12,6 +12,7 @@ of the Rust SDK end at that request instead, so they are started once more and a
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +35,12 @@ from callboard.mcp.standing import Happening, Standing, State
 if TYPE_CHECKING:
     import httpx2
 
-_LAST_WORDS: Final = 1000
+_LAST_WORDS: Final = 300
+"""Characters: as many as a line of `callboard mcp list` has room for."""
+_FRAMES: Final = re.compile(
+    r'^[ \t]+File ".*\n?(?:[ \t]{4,}.*\n?)*|^[ \t]+at .*\n?|^Traceback .*\n?|^Node\.js v.*\n?', re.MULTILINE
+)
+"""The stack of an exception, in Python and in Node.js, which stands before or behind what it says."""
 _ANY: Final = frozenset({"auto", "legacy"})
 
 
@@ -224,9 +230,16 @@ class Upkeep:
 
 
 def explained(connection: Connection, why: str) -> str:
-    """The reason, with the last that the program wrote to its standard error."""
-    errors = connection.errors[-_LAST_WORDS:].strip()
-    return f"{why}; its last words: {errors}" if errors else why
+    """The reason, with the last that the program wrote to its standard error, and what it wrote that was no message."""
+    errors = _FRAMES.sub("", f"{connection.errors}\n").strip() or connection.errors
+    noise = connection.first_noise
+    return "; ".join(
+        [
+            why,
+            *([f"its last words: {errors[-_LAST_WORDS:].strip()}"] if errors else []),
+            *([f"it wrote to its standard output what is no message, first: {noise}"] if noise else []),
+        ]
+    )
 
 
 def _is_legacy(protocol: str) -> bool:

@@ -71,7 +71,7 @@ class Ensemble:
     def access_invoker(self, name: str) -> Invoker:
         """The invoker of that name. Raises NoSuchTool with the nearest names."""
         try:
-            return self._invokers[name]
+            return self.invokers[name]
         except KeyError:
             raise NoSuchTool(f"no tool {name!r}", path=self.name, hint=near(name, self._invokers)) from None
 

@@ -27,7 +27,7 @@ def answer(method, params, said):
             "instructions": said.get("instructions", ""),
         }
     if method.endswith("/list"):
-        kind = method.removesuffix("/list")
+        kind = {"resources/templates/list": "resourceTemplates"}.get(method, method.removesuffix("/list"))
         return {kind: said.get(kind, [])} if kind in said else None
     if method == "tools/call":
         name = params["name"]
