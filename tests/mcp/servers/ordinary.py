@@ -116,7 +116,9 @@ async def main():
         await server.run(read, write, server.create_initialization_options())
 
 
-if flags.port:
+if __name__ != "__main__":  # a test serves it by itself
+    pass
+elif flags.port:
     import uvicorn
 
     note(f"start {os.getpid()}")
