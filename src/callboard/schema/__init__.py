@@ -10,7 +10,7 @@ from __future__ import annotations
 from callboard.schema.coercion import Coercion, compile_coercion
 from callboard.schema.foreign import Validator, compile_schema
 from callboard.schema.mistakes import ArgumentsInvalid, Mistake, Validates
-from callboard.schema.signature import Derived, check_signature, derive
+from callboard.schema.signature import Derived, check_signature, derive, derive_output
 
 __all__ = [
     "ArgumentsInvalid",
@@ -23,4 +23,5 @@ __all__ = [
     "compile_coercion",
     "compile_schema",
     "derive",
+    "derive_output",
 ]

@@ -122,6 +122,22 @@ def derive(function: Function, *, skip: Collection[str] = frozenset()) -> Derive
     return Derived(documented.description, schema, adapter, defaults)
 
 
+def derive_output(function: Function) -> dict[str, Any] | None:
+    """The schema of the object that a function returns: of its members as JSON; None where that is not annotated."""
+    function = inspect.unwrap(_documented(function))
+    returned = inspect.signature(function).return_annotation
+    if returned is inspect.Signature.empty:
+        return None
+    from pydantic import TypeAdapter  # noqa: PLC0415 - as above
+
+    parameter = inspect.Parameter("returned", inspect.Parameter.KEYWORD_ONLY, annotation=returned)
+    try:
+        schema = TypeAdapter(_resolved(function, parameter)).json_schema(mode="serialization", by_alias=False)
+    except Exception:  # noqa: BLE001  # pydantic raises whatever an odd annotation makes it stumble over
+        return None
+    return schema if schema.get("type") == "object" and "properties" in schema else None
+
+
 def _parameters(function: Function, skip: Collection[str]) -> dict[str, inspect.Parameter]:
     try:
         signature = inspect.signature(function)

@@ -102,6 +102,12 @@ class Invoker:
         """The JSON Schema of the arguments; read-only."""
         return MappingProxyType(self._schema)
 
+    @property
+    def output_schema(self) -> Mapping[str, Any] | None:
+        """The JSON Schema of the object that its results are; None where that is not known."""
+        schema: Mapping[str, Any] | None = getattr(self._validator, "output_schema", None)
+        return schema
+
     @classmethod
     def of(cls, tool: Tool[..., Any]) -> Invoker:
         """The invoker of a Tool. Its schema is derived here."""

@@ -28,7 +28,7 @@ from typing import (
 )
 
 from callboard.errors import ToolDefinitionError
-from callboard.schema import Derived, check_signature, derive
+from callboard.schema import Derived, check_signature, derive, derive_output
 from callboard.text.near import near
 from callboard.tools.context import Context
 
@@ -125,6 +125,11 @@ class Tool(Generic[P, R]):
     @property
     def schema(self) -> Mapping[str, Any]:
         return self._derived.schema
+
+    @cached_property
+    def output_schema(self) -> Mapping[str, Any] | None:
+        """The JSON Schema of the object that it returns, where its annotation says that it is one."""
+        return derive_output(self.function)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The keyword arguments, coerced and with their Python types. Raises ArgumentsInvalid."""

@@ -1,8 +1,14 @@
 import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, NotRequired
 
 import mcp_types as types
 import pytest
 from mcp import MCPError
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
 
 from callboard import Context, Ensemble, tool
 from callboard.core import FileContent, PictureContent, TextualContent
@@ -407,3 +413,76 @@ class TestWaiting:
             await call.over.wait()
 
         asyncio.run(scenario())
+
+
+class Place(TypedDict):
+    name: str
+    height: NotRequired[float]
+
+
+@dataclass
+class Weather:
+    place: Place
+    celsius: Decimal
+    at: datetime
+
+
+class Forecast(BaseModel):
+    days: list[Weather] = Field(serialization_alias="aliased")
+
+
+DAY = Weather({"name": "Oslo"}, Decimal("3.5"), datetime(2026, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("returned", "value"), [(Place, {"name": "Oslo"}), (Weather, DAY), (Forecast, Forecast(days=[DAY]))]
+)
+def test_what_a_typed_tool_returns_is_declared_and_is_so(serving, talk, returned, value):
+    def look():
+        """Looks."""
+        return value
+
+    look.__annotations__["return"] = returned
+
+    async def scenario(client):
+        (listed,) = (await client.list_tools()).tools
+        return listed, await client.call_tool("look", {})  # the client validates it, too
+
+    listed, answer = talk(serving([Ensemble("e", [tool(look)])]), scenario)
+    assert listed.output_schema["type"] == "object"
+    assert answer.structured_content.keys() >= set(listed.output_schema["required"])
+    assert not answer.is_error
+
+
+@pytest.mark.parametrize("returned", [str, int, dict, dict[str, int], list[Place], Place | None, Any, None, "Unknown"])
+def test_where_no_object_is_annotated_nothing_is_declared(serving, talk, returned):
+    def look():
+        """Looks."""
+        return {"name": "Oslo"}
+
+    look.__annotations__["return"] = returned
+
+    async def scenario(client):
+        return (await client.list_tools()).tools[0], await client.call_tool("look", {})
+
+    listed, answer = talk(serving([Ensemble("e", [tool(look)])]), scenario)
+    assert listed.output_schema is None
+    assert answer.structured_content == {"name": "Oslo"}
+
+
+def test_a_result_that_is_not_as_declared_is_an_error_with_what_it_is(serving, talk):
+    @tool
+    def look() -> Place:
+        """Looks."""
+        return {"height": "high"}
+
+    async def scenario(client):
+        await client.list_tools()
+        return await client.call_tool("look", {})
+
+    answer = talk(serving([Ensemble("e", [look])]), scenario)
+    assert (answer.is_error, answer.meta[CATEGORY]) == (True, "execution")
+    assert [part.text for part in answer.content] == [
+        '{"height":"high"}',
+        "This is not what the tool's outputSchema says.",
+    ]

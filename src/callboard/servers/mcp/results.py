@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+import jsonschema_rs
 import mcp_types as types
 import msgspec
 
@@ -20,12 +21,21 @@ CATEGORY = "callboard/category"
 """Where in `_meta` the category of a failure is."""
 
 
-def answer_of(result: ResultCanister, structured: Mapping[str, Any] | None = None) -> types.CallToolResult:
-    """The result of `tools/call`; without `structured` content, that is the JSON object which its one text is."""
+def answer_of(
+    result: ResultCanister, structured: Mapping[str, Any] | None = None, schema: Mapping[str, Any] | None = None
+) -> types.CallToolResult:
+    """The result of `tools/call`; without `structured` content, that is the JSON object which its one text is.
+
+    One that is not as the `schema` says, which clients do not take, is an error that says so.
+    """
     content = [_block(part) for part in result.content]
     if result.error is not None:
         return types.CallToolResult(content=content, is_error=True, _meta={CATEGORY: result.error.category})
-    return types.CallToolResult(content=content, structured_content=structured or _structured(result.content))
+    structured = structured or _structured(result.content)
+    if schema is not None and not jsonschema_rs.is_valid(dict(schema), structured):
+        content.append(types.TextContent(text="This is not what the tool's outputSchema says."))
+        return types.CallToolResult(content=content, is_error=True, _meta={CATEGORY: "execution"})
+    return types.CallToolResult(content=content, structured_content=structured)
 
 
 def _structured(content: tuple[Content, ...]) -> Mapping[str, Any] | None:

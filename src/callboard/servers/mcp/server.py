@@ -164,7 +164,7 @@ class ToolServer:
                 result = await run_invoker(invoker, call.arguments, context, identifier=call.name, on_error="feedback")
         if peer.lacked is not None and result.error is not None and call.modern:
             raise peer.lacked  # 2026-07-28: what needs a capability that the client lacks is a protocol error
-        return answer_of(result, peer.structured)
+        return answer_of(result, peer.structured, invoker.output_schema)
 
 
 class _Protocol(Server[Any]):
@@ -182,6 +182,7 @@ def _tool(name: str, invoker: Invoker) -> types.Tool:
         annotations=types.ToolAnnotations(idempotent_hint=True) if invoker.idempotent else None,
     )
     if (tool := upstream_tool(invoker)) is None:
-        return described
+        schema = invoker.output_schema
+        return described.model_copy(update={"output_schema": dict(schema)}) if schema else described
     said = {"annotations": tool.annotations or described.annotations, "output_schema": output_schema(tool)}
     return described.model_copy(update=said)
