@@ -332,7 +332,10 @@ def test_a_run_without_a_server_that_fails(ask, own):
     own.write_text("[mcp.gone]\ncommand = ['/nowhere/at/all']\n")
     result, backend = ask("Hi", replies=["Hello."])
     assert (result.exit_code, result.stdout) == (0, "Hello.\n")
-    assert result.stderr.startswith("gone has no tools: mcp.gone.command: /nowhere/at/all cannot be started")
+    told = result.stderr.splitlines()[0]
+    assert told.startswith("gone has no tools: mcp.gone.command: /nowhere/at/all cannot be started")
+    assert told.endswith(f"; `callboard mcp list` tries it, and it is set up at {own}:1: mcp.gone")
+    assert "backoff" not in result.stderr
     assert offered(backend) == ["read_result"]
 
 

@@ -53,6 +53,7 @@ def test_without_a_form_it_is_yes_or_no():
 EVENTS = [
     Logged("s", "info", "fine"),
     Logged("s", "error", "bad\x1b[31m"),
+    StateChanged("s", "backoff", "not there"),
     StateChanged("s", "ready"),
     StateChanged("s", "backoff", "gone"),
     Progress("s", "dig", 1, 2, "deep"),
@@ -69,12 +70,16 @@ def test_what_a_server_does_is_told():
             show(event)
         return lines
 
-    assert told(verbose=False) == ["s (error): bad [31m", "s is backoff: gone"]
+    assert told(verbose=False) == [
+        "s (error): bad [31m",
+        "s is connected no more: gone; the next call connects it again",
+    ]
     assert told(verbose=True) == [
         "s (info): fine",
         "s (error): bad [31m",
+        "s is backoff: not there",
         "s is ready",
-        "s is backoff: gone",
+        "s is connected no more: gone; the next call connects it again",
         "s changed its tools",
     ]
 

@@ -69,12 +69,20 @@ def shown(tell: Callable[[str, str], None], *, verbose: bool) -> Callable[[LinkE
     """Tells what a server does, a line each; `verbose` adds all of its log."""
     from callboard.mcp.events import Logged, StateChanged, ToolsChanged  # noqa: PLC0415  # not for --help
 
+    ready: set[str] = set()
+
     def show(event: LinkEvent) -> None:
         match event:
             case Logged(server=server, level=level, text=text) if verbose or level in _LOUD:
                 tell(f"{server} ({level}): {one_line(text)}", "2")
-            case StateChanged(server=server, state=state, why=why) if verbose or (why and state == "backoff"):
-                tell(f"{server} is {state}{f': {one_line(why)}' if why else ''}", "33" if why else "2")
+            case StateChanged(server=server, state="backoff", why=why) if why and server in ready:
+                # One that was never ready is told of where the run is prepared.
+                tell(f"{server} is connected no more: {one_line(why)}; the next call connects it again", "33")
+            case StateChanged(server=server, state=state, why=why):
+                if state == "ready":
+                    ready.add(server)
+                if verbose:
+                    tell(f"{server} is {state}{f': {one_line(why)}' if why else ''}", "33" if why else "2")
             case ToolsChanged(server=server) if verbose:
                 tell(f"{server} changed its tools", "2")
             case _:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,7 @@ async def prepare_ensembles(
                 McpEnsemble(each.settings, kept=kept, tell=tell, found_by=each.found_by, **options) for each in servers
             ]
             connected += starting
-            await _connect_servers(starting, tell)
+            await _connect_servers(starting, [each.path for each in servers], tell)
             connected.append(kept.ensemble())
     except BaseException as error:
         try:
@@ -244,15 +244,14 @@ def _is_server(ensemble: Ensemble) -> bool:
     return isinstance(getattr(ensemble, "settings", None), ServerSettings)
 
 
-async def _connect_servers(servers: Iterable[McpEnsemble], tell: Callable[[str], None]) -> None:
-    """Connects them all at once. One that fails is told; ToolExecutionFailure where it is required."""
-    connecting = [*servers]
-    outcomes = await asyncio.gather(*(each.connect() for each in connecting), return_exceptions=True)
-    for server, outcome in zip(connecting, outcomes, strict=True):
+async def _connect_servers(servers: Sequence[McpEnsemble], paths: Sequence[str], tell: Callable[[str], None]) -> None:
+    """Connects them all at once. One that fails is told, with its path; ToolExecutionFailure where it is required."""
+    outcomes = await asyncio.gather(*(each.connect() for each in servers), return_exceptions=True)
+    for server, path, outcome in zip(servers, paths, outcomes, strict=True):
         if isinstance(outcome, Exception):
             if server.settings.required:
                 raise _failure("connect", server, outcome) from outcome
-            tell(f"{server.name} has no tools: {outcome}")
+            tell(f"{server.name} has no tools: {outcome}; `callboard mcp list` tries it, and it is set up at {path}")
             server.connect_later()
         elif isinstance(outcome, BaseException):
             raise outcome
