@@ -42,6 +42,7 @@ PLUGINS = [
 QUICK = f"[pytest]\naddopts = {' '.join([f'-p no:{name}' for name in PLUGINS])}\n"
 LIMIT = 60
 """Seconds; against a command that hangs, not part of what is asserted."""
+PROGRAM = "from callboard.cli import main; main()"
 NAME = "[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n"
 
 
@@ -184,17 +185,28 @@ def command(tmp_path, home):
     """Runs `callboard` in a process of its own, as a user does, in a home of their own.
 
     `replies` are those of a backend. `sign` is waited for in the output; then the process gets `number`, a signal,
-    and `then` is called; or it gets it `after` so many seconds. `apart` begins the command line, such as of unshare.
+    and `then` is called; or it gets it `after` so many seconds. `apart` begins the command line, such as of unshare;
+    `program` is what Python runs.
     """
 
     def commanded(
-        *arguments, cwd, replies=None, sign=b"", number=0, then=int, after=0.0, apart=(), limit=LIMIT, **options
+        *arguments,
+        cwd,
+        replies=None,
+        sign=b"",
+        number=0,
+        then=int,
+        after=0.0,
+        apart=(),
+        limit=LIMIT,
+        program=PROGRAM,
+        **options,
     ):
         async def scenario():
             async with FakeBackend(replies or []) as backend:
                 model = ["--model", "fake-model", "--base-url", backend.url] if replies is not None else []
                 child = await asyncio.create_subprocess_exec(
-                    *[*apart, sys.executable, "-c", "from callboard.cli import main; main()", *arguments, *model],
+                    *[*apart, sys.executable, "-c", program, *arguments, *model],
                     cwd=cwd,
                     env={**os.environ, "XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CONFIG_HOME": str(home)},
                     stdin=asyncio.subprocess.DEVNULL,

@@ -7,6 +7,7 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -166,6 +167,28 @@ def test_json_is_json_alone_and_the_job_is_last(command, data, repository, repli
     assert [json.loads(line) for line in again.lines] == lines[:-1]
 
 
+SEVERAL = """
+import json, sys
+from callboard.cli import main
+for arguments in json.loads(sys.argv[1]):
+    sys.argv[1:] = arguments
+    try:
+        main()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code or 0
+    print("code", code, flush=True)
+"""
+"""Command after command, in one process."""
+
+
+def read_terminal(descriptor, output):
+    with suppress(OSError):
+        while block := os.read(descriptor, 65536):
+            output += block
+    os.close(descriptor)
+
+
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\b"
 
 
@@ -195,39 +218,36 @@ def test_a_hostile_record_does_not_reach_the_terminal(command, data, repository,
     (folder / "job.json").write_text(json.dumps(told))
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     (folder / "events.jsonl").write_text("".join([f"{json.dumps(infected(each))}\n" for each in events]))
-    for arguments in (
+    commands = [
         ["jobs", "list"],
         ["jobs", "show", job.id],
         ["jobs", "show", job.id, "--diff"],
         ["replay", "--verbose", job.id],
         ["replay", "--json", job.id],
-    ):
-        ours, theirs = pty.openpty()
-        done = command(*arguments, cwd=repository.root, stdout=theirs)
-        os.close(theirs)
-        shown = done.err.encode()
-        while True:
-            try:
-                shown += os.read(ours, 65536)
-            except OSError:
-                break
-        os.close(ours)
-        assert done.code == 0
-        assert len(shown) > 100
-        assert not [each for each in (b"\x1b]", b"\x07", b"\x1b[2J", b"\xc2\x9b", b"\b") if each in shown], shown
+    ]
+    ours, theirs = pty.openpty()
+    output = bytearray()
+    reader = threading.Thread(target=read_terminal, args=[ours, output])
+    reader.start()
+    done = command(json.dumps(commands), cwd=repository.root, stdout=theirs, program=SEVERAL)
+    os.close(theirs)
+    reader.join()
+    *shown, rest = bytes(output).split(b"code 0\r\n")
+    assert (done.code, len(shown), rest) == (0, len(commands), b"")
+    for each in (*shown, b"-" * 100 + done.err.encode()):
+        assert len(each) > 100
+        assert not [sign for sign in (b"\x1b]", b"\x07", b"\x1b[2J", b"\xc2\x9b", b"\b") if sign in each], each
 
 
 # Disks.
 
 FULL = """
 mount -t tmpfs -o size=300k tmpfs "$1" || exit
-shift
+several=$2
+shift 2
 "$@"
 echo code $?
-for each in "jobs list" "jobs show 2" "undo 2"; do
-    "$1" "$2" "$3" $each
-done
-echo undone $?
+"$1" -c "$several" '[["jobs", "list"], ["jobs", "show", "2"], ["undo", "2"]]'
 """
 
 
@@ -235,16 +255,16 @@ def test_a_full_disk_is_told_and_undone(command, repository, replies, tmp_path):
     place = tmp_path / "data"
     place.mkdir()
     before = repository.state()
-    apart = ["unshare", *(["-m"] if os.getuid() == 0 else ["-Urm"]), "sh", "-c", FULL, "sh", str(place)]
+    apart = ["unshare", *(["-m"] if os.getuid() == 0 else ["-Urm"]), "sh", "-c", FULL, "sh", str(place), SEVERAL]
     big = ("file", {"action": "write", "path": "big.txt", "content": "x" * 200_000})
     done = command(*TASK, cwd=repository.root, replies=replies(big), apart=apart)
     if "unshare failed" in done.err or "mount:" in done.err:
         pytest.skip(f"there is no private mount namespace: {done.err.splitlines()[-1]}")
     assert "No space left on device" in done.err, done.err
     assert "Traceback" not in done.err
-    assert "code 1" in done.lines
+    assert [line for line in done.lines if line.startswith("code ")][:2] == ["code 1", "code 0"]
     assert any(" failed " in line for line in done.lines), done.out
-    assert done.lines[-1] == "undone 0"
+    assert done.lines[-1] == "code 0"
     assert repository.state() == before
     assert repository.git("worktree", "list").count("\n") == 1
 

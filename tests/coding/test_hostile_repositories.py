@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.coding.conftest import NAME
 
 from callboard.coding import git_program
 from callboard.coding.content import digest_of
@@ -31,15 +32,21 @@ HOOKS = (
 )
 
 
-@pytest.fixture(params=GITS.values(), ids=GITS)
-def chosen(request, tmp_path, monkeypatch):
+@pytest.fixture(scope="session")
+def scripts(tmp_path_factory):
+    """Each git as a script, by its name. A link would not do: git finds its own programs by where it is."""
+    folder = tmp_path_factory.mktemp("chosen")
+    for name, program in GITS.items():
+        (folder / name).mkdir()
+        (folder / name / "git").write_text(f'#!/bin/sh\nexec "{shutil.which(program)}" "$@"\n')
+        (folder / name / "git").chmod(0o755)
+    return folder
+
+
+@pytest.fixture(params=GITS)
+def chosen(request, scripts, monkeypatch):
     """The git that is used is one of these, and Landlock holds nothing back: the settings alone have to."""
-    folder = tmp_path / "chosen"
-    folder.mkdir()
-    # A link would not do: git finds its own programs by where it is.
-    (folder / "git").write_text(f'#!/bin/sh\nexec "{shutil.which(request.param)}" "$@"\n')
-    (folder / "git").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{scripts / request.param}:{os.environ['PATH']}")
     assert git_program._own_programs(git_path()) == ()
 
 
@@ -219,15 +226,31 @@ def test_nothing_that_a_repository_includes_runs(repo, job, git, trap, kind):
     assert not trap()
 
 
+@pytest.fixture(scope="session")
+def partial_clone(tmp_path_factory, twice):
+    """The one that each test has a copy of."""
+    folder = tmp_path_factory.mktemp("partial")
+    (folder / "config").write_text(NAME)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_GLOBAL": str(folder / "config")}
+
+    def git(where, *arguments):
+        subprocess.run(["git", *arguments], cwd=where, env=environment, check=True, capture_output=True)
+
+    whole = shutil.copytree(twice, folder / "whole")
+    git(whole, "config", "uploadpack.allowFilter", "true")
+    git(whole, "config", "uploadpack.allowAnySHA1InWant", "true")
+    git(whole, "branch", "old", "HEAD~1")
+    git(folder, "clone", "-q", "--filter=blob:none", whole.as_uri(), "partial")
+    git(folder / "partial", "branch", "-q", "old", "origin/old")
+    return folder / "partial"
+
+
 @pytest.fixture
-def partial(tmp_path, git, repo):
+def partial(tmp_path, git, partial_clone):
     """A partial clone that lacks the files of the branch `old`."""
-    git(repo, "config", "uploadpack.allowFilter", "true")
-    git(repo, "config", "uploadpack.allowAnySHA1InWant", "true")
-    git(repo, "branch", "old", "HEAD~1")
-    git(tmp_path, "clone", "-q", "--filter=blob:none", repo.as_uri(), "partial")
-    git(tmp_path / "partial", "branch", "-q", "old", "origin/old")
-    return tmp_path / "partial"
+    copied = shutil.copytree(partial_clone, tmp_path / "partial")
+    git(copied, "update-index", "-q", "--refresh")
+    return copied
 
 
 FETCHING = {
@@ -241,16 +264,19 @@ FETCHING = {
 
 
 @pytest.mark.usefixtures("chosen")
-@pytest.mark.parametrize("fetch", [False, True])
 @pytest.mark.parametrize("kind", FETCHING)
-def test_nothing_that_a_partial_clone_configures_runs(partial, job, trap, kind, fetch):
+def test_nothing_that_a_partial_clone_configures_runs(partial, job, trap, kind):
     """What is missing is not fetched; where the user has asked for that, then by the user's own settings."""
     configure(partial, FETCHING[kind] + OPEN, trap)
-    with pytest.raises(CallerError):
-        asyncio.run(open_tree(partial, job, "callboard/x", "old", fetch=fetch))
+    for number, fetch in enumerate([False, True]):
+        folder = job / str(number)
+        folder.mkdir()
+        with pytest.raises(CallerError):
+            asyncio.run(open_tree(partial, folder, "callboard/x", "old", fetch=fetch))
+        assert not trap()
+        assert not (folder / "tree").exists()
     works(partial, job.parent / "2")
     assert not trap()
-    assert not (job / "tree").exists()
 
 
 @pytest.mark.usefixtures("chosen")
@@ -415,11 +441,12 @@ def test_what_is_in_the_environment_does_not_reach_git(repo, job, trap, monkeypa
 
 
 @pytest.mark.usefixtures("chosen")
-@pytest.mark.parametrize("key", ["trace2.eventTarget", "trace2.normalTarget", "trace2.perfTarget"])
-def test_no_trace_is_written_where_a_repository_says(repo, job, tmp_path, git, key):
-    git(repo, "config", key, str(tmp_path / "ran"))
+def test_no_trace_is_written_where_a_repository_says(repo, job, tmp_path):
+    traces = {f"{kind}Target": tmp_path / kind for kind in ("event", "normal", "perf")}
+    with (repo / ".git" / "config").open("a") as config:
+        config.writelines(["[trace2]\n", *(f"\t{key} = {place}\n" for key, place in traces.items())])
     works(repo, job)
-    assert not (tmp_path / "ran").exists()
+    assert not any(place.exists() for place in traces.values())
 
 
 ODD = {b"../victim": b"..-victim", b".git/hooks/x": b".gitxhooksxx", b"/tmp/victim": b"xtmp/victim"}
