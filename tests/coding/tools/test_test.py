@@ -2,11 +2,13 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from callboard.coding.content import digest_of
 from callboard.coding.repository import find_repository
+from callboard.coding.runners import RUNNERS, Kind
 from callboard.coding.tools.test import run_tests
 from callboard.coding.tools.test import test as single
 from callboard.coding.workspace import Workspace
@@ -66,6 +68,12 @@ def test_without_a_repository(tmp_path):
     workspace = made(root)
     assert call(workspace).text == "pytest: 1 passed"
     assert workspace.reports[0].digest == ""
+
+
+def test_each_kind_of_runner_can_be_asked_for():
+    kinds = [*get_args(Kind)]
+    assert run_tests.schema["properties"]["type"]["enum"] == ["", *kinds]
+    assert {each.kind for each in RUNNERS} == {*kinds}
 
 
 def test_what_cannot_be_asked(workspace):
