@@ -175,19 +175,19 @@ class TestPrograms:
         outcome = shell(sandbox, script + "; stat -c '%a %Y' a c; stat -c %Y b", workspace=workspace)
         assert outcome.output == b"640 981173106\n640 981173106\n1009843200\n"
 
-    @pytest.mark.parametrize("place", ["link", "inner/link"])
-    def test_a_link_to_a_directory_outside_does_not_keep_tests_from_running(
-        self, confining, workspace, tmp_path, place
-    ):
+    def test_a_link_to_a_directory_outside_does_not_keep_tests_from_running(self, confining, workspace, tmp_path):
         """Here is no such directory, or nothing in it; what lists a tree goes on, also what does not expect that."""
         outside = tmp_path / "outside"
         outside.mkdir()
         (outside / "test_other.py").write_text("def test_other(): assert False")
         (workspace / "inner").mkdir()
         (workspace / "inner/test_it.py").write_text("def test_it(): pass")
-        (workspace / place).symlink_to(outside)
-        script = f"{sys.executable} -m pytest -q -p no:cacheprovider; ls {place}/ || test ! -d {place}"
-        outcome = shell(confining, script, workspace=workspace)
+        script = f"{sys.executable} -m pytest -q -p no:cacheprovider || exit"
+        for place in ("link", "inner/link"):
+            (workspace / place).symlink_to(outside)
+            script += f"; {{ ls {place}/ || test ! -d {place}; }} || exit"
+        quick = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        outcome = shell(confining, script, workspace=workspace, environment=quick)
         assert b"1 passed" in outcome.output
         assert outcome.code == 0
         assert b"test_other" not in outcome.output
