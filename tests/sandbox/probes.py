@@ -126,7 +126,11 @@ class Ground:
         (self.workspace / "nowhere").symlink_to("/nowhere")
         shutil.copy(shutil.which("cat"), self.workspace / "set-id")
         (self.workspace / "set-id").chmod(0o4755)
-        os.environ.update(HOME=str(self.home), SOME_API_KEY=SECRET)
+        # On PATH, where a user cannot look into it, it keeps nothing from running.
+        closed = directory / "closed"
+        closed.mkdir(mode=0)
+        path = f"{closed}/bin:{closed}:{os.environ['PATH']}"
+        os.environ.update(HOME=str(self.home), SOME_API_KEY=SECRET, PATH=path)
         self.tcp = socket.create_server(("127.0.0.1", 0))
         self.udp = socket.socket(type=socket.SOCK_DGRAM)
         self.udp.bind(("127.0.0.1", 0))
