@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
+from callboard.cli import complete
 from callboard.cli.chat_commands import QUIT, command_of, obey
 from callboard.cli.coding import BaseUrl, Directory, Model, NoSandbox, Verbose
 from callboard.cli.terminal import Interrupted
@@ -39,7 +40,12 @@ def chat(
     model: Model = "",
     base_url: BaseUrl = "",
     mode: Annotated[
-        str, typer.Option(help="native, structured, validated or parsed; else the profile's.", show_default=False)
+        str,
+        typer.Option(
+            help="native, structured, validated or parsed; else the profile's.",
+            show_default=False,
+            autocompletion=complete.modes,
+        ),
     ] = "",
     directory: Directory = Path(),
     rights: Annotated[
@@ -47,7 +53,10 @@ def chat(
         typer.Option(help="read-only, edit (asks before each change), or full (asks nothing).", show_default="edit"),
     ] = "",
     no_sandbox: NoSandbox = False,
-    resume: Annotated[str, typer.Option(help="Go on with an earlier chat: its job.", show_default=False)] = "",
+    resume: Annotated[
+        str,
+        typer.Option(help="Go on with an earlier chat: its job.", show_default=False, autocompletion=complete.chats),
+    ] = "",
     verbose: Verbose = False,
 ) -> None:
     """Talk with a model that works in this directory, and asks before it changes something.

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
+from callboard.cli import complete
+
 if TYPE_CHECKING:
     from callboard.coding.job import Job
 
@@ -19,7 +21,11 @@ DEFAULT_MODEL = "local:qwen2.5-coder-0.5b"
 
 Model: TypeAlias = Annotated[
     str,
-    typer.Option(help="local:NAME, openai:NAME, ..., or NAME with --base-url.", show_default=DEFAULT_MODEL),
+    typer.Option(
+        help="local:NAME, openai:NAME, ..., or NAME with --base-url.",
+        show_default=DEFAULT_MODEL,
+        autocompletion=complete.models,
+    ),
 ]
 BaseUrl: TypeAlias = Annotated[
     str, typer.Option(help="A Chat Completions endpoint, such as http://127.0.0.1:8080/v1.", show_default=False)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from callboard.cli import complete
 from callboard.errors import CallerError
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ _RESULTS = ("Two clear days.", "architecture.md  cli.md")
 
 
 def dialects(
-    name: Annotated[str, typer.Argument(help="Show this one in full.", show_default=False)] = "",
+    name: Annotated[
+        str, typer.Argument(help="Show this one in full.", show_default=False, autocompletion=complete.dialects)
+    ] = "",
     template: Annotated[
         str, typer.Option(help="Name the dialect that this file, a model's chat template, teaches.", show_default=False)
     ] = "",

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 
 import typer
 
+from callboard.cli import complete
+
 if TYPE_CHECKING:
     from callboard.sandbox.report import SandboxReport, SandboxRow
     from callboard.servers.gateway.doctor import Report, Row
@@ -23,13 +25,22 @@ def doctor(
     backend_wire: Annotated[str, typer.Option(help="What it speaks: chat, responses, messages or gemini.")] = "chat",
     backend_key: Annotated[str, typer.Option(help="The environment variable with its key.", show_default=False)] = "",
     local: Annotated[
-        str, typer.Option(help="Examine this model of this machine, such as qwen2.5-coder-1.5b.", show_default=False)
+        str,
+        typer.Option(
+            help="Examine this model of this machine, such as qwen2.5-coder-1.5b.",
+            show_default=False,
+            autocompletion=complete.local,
+        ),
     ] = "",
     model: Annotated[
         str, typer.Option(help="The model; else the first that the backend lists.", show_default=False)
     ] = "",
-    mode: Annotated[str, typer.Option(help="As for `callboard serve`.", show_default=False)] = "",
-    dialect: Annotated[str, typer.Option(help="As for `callboard serve`.", show_default=False)] = "",
+    mode: Annotated[
+        str, typer.Option(help="As for `callboard serve`.", show_default=False, autocompletion=complete.modes)
+    ] = "",
+    dialect: Annotated[
+        str, typer.Option(help="As for `callboard serve`.", show_default=False, autocompletion=complete.dialects)
+    ] = "",
     profile: Annotated[
         list[str] | None, typer.Option(help="As for `callboard serve`; repeatable.", show_default=False)
     ] = None,

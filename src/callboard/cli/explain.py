@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from callboard.cli import complete
+
 if TYPE_CHECKING:
     from callboard.modes import Plan
     from callboard.profiles import Resolution
 
 
 def explain(
-    model: Annotated[str, typer.Argument(help="A model's name, such as openai:gpt-4o.", show_default=False)],
-    mode: Annotated[str, typer.Option(help="As for `callboard run`.", show_default=False)] = "",
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A model's name, such as openai:gpt-4o.", show_default=False, autocompletion=complete.models
+        ),
+    ],
+    mode: Annotated[
+        str, typer.Option(help="As for `callboard run`.", show_default=False, autocompletion=complete.modes)
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Show how a model would be asked for calls: mode, dialects, wire, and where each fact comes from."""

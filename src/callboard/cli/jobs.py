@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
 
+from callboard.cli import complete
 from callboard.cli.show import Display, one_line, plain
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ EXIT_CODES: Final[Mapping[tuple[str, bool], int]] = {
 
 _COLORS: Final = {"completed": "32", "failed": "31", "cancelled": "33", "running": "36", "waiting": "35"}
 
-JobName = Annotated[str, typer.Argument(help="The job, or how its name begins.", show_default=False)]
+JobName = Annotated[
+    str, typer.Argument(help="The job, or how its name begins.", show_default=False, autocompletion=complete.jobs)
+]
 
 
 class JobDisplay(Display):

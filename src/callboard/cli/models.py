@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from callboard.cli import complete
 from callboard.providers.local import (
     Catalogue,
     Entry,
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Models that run on this machine.")
 
-_Name = Annotated[str, typer.Argument(help="A name from `callboard models list`.", show_default=False)]
+_Name = Annotated[
+    str, typer.Argument(help="A name from `callboard models list`.", show_default=False, autocompletion=complete.local)
+]
 
 
 @app.command("list")

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from callboard.cli import interrupt, servers
+from callboard.cli import complete, interrupt, servers
 from callboard.cli.show import Display
 from callboard.core import InvocationCanister, RunState, Verdict, encode_line
 
@@ -30,6 +30,7 @@ def run(
         typer.Option(
             help="local:NAME, openai:NAME, ..., or NAME with --base-url; with commas, the next one where one fails.",
             show_default=DEFAULT_MODEL,
+            autocompletion=complete.models,
         ),
     ] = "",
     base_url: Annotated[
@@ -50,7 +51,12 @@ def run(
         typer.Option(help="An mcp.json file, as other clients have it; repeatable.", show_default=False),
     ] = None,
     mode: Annotated[
-        str, typer.Option(help="native, structured, validated or parsed; else the profile's.", show_default=False)
+        str,
+        typer.Option(
+            help="native, structured, validated or parsed; else the profile's.",
+            show_default=False,
+            autocompletion=complete.modes,
+        ),
     ] = "",
     max_rounds: Annotated[
         int | None, typer.Option(min=1, help="Replies that may call tools.", show_default=str(MAX_ROUNDS))

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from callboard.cli import complete
+
 if TYPE_CHECKING:
     from callboard.servers.gateway import BackendSettings
 
@@ -35,7 +37,12 @@ def serve(
         ),
     ] = None,
     local: Annotated[
-        str, typer.Option(help="Serve this model of this machine, such as qwen2.5-coder-1.5b.", show_default=False)
+        str,
+        typer.Option(
+            help="Serve this model of this machine, such as qwen2.5-coder-1.5b.",
+            show_default=False,
+            autocompletion=complete.local,
+        ),
     ] = "",
     model_map: Annotated[
         list[str] | None,
@@ -47,10 +54,20 @@ def serve(
     host: Annotated[str, typer.Option(help="Where to listen; wider than this machine only with --key.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8282,
     mode: Annotated[
-        str, typer.Option(help="native, structured, validated or parsed; else the profile's.", show_default=False)
+        str,
+        typer.Option(
+            help="native, structured, validated or parsed; else the profile's.",
+            show_default=False,
+            autocompletion=complete.modes,
+        ),
     ] = "",
     dialect: Annotated[
-        str, typer.Option(help="How the models spell calls in text (callboard dialects).", show_default=False)
+        str,
+        typer.Option(
+            help="How the models spell calls in text (callboard dialects).",
+            show_default=False,
+            autocompletion=complete.dialects,
+        ),
     ] = "",
     profile: Annotated[
         list[str] | None,

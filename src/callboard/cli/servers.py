@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from callboard.cli import interrupt
+from callboard.cli import complete, interrupt
 from callboard.cli.show import Display, one_line
 from callboard.errors import CallerError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Name = Annotated[str, typer.Argument(help="The server's name.", show_default=False)]
+Name = Annotated[str, typer.Argument(help="The server's name.", show_default=False, autocompletion=complete.servers)]
 Files = Annotated[
     list[str] | None,
     typer.Option("--mcp", help="An mcp.json file, as other clients have it; repeatable.", show_default=False),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from callboard.cli import interrupt
+from callboard.cli import complete, interrupt
 from callboard.cli.show import described
 from callboard.errors import CallerError, NoSuchTool
 
@@ -62,7 +62,7 @@ def list_tools(
 
 @app.command("call")
 def call_tool(
-    name: Annotated[str, typer.Argument(help="The tool's name.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="The tool's name.", show_default=False, autocompletion=complete.tools)],
     arguments: Annotated[str, typer.Argument(help='A JSON object such as {"a": 1}.')] = "{}",
     tools: _Tools = None,
     ensembles: _Ensembles = None,

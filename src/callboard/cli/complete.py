@@ -1,0 +1,79 @@
+"""What the shell completes: values of options and arguments.
+
+Owns which values there are. Nothing is asked over the network, and no code of a project is run: whatever cannot be read
+at once is not offered.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeAlias
+
+Complete: TypeAlias = Callable[[str], list[str]]
+"""What may stand for the beginning of a word."""
+
+
+def _completing(values: Callable[[], Iterable[str]]) -> Complete:
+    def complete(incomplete: str) -> list[str]:
+        try:
+            return [value for value in values() if value.startswith(incomplete)]
+        except Exception:  # noqa: BLE001  # a traceback would be shown in the middle of what is typed
+            return []
+
+    return complete
+
+
+def _local() -> list[str]:
+    from callboard.providers.local import shipped  # noqa: PLC0415  # when something is completed
+
+    return [entry.name for entry in shipped().models]
+
+
+def _models() -> list[str]:
+    from callboard.profiles import providers  # noqa: PLC0415  # as above
+
+    return [*(f"local:{name}" for name in _local()), *(f"{name}:" for name in providers() if name != "local")]
+
+
+def _jobs() -> list[str]:
+    from callboard.coding.job import Jobs  # noqa: PLC0415  # as above
+
+    return [job.id for job in Jobs().all()]
+
+
+def _chats() -> list[str]:
+    from callboard.coding.job import Jobs  # noqa: PLC0415  # as above
+
+    return [job.id for job in Jobs().all() if job.type == "chat"]
+
+
+def _dialects() -> list[str]:
+    from callboard.cli.dialects import every  # noqa: PLC0415  # as above
+
+    return [*every()]
+
+
+def _modes() -> list[str]:
+    from callboard.modes import MODES  # noqa: PLC0415  # as above
+
+    return [*MODES]
+
+
+def _servers() -> list[str]:
+    from callboard.configuration import load_settings  # noqa: PLC0415  # as above
+
+    return [*load_settings({}, Path.cwd(), os.environ).mcp]
+
+
+def _tools() -> list[str]:
+    """Those of our own ensembles: to know others, code would have to run."""
+    from callboard.configuration import load_configuration  # noqa: PLC0415  # as above
+
+    described = load_configuration(("io",))["ensembles"]
+    return [invoker.name for ensemble in described for invoker in ensemble.invokers]
+
+
+local, models, jobs, chats = map(_completing, (_local, _models, _jobs, _chats))
+dialects, modes, servers, tools = map(_completing, (_dialects, _modes, _servers, _tools))
