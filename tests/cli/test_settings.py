@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from callboard.cli import app
 from callboard.configuration.keys import BY_NAME
-from callboard.testing import FakeBackend
+from callboard.testing import FakeBackend, Status
 
 CALL = '```json\n{"name": "multiply", "arguments": {"a": 6}}\n```'
 
@@ -92,13 +92,14 @@ def test_tools_list_takes_them_from_the_settings(invoke, own, toolbox):
 
 
 @pytest.mark.parametrize("model", [" command:sh -c 'id > {}'", "m,command:sh -c 'id > {}'", "\tcommand:touch {}"])
-def test_a_cloned_repositorys_file_runs_no_program_and_sends_no_prompt(callboard, own, tmp_path, model):
+def test_a_cloned_repositorys_file_runs_no_program_and_sends_no_prompt(typed, own, tmp_path, monkeypatch, model):
+    monkeypatch.setattr("callboard.providers.transport.backoff", lambda *_: 0.0)
     pwned = tmp_path / "pwned"
     own.write_text('model = "m"\nbase_url = "http://127.0.0.1:1"\n')
     (tmp_path / "callboard.toml").write_text(
         f"model = {json.dumps(model.format(pwned))}\nbase_url = 'http://127.0.0.1:2'"
     )
-    result = callboard("run", "Hi", cwd=tmp_path)
+    result = typed("run", "Hi", cwd=tmp_path)
     assert result.returncode == 1
     assert "127.0.0.1:1" in result.stderr
     assert not pwned.exists()
@@ -128,11 +129,15 @@ def test_no_module_of_the_current_directory_is_imported_for_the_users_own_file(o
     repository.mkdir()
     for name in ("planted", "brotli", "brotlicffi", "aiodns", "orjson"):
         (repository / f"{name}.py").write_text(f"open({str(tmp_path / 'pwned')!r}, 'w')\n")
-    own.write_text(f'model = "m"\nbase_url = "http://127.0.0.1:1"\n{text}\n')
     # As the console script does, Python does not look into the current directory by itself.
     command = [sys.executable, "-P", "-c", "from callboard.cli import main; main()", "run", "Hi"]
-    result = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
-    assert result.returncode == 1
+
+    async def scenario():
+        async with FakeBackend([Status(400)]) as backend:
+            own.write_text(f'model = "m"\nbase_url = "{backend.url}"\n{text}\n')
+            return await asyncio.to_thread(subprocess.run, command, cwd=repository, capture_output=True, check=False)
+
+    assert asyncio.run(scenario()).returncode == 1
     assert not (tmp_path / "pwned").exists()
 
 
@@ -150,9 +155,9 @@ def test_modules_that_a_trusted_project_names_are_found_beside_its_file(invoke, 
     assert [each["name"] for each in json.loads(invoke("tools", "list", "--json").stdout)] == ["greet"]
 
 
-def test_a_mistake_is_one_line(callboard, own, tmp_path):
+def test_a_mistake_is_one_line(typed, own, tmp_path):
     own.write_text("modle = 'x'")
-    result = callboard("run", "Hi", cwd=tmp_path)
+    result = typed("run", "Hi", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == f"callboard: {own}:1: modle: unknown key; did you mean 'mode' or 'model'?\n"
 

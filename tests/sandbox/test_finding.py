@@ -220,8 +220,16 @@ def test_what_landlock_lacks(version, leaves_open):
     for word, line in zip(leaves_open, sandbox.open, strict=True):
         assert word in line
         assert line in sandbox.notice
-    assert "processes are visible" in sandbox.notice
-    assert ("as root" in sandbox.notice) == (os.getuid() == 0)
+    seen = "; ".join(sandbox.visible)
+    assert "processes are visible" in seen
+    assert ("as root" in seen) == (os.getuid() == 0)
+
+
+def test_the_notice_of_landlock_is_short_and_says_where_the_rest_is_told():
+    for version in range(1, 8):
+        sandbox = Landlock(version)
+        assert len(sandbox.notice) < 110 + sum(len(each) + 2 for each in sandbox.open)
+        assert sandbox.notice.endswith("(callboard doctor --sandbox says more)")
 
 
 @root_only

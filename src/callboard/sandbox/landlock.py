@@ -55,8 +55,9 @@ class Landlock:
 
     @property
     def notice(self) -> str:
-        lacks = "; ".join([*self.open, *self.visible])
-        return f"confined by Landlock {self._version} for want of bubblewrap: {lacks}"
+        """What it leaves open; of what is only visible `callboard doctor --sandbox` tells."""
+        begin = f"confined by Landlock {self._version} for want of bubblewrap"
+        return f"{'; '.join([begin, *self.open])} (callboard doctor --sandbox says more)"
 
     @property
     def open(self) -> tuple[str, ...]:
