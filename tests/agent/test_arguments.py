@@ -26,6 +26,12 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
+@tool
+def subtract(a: int, b: int) -> int:
+    """Subtract."""
+    return a - b
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -65,6 +71,25 @@ def test_what_an_agent_cannot_be_made_of_is_refused_at_once(arguments, message):
     with pytest.raises(CallerError) as caught:
         Agent(**{"model": ScriptedModel([]), **arguments})
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("tools", "names", "message"),
+    [
+        ([], ["io", "io"], "ensembles[1]: two ensembles are named 'io'; the other is at ensembles[0]"),
+        ([add], ["io", "local"], "ensembles[1]: two ensembles are named 'local'; the other is at tools"),
+    ],
+)
+@pytest.mark.parametrize("other", [add, subtract])
+def test_ensembles_of_one_name_are_refused(tools, names, message, other):
+    ensembles = [Ensemble(name, [other if at else add]) for at, name in enumerate(names)]
+    with pytest.raises(CallerError) as caught:
+        Agent(ScriptedModel([]), tools, ensembles=ensembles)
+    assert str(caught.value) == message
+
+
+def test_an_ensemble_local_may_stand_alone():
+    assert [*Agent(ScriptedModel([]), ensembles=[Ensemble("local", [add])]).roster] == ["add"]
 
 
 def test_ensembles_may_come_from_a_generator():

@@ -27,7 +27,6 @@ def named(*names):
         ([("io", ["read", "write"])], ["read", "write"]),
         ([("io", ["read"]), ("web", ["fetch"])], ["read", "fetch"]),
         ([("io", ["read", "write"]), ("web", ["read"])], ["io__read", "write", "web__read"]),
-        ([("io", ["read"]), ("io", ["read"])], ["io__read", "io__read_"]),
         ([("io", ["read", "web__read"]), ("web", ["read"])], ["io__read", "web__read", "web__read_"]),
     ],
 )

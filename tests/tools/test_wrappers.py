@@ -148,6 +148,15 @@ def test_one_ensemble_twice_in_a_roster(io):
     assert roster["a_look"].ensemble is not roster["b_look"].ensemble
 
 
+def test_parts_of_one_ensemble_that_share_a_tool_clash_in_a_roster(io):
+    look, both = filtered(io, ["look"]), cached(io)
+    for ensembles in ([io, io], [io, both], [prefixed(io, "a_"), prefixed(io, "a_")], [look, both]):
+        with pytest.raises(
+            DescriptorError, match=r"ensembles\[1\]: two ensembles are named 'io'; the other is at ensem"
+        ):
+            Roster(ensembles)
+
+
 def test_cached_answers_with_the_first_result(io):
     kept = cached(io)
     context = Context()

@@ -41,7 +41,7 @@ from callboard.loop import GO_ON, AnswerAfter, Limits, Loop, OnRepeatedCall, Quo
 from callboard.modes import plan_of
 from callboard.providers import access_model
 from callboard.providers.fallback import Planned
-from callboard.tools import Ensemble, Policy, Roster, Tool, ToolLike
+from callboard.tools import Ensemble, Policy, Roster, Tool, ToolLike, refuse_clashes
 
 if TYPE_CHECKING:
     from callboard.loop import History
@@ -123,7 +123,10 @@ class Agent(Generic[OutputT_co]):
         self.model: Model = self._owned or model  # type: ignore[assignment]  # a name has become the owned one
         self._running = 0
         local = Ensemble("local", tools)
-        self._ensembles = (*([local] if local.invokers else []), *ensembles)
+        placed = [("tools", local)] if local.invokers else []
+        placed += [(f"ensembles[{at}]", each) for at, each in enumerate(ensembles)]
+        refuse_clashes(placed)
+        self._ensembles = tuple([each for _, each in placed])
         self._roster = Roster(self._ensembles)
         self._output = None if output is str else Output(output)
         self.instructions = "\n\n".join(

@@ -19,7 +19,15 @@ from callboard.configuration.mcp import DescribedServer, read_servers
 from callboard.configuration.toml import Document, read_document
 from callboard.errors import CallerError, DescriptorError, ToolExecutionFailure
 from callboard.mcp.settings import ServerSettings
-from callboard.tools import Ensemble, EnsembleDescriptor, InvokerDescriptor, make_invoker, read_ensemble, read_invoker
+from callboard.tools import (
+    Ensemble,
+    EnsembleDescriptor,
+    InvokerDescriptor,
+    make_invoker,
+    read_ensemble,
+    read_invoker,
+    refuse_same_names,
+)
 from callboard.tools.descriptors import Keys, Source, Where, below, dotted, refuse_unknown
 
 if TYPE_CHECKING:
@@ -50,7 +58,7 @@ async def prepare_ensembles(
     ]
     servers = [each for each in _servers(configuration) if each.settings.enabled]
     enabled = [each for each in described if each.enabled]
-    _refuse_twice([*enabled, *servers])
+    refuse_same_names([*[(each.name, each.path) for each in enabled], *[(each.name, each.path) for each in servers]])
     created = [_create(each) for each in enabled]
     for each in created:
         if not each.invokers:
@@ -279,12 +287,3 @@ def _failure(what: str, ensemble: Ensemble, error: Exception) -> ToolExecutionFa
     )
     failure.__cause__ = error
     return failure
-
-
-def _refuse_twice(described: Iterable[EnsembleDescriptor | DescribedServer]) -> None:
-    seen: dict[str, EnsembleDescriptor | DescribedServer] = {}
-    for each in described:
-        if (other := seen.setdefault(each.name, each)) is not each:
-            raise DescriptorError(
-                f"two ensembles are named {each.name!r}", path=each.path, hint=f"the other is at {other.path}"
-            )

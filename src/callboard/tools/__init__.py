@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from callboard.text.near import near
 from callboard.tools.context import Context
-from callboard.tools.ensemble import Ensemble, ToolLike, as_invoker
+from callboard.tools.ensemble import Ensemble, ToolLike, as_invoker, refuse_clashes, refuse_same_names
 from callboard.tools.invoker import Invocable, Invoker
 from callboard.tools.permissions import Permission, Policy, Rule
 from callboard.tools.refusal import denial, edited_invocation, edited_result, refusal
@@ -45,6 +45,8 @@ __all__ = [
     "read_ensemble",
     "read_invoker",
     "refusal",
+    "refuse_clashes",
+    "refuse_same_names",
     "renamed",
     "tool",
 ]

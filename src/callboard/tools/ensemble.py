@@ -75,6 +75,11 @@ class Ensemble:
         except KeyError:
             raise NoSuchTool(f"no tool {name!r}", path=self.name, hint=near(name, self._invokers)) from None
 
+    @property
+    def source(self) -> Ensemble:
+        """The ensemble that this one is a part or another form of: itself, unless a wrapper made it."""
+        return self
+
     async def connect(self) -> None:
         await self._connection_does("connect")
 
@@ -128,3 +133,39 @@ def as_invoker(given: ToolLike) -> Invoker:
     if callable(given):
         return Invoker.of(Tool(given))
     raise ToolDefinitionError(f"{given!r} is no tool", hint="pass a function, a Tool or an Invoker")
+
+
+def refuse_clashes(placed: Iterable[tuple[str, Ensemble]]) -> None:
+    """Refuse ensembles of one name that are not parts of one ensemble, or that have a tool of one name.
+
+    Args:
+        placed: Each ensemble behind the place where it stands.
+
+    Raises:
+        DescriptorError: Two clash.
+    """
+    tools: dict[int, set[str]] = {}
+    named: list[tuple[str, str]] = []
+    for place, each in placed:
+        source = id(each.source)
+        if source not in tools or tools[source] & each.invokers.keys():
+            named.append((each.name, place))
+        tools.setdefault(source, set()).update(each.invokers)
+    refuse_same_names(named)
+
+
+def refuse_same_names(placed: Iterable[tuple[str, str]]) -> None:
+    """Refuse ensembles of one name: it tells their tools apart, and a run's state belongs to it.
+
+    Args:
+        placed: For each ensemble its name and where it stands.
+
+    Raises:
+        DescriptorError: Two have the same name.
+    """
+    places: dict[str, str] = {}
+    for name, place in placed:
+        if name in places:
+            hint = f"the other is at {places[name]}"
+            raise DescriptorError(f"two ensembles are named {name!r}", path=place, hint=hint)
+        places[name] = place

@@ -11,15 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from operator import is_
 
 from callboard.core import ToolDeclaration
-from callboard.tools.ensemble import Ensemble
+from callboard.tools.ensemble import Ensemble, refuse_clashes
 from callboard.tools.invoker import Invoker
 from callboard.tools.permissions import Policy
 
 
 class Roster(Mapping[str, Invoker]):
-    """Name to invoker, in the order of the ensembles; `declarations` is what models are told."""
+    """Name to invoker, in the order of the ensembles; `declarations` is what models are told.
+
+    Raises DescriptorError for two ensembles of one name, unless they are parts of one.
+    """
 
     def __init__(self, ensembles: Iterable[Ensemble]) -> None:
+        ensembles = [*ensembles]
+        refuse_clashes([(f"ensembles[{at}]", each) for at, each in enumerate(ensembles)])
         every = _every(ensembles)
         taken = Counter(invoker.name for _, invoker in every)
         self._invokers: dict[str, Invoker] = {}

@@ -33,6 +33,10 @@ class _Wrapped(Ensemble):
         super().__init__(inner.name, invokers, inner.configuration, inner.connection)
         self._inner = inner
 
+    @property
+    def source(self) -> Ensemble:
+        return self._inner.source
+
     async def connect(self) -> None:
         await self._inner.connect()
 
