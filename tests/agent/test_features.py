@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 
 from callboard import Agent, Conversation, Limits, access_model, tool
 from callboard.core import (
@@ -569,3 +570,15 @@ def test_converse_gives_the_canisters_that_follow():
     assert request.headers["x-team"] == "a"
     assert request.body["user"] == "u"
     assert request.body["tools"][0]["function"]["name"] == "multiply"
+
+
+def test_hooks_may_be_plain_functions():
+    def before(invocation):
+        return replace(invocation, arguments={"a": 4, "b": 5}) if invocation.arguments["a"] == 2 else None
+
+    def after(invocation, result):
+        return ResultCanister(f"{result.text}!", invocation_id=invocation.identifier)
+
+    script = [[Call("multiply", {"a": 2, "b": 3}), Call("multiply", {"a": 1, "b": 1})], "Done."]
+    result = Agent(ScriptedModel(script), [multiply], before_call=before, after_call=after).run_sync("?")
+    assert [each.text for each in result.canisters if isinstance(each, ResultCanister)] == ["20!", "1!"]

@@ -25,9 +25,10 @@ from callboard.core import (
     Usage,
     UserCanister,
 )
+from callboard.errors import CallerError
 from callboard.modes import plan
 from callboard.profiles import resolve
-from callboard.providers import RemoteModel, Transport
+from callboard.providers import RemoteModel, Transport, access_model
 from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, Status
 
 ASKING = Request("fake-model", (UserCanister("Hi"),), (ToolDeclaration("search", "Search.", {"type": "object"}),))
@@ -344,3 +345,42 @@ def test_a_refusal_is_told_with_what_of_the_tools_some_endpoints_refuse(status, 
 def test_of_many_tools_that_are_taken_nothing_is_told():
     events, _ = ask(["Hello"], mode="native", changes={"tools": tuple(ToolDeclaration(f"t{n}") for n in range(129))})
     assert not any(isinstance(event, Note) for event in events)
+
+
+@pytest.mark.parametrize(
+    ("url", "wire", "said"),
+    [
+        (
+            "http://x/v1/chat/completions",
+            "chat",
+            "it ends with /chat/completions, which is added to it; leave that out",
+        ),
+        (
+            "http://x/v1/chat/completions/",
+            "chat",
+            "it ends with /chat/completions, which is added to it; leave that out",
+        ),
+        ("https://x/v1/messages", "messages", "it ends with /v1/messages, which is added to it; leave that out"),
+        (
+            "http://x/v1/responses",
+            "chat",
+            "it ends with /responses, which is added to it; leave that out, and for that wire write profile={'wire': 'res",
+        ),
+        ("http://x/v1?key=secret", "chat", "it has a query, and paths are added to it"),
+        (5, "chat", "a int is no URL"),
+    ],
+)
+def test_a_base_url_that_is_more_than_one_is_refused(url, wire, said):
+    with pytest.raises(CallerError) as caught:
+        access_model("m", base_url=url, profile={"wire": wire})
+    assert str(caught.value).startswith(f"base_url: {said}")
+    assert "secret" not in str(caught.value)
+
+
+def test_blanks_around_a_base_url_are_no_part_of_it():
+    async def scenario():
+        async with FakeBackend(["Hi."]) as backend, aclosing(access_model("m", base_url=f" {backend.url}/ ")) as model:
+            events = [event async for event in model.reply(Request("m", (UserCanister("Hi"),)))]
+            return "".join([event.text for event in events if isinstance(event, TextPiece)])
+
+    assert asyncio.run(scenario()) == "Hi."

@@ -81,8 +81,8 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "temperature": (_is_temperature, "a number from 0 up"),
     "controls": (_is_controls, "Controls(...) with a temperature from 0 up, and max_tokens from 1 up"),
     "approve": (callable, "a function of the invocation and the reason"),
-    "before_call": (callable, "an async function of the invocation"),
-    "after_call": (callable, "an async function of the invocation and its result"),
+    "before_call": (callable, "a function of the invocation"),
+    "after_call": (callable, "a function of the invocation and its result"),
     "output_validator": (callable, "a function of the output, sync or async"),
     "store": (lambda value: callable(getattr(value, "append", None)), "a Store, such as Conversation.begin()"),
 }

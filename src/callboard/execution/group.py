@@ -6,6 +6,7 @@ Owns their concurrency and their order: they run at once, results come in the or
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
@@ -33,10 +34,12 @@ from callboard.tools import Context, Invoker, Policy, refusal
 DEFAULT_LIMIT = 16
 """Invocations at once."""
 
-BeforeCall: TypeAlias = Callable[[InvocationCanister], Awaitable[InvocationCanister | ResultCanister | None]]
+_Before: TypeAlias = InvocationCanister | ResultCanister | None
+BeforeCall: TypeAlias = Callable[[InvocationCanister], Awaitable[_Before] | _Before]
 """Looks at an invocation: gives another one to run in its place, a result that spares running it, or None."""
 
-AfterCall: TypeAlias = Callable[[InvocationCanister, ResultCanister], Awaitable[ResultCanister | None]]
+_After: TypeAlias = ResultCanister | None
+AfterCall: TypeAlias = Callable[[InvocationCanister, ResultCanister], Awaitable[_After] | _After]
 """Looks at a result: gives another one in its place, or None."""
 
 
@@ -130,13 +133,15 @@ class Group:
 
     async def _one(self, invocation: InvocationCanister, gate: asyncio.Semaphore, news: _News) -> ResultCanister:
         async with gate:
-            asked = await self._before_call(invocation) if self._before_call else None
+            asked = self._before_call(invocation) if self._before_call else None
+            asked = await asked if inspect.isawaitable(asked) else asked
             _check_hook("before_call", asked, (InvocationCanister, ResultCanister))
             if isinstance(asked, ResultCanister):
                 result = asked
             else:
                 result = await self._execute(invocation if asked is None else asked, news)
-                changed = await self._after_call(invocation, result) if self._after_call else None
+                changed = self._after_call(invocation, result) if self._after_call else None
+                changed = await changed if inspect.isawaitable(changed) else changed
                 _check_hook("after_call", changed, (ResultCanister,))
                 result = result if changed is None else changed
             return replace(result, invocation_id=invocation.identifier)

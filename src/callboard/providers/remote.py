@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
@@ -29,7 +29,7 @@ from callboard.core import (
     identify_in_turn,
     pipe,
 )
-from callboard.errors import ProviderError
+from callboard.errors import CallerError, ProviderError
 from callboard.modes import Plan, Watcher, choice, lower, reminded, watched
 from callboard.profiles import Resolution
 from callboard.providers.quirks import amended, encoder, suited
@@ -57,10 +57,33 @@ Overheard: TypeAlias = Callable[[str], None]
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
+_PATHS: Final[Mapping[str, str]] = MappingProxyType(
+    {"/chat/completions": "chat", "/responses": "responses", "/v1/messages": "messages", "/messages": "messages"}
+)
+"""What our wires add to a base URL, by the wire that adds it."""
+
+
+def _checked(url: Any, wire: str) -> str:
+    """The base URL without a slash at its end."""
+    if not isinstance(url, str):
+        raise CallerError(f"a {type(url).__name__} is no URL", path="base_url", hint="give it as text")
+    text: str = url.strip().rstrip("/")
+    if "?" in text or "#" in text:
+        hint = "give it up to the path; what the query says may go into headers or extra_body"
+        raise CallerError("it has a query, and paths are added to it", path="base_url", hint=hint)
+    ending = next((each for each in _PATHS if text.endswith(each)), "")
+    if ending:
+        other = f", and for that wire write profile={{'wire': '{_PATHS[ending]}'}}" if _PATHS[ending] != wire else ""
+        raise CallerError(
+            f"it ends with {ending}, which is added to it", path="base_url", hint=f"leave that out{other}"
+        )
+    return text
+
+
 class RemoteModel:
     """A Model over HTTP (the port `core.Model`).
 
-    `base_url` ends before the wire's path, such as `/chat/completions`. What cannot be sent is told in Notes;
+    `base_url` ends before the wire's path, such as `/chat/completions`; CallerError is raised for one that does not. What cannot be sent is told in Notes;
     every failure of the provider is a ReplyFailed. `keeps` says that what was encoded once is kept for the
     conversation's next request. With `forwards` a schema for the answer is sent beside tools, and to an endpoint that
     is not known to take one: whoever asks decides. Closing the iterator closes the connection, which cancels the reply upstream.
@@ -84,7 +107,7 @@ class RemoteModel:
         self.plan = plan
         self._transport = transport
         self._wire = wire_named(resolution.profile.wire)
-        self._base_url = base_url.rstrip("/")
+        self._base_url = _checked(base_url, resolution.profile.wire)
         self._tell = tell
         self._extra = extra_body or {}
         self._keeps = keeps
