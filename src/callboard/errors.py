@@ -6,6 +6,22 @@ Result that the model reads. What a provider got wrong is an event first, an exc
 
 from __future__ import annotations
 
+__all__ = [
+    "CallboardError",
+    "CallerError",
+    "DescriptorError",
+    "ModelFileError",
+    "NoOutput",
+    "NoSuchModel",
+    "NoSuchTool",
+    "ProviderError",
+    "SandboxUnavailable",
+    "SchemaError",
+    "ToolDefinitionError",
+    "ToolExecutionError",
+    "ToolExecutionFailure",
+]
+
 
 class CallboardError(Exception):
     """The base of all our exceptions; raised only through the classes below.

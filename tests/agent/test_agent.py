@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from callboard import Agent, Context, Ensemble, RunResult, tool
+from callboard import Agent, Context, Ensemble, RunResult, Tool, tool
 from callboard.core import (
     ArgumentsPiece,
     AssistantCanister,
@@ -465,3 +465,20 @@ def test_a_tool_that_an_ensemble_gets_later_is_there_for_the_next_run():
     assert [len(request.tools) for request in model.requests] == [0, 0, 1, 1]
     assert result.canisters[2].text == "here"
     assert agent.roster is agent.roster is not before
+
+
+def test_what_is_printed_of_agents_runs_and_results_is_short():
+    tools = [Tool(get_weather, name=f"tool_{number}") for number in range(7)]
+    agent = Agent(ScriptedModel(["It is fine. " * 100]), tools)
+    assert repr(agent) == "<Agent scripted: tool_0, tool_1, tool_2, tool_3, tool_4, 2 more>"
+    assert repr(Agent(ScriptedModel([]))) == "<Agent scripted>"
+    run = agent.stream("How is it?")
+    assert repr(run) == "<Run of scripted: not begun>"
+
+    async def follow():
+        async for _ in run:
+            assert repr(run) in {"<Run of scripted: under way>", "<Run of scripted: completed>"}
+
+    asyncio.run(follow())
+    assert repr(run) == "<Run of scripted: completed>"
+    assert repr(run.result) == "<RunResult completed: 'It is fine. ... It is fine. ', rounds=1, canisters=2>"

@@ -1,8 +1,8 @@
 """What an agent can besides asking and calling: typed output, hooks, deferred calls, failing fast, being a tool."""
 
 import asyncio
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, Never
 
 import pytest
 from msgspec.structs import replace
@@ -44,6 +44,14 @@ class Point:
     answer: int
 
 
+@dataclass
+class Tree:
+    """A type that refers to itself."""
+
+    name: str
+    children: "list[Tree]" = field(default_factory=list)
+
+
 @tool
 def multiply(a: int, b: int) -> int:
     """Multiply."""
@@ -72,14 +80,16 @@ def follow(run):
         (Weather, 'Here:\n```json\n{"city": "Oslo", "degrees": "3.5"}\n```', Weather("Oslo", 3.5)),
         (int, '{"answer": 42}', 42),
         (list[str], '{"answer": ["a", "b"]}', ["a", "b"]),
+        (list[str], '["a", "b"]', ["a", "b"]),
+        (int, " 42\n", 42),
+        (bool, "true", True),
+        (int | None, "null", None),
         (str, "plain words", "plain words"),
         (int, "5", 5),
         (int, " 5\n", 5),
         (int, '"5"', 5),
         (int, "```json\n5\n```", 5),
         (float, "<think>Half of it.</think>\n0.5", 0.5),
-        (bool, "true", True),
-        (int | None, "null", None),
         (list[str], '["a"]', ["a"]),
         (list[str], "[]", []),
         (list[str], 'Here they are: ["a", "b"]', ["a", "b"]),
@@ -88,6 +98,8 @@ def follow(run):
         (Weather | Point, '{"answer": {"city": "Oslo", "degrees": 3.5}}', Weather("Oslo", 3.5)),
         (Weather | Point, '{"answer": 1}', Point(1)),
         (Any, '{"answer": 5}', 5),
+        (Tree, '{"name": "a", "children": [{"name": "b"}]}', Tree("a", [Tree("b", [])])),
+        (list[Tree], '{"answer": [{"name": "b"}]}', [Tree("b", [])]),
     ],
 )
 def test_the_output_has_the_type_that_was_asked_for(kind, said, output):
@@ -119,10 +131,23 @@ def test_a_wrong_output_is_told_and_mended():
     assert "degrees\n  Field required" in model.requests[1].canisters[-1].text
 
 
+def test_words_are_no_null():
+    assert Agent(ScriptedModel(["no", '{"answer": 3}']), output=int | None).run_sync("?").output == 3
+
+
 def test_an_output_that_stays_wrong_leaves_the_run_incomplete():
     result = Agent(ScriptedModel(["no", "no"]), output=Weather).run_sync("?")
     assert (result.state, result.text) == ("incomplete", "no")
     assert "Input should be" in result.why
+
+
+@pytest.mark.parametrize(
+    "kind", [{"type": "object"}, None, 3, "Weather", [int], Weather("Oslo", 3), len, type, Never, (int, str), ...]
+)
+def test_an_output_that_is_no_type_is_the_callers_mistake(kind):
+    with pytest.raises(CallerError, match=r"^output: .*; give a type that JSON can say") as raised:
+        Agent(ScriptedModel([]), output=kind)
+    assert type(raised.value) is CallerError
 
 
 @pytest.mark.parametrize("kind", [str, Weather])

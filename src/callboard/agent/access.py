@@ -30,6 +30,7 @@ class ConversingModel:
 
     @property
     def name(self) -> str:
+        """What it was asked for by, such as `openai:gpt-4o`."""
         return self._model.name
 
     def reply(self, request: Request, /) -> AsyncGenerator[Event]:

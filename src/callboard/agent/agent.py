@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from callboard.loop import History
 
 
+_NAMED = 5
+"""Tools that an agent's repr names."""
+
+
 class Agent(Generic[OutputT_co]):
     """Runs prompts with a model and tools.
 
@@ -149,6 +153,12 @@ class Agent(Generic[OutputT_co]):
         self._auxdata = auxdata or {}
         self._store = store
         self._clock = clock
+
+    def __repr__(self) -> str:
+        names = [*self.roster]
+        more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
+        tools = ", ".join([*names[:_NAMED], *more])
+        return f"<Agent {self.model.name}{tools and ': '}{tools}>"
 
     @property
     def roster(self) -> Roster:

@@ -40,6 +40,7 @@ class Conversation:
 
     @property
     def path(self) -> Path:
+        """Its file."""
         return self._transcript.path
 
     @classmethod

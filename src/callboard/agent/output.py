@@ -9,19 +9,23 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Generic, TypeAlias, cast
+from typing import Any, Final, Generic, TypeAlias, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from typing_extensions import TypeForm, TypeVar
 
 from callboard.core import Constraint
-from callboard.errors import CallerError
+from callboard.errors import CallerError, ToolDefinitionError
 from callboard.schema import ArgumentsInvalid, derive
 
 OutputT_co = TypeVar("OutputT_co", default=str, covariant=True)
 """The type of an agent's output."""
 
+
+_TYPING: Final = ("types", "typing", "typing_extensions")
+"""Where the classes are of what stands for a type and is no class, such as `list[str]` and `City | None`."""
+_HINT: Final = "give a type that JSON can say, such as str, a dataclass, a pydantic model or list[int]"
 
 OutputValidator: TypeAlias = Callable[[OutputT_co], str | Awaitable[str | None] | None]
 """What is wrong with an output, as the model is told; None or an empty text if nothing is. Sync or async."""
@@ -32,18 +36,25 @@ class Output(Generic[OutputT_co]):
 
     A type that is no object in JSON travels as `{"answer": value}`, since providers constrain to objects. Models that
     nothing constrains write the value alone as well, which is taken.
-    Raises ToolDefinitionError for a type that JSON cannot say.
+    Raises CallerError for what is no type, or a type that JSON cannot say.
     """
 
     def __init__(self, kind: TypeForm[OutputT_co]) -> None:
         def answer(answer: Any) -> None: ...
 
+        if not (isinstance(kind, type) or type(kind).__module__ in _TYPING):
+            raise CallerError(f"{kind!r} is no type".replace("\n", " ")[:200], path="output", hint=_HINT)
         answer.__annotations__ = {"answer": kind}
-        self._derived = derive(answer)
+        try:
+            self._derived = derive(answer)
+        except ToolDefinitionError as error:
+            raise CallerError(error.message, path="output", hint=_HINT) from error
         whole = self._derived.schema
         inner = whole["properties"]["answer"]
-        self._wrapped = inner.get("type") != "object"
         definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
+        if "$ref" in inner:  # a type that refers to itself
+            inner = definitions["$defs"][inner["$ref"].rpartition("/")[2]]
+        self._wrapped = inner.get("type") != "object"
         self.schema: Mapping[str, Any] = whole if self._wrapped else {**inner, **definitions}
 
     @property
@@ -116,10 +127,10 @@ _FENCED = re.compile(r"```\w*\n(.*)\n```", re.DOTALL)
 
 
 def _scalar(text: str) -> Any:
-    """The JSON value that a text is, but for a fence around it and thoughts before it; None where it is none."""
+    """The JSON value that a text is, but for a fence around it and thoughts before it; the text where it is none."""
     said = text.rpartition("</think>")[2].strip()
     fenced = _FENCED.fullmatch(said)
     try:
         return msgspec.json.decode(fenced[1] if fenced else said)
     except msgspec.DecodeError:
-        return None
+        return said

@@ -71,6 +71,12 @@ class RunResult(msgspec.Struct, Generic[OutputT_co], frozen=True):
     pending: tuple[InvocationCanister, ...] = ()
     _output: OutputT_co | UnsetType = UNSET
 
+    def __repr__(self) -> str:
+        from reprlib import repr as brief  # noqa: PLC0415  # where somebody looks
+
+        said = brief(self.text if self._output is UNSET else self._output)
+        return f"<RunResult {self.state}: {said}, rounds={self.rounds}, canisters={len(self.canisters)}>"
+
     @property
     def output(self) -> OutputT_co:
         """The text of a completed run, or the value that it spells where the agent has an output type.
@@ -130,6 +136,10 @@ class Run(Generic[OutputT_co]):
         self._begun = False
         self._block: AsyncExitStack | None = None
         """Closes the iterator of a run that was entered. Else nothing holds it, so that Python closes one that is left."""
+
+    def __repr__(self) -> str:
+        state = self._result.state if self._result else "under way" if self._begun else "not begun"
+        return f"<Run of {self._model.name}: {state}>"
 
     @property
     def ended(self) -> bool:

@@ -23,6 +23,8 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
 
 
 class TextualContent(_Part, frozen=True, tag="text"):
+    """A text, such as a sentence, a page, or the JSON that a tool gave."""
+
     text: str
     mime_type: str = "text/plain"
 
@@ -53,6 +55,8 @@ class ReasoningContent(_Part, frozen=True, tag="reasoning"):
 
 
 class RefusalContent(_Part, frozen=True, tag="refusal"):
+    """What a model refused with, in the place of an answer."""
+
     text: str
 
 

@@ -28,16 +28,22 @@ class _Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
 
 
 class ReplyStarted(_Event, frozen=True, tag="reply_started"):
+    """The first event of a reply. `identifier` and `model` are those that the provider gives."""
+
     identifier: str = ""
     model: str = ""
 
 
 class TextPiece(_Event, frozen=True, tag="text_piece"):
+    """The next piece of what the model says. A reply's pieces, joined, are its text."""
+
     text: str
     offsets: Offsets | None = None
 
 
 class ReasoningPiece(_Event, frozen=True, tag="reasoning_piece"):
+    """The next piece of what the model thinks; `opaque` is the provider's form of it, `origin` the model it came from."""
+
     text: str
     opaque: str = ""
     origin: str = ""
@@ -45,6 +51,8 @@ class ReasoningPiece(_Event, frozen=True, tag="reasoning_piece"):
 
 
 class RefusalPiece(_Event, frozen=True, tag="refusal_piece"):
+    """The next piece of what the model refuses with."""
+
     text: str
     offsets: Offsets | None = None
 
@@ -140,6 +148,8 @@ class ReplyFailed(_Event, frozen=True, tag="reply_failed"):
 
 
 class RoundStarted(_Event, frozen=True, tag="round_started"):
+    """The `number`th reply of the run is asked for; the first is 1."""
+
     number: int
 
 
@@ -153,10 +163,14 @@ class ToolProgress(_Event, frozen=True, tag="tool_progress"):
 
 
 class ResultReady(_Event, frozen=True, tag="result_ready"):
+    """A call has its result: the tool's, an error, or why it did not run."""
+
     canister: ResultCanister
 
 
 class ApprovalAsked(_Event, frozen=True, tag="approval_asked"):
+    """A person is asked whether the call may run; `why` says why."""
+
     invocation: InvocationCanister
     why: str
 
@@ -181,6 +195,8 @@ class RolledBack(_Event, frozen=True, tag="rolled_back"):
 
 
 class RunEnded(_Event, frozen=True, tag="run_ended"):
+    """The last event of a run that was not left. `output` is the text of its last reply; `cost` is None without prices."""
+
     state: RunState
     output: Any = None
     usage: Usage = Usage()

@@ -42,6 +42,7 @@ class Fold:
         self._pieces: list[TextPiece | ReasoningPiece | RefusalPiece] = []
 
     def feed(self, event: Event, /) -> list[Canister]:
+        """The canisters that are whole with this event."""
         match event:
             case TextPiece() | RefusalPiece():
                 if self._pieces and type(self._pieces[-1]) is not type(event):
@@ -64,6 +65,7 @@ class Fold:
         return []
 
     def finish(self, why: Why = "stop", /) -> list[Canister]:
+        """What was said since the last whole canister."""
         self._close()
         if not self._content:
             return []

@@ -49,7 +49,9 @@ class Model(Protocol):
     """Something that replies. `name` is what it was asked for by, such as `openai:gpt-4o`."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What it was asked for by."""
+        ...
 
     def reply(self, request: Request, /) -> AsyncIterator[Event]:
         """One reply, event by event, the last a ReplyEnded or a ReplyFailed. Closing the iterator cancels it."""
@@ -62,7 +64,9 @@ class Store(Protocol):
     What was appended is on disk when `append` returns.
     """
 
-    def append(self, item: Canister | RolledBack, /) -> None: ...
+    def append(self, item: Canister | RolledBack, /) -> None:
+        """Keep it; it is on disk when this returns."""
+        ...
 
 
 def identify_in_turn(turn: int, source: str = "") -> Identify:

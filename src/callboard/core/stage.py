@@ -18,9 +18,13 @@ Out = TypeVar("Out")
 class Stage(Protocol[In_contra, Out]):
     """A state machine: no sockets, files, clocks or threads; what comes out follows from what went in."""
 
-    def feed(self, item: In_contra, /) -> list[Out]: ...
+    def feed(self, item: In_contra, /) -> list[Out]:
+        """What follows from the next item."""
+        ...
 
-    def finish(self, why: Why = "stop", /) -> list[Out]: ...
+    def finish(self, why: Why = "stop", /) -> list[Out]:
+        """What is still held, when the input has ended; `why` says how."""
+        ...
 
 
 class Pipe:
@@ -32,9 +36,11 @@ class Pipe:
         self._stages = stages
 
     def feed(self, item: Any, /) -> list[Any]:
+        """What the last stage gives for the item that the first is fed."""
         return _through(self._stages, [item])
 
     def finish(self, why: Why = "stop", /) -> list[Any]:
+        """What the stages still held, through those behind them."""
         given: list[Any] = []
         for stage in self._stages:
             given = [*_through((stage,), given), *stage.finish(why)]

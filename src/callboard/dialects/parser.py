@@ -68,6 +68,7 @@ class Parser:
         return self._speech.layout.dialect
 
     def feed(self, text: str, /) -> list[Event]:
+        """The events that are certain with this text."""
         speech = self._speech
         idle = speech.idle
         if self._untouched or (idle is not None and idle.search(text) is None):
@@ -81,6 +82,7 @@ class Parser:
         return speech.events()
 
     def finish(self, why: Why = "stop", /) -> list[Event]:
+        """The events of what is still held."""
         speech = self._speech
         speech.why = why
         try:

@@ -114,6 +114,7 @@ class Fabricated:
         self._excerpt = ""
 
     def feed(self, event: Event, /) -> list[Event]:
+        """The event, without what the model made up."""
         match event:
             case TextPiece(text=text):
                 quiet = not self._buffer and self._closing is None
@@ -134,6 +135,7 @@ class Fabricated:
                 return [*given, event]
 
     def finish(self, why: Why = "stop", /) -> list[Event]:
+        """The events of what is still held."""
         given = self._read(over=True)
         if self._closing is not None:
             self._excerpt = (self._excerpt + self._buffer)[:EXCERPT]

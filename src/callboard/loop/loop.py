@@ -155,11 +155,13 @@ class Loop:
         return None if self._prices is None else self._prices.cost(self.usage)
 
     def start(self, now: datetime) -> list[Action]:
+        """The first actions of the run."""
         if self.limits.seconds is not None:
             self.deadline = now + timedelta(seconds=self.limits.seconds)
         return [self._call_model()]
 
     def feed(self, event: Event, now: datetime) -> list[Action]:
+        """The actions that follow from an event."""
         match event:
             case ResultReady(canister=result):
                 return self._next_round(now) if self._round.take(result) else []

@@ -75,6 +75,7 @@ class Watcher:
         self._found: dict[int, int] = {}
 
     def feed(self, event: Event, /) -> list[Event]:
+        """The event, or what the text in it holds."""
         if type(event) is self._watched and not (
             self._may_be_opaque and isinstance(event, ReasoningPiece) and event.opaque
         ):
@@ -105,6 +106,7 @@ class Watcher:
                 return [*self._flush("stop"), *self._renumber([event], self._native)]
 
     def finish(self, why: Why = "stop", /) -> list[Event]:
+        """The events of what is still held."""
         return self._flush(why)
 
     def _begin(self) -> None:

@@ -50,6 +50,7 @@ class Ensemble:
 
     @property
     def invokers(self) -> Mapping[str, Invoker]:
+        """Its invokers by their names."""
         return MappingProxyType(self._invokers)
 
     def add_invoker(self, invoker: ToolLike) -> Invoker:
@@ -81,9 +82,11 @@ class Ensemble:
         return self
 
     async def connect(self) -> None:
+        """Connect what its invokers work on, if it has a connection."""
         await self._connection_does("connect")
 
     async def disconnect(self) -> None:
+        """Disconnect it again."""
         await self._connection_does("disconnect")
 
     async def _connection_does(self, what: str) -> None:

@@ -112,6 +112,7 @@ class Tool(Generic[P, R]):
 
     @property
     def is_async(self) -> bool:
+        """Whether a call is to be awaited."""
         return is_async(self.function)
 
     @cached_property
@@ -120,10 +121,12 @@ class Tool(Generic[P, R]):
 
     @property
     def description(self) -> str:
+        """What models are told that it does."""
         return self._derived.description if self._given_description is None else self._given_description
 
     @property
     def schema(self) -> Mapping[str, Any]:
+        """The JSON Schema of its arguments."""
         return self._derived.schema
 
     @cached_property
