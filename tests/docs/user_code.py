@@ -43,6 +43,13 @@ async def outputs(kind: Any) -> None:
     assert_type(run.result.text, str)
 
 
+def streams() -> None:
+    with Agent("m", output=City).stream_sync("?") as run:
+        for event in run:
+            assert_type(event, Event)
+    assert_type(run.result.output, City)
+
+
 def takes_text(agent: Agent) -> str:
     return agent.run_sync("?").output
 

@@ -44,6 +44,7 @@ from callboard.providers.fallback import Planned
 from callboard.tools import Ensemble, Policy, Roster, Tool, ToolLike, refuse_clashes
 
 if TYPE_CHECKING:
+    from callboard.agent.sync_run import SyncRun
     from callboard.loop import History
 
 
@@ -199,9 +200,7 @@ class Agent(Generic[OutputT_co]):
         approve: Approve | None = None,
     ) -> RunResult[OutputT_co]:
         """`run` where no event loop runs. Raises CallerError where one does, such as in a notebook."""
-        with suppress(RuntimeError):
-            asyncio.get_running_loop()
-            raise CallerError("run_sync cannot wait where an event loop runs", hint="write `await agent.run(...)`")
+        _refuse_event_loop("run_sync", "write `await agent.run(...)`")
         return asyncio.run(self.run(prompt, history=history, results=results, auxdata=auxdata, approve=approve))
 
     def stream(
@@ -285,6 +284,21 @@ class Agent(Generic[OutputT_co]):
             around=self._kept_open(self._owned) if self._owned else None,
         )
 
+    def stream_sync(
+        self,
+        prompt: UserCanister | ContentLike = "",
+        *,
+        history: Iterable[Canister | Mapping[str, Any]] = (),
+        results: Mapping[str, Any] | None = None,
+        auxdata: Mapping[str, Any] | None = None,
+        approve: Approve | None = None,
+    ) -> SyncRun[OutputT_co]:
+        """`stream` where no event loop runs, for a plain `for`. Raises CallerError where one does."""
+        from callboard.agent.sync_run import SyncRun  # noqa: PLC0415  # who does not ask for it does not load it
+
+        _refuse_event_loop("stream_sync", "write `async for event in agent.stream(...)`")
+        return SyncRun(self.stream(prompt, history=history, results=results, auxdata=auxdata, approve=approve))
+
     def as_tool(self, name: str, description: str) -> Tool[..., Any]:
         """A tool that runs this agent: another one asks it in words and gets its output."""
 
@@ -306,6 +320,12 @@ class Agent(Generic[OutputT_co]):
             self._running -= 1
             if not self._running:
                 await owned.aclose()
+
+
+def _refuse_event_loop(name: str, hint: str) -> None:
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise CallerError(f"{name} cannot wait where an event loop runs", hint=hint)
 
 
 def _settled(history: Iterable[Canister], results: Mapping[str, Any], now: datetime) -> Iterator[ResultCanister]:

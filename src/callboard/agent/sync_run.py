@@ -1,0 +1,91 @@
+"""A run, event by event, where no event loop runs.
+
+The event loop is the run's own and goes only while the next event is waited for: between two events nothing happens,
+as in an asynchronous `for`. One task drives the whole run, since what a run awaits may belong to its task (an MCP
+server's connection does).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import ExitStack
+from typing import Generic, Self
+
+from callboard.agent.output import OutputT_co
+from callboard.agent.run import Run, RunResult
+from callboard.core import Event
+from callboard.errors import CallboardError
+
+
+class SyncRun(Generic[OutputT_co]):
+    """A run of an agent: iterate over it for its events, then `result` has what came of it.
+
+    A run that may be left early is entered first (`with agent.stream_sync(...) as run`): where the block is left, what
+    is under way is cancelled, as with `Run`.
+    """
+
+    def __init__(self, run: Run[OutputT_co]) -> None:
+        self._run = run
+        self._block: ExitStack | None = None
+
+    def __repr__(self) -> str:
+        return repr(self._run)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over, and `result` can be read."""
+        return self._run.ended
+
+    @property
+    def result(self) -> RunResult[OutputT_co]:
+        """What came of the run. Raises CallerError while it is not over."""
+        return self._run.result
+
+    @property
+    def failure(self) -> CallboardError | None:
+        """What the run failed of."""
+        return self._run.failure
+
+    def __enter__(self) -> Self:
+        self._block = ExitStack()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._block is not None:
+            self._block.close()
+
+    def __iter__(self) -> Generator[Event]:
+        events = self._go()
+        if self._block is not None:
+            self._block.callback(events.close)
+        return events
+
+    def _go(self) -> Generator[Event]:
+        came: asyncio.Queue[Event | None] = asyncio.Queue()
+        wanted = asyncio.Semaphore(0)
+
+        async def drive() -> None:
+            try:
+                async with self._run:
+                    async for event in self._run:
+                        came.put_nowait(event)
+                        await wanted.acquire()
+            finally:
+                came.put_nowait(None)
+
+        async def begin() -> asyncio.Task[None]:
+            return asyncio.create_task(drive())
+
+        # Where the generator is closed the runner cancels the task, and waits until it has ended.
+        with asyncio.Runner() as runner:
+            driving = runner.run(begin())
+            while (event := runner.run(came.get())) is not None:
+                yield event
+                wanted.release()
+            runner.run(_ended(driving))
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Raises what the task raised."""
+    await task
