@@ -9,15 +9,18 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, Generic, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from typing_extensions import TypeForm, TypeVar
 
-from callboard.core import Constraint
+from callboard.core import Constraint, Event, ReplyStarted, TextPiece
 from callboard.errors import CallerError, ToolDefinitionError
 from callboard.schema import ArgumentsInvalid, derive
+
+if TYPE_CHECKING:
+    from callboard.agent.partial import PartialObject
 
 OutputT_co = TypeVar("OutputT_co", default=str, covariant=True)
 """The type of an agent's output."""
@@ -54,8 +57,8 @@ class Output(Generic[OutputT_co]):
         definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
         if "$ref" in inner:  # a type that refers to itself
             inner = definitions["$defs"][inner["$ref"].rpartition("/")[2]]
-        self._wrapped = inner.get("type") != "object"
-        self.schema: Mapping[str, Any] = whole if self._wrapped else {**inner, **definitions}
+        self.wrapped = inner.get("type") != "object"
+        self.schema: Mapping[str, Any] = whole if self.wrapped else {**inner, **definitions}
 
     @property
     def instructions(self) -> str:
@@ -71,9 +74,9 @@ class Output(Generic[OutputT_co]):
         from callboard.adapters import parse_json_response  # noqa: PLC0415 - costs 20 ms, on first use
 
         found: Any = parse_json_response(text)
-        if found is None and self._wrapped:
+        if found is None and self.wrapped:
             found = _scalar(text)
-        if not (self._wrapped and isinstance(found, dict) and "answer" in found):
+        if not (self.wrapped and isinstance(found, dict) and "answer" in found):
             return self._validated({"answer": found})
         try:
             return self._validated(found)
@@ -96,6 +99,26 @@ class OutputCheck(Generic[OutputT_co]):
         self.value: OutputT_co | UnsetType = UNSET
         self._output = output
         self._validator = validator
+        self._partial: PartialObject | None = None
+        if output is not None:
+            from callboard.agent.partial import PartialObject  # noqa: PLC0415  # only where a value is to come
+
+            self._partial = PartialObject()
+
+    def follow(self, event: Event) -> None:
+        """Takes what a reply says, where a value is to come."""
+        if self._partial is None:
+            return
+        if isinstance(event, TextPiece):
+            self._partial.feed(event.text)
+        elif isinstance(event, ReplyStarted):
+            self._partial = type(self._partial)()
+
+    @property
+    def partial(self) -> Any:
+        """The value's JSON as far as the last reply goes."""
+        found = self._partial.value if self._partial is not None else None
+        return found.get("answer") if found is not None and self._output and self._output.wrapped else found
 
     async def complaint(self, text: str) -> str:
         """What is wrong with a text, as the model is told; empty if nothing is.

@@ -153,6 +153,14 @@ class Run(Generic[OutputT_co]):
             raise CallerError("the run is not over", path="result", hint="iterate over the run's events first")
         return self._result
 
+    @property
+    def partial_output(self) -> Any:
+        """The output while it is written, where it is of a type: JSON as far as it came, None before it begins.
+
+        It is what the model wrote, neither validated nor coerced, and one and the same object while it grows.
+        """
+        return self._check.partial
+
     async def __aenter__(self) -> Self:
         self._block = AsyncExitStack()
         return self
@@ -272,6 +280,7 @@ class Run(Generic[OutputT_co]):
         if isinstance(event, ReplyFailed):
             about = {name: getattr(event, name) for name in ("code", "excerpt", "party", "path", "hint")}
             self.failure = ProviderError(event.message, **about)
+        self._check.follow(event)
         self._actions.extend(self._loop.feed(event, self._clock()))
         self._keep()
         return event

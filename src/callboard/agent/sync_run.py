@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from contextlib import ExitStack
-from typing import Generic, Self
+from typing import Any, Generic, Self
 
 from callboard.agent.output import OutputT_co
 from callboard.agent.run import Run, RunResult
@@ -41,6 +41,11 @@ class SyncRun(Generic[OutputT_co]):
     def result(self) -> RunResult[OutputT_co]:
         """What came of the run. Raises CallerError while it is not over."""
         return self._run.result
+
+    @property
+    def partial_output(self) -> Any:
+        """The output while it is written, as `Run.partial_output`."""
+        return self._run.partial_output
 
     @property
     def failure(self) -> CallboardError | None:
