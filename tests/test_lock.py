@@ -70,3 +70,13 @@ def test_nothing_is_installed_but_by_its_hash():
         "$(LOCKED)",
         "--quiet $(OURSELVES)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [("aiohttp", "3.11.0"), ("griffelib", "2.0.0"), ("msgspec", "0.21.0"), ("pydantic", "2.12.0"), ("rich", "13.8.0")],
+)
+def test_what_others_pin_may_be_installed_beside_us(name, version):
+    """Such as instructor, which wants rich<15. With these versions the tests of the rooms that use them pass."""
+    (ours,) = [each for each in map(Requirement, PROJECT["project"]["dependencies"]) if each.name == name]
+    assert ours.specifier.contains(version)
