@@ -91,6 +91,25 @@ def test_a_text_that_is_not_quite_unicode_is_read(raw, transport, said, text):
     assert raw(transport, said).content[0].text == text
 
 
+@pytest.mark.parametrize(("said", "text"), [*READ[:3], (TEXT % b"hi", "hi")])
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\n\n: bye\n"])
+def test_a_stream_of_events_is_read_leniently(small, using, said, text, end):
+    assert using(small(events(said, end)), lambda link: link.call("echo", {})).content[0].text == text
+
+
+def events(said, end):
+    def answer(given):
+        body = b": hello\nevent: message\ndata: " + said.replace(b"ANSWERED", str(given["id"]).encode()) + end
+        return web.Response(body=body, content_type="text/event-stream")
+
+    return answer
+
+
+def test_an_event_that_is_no_answer_fails_its_call_at_once(small, using):
+    with pytest.raises(ServerFailure, match="Failed to parse SSE message"):
+        using(small(events(FAILED[0], b"\n\n")), lambda link: link.call("echo", {}))
+
+
 @BOTH
 @pytest.mark.parametrize("said", [FAILED[0], FAILED[6]])
 def test_an_answer_that_is_none_fails_its_call_at_once(raw, transport, said):

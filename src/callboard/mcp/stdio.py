@@ -36,6 +36,11 @@ class Lines:
         self._pieces: list[bytes] = []
         self._size = 0
 
+    @property
+    def rest(self) -> bytes:
+        """What came behind the last line's end."""
+        return b"".join(self._pieces)
+
     def feed(self, data: bytes) -> list[bytes]:
         lines = data.split(b"\n")
         rest = lines.pop()

@@ -17,7 +17,7 @@ from callboard.mcp.failure import CONNECTION_CLOSED, STATUS, ServerFailure, cut
 from callboard.mcp.lenient import readable
 from callboard.mcp.sending import SENDING, Sending
 from callboard.mcp.settings import ServerSettings
-from callboard.mcp.stdio import MAX_MESSAGE
+from callboard.mcp.stdio import MAX_MESSAGE, Lines
 from callboard.mcp.tokens import missing_scope
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ class Web:
         status = response.status_code
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if response.next_request is not None or (status < 400 and kind != "application/json"):
+            if kind == "text/event-stream" and "content-encoding" not in response.headers:
+                response.stream = _lenient(response.stream)
             return response
         try:
             body = await _whole(response, MAX_MESSAGE if status < 400 else _MAX_ERROR)
@@ -143,6 +145,29 @@ async def _whole(response: httpx2.Response, most: int) -> bytes | None:
         if len(body) > most:
             return None
     return bytes(body)
+
+
+def _lenient(stream: Any) -> Any:
+    """A stream of events, the messages in it mended where they spell half of a character."""
+    import httpx2  # noqa: PLC0415
+
+    class Lenient(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            lines = Lines()
+            async for data in stream:
+                for line in lines.feed(data):
+                    yield _mended(line) + b"\n"
+            yield lines.rest
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Lenient()
+
+
+def _mended(line: bytes) -> bytes:
+    field, colon, data = line.partition(b":")
+    return field + colon + readable(data) if field == b"data" and b"\\ud" in data.lower() else line
 
 
 def _error_in(body: bytes) -> tuple[object, str]:
