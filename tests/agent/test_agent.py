@@ -116,9 +116,10 @@ def test_the_seeds_complete_conversation_on_the_wire():
 
 def test_without_tools():
     model = ScriptedModel(["Hello."])
-    result = Agent(model).run_sync("Hi")
+    agent = Agent(model)
+    result = agent.run_sync("Hi")
     said = (UserCanister("Hi"), AssistantCanister("Hello."))
-    assert result == RunResult("Hello.", "completed", said, Usage(), 1, _output="Hello.")
+    assert result == RunResult("Hello.", "completed", said, Usage(), 1, agent=agent, _output="Hello.")
     assert model.requests[0].tools == ()
 
 

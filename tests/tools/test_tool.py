@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from dataclasses import dataclass
 from enum import Enum
@@ -331,7 +332,7 @@ def test_what_has_no_signature_is_refused():
         tool(max)
 
 
-@pytest.mark.parametrize("timeout", ["5", 0, -1, float("nan"), float("inf"), True, [1]])
+@pytest.mark.parametrize("timeout", ["5", 0, -1, float("nan"), -math.inf, True, [1]])
 def test_a_timeout_that_is_no_number_of_seconds_is_refused(timeout):
     with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* is no number of seconds"):
         tool(timeout=timeout)(search.function)

@@ -6,18 +6,20 @@ Owns what stays the same from run to run. Knows nothing of how a run goes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+import math
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack
 
 from msgspec.structs import replace
 from typing_extensions import TypeForm
 
-from callboard.agent.arguments import check_arguments, read_history
+from callboard.agent.arguments import check_arguments, check_tool_choice, merged, read_history
 from callboard.agent.output import Output, OutputCheck, OutputT_co, OutputValidator
-from callboard.agent.run import NewStage, Run, RunResult
+from callboard.agent.run import Common, Enclosing, Instructions, NewStage, Run, RunResult, Setup
 from callboard.core import (
+    Answer,
     Approve,
     Canister,
     Clock,
@@ -25,27 +27,39 @@ from callboard.core import (
     Controls,
     InvocationCanister,
     Model,
-    Note,
     Request,
-    ResultCanister,
     Store,
-    SupervisorCanister,
-    ToolError,
+    ToolChoice,
     UserCanister,
     contents,
-    error_result,
 )
 from callboard.errors import CallerError
-from callboard.execution import DEFAULT_LIMIT, AfterCall, BeforeCall, Group, OnError, result_of
-from callboard.loop import GO_ON, AnswerAfter, Limits, Loop, OnRepeatedCall, QuotedCalls, ends_with_model
+from callboard.execution import DEFAULT_LIMIT, AfterCall, BeforeCall, Group, OnError
+from callboard.loop import GO_ON, AnswerAfter, Limits, OnRepeatedCall, QuotedCalls, ends_with_model
 from callboard.modes import plan_of
 from callboard.providers import access_model
-from callboard.providers.fallback import Planned
-from callboard.tools import Ensemble, Policy, Roster, Tool, ToolLike, refuse_clashes
+from callboard.tools import Context, Ensemble, Invoker, Policy, Roster, Tool, ToolLike, refuse_clashes
 
 if TYPE_CHECKING:
+    from callboard.agent.resume import Resumption
     from callboard.agent.sync_run import SyncRun
     from callboard.loop import History
+
+
+class RunOptions(TypedDict, total=False):
+    """What a run may be given besides its prompt; see `Agent.stream`."""
+
+    history: Iterable[Canister | Mapping[str, Any]]
+    results: Mapping[str, Any] | None
+    approvals: Mapping[str, Answer] | None
+    auxdata: Mapping[str, Any] | None
+    approve: Approve | None
+    model: Model | str | None
+    instructions: Instructions | None
+    limits: Limits | None
+    controls: Controls | None
+    tool_choice: ToolChoice | None
+    context: Context | None
 
 
 _NAMED = 5
@@ -57,11 +71,12 @@ class Agent(Generic[OutputT_co]):
 
     `model` is a Model or a name such as `openai:gpt-4o` (see `access_model`, which gets `base_url`, `mode`
     and `profile`). `tools` are functions, Tools or Invokers, `ensembles` groups of them; connected and
-    disconnected by whoever made them. `instructions` become the supervisor's canister. `output` is the type
-    of the output, by default text. `limits` bound each run. `output_validator` may refuse an output, by saying what is
-    wrong with it; `limits` bound how often. `on_repeated_call` and `answer_after` override the model's profile: what
-    follows from a call that was made before in the run ("run", "answer" or "tell"; see `callboard.loop.Loop`), and when
-    the answer is asked for. `view` decides what of a long
+    disconnected by whoever made them. `instructions`, a text or a function of the run's context that gives it, become
+    the supervisor's canister. `tool_choice` holds until the model has called. `output` is the type of the output, by
+    default text. `limits` bound each run. `output_validator` may refuse an output, by saying what is wrong with it;
+    `limits` bound how often. `on_repeated_call` and `answer_after` override the model's profile: what follows from a
+    call that was made before in the run ("run", "answer" or "tell"; see `callboard.loop.Loop`), and when the answer is
+    asked for. `view` decides what of a long
     conversation the model is shown, `stage` makes what a reply's events pass through first. `policy` says which calls may run; `approve` is
     asked where it says so: only "allow" (or True) runs the call, and without it the answer is no. A call that the model
     found in a result, a document or a user's message and repeats in its text is asked about too, unless `quoted_calls` is
@@ -78,12 +93,13 @@ class Agent(Generic[OutputT_co]):
         tools: Iterable[ToolLike] = (),
         *,
         ensembles: Iterable[Ensemble] = (),
-        instructions: str = "",
+        instructions: Instructions = "",
         output: TypeForm[OutputT_co] = str,  # type: ignore[assignment]  # the default of OutputT_co
         base_url: str = "",
         mode: str = "",
         profile: Mapping[str, Any] | None = None,
         controls: Controls | None = None,
+        tool_choice: ToolChoice = "auto",
         limits: Limits | None = None,
         output_validator: OutputValidator[OutputT_co] | None = None,
         on_repeated_call: OnRepeatedCall | None = None,
@@ -105,7 +121,15 @@ class Agent(Generic[OutputT_co]):
         check_arguments(
             model=model,
             ensembles=ensembles,
+            instructions=instructions,
+            base_url=base_url,
+            mode=mode,
+            profile=profile,
             controls=controls,
+            tool_choice=tool_choice,
+            view=view,
+            stage=stage,
+            clock=clock,
             limits=limits,
             output_validator=output_validator,
             on_repeated_call=on_repeated_call,
@@ -134,10 +158,9 @@ class Agent(Generic[OutputT_co]):
         self._ensembles = tuple([each for _, each in placed])
         self._roster = Roster(self._ensembles)
         self._output = None if output is str else Output(output)
-        self.instructions = "\n\n".join(
-            [each for each in (instructions, self._output.instructions if self._output else "") if each]
-        )
+        self.instructions: Instructions = instructions
         self._controls = controls or Controls()
+        self._tool_choice: ToolChoice = tool_choice
         self._limits = limits
         self._output_validator = output_validator
         self._on_repeated_call = on_repeated_call
@@ -171,37 +194,23 @@ class Agent(Generic[OutputT_co]):
         return self._roster
 
     async def run(
-        self,
-        prompt: UserCanister | ContentLike = "",
-        *,
-        history: Iterable[Canister | Mapping[str, Any]] = (),
-        results: Mapping[str, Any] | None = None,
-        auxdata: Mapping[str, Any] | None = None,
-        approve: Approve | None = None,
+        self, prompt: UserCanister | ContentLike = "", **options: Unpack[RunOptions]
     ) -> RunResult[OutputT_co]:
         """Runs to the end; parameters as of `stream`.
 
         Raises ProviderError if the provider failed, ToolExecutionFailure if a tool did and the agent fails fast.
         """
-        run = self.stream(prompt, history=history, results=results, auxdata=auxdata, approve=approve)
+        run = self.stream(prompt, **options)
         async for _ in run:
             pass
         if run.result.state == "failed" and run.failure is not None:
             raise run.failure
         return run.result
 
-    def run_sync(
-        self,
-        prompt: UserCanister | ContentLike = "",
-        *,
-        history: Iterable[Canister | Mapping[str, Any]] = (),
-        results: Mapping[str, Any] | None = None,
-        auxdata: Mapping[str, Any] | None = None,
-        approve: Approve | None = None,
-    ) -> RunResult[OutputT_co]:
+    def run_sync(self, prompt: UserCanister | ContentLike = "", **options: Unpack[RunOptions]) -> RunResult[OutputT_co]:
         """`run` where no event loop runs. Raises CallerError where one does, such as in a notebook."""
         _refuse_event_loop("run_sync", "write `await agent.run(...)`")
-        return asyncio.run(self.run(prompt, history=history, results=results, auxdata=auxdata, approve=approve))
+        return asyncio.run(self.run(prompt, **options))
 
     def stream(
         self,
@@ -209,140 +218,211 @@ class Agent(Generic[OutputT_co]):
         *,
         history: Iterable[Canister | Mapping[str, Any]] = (),
         results: Mapping[str, Any] | None = None,
+        approvals: Mapping[str, Answer] | None = None,
         auxdata: Mapping[str, Any] | None = None,
         approve: Approve | None = None,
+        model: Model | str | None = None,
+        instructions: Instructions | None = None,
+        limits: Limits | None = None,
+        controls: Controls | None = None,
+        tool_choice: ToolChoice | None = None,
+        context: Context | None = None,
     ) -> Run[OutputT_co]:
         """The run, to be iterated over for its events.
 
-        `prompt` is a text, a content or several, or a UserCanister. `history` are the canisters of a conversation
-        that goes on, or its messages as Chat Completions has them: with a prompt, or with the `results` of
-        its pending invocations by their identifiers (a value as a tool would return it, or a ToolError).
-        Raises CallerError for what is none of these, and where there is nothing to ask.
-        `auxdata` is added to the agent's own; `approve` is asked in the place of its own.
+        Args:
+            prompt: A text, a content or several, or a UserCanister.
+            history: The canisters of a conversation that goes on, or its messages as Chat Completions has them.
+            results: Results of calls of the history that wait, by their identifiers: a value as a tool would return
+                it, or a ToolError.
+            approvals: Decisions about calls that wait, by their identifiers: what `approve` would have answered.
+            auxdata: Added to the agent's own.
+            approve: Asked in the place of the agent's own callback.
+            model: Asked in the place of the agent's own.
+            instructions: In the place of the agent's own, and of those of the history.
+            limits: In the place of the agent's own.
+            controls: What is set in them takes the place of the agent's own.
+            tool_choice: In the place of the agent's own.
+            context: That of a tool: the run is one within the run that called it. It gets its auxdata, its events are
+                told there, what it takes counts there, and `approve` of that run is asked where the agent has none.
+
+        Raises:
+            CallerError: An argument is none of these, or there is nothing to ask.
         """
-        before = read_history(history, self.model.name)
-        asked = prompt if isinstance(prompt, UserCanister) else UserCanister(contents(prompt))
-        if not (before or asked.content or results):
-            raise CallerError("there is nothing to ask", path="prompt", hint="give a prompt or a history")
-        known = begun_at = len(before)
-        now = self._clock()
-        if self.instructions and not any(isinstance(each, SupervisorCanister) for each in before):
-            before.insert(0, SupervisorCanister(contents(self.instructions), timestamp=now))
-            begun_at += bool(begun_at)
-        given: list[Canister] = [*_settled(before, results or {}, now)]
-        if asked.content:
-            given.append(replace(asked, timestamp=asked.timestamp or now))
-        elif not given and ends_with_model(before):
-            given.append(UserCanister(contents(GO_ON), timestamp=now))
-        plan = plan_of(self.model)
-        roster = self.roster
-        loop = Loop(
-            [*before, *given],
-            roster,
-            limits=self._limits,
-            policy=self._policy,
-            prices=plan.prices,
-            answer_after=self._answer_after or plan.answer_after,
-            checks=bool(self._output or self._output_validator),
-            on_repeated_call=self._on_repeated_call or plan.repeats,
-            validated=plan.mode.validated,
-            quoted_calls=self._quoted_calls,
+        check_arguments(
+            auxdata=auxdata,
+            approve=approve,
+            results=results,
+            approvals=approvals,
+            instructions=instructions,
+            limits=limits,
+            controls=controls,
+            tool_choice=tool_choice,
+            context=context,
+            **({} if model is None else {"model": model}),
         )
+        within = context.run if context is not None and isinstance(context.run, Enclosing) else None
+        common = Common(
+            {**self._auxdata, **(context.auxdata if context else {}), **(auxdata or {})},
+            approve,
+            self.approve or (within.approve if within else None),
+        )
+        setup = self.set_up(common, model=model, instructions=instructions, controls=controls, tool_choice=tool_choice)
+        before = read_history(history, setup.model.name)
+        asked = prompt if isinstance(prompt, UserCanister) else UserCanister(contents(prompt))
+        if not (before or asked.content or results or approvals):
+            raise CallerError("there is nothing to ask", path="prompt", hint="give a prompt or a history")
+        now = self._clock()
+        said = (replace(asked, timestamp=asked.timestamp or now),) if asked.content else ()
+        given, resumption = self._settle(before, results or {}, approvals or {}, said=said, setup=setup, now=now)
+        if not (given or resumption) and ends_with_model(before):
+            given = [UserCanister(contents(GO_ON), timestamp=now)]
+        return Run(
+            setup.loop(
+                [*before, *given], limits=limits or self._limits, within=within.budget if within is not None else None
+            ),
+            setup,
+            common,
+            known=len(before),
+            clock=self._clock,
+            store=self._store,
+            within=within,
+            resumption=resumption,
+        )
+
+    def _settle(
+        self,
+        before: list[Canister],
+        results: Mapping[str, Any],
+        approvals: Mapping[str, Answer],
+        *,
+        said: tuple[Canister, ...],
+        setup: Setup,
+        now: datetime,
+    ) -> tuple[list[Canister], Resumption | None]:
+        """What follows the history at once, and what the run has to do first."""
+        if not (results or approvals or any(isinstance(each, InvocationCanister) for each in before)):
+            return [*said], None
+        from callboard.agent.resume import given_results, read_resumption, waiting_calls  # noqa: PLC0415  # few runs
+
+        waiting = waiting_calls(before)
+        if not approvals:
+            return [*given_results(waiting, results, now), *said], None
+        resumption = read_resumption(
+            waiting,
+            approvals,
+            results,
+            said,
+            invokers=setup.roster,
+            policy=self._policy or Policy(),
+            validated=setup.rules["validated"],
+            now=now,
+        )
+        return [], resumption
+
+    def set_up(
+        self,
+        common: Common,
+        *,
+        model: Model | str | None = None,
+        instructions: Instructions | None = None,
+        controls: Controls | None = None,
+        tool_choice: ToolChoice | None = None,
+    ) -> Setup:
+        """What a run has of this agent; the arguments are those of `stream`, and checked."""
+        owned = access_model(model) if isinstance(model, str) else None
+        asked: Model = owned or model or self.model  # type: ignore[assignment]  # a name has become the owned one
+        plan = plan_of(asked)
+        roster = self.roster
+        choice = tool_choice or self._tool_choice
+        check_tool_choice(choice, roster)
         if self._view is not None:
             self._view.invokers = roster
-        group = Group(
-            roster,
-            auxdata={**self._auxdata, **(auxdata or {})},
-            on_error=self._on_error,
-            validated=plan.mode.validated,
-            before_call=self._before_call,
-            after_call=self._after_call,
-            limit=self._at_once,
-            policy=self._policy,
-        )
-        request = Request(
-            self.model.name,
-            (),
-            roster.offered(self._policy or Policy()),
-            controls=self._controls,
-            constraint=self._output.constraint if self._output else None,
-        )
-        return Run(
-            loop,
-            self.model,
-            group,
-            request,
-            begun_at=begun_at,
-            known=known,
-            clock=self._clock,
+        return Setup(
+            agent=self,
+            model=asked,
+            instructions=self.instructions if instructions is None else instructions,
+            overrides=instructions is not None,
+            roster=roster,
+            rules={
+                "policy": self._policy,
+                "prices": plan.prices,
+                "answer_after": self._answer_after or plan.answer_after,
+                "checks": bool(self._output or self._output_validator),
+                "on_repeated_call": self._on_repeated_call or plan.repeats,
+                "validated": plan.mode.validated,
+                "quoted_calls": self._quoted_calls,
+            },
+            group=Group(
+                roster,
+                auxdata={**self._auxdata, **common.auxdata},
+                on_error=self._on_error,
+                validated=plan.mode.validated,
+                before_call=self._before_call,
+                after_call=self._after_call,
+                limit=self._at_once,
+                policy=self._policy,
+            ),
+            request=Request(
+                asked.name,
+                (),
+                roster.offered(self._policy or Policy()),
+                tool_choice=choice,
+                controls=merged(self._controls, controls),
+                constraint=self._output.constraint if self._output else None,
+            ),
+            output=self._output,
             check=OutputCheck(self._output, self._output_validator),
-            notes=[Note("dropped", f"{name}: {what}") for name, invoker in roster.items() for what in invoker.dropped],
-            approve=approve or self.approve,
+            approve=common.approve or self.approve or common.fallback,
             view=self._view,
             stage=self._stage,
-            store=self._store,
-            around=self._kept_open(self._owned) if self._owned else None,
+            around=aclosing(owned) if owned else self._kept_open() if model is None else nullcontext(),
         )
 
     def stream_sync(
-        self,
-        prompt: UserCanister | ContentLike = "",
-        *,
-        history: Iterable[Canister | Mapping[str, Any]] = (),
-        results: Mapping[str, Any] | None = None,
-        auxdata: Mapping[str, Any] | None = None,
-        approve: Approve | None = None,
+        self, prompt: UserCanister | ContentLike = "", **options: Unpack[RunOptions]
     ) -> SyncRun[OutputT_co]:
         """`stream` where no event loop runs, for a plain `for`. Raises CallerError where one does."""
         from callboard.agent.sync_run import SyncRun  # noqa: PLC0415  # who does not ask for it does not load it
 
         _refuse_event_loop("stream_sync", "write `async for event in agent.stream(...)`")
-        return SyncRun(self.stream(prompt, history=history, results=results, auxdata=auxdata, approve=approve))
+        return SyncRun(self.stream(prompt, **options))
 
     def as_tool(self, name: str, description: str) -> Tool[..., Any]:
-        """A tool that runs this agent: another one asks it in words and gets its output."""
+        """A tool that runs this agent: another one asks it in words and gets its output.
 
-        async def ask(prompt: str) -> OutputT_co:
-            result = await self.run(prompt)
+        The run is one within the other agent's (see `context` of `stream`). Nothing but its limits bounds its time.
+        """
+
+        async def ask(prompt: str, context: Context) -> OutputT_co:
+            result = await self.run(prompt, context=context)
             if result.state != "completed":
                 raise CallerError(f"{name} gave no answer: {result.why}", hint=result.text)
             return result.output
 
-        ask.__doc__ = description
-        return Tool(ask, name=name)
+        return Tool(ask, name=name, description=description, timeout=math.inf)
+
+    def as_handoff(self, name: str, description: str) -> Invoker:
+        """A tool `transfer_to_NAME` of another agent, by which its model hands the conversation to this one.
+
+        The run goes on with this agent's instructions, tools, model and output, under the limits that it began with.
+        """
+        from callboard.agent.handoff import Handoff  # noqa: PLC0415  # few agents
+
+        return Handoff(self, name, description)
 
     @asynccontextmanager
-    async def _kept_open(self, owned: Planned) -> AsyncGenerator[None]:
+    async def _kept_open(self) -> AsyncGenerator[None]:
         self._running += 1
         try:
             yield
         finally:
             self._running -= 1
-            if not self._running:
-                await owned.aclose()
+            if self._owned is not None and not self._running:
+                await self._owned.aclose()
 
 
 def _refuse_event_loop(name: str, hint: str) -> None:
     with suppress(RuntimeError):
         asyncio.get_running_loop()
         raise CallerError(f"{name} cannot wait where an event loop runs", hint=hint)
-
-
-def _settled(history: Iterable[Canister], results: Mapping[str, Any], now: datetime) -> Iterator[ResultCanister]:
-    """A result for each invocation of the history that has none. Raises CallerError for a result of nothing."""
-    pending: dict[str, InvocationCanister] = {}
-    for canister in history:
-        if isinstance(canister, InvocationCanister):
-            pending[canister.identifier] = canister
-        elif isinstance(canister, ResultCanister):
-            pending.pop(canister.invocation_id, None)
-    for identifier in results:
-        if identifier not in pending:
-            raise CallerError("no call waits for this result", path=identifier, hint=f"there wait {', '.join(pending)}")
-    for identifier in pending:
-        value = results.get(identifier, ToolError("cancelled", "no result was given"))
-        if isinstance(value, ToolError):
-            result = error_result(identifier, value.category, value.message)
-        else:
-            result = result_of(identifier, value)
-        yield replace(result, timestamp=now)

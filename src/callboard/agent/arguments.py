@@ -9,8 +9,10 @@ said in it is another one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, get_args
+
+from msgspec.structs import replace
 
 from callboard.core import (
     AssistantCanister,
@@ -18,15 +20,17 @@ from callboard.core import (
     Controls,
     DocumentCanister,
     InvocationCanister,
+    NamedTool,
     ResultCanister,
     SupervisorCanister,
+    ToolChoice,
     UserCanister,
 )
 from callboard.errors import CallerError
 from callboard.execution import OnError
 from callboard.loop import AnswerAfter, Limits, OnRepeatedCall, QuotedCalls
 from callboard.text.near import near
-from callboard.tools import Ensemble, Policy
+from callboard.tools import Context, Ensemble, Policy
 
 _CANISTERS: Final = (
     UserCanister,
@@ -72,6 +76,20 @@ def _is_controls(value: Any) -> bool:
 _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "model": (_is_model, "a Model or the name of one, such as 'openai:gpt-4o'"),
     "ensembles": (_is_ensembles, "a list of Ensembles"),
+    "instructions": (lambda value: isinstance(value, str) or callable(value), "a text or a function of the context"),
+    "base_url": (lambda value: isinstance(value, str), "a text"),
+    "mode": (lambda value: isinstance(value, str), "a text"),
+    "profile": (lambda value: isinstance(value, Mapping), "a mapping of facts"),
+    "tool_choice": (
+        lambda value: isinstance(value, NamedTool) or value in ("auto", "none", "required"),
+        "'auto', 'none', 'required' or NamedTool(name)",
+    ),
+    "view": (lambda value: not isinstance(value, type) and callable(getattr(value, "shown", None)), "History(...)"),
+    "stage": (callable, "a function that makes a Stage, such as Fabricated"),
+    "clock": (callable, "a function that gives the time in UTC"),
+    "results": (lambda value: isinstance(value, Mapping), "a mapping of identifiers to results"),
+    "approvals": (lambda value: isinstance(value, Mapping), "a mapping of identifiers to answers"),
+    "context": (lambda value: isinstance(value, Context), "a tool's Context"),
     "limits": (lambda value: isinstance(value, Limits), "Limits(...)"),
     "policy": (lambda value: isinstance(value, Policy), "a Policy"),
     "auxdata": (lambda value: isinstance(value, Mapping), "a mapping"),
@@ -109,6 +127,22 @@ def check_arguments(**given: Any) -> None:
             fits, wanted = _KINDS[name]
             if not fits(value):
                 raise CallerError(f"a {type(value).__name__} cannot be it", path=name, hint=f"give {wanted}")
+
+
+def check_tool_choice(choice: ToolChoice, names: Collection[str]) -> None:
+    """Refuse the choice of a tool that is not there. Raises CallerError."""
+    if isinstance(choice, NamedTool) and choice.name not in names:
+        raise CallerError(f"no tool {choice.name!r}", path="tool_choice", hint=near(choice.name, names))
+    if choice == "required" and not names:
+        raise CallerError("there is no tool that could be called", path="tool_choice", hint="give the agent tools")
+
+
+def merged(controls: Controls, others: Controls | None) -> Controls:
+    """The controls, with what is set in the others in its place."""
+    if others is None:
+        return controls
+    changed = {name: value for name in Controls.__struct_fields__ if (value := getattr(others, name)) not in (None, ())}
+    return replace(controls, **changed)
 
 
 def read_history(history: Any, model: str) -> list[Canister]:

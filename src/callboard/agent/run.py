@@ -8,25 +8,32 @@ Law: an event is fed before it is given, so that whatever was seen is in the tra
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from callboard.agent.output import OutputCheck, OutputT_co
+from callboard.agent.output import Output, OutputCheck, OutputT_co
 from callboard.core import (
+    Answer,
     ApprovalAsked,
     Approve,
     AssistantCanister,
     Canister,
     Clock,
     Event,
+    HandedOver,
     InvocationCanister,
     Model,
+    NamedTool,
+    Nested,
     Note,
     RefusalContent,
     ReplyEnded,
@@ -39,15 +46,24 @@ from callboard.core import (
     RunState,
     Stage,
     Store,
+    SupervisorCanister,
     Usage,
+    contents,
 )
 from callboard.errors import CallboardError, CallerError, NoOutput, ProviderError, ToolExecutionFailure
 from callboard.execution import Group
-from callboard.loop import Action, AskApproval, CallModel, CheckOutput, Execute, Finish, Loop
+from callboard.loop import Action, AskApproval, Budget, CallModel, CheckOutput, Execute, Finish, HandOver, Loop
 from callboard.schema import ArgumentsInvalid
+from callboard.tools import Context, Roster
 
 if TYPE_CHECKING:
+    from callboard.agent.agent import Agent
+    from callboard.agent.handoff import Handoff
+    from callboard.agent.resume import Resumption
     from callboard.loop import History
+
+Instructions: TypeAlias = str | Callable[[Context], str | Awaitable[str]]
+"""What an agent's model is told first: a text, or a function of the run's context that gives it, sync or async."""
 
 NewStage: TypeAlias = Callable[[], Stage[Event, Event]]
 """Makes what a reply's events pass through before anything else sees them."""
@@ -58,7 +74,8 @@ class RunResult(msgspec.Struct, Generic[OutputT_co], frozen=True):
 
     `text` is that of the last reply, whatever became of the run. `canisters` are those that the run added, its
     prompt among them; `why` says what it fell short of; `pending` are the invocations that wait for results from
-    outside; `cost` is None where prices are not known.
+    outside; `cost` is None where prices are not known; `agent` is the one that had the conversation last. `usage` and
+    `cost` hold those of the runs that its tools began within it.
     """
 
     text: str
@@ -69,6 +86,7 @@ class RunResult(msgspec.Struct, Generic[OutputT_co], frozen=True):
     why: str = ""
     cost: float | None = None
     pending: tuple[InvocationCanister, ...] = ()
+    agent: Agent[Any] | None = None
     _output: OutputT_co | UnsetType = UNSET
 
     def __repr__(self) -> str:
@@ -89,6 +107,96 @@ class RunResult(msgspec.Struct, Generic[OutputT_co], frozen=True):
         return self._output
 
 
+@dataclass(frozen=True)
+class Common:
+    """What is the same in a run whichever agent has the conversation.
+
+    `approve` is asked in the place of an agent's own callback, `fallback` where an agent has none.
+    """
+
+    auxdata: Mapping[str, Any]
+    approve: Approve | None
+    fallback: Approve | None
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """What a run has of the agent that has the conversation.
+
+    `overrides` says that its instructions take the place of whatever instructions the history has.
+    """
+
+    agent: Agent[Any]
+    model: Model
+    instructions: Instructions
+    overrides: bool
+    roster: Roster
+    rules: Mapping[str, Any]
+    group: Group
+    request: Request
+    output: Output[Any] | None
+    check: OutputCheck[Any]
+    approve: Approve | None
+    view: History | None
+    stage: NewStage | None
+    around: AbstractAsyncContextManager[Any]
+
+    def loop(self, canisters: Iterable[Canister] = (), **run: Any) -> Loop:
+        """A loop with the agent's tools and rules; `run` are the run's own arguments of Loop."""
+        return Loop(canisters, self.roster, **self.rules, **run)
+
+    async def instruct(self, auxdata: Mapping[str, Any]) -> str:
+        """The text of its instructions. Raises CallerError where a function gives none."""
+        text: Any = self.instructions
+        if not isinstance(text, str):
+            text = text(Context(MappingProxyType(dict(auxdata))))
+            text = await text if inspect.isawaitable(text) else text
+        if not isinstance(text, str):
+            raise CallerError(f"the function gave a {type(text).__name__}", path="instructions", hint="give a text")
+        return "\n\n".join([each for each in (text, self.output.instructions if self.output else "") if each])
+
+
+class Enclosing:
+    """What a run hands to a tool, for a run that the tool begins within it (`Context.run`).
+
+    Questions are put one after another, and in the event loop of the outer run: a tool's thread may have its own.
+    """
+
+    def __init__(
+        self,
+        invocation: InvocationCanister,
+        emit: Callable[[Event], None],
+        budget: Budget,
+        approve: Approve | None,
+        asking: asyncio.Lock,
+    ) -> None:
+        self._invocation = invocation
+        self._emit = emit
+        self.budget = budget
+        self._approve = approve
+        self._asking = asking
+        self._home = asyncio.get_running_loop()
+
+    @property
+    def approve(self) -> Approve | None:
+        return None if self._approve is None else self._ask
+
+    def emit(self, event: Event) -> None:
+        """Tell the outer run an event of the inner one."""
+        self._emit(Nested(self._invocation.identifier, self._invocation.name, event))
+
+    async def _ask(self, invocation: InvocationCanister, why: str) -> Answer:
+        asked = self._answer(invocation, why)
+        if asyncio.get_running_loop() is self._home:
+            return await asked
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, self._home))
+
+    async def _answer(self, invocation: InvocationCanister, why: str) -> Answer:
+        async with self._asking:
+            answer = self._approve(invocation, why) if self._approve else "deny"
+            return await answer if inspect.isawaitable(answer) else answer
+
+
 class Run(Generic[OutputT_co]):
     """A run of an agent: iterate over it for its events, then `result` has what came of it.
 
@@ -100,38 +208,33 @@ class Run(Generic[OutputT_co]):
     def __init__(
         self,
         loop: Loop,
-        model: Model,
-        group: Group,
-        request: Request,
+        setup: Setup,
+        common: Common,
         *,
-        begun_at: int,
         known: int,
         clock: Clock,
-        check: OutputCheck[OutputT_co],
-        notes: Iterable[Note] = (),
-        approve: Approve | None = None,
-        view: History | None = None,
-        stage: NewStage | None = None,
         store: Store | None = None,
-        around: AbstractAsyncContextManager[None] | None = None,
+        within: Enclosing | None = None,
+        resumption: Resumption | None = None,
     ) -> None:
         self._result: RunResult[OutputT_co] | None = None
         self.failure: CallboardError | None = None
         self._loop = loop
-        self._model = model
-        self._group = group
-        self._request = request
-        self._begun_at = begun_at
-        self._known = known
-        self._stored = begun_at
+        self._setup = setup
+        self._setups = {id(setup.agent): setup}
+        """Of the agents that had the conversation."""
+        self._common = common
+        self._begun_at = self._stored = self._known = known
         self._clock = clock
-        self._check = check
-        self._notes = tuple(notes)
-        self._approve = approve
-        self._view = view
-        self._stage = stage
         self._store = store
-        self._around = around or nullcontext()
+        self._within = within
+        self._resumption = resumption
+        self._asking = asyncio.Lock()
+        self._around = AsyncExitStack()
+        self._instructions: SupervisorCanister | None = None
+        """Shown in the place of the conversation's own; None shows those."""
+        self._called = False
+        """Whether the agent that has the conversation has called."""
         self._actions: deque[Action] = deque()
         self._begun = False
         self._block: AsyncExitStack | None = None
@@ -139,7 +242,12 @@ class Run(Generic[OutputT_co]):
 
     def __repr__(self) -> str:
         state = self._result.state if self._result else "under way" if self._begun else "not begun"
-        return f"<Run of {self._model.name}: {state}>"
+        return f"<Run of {self._setup.model.name}: {state}>"
+
+    @property
+    def agent(self) -> Agent[Any]:
+        """The agent that has the conversation."""
+        return self._setup.agent
 
     @property
     def ended(self) -> bool:
@@ -159,7 +267,7 @@ class Run(Generic[OutputT_co]):
 
         It is what the model wrote, neither validated nor coerced, and one and the same object while it grows.
         """
-        return self._check.partial
+        return self._setup.check.partial
 
     async def __aenter__(self) -> Self:
         self._block = AsyncExitStack()
@@ -173,18 +281,27 @@ class Run(Generic[OutputT_co]):
         if self._begun:
             raise CallerError("a run goes only once", hint="make another with Agent.stream")
         self._begun = True
-        events = self._go()
+        events = self._go() if self._within is None else self._told(self._within)
         if self._block is not None:
             self._block.push_async_callback(events.aclose)
         return events
 
+    async def _told(self, within: Enclosing) -> AsyncGenerator[Event]:
+        """The events, which the outer run is told as well."""
+        async with aclosing(self._go()) as events:
+            async for event in events:
+                within.emit(event)
+                yield event
+
     async def _go(self) -> AsyncGenerator[Event]:
-        self._keep()
-        self._actions.extend(self._loop.start(self._clock()))
         async with self._around:
             try:
-                for note in self._notes:
+                for note in await self._enter(self._setup):
                     yield note
+                await self._begin()
+                async with aclosing(self._resume()) as events:
+                    async for event in events:
+                        yield event
                 while self._actions:
                     async with aclosing(self._act(self._actions.popleft())) as events:
                         async for event in events:
@@ -204,6 +321,57 @@ class Run(Generic[OutputT_co]):
                 self._stop(str(error) or type(error).__name__, "failed")
                 raise
 
+    async def _enter(self, setup: Setup) -> list[Note]:
+        """What the run has of an agent is made ready. What of the agent's tools cannot be enforced."""
+        self._setup = setup
+        self._called = False
+        if setup.group.enclose is not None:
+            return []
+        setup.group.enclose = self._enclose
+        self._setups[id(setup.agent)] = setup
+        await self._around.enter_async_context(setup.around)
+        return [Note("dropped", f"{name}: {what}") for name, each in setup.roster.items() for what in each.dropped]
+
+    def _enclose(self, invocation: InvocationCanister, emit: Callable[[Event], None]) -> Enclosing:
+        return Enclosing(invocation, emit, self._loop.budget, self._setup.approve, self._asking)
+
+    async def _begin(self) -> None:
+        """The agent's instructions stand first; a history that has some keeps them, but for those of an agent."""
+        text = await self._setup.instruct(self._common.auxdata)
+        transcript = self._loop.transcript
+        first = next((each for each in transcript if isinstance(each, SupervisorCanister)), None)
+        if text and first is None:
+            transcript.insert(0, self._supervisor(text))
+            self._begun_at += bool(self._begun_at)
+            self._stored = self._begun_at
+        elif text and first is not None and (self._setup.overrides or first.by_agent):
+            self._instructions = self._supervisor(text)
+        self._keep()
+
+    def _supervisor(self, text: str) -> SupervisorCanister:
+        return SupervisorCanister(contents(text), by_agent=True, timestamp=self._clock())
+
+    async def _resume(self) -> AsyncGenerator[Event]:
+        resumed = self._resumption
+        if resumed is None:
+            self._actions.extend(self._loop.start(self._clock()))
+            return
+        actions = self._loop.resume(resumed.invocations, resumed.answered, resumed.prompt, self._clock())
+        self._actions.extend(actions)
+        for decision in resumed.decisions:
+            yield self._feed(decision)
+
+    async def _hand_over(self, name: str) -> AsyncGenerator[Event]:
+        handoff = cast("Handoff", self._setup.roster[name])
+        agent = handoff.agent
+        notes = await self._enter(self._setups.get(id(agent)) or agent.set_up(self._common))
+        self._instructions = self._supervisor(await self._setup.instruct(self._common.auxdata))
+        self._loop = self._setup.loop(after=self._loop)
+        yield HandedOver(handoff.to)
+        for note in notes:
+            yield note
+        self._actions.extend(self._loop.go_on(self._clock()))
+
     async def _act(self, action: Action) -> AsyncGenerator[Event]:
         match action:
             case CallModel():
@@ -212,43 +380,67 @@ class Run(Generic[OutputT_co]):
                     async for event in events:
                         yield event
             case Execute(invocations=invocations, answered=answered):
-                async with aclosing(self._group.run(invocations, answered)) as events:
+                self._called = self._loop.rounds > 0
+                async with aclosing(self._setup.group.run(invocations, answered)) as events:
                     async for event in self._in_time(events):
                         yield self._feed(event)
             case AskApproval(invocation=invocation, why=why):
                 from callboard.execution import ask_approval  # noqa: PLC0415  # where somebody is asked
 
                 yield ApprovalAsked(invocation, why)
-                answer = await ask_approval(self._approve, invocation, why)
+                answer = await ask_approval(self._setup.approve, invocation, why)
+                if self._within is not None and answer.verdict == "defer":
+                    answer = replace(answer, verdict="deny", why=_NOT_LATER)
                 if answer.failed:
                     yield Note("alert", f"{invocation.name} was denied: {answer.why}")
                 yield self._feed(answer)
             case CheckOutput(text=text):
                 async with self._time_limit():
-                    complaint = await self._check.complaint(text)
+                    complaint = await self._setup.check.complaint(text)
                 self._actions.extend(self._loop.answer_check(complaint, self._clock()))
                 self._keep()
+            case HandOver(name=name):
+                async with aclosing(self._hand_over(name)) as events:
+                    async for event in events:
+                        yield event
             case Finish():
                 yield self._end(action)
 
     async def _reply(self, action: CallModel) -> AsyncGenerator[Event]:
-        canisters = action.canisters if self._view is None else self._view.shown(action.canisters)
-        changes: dict[str, Any] = {"canisters": canisters, "conversation": action.canisters}
+        setup = self._setup
+        view = setup.view
+        conversation = self._instructed(action.canisters)
+        changes: dict[str, Any] = {"canisters": conversation, "conversation": conversation}
+        if view is not None:
+            changes["canisters"] = view.shown(conversation)
         if action.last:
             changes["tool_choice"] = "none"
+        elif self._called and (
+            setup.request.tool_choice == "required" or isinstance(setup.request.tool_choice, NamedTool)
+        ):
+            # Who is made to call, and has called, is free to answer.
+            changes["tool_choice"] = "auto"
         whole = False
-        stage = self._stage() if self._stage else None
-        async with aclosing(_generator(self._model.reply(replace(self._request, **changes)))) as events:
+        stage = setup.stage() if setup.stage else None
+        async with aclosing(_generator(setup.model.reply(replace(setup.request, **changes)))) as events:
             async for event in self._in_time(events):
                 whole = isinstance(event, (ReplyEnded, ReplyFailed))
-                if isinstance(event, Usage) and self._view is not None:
-                    self._view.count(event)
+                if isinstance(event, Usage) and view is not None:
+                    view.count(event)
                 for each in [event] if stage is None else stage.feed(event):
                     yield self._feed(each)
         for each in [] if stage is None else stage.finish("stop" if whole else "cut"):
             yield self._feed(each)
         if not whole:
             yield self._feed(ReplyFailed("provider", "cut", "the reply has no end"))
+
+    def _instructed(self, canisters: tuple[Canister, ...]) -> tuple[Canister, ...]:
+        """What was said, with the instructions of the agent that has the conversation in the place of the first ones."""
+        if self._instructions is None:
+            return canisters
+        at = next((place for place, each in enumerate(canisters) if isinstance(each, SupervisorCanister)), None)
+        before, behind = ((), canisters) if at is None else (canisters[:at], canisters[at + 1 :])
+        return (*before, *((self._instructions,) if self._instructions.content else ()), *behind)
 
     def _in_time(self, events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
         """The events, until the run's seconds are over."""
@@ -280,14 +472,14 @@ class Run(Generic[OutputT_co]):
         if isinstance(event, ReplyFailed):
             about = {name: getattr(event, name) for name in ("code", "excerpt", "party", "path", "hint")}
             self.failure = ProviderError(event.message, **about)
-        self._check.follow(event)
+        self._setup.check.follow(event)
         self._actions.extend(self._loop.feed(event, self._clock()))
         self._keep()
         return event
 
     def _stop(self, why: str, state: RunState) -> RunEnded:
         """Ends the run from outside; calls that had ended keep their results."""
-        for result in self._group.unseen:
+        for result in self._setup.group.unseen:
             self._loop.feed(ResultReady(result), self._clock())
         return self._end(self._loop.stop(self._clock(), why, state))
 
@@ -304,6 +496,7 @@ class Run(Generic[OutputT_co]):
             finish.why,
             loop.cost,
             loop.pending,
+            self._setup.agent,
             self._read(finish, text),
         )
         self._keep()
@@ -313,16 +506,18 @@ class Run(Generic[OutputT_co]):
         """The output as its type; a run that did not complete has none, nor has a refusal where it is no text."""
         if finish.state != "completed":
             return UNSET
-        if self._check.value is not UNSET:
-            return self._check.value
+        check: OutputCheck[OutputT_co] = self._setup.check
+        if check.value is not UNSET:
+            return check.value
         try:
-            return self._check.read(text)
+            return check.read(text)
         except ArgumentsInvalid:  # a completed run's output was checked, unless the model refused
             return UNSET
 
     def _roll_back(self) -> RolledBack:
         """The conversation goes on from where it was before the prompt, as its caller counts it."""
         rolled_back = RolledBack(self._known)
+        self._setup = next(iter(self._setups.values()))  # who had the conversation before the prompt
         self._loop.roll_back(self._begun_at)
         self._stored = self._begun_at
         if self._store is not None:
@@ -342,6 +537,9 @@ def _refusal(canisters: Sequence[Canister]) -> str:
     """What the last canister refuses with."""
     parts = canisters[-1].content if canisters and isinstance(canisters[-1], AssistantCanister) else ()
     return "".join([part.text for part in parts if isinstance(part, RefusalContent)])
+
+
+_NOT_LATER = "the answer was defer, and a run within another one waits for no later answer"
 
 
 class _OutOfTime(Exception):

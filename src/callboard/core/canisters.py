@@ -1,7 +1,7 @@
 """The items of a conversation.
 
 Owns what a conversation is made of, as immutable values. Knows nothing of wires, tools or models.
-Law: a canister never changes, and its timestamp is neither compared nor sent.
+Law: a canister never changes, and when and by whom it was made is neither compared nor sent.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ class _Canister(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, e
         if type(self) is not type(other):
             return NotImplemented
         return all(
-            getattr(self, name) == getattr(other, name) for name in self.__struct_fields__ if name != "timestamp"
+            getattr(self, name) == getattr(other, name)
+            for name in self.__struct_fields__
+            if name not in {"timestamp", "by_agent"}
         )
 
     __hash__ = None  # type: ignore[assignment]  # arguments are mappings
@@ -127,11 +129,23 @@ class AssistantCanister(_Spoken, frozen=True, eq=False, tag="assistant"):
 
 
 class SupervisorCanister(_Spoken, frozen=True, eq=False, tag="supervisor"):
-    """Instructions: what providers call system or developer."""
+    """Instructions: what providers call system or developer.
+
+    Those `by_agent` are an agent's own, and give way to the instructions of the agent that goes on.
+    """
+
+    by_agent: bool = False
 
     if TYPE_CHECKING:
 
-        def __init__(self, content: ContentLike = (), *, timestamp: _Time = None, extra: _Extra = None) -> None: ...
+        def __init__(
+            self,
+            content: ContentLike = (),
+            by_agent: bool = False,
+            *,
+            timestamp: _Time = None,
+            extra: _Extra = None,
+        ) -> None: ...
 
 
 class DocumentCanister(_Spoken, frozen=True, eq=False, tag="document"):

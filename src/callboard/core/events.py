@@ -188,6 +188,20 @@ class ApprovalAnswered(_Event, frozen=True, tag="approval_answered"):
     failed: bool = False
 
 
+class HandedOver(_Event, frozen=True, tag="handed_over"):
+    """From here on the agent of this name has the conversation."""
+
+    agent: str
+
+
+class Nested(_Event, frozen=True, tag="nested"):
+    """An event of a run that a tool began within this one: the invocation's `identifier`, and the tool's `name`."""
+
+    identifier: str
+    name: str
+    event: Event
+
+
 class RolledBack(_Event, frozen=True, tag="rolled_back"):
     """The conversation goes on from its first `to` canisters."""
 
@@ -218,6 +232,14 @@ ReplyEvent: TypeAlias = (
     | ReplyFailed
 )
 RunEvent: TypeAlias = (
-    RoundStarted | ToolProgress | ResultReady | ApprovalAsked | ApprovalAnswered | RolledBack | RunEnded
+    RoundStarted
+    | ToolProgress
+    | ResultReady
+    | ApprovalAsked
+    | ApprovalAnswered
+    | HandedOver
+    | Nested
+    | RolledBack
+    | RunEnded
 )
 Event: TypeAlias = ReplyEvent | RunEvent

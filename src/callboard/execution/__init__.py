@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from callboard.execution.execute import DEFAULT_TIMEOUT, OnError, execute_invoker, run_invoker
-from callboard.execution.group import DEFAULT_LIMIT, AfterCall, BeforeCall, Group
+from callboard.execution.group import DEFAULT_LIMIT, AfterCall, BeforeCall, Enclose, Group
 from callboard.execution.results import result_of
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ __all__ = [
     "DEFAULT_TIMEOUT",
     "AfterCall",
     "BeforeCall",
+    "Enclose",
     "Group",
     "InvocationsProcessor",
     "OnError",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
@@ -146,7 +147,7 @@ async def run_invoker(
     identifier = identifier or invoker.name
     context = context or Context(invoker=invoker)
     defaults = invoker.ensemble.configuration if invoker.ensemble else {}
-    seconds = _first(timeout, invoker.timeout, defaults.get("timeout"), DEFAULT_TIMEOUT)
+    seconds = _first(timeout, invoker.timeout, defaults.get("timeout"), DEFAULT_TIMEOUT)  # math.inf is no limit
     tries = 1 + (int(defaults.get("max_retries", 0)) if invoker.is_idempotent(arguments) else 0)
     delay = _FIRST_DELAY
     while True:
@@ -229,7 +230,7 @@ async def _on_thread(call: Callable[[], Awaitable[Any]], seconds: float) -> Any:
             _discard(made)
         return made
 
-    limit = asyncio.timeout(seconds)
+    limit = asyncio.timeout(_bound(seconds))
     try:
         async with limit:
             return await _contained(_threads.run(work))
@@ -258,7 +259,7 @@ async def _in_task(call: Callable[[], Awaitable[Any]], seconds: float, grace: fl
     task = asyncio.create_task(_contained(call()))
     task.add_done_callback(_forget)
     try:
-        await asyncio.wait((task,), timeout=seconds)
+        await asyncio.wait((task,), timeout=_bound(seconds))
         timed_out = not task.done()
     finally:
         # Its time is over, or it is cancelled from outside.
@@ -271,6 +272,11 @@ async def _in_task(call: Callable[[], Awaitable[Any]], seconds: float, grace: fl
     if task.done():
         raise _OutOfTime(f"It had {seconds:g} s.")
     raise _OutOfTime(f"It had {seconds:g} s.", f"did not end when it was cancelled after {seconds:g} s; it was left")
+
+
+def _bound(seconds: float) -> float | None:
+    """The seconds as asyncio has them; uvloop cannot count to infinity."""
+    return None if seconds == math.inf else seconds
 
 
 def _forget(task: asyncio.Task[Any]) -> None:

@@ -42,6 +42,9 @@ _After: TypeAlias = ResultCanister | None
 AfterCall: TypeAlias = Callable[[InvocationCanister, ResultCanister], Awaitable[_After] | _After]
 """Looks at a result: gives another one in its place, or None."""
 
+Enclose: TypeAlias = Callable[[InvocationCanister, Callable[[Event], None]], object]
+"""Makes the `run` of a call's context, of the invocation and of what tells the run an event."""
+
 
 _ALERTED: Final = frozenset({"validation", "timeout"})
 """What is always a result, also where a run fails fast, and so would go unnoticed."""
@@ -52,6 +55,7 @@ class Group:
 
     Hooks run inside the concurrency limit, once an invocation, whatever retries follow; what they raise ends
     the run. What tools come upon is theirs as far as the `policy` permits; which calls run is decided elsewhere.
+    `enclose` makes what a tool hands to a run that it begins.
     `limit` invocations are under way at once, those of one in their order. `namespaces` holds one mutable mapping for each ensemble, by its name.
     """
 
@@ -68,6 +72,7 @@ class Group:
         policy: Policy | None = None,
     ) -> None:
         self._invokers = invokers
+        self.enclose: Enclose | None = None
         self._policy = policy or Policy()
         self._auxdata = MappingProxyType(dict(auxdata or {}))
         self._on_error: OnError = on_error
@@ -133,15 +138,13 @@ class Group:
 
     async def _one(self, invocation: InvocationCanister, gate: asyncio.Semaphore, news: _News) -> ResultCanister:
         async with gate:
-            asked = self._before_call(invocation) if self._before_call else None
-            asked = await asked if inspect.isawaitable(asked) else asked
+            asked = await _hooked(self._before_call(invocation)) if self._before_call else None
             _check_hook("before_call", asked, (InvocationCanister, ResultCanister))
             if isinstance(asked, ResultCanister):
                 result = asked
             else:
                 result = await self._execute(invocation if asked is None else asked, news)
-                changed = self._after_call(invocation, result) if self._after_call else None
-                changed = await changed if inspect.isawaitable(changed) else changed
+                changed = await _hooked(self._after_call(invocation, result)) if self._after_call else None
                 _check_hook("after_call", changed, (ResultCanister,))
                 result = result if changed is None else changed
             return replace(result, invocation_id=invocation.identifier)
@@ -161,6 +164,7 @@ class Group:
                 invoker,
                 partial(news.progress, invocation.identifier),
                 self._policy.permits(invoker, arguments),
+                self.enclose(invocation, news.emit) if self.enclose else None,
             ),
             identifier=invocation.identifier,
             on_error=self._on_error,
@@ -205,14 +209,21 @@ class _News:
         return self._arrival
 
     def progress(self, identifier: str, done: float, total: float | None = None, message: str = "", /) -> None:
-        said = ToolProgress(identifier, done, total, message)
+        self.emit(ToolProgress(identifier, done, total, message))
+
+    def emit(self, event: Event) -> None:
         with suppress(RuntimeError):  # of a thread that outlived the loop
-            self._loop.call_soon_threadsafe(self._take, said)
+            self._loop.call_soon_threadsafe(self._take, event)
 
     def _take(self, event: Event) -> None:
         self.told.append(event)
         if not self._arrival.done():
             self._arrival.set_result(None)
+
+
+async def _hooked(value: Any) -> Any:
+    """What a hook gave, sync or async."""
+    return await value if inspect.isawaitable(value) else value
 
 
 def _check_hook(hook: str, value: object, kinds: tuple[type, ...]) -> None:

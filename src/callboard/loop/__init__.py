@@ -3,8 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, Execute, Finish
-from callboard.loop.limits import Limits
+from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, Execute, Finish, HandOver
+from callboard.loop.limits import Budget, Limits
 from callboard.loop.loop import GO_ON, AnswerAfter, Loop, QuotedCalls, ends_with_model
 from callboard.profiles import OnRepeatedCall
 
@@ -19,11 +19,13 @@ __all__ = [
     "Action",
     "AnswerAfter",
     "AskApproval",
+    "Budget",
     "CallModel",
     "CheckOutput",
     "Execute",
     "Fabricated",
     "Finish",
+    "HandOver",
     "History",
     "Limits",
     "Loop",

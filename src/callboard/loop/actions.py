@@ -1,6 +1,6 @@
 """What the loop wants done.
 
-Owns the five things a run asks of the world.
+Owns the six things a run asks of the world.
 """
 
 from __future__ import annotations
@@ -41,6 +41,12 @@ class CheckOutput(msgspec.Struct, frozen=True):
     text: str
 
 
+class HandOver(msgspec.Struct, frozen=True):
+    """Another agent goes on, the one that the handoff of this `name` is to; its loop is asked what is next."""
+
+    name: str
+
+
 class Finish(msgspec.Struct, frozen=True):
     """The run is over. `output` is the text of its last reply, `why` says what ended it where it did not complete."""
 
@@ -49,4 +55,4 @@ class Finish(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-Action: TypeAlias = CallModel | Execute | AskApproval | CheckOutput | Finish
+Action: TypeAlias = CallModel | Execute | AskApproval | CheckOutput | HandOver | Finish

@@ -1,13 +1,20 @@
-"""How much a run may take.
+"""How much a run may take, and how much it has taken.
 
 Owns the bounds and what is said when one is reached. Knows nothing of what is done then.
 """
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
+from callboard.core import Usage
 from callboard.errors import CallerError
+from callboard.profiles import Prices
+
+MAX_DEPTH = 16
+"""Runs within runs; an agent may, through others, be a tool of itself."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,5 +39,63 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             bound = getattr(self, name)
-            if bound is not None and (bound < 0 or (bound == 0 and name != "output_retries")):
-                raise CallerError(f"a limit is above zero, not {bound}", path=f"limits.{name}")
+            least = 0 if name == "output_retries" else math.ulp(0.0)
+            if bound is not None and not (type(bound) in (int, float) and bound >= least):
+                raise CallerError(f"a limit is above zero, not {bound!r}", path=f"limits.{name}")
+
+
+class Budget:
+    """What a run has taken of its limits.
+
+    What a run `within` another one takes, both have taken, and neither goes on where the limits of one are reached.
+    Raises CallerError where too many runs stand in one another.
+    """
+
+    def __init__(self, limits: Limits, prices: Prices | None, within: Budget | None = None) -> None:
+        self.limits = limits
+        self.usage = Usage()
+        self._within = within
+        self._calls = 0
+        self._by_prices: dict[Prices | None, Usage] = {prices: Usage()}
+        self.depth: int = within.depth + 1 if within else 0
+        if self.depth > MAX_DEPTH:
+            raise CallerError(f"more than {MAX_DEPTH} runs stand in one another", hint="answer without this agent")
+
+    @property
+    def cost(self) -> float | None:
+        """The cost so far, None where the price of some of it is not known."""
+        return None if None in self._by_prices else self._spent
+
+    def add(self, usage: Usage, prices: Prices | None) -> None:
+        """Count the usage of a reply."""
+        if usage != Usage():
+            self.usage += usage
+            self._by_prices[prices] = self._by_prices.get(prices, Usage()) + usage
+            if self._within is not None:
+                self._within.add(usage, prices)
+
+    def add_calls(self, count: int) -> None:
+        """Count calls that are run."""
+        self._calls += count
+        if self._within is not None:
+            self._within.add_calls(count)
+
+    def out_of_calls(self) -> str:
+        """Why no more calls are taken, if so."""
+        most = self.limits.calls
+        if most is not None and self._calls >= most:
+            return f"no answer within {most} calls"
+        return self._within.out_of_calls() if self._within is not None else ""
+
+    def exhausted(self) -> str:
+        """Why nothing more is asked for, if so."""
+        used, limits = self.usage.input + self.usage.output, self.limits
+        if limits.tokens is not None and used >= limits.tokens:
+            return f"{used} tokens are used, of {limits.tokens}"
+        if limits.cost is not None and self._spent >= limits.cost:
+            return f"the cost is {self._spent:.4g}, of {limits.cost:.4g}"
+        return self._within.exhausted() if self._within is not None else ""
+
+    @property
+    def _spent(self) -> float:
+        return sum(prices.cost(usage) for prices, usage in self._by_prices.items() if prices is not None)

@@ -38,8 +38,8 @@ from callboard.core import (
     contents,
     error_result,
 )
-from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, Execute, Finish
-from callboard.loop.limits import Limits
+from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, Execute, Finish, HandOver
+from callboard.loop.limits import Budget, Limits
 from callboard.loop.round import Round
 from callboard.profiles import OnRepeatedCall, Prices
 from callboard.tools import Invoker, Permission, Policy, denial, edited_invocation, refusal
@@ -92,7 +92,9 @@ class Loop:
     if the whole reply was such calls. With `quoted_calls` "ask" a call that repeats a source is asked about, whatever
     the policy allows.
     `validated` False asks about calls and defers them as they are (mode parsed).
-    `transcript` grows by what happens; `usage` and `cost` are sums over the replies.
+    `transcript` grows by what happens; `usage` and `cost` are sums over the replies. A run `within` another one takes
+    of its budget too. A loop `after` another one is that of the agent which was handed the conversation: it goes on
+    with its transcript, its rounds and its limits.
     """
 
     def __init__(
@@ -108,12 +110,14 @@ class Loop:
         on_repeated_call: OnRepeatedCall = "run",
         validated: bool = True,
         quoted_calls: QuotedCalls = "ask",
+        within: Budget | None = None,
+        after: Loop | None = None,
     ) -> None:
-        self.transcript: list[Canister] = [*canisters]
-        self.usage = Usage()
-        self.rounds = 0
-        self.limits = limits or Limits()
-        self.deadline: datetime | None = None
+        self.transcript: list[Canister] = after.transcript if after else [*canisters]
+        self.rounds: int = after.rounds if after else 0
+        self.budget: Budget = after.budget if after else Budget(limits or Limits(), prices, within)
+        self.limits = self.budget.limits
+        self.deadline: datetime | None = after.deadline if after else None
         self._invokers = invokers
         self._policy = policy or Policy()
         self._prices = prices
@@ -140,25 +144,70 @@ class Loop:
         self._reply_usage = Usage()
         self._cut: dict[str, str] = {}
         self._round = Round()
+        self._behind: list[Canister] = []
         self._last = False
         self._shortfall = ""
         """Why the run will not have completed, however it goes on."""
-        self._calls = 0
-        self._errors = 0
+        self.errors: int = after.errors if after else 0
         self._empty = 0
         self._thoughts = 0
         self._refused = 0
 
     @property
+    def usage(self) -> Usage:
+        """The tokens of all replies so far, those of runs within this one among them."""
+        return self.budget.usage
+
+    @property
     def cost(self) -> float | None:
         """The cost so far, None without prices."""
-        return None if self._prices is None else self._prices.cost(self.usage)
+        return self.budget.cost
 
     def start(self, now: datetime) -> list[Action]:
         """The first actions of the run."""
+        self._set_deadline(now)
+        return [self._call_model()]
+
+    def resume(
+        self,
+        invocations: Iterable[InvocationCanister],
+        answered: Mapping[str, ResultCanister],
+        behind: Iterable[Canister],
+        now: datetime,
+    ) -> list[Action]:
+        """Begin with calls of the history that wait.
+
+        Args:
+            invocations: The calls.
+            answered: Results of some of them, by their identifiers; each of the others waits for an ApprovalAnswered.
+            behind: What follows their results in the conversation.
+            now: The time.
+
+        Returns:
+            The actions. What the rules deny by now, and what does not fit, waits for no answer.
+        """
+        self._set_deadline(now)
+        self._behind = [*behind]
+        current = self._round = Round(invocations)
+        for invocation in current.invocations:
+            refused = answered.get(invocation.identifier) or self._refusal(invocation)
+            if refused is None:
+                current.asked[invocation.identifier] = invocation
+            else:
+                current.answered[invocation.identifier] = refused
+        return [] if current.asked else self._execute(now)
+
+    def go_on(self, now: datetime) -> list[Action]:
+        """What is next where the calls of a reply have their results."""
+        if over := self._exhausted(now):
+            return [Finish("incomplete", "", over)]
+        if not self._last and (shortfall := self._out_of_calls()):
+            self._last, self._shortfall = True, shortfall
+        return [self._call_model()]
+
+    def _set_deadline(self, now: datetime) -> None:
         if self.limits.seconds is not None:
             self.deadline = now + timedelta(seconds=self.limits.seconds)
-        return [self._call_model()]
 
     def feed(self, event: Event, now: datetime) -> list[Action]:
         """The actions that follow from an event."""
@@ -215,7 +264,7 @@ class Loop:
         return CallModel(self.rounds, tuple(self.transcript), self._last)
 
     def _end_reply(self) -> None:
-        self.usage += self._reply_usage
+        self.budget.add(self._reply_usage, self._prices)
         self._reply_usage = Usage()
 
     def _keep_reply(self, now: datetime) -> str:
@@ -350,9 +399,37 @@ class Loop:
         place: dict[str, Any] = self._round.answered if isinstance(edited, ResultCanister) else self._round.edited
         place[invocation.identifier] = edited
 
+    def _refusal(self, invocation: InvocationCanister) -> ResultCanister | None:
+        """The result of a call that waited and cannot run by now, None for one that a person may allow."""
+        if refused := refusal(invocation, self._invokers):
+            return refused
+        permission, why = self._decided(invocation)
+        if permission not in ("allow", "ask"):
+            return denial(invocation, why)
+        mistake = self._invokers[invocation.name].mistake(invocation.arguments or {}) if self._validated else ""
+        return error_result(invocation.identifier, "validation", mistake) if mistake else None
+
+    def _hands_over(self, invocation: InvocationCanister) -> bool:
+        return invocation.name in self._invokers and self._invokers[invocation.name].hands_over
+
+    def _refuse_handoffs(self) -> None:
+        """A conversation has one agent, and is handed over whole."""
+        current = self._round
+        why = "calls of the same reply wait for their results" if current.deferred else ""
+        for invocation in current.running:
+            if invocation.identifier in current.answered or not self._hands_over(invocation):
+                continue
+            if why:
+                refused = error_result(
+                    invocation.identifier, "execution", f"the conversation was not handed over: {why}"
+                )
+                current.answered[invocation.identifier] = refused
+            why = why or "another handoff of the same reply came first"
+
     def _execute(self, now: datetime) -> list[Action]:
+        self._refuse_handoffs()
         running = self._round.running
-        self._calls += len(running) - len(self._round.answered)
+        self.budget.add_calls(len(running) - len(self._round.answered))
         return [Execute(running, self._round.answered)] if running else self._next_round(now)
 
     def _next_round(self, now: datetime) -> list[Action]:
@@ -364,17 +441,21 @@ class Loop:
         if self._round.deferred:
             return [Finish("pending", "", f"{len(self._round.deferred)} calls wait for their results")]
         for result in results:
-            self._errors = 0 if result.error is None else self._errors + 1
+            self.errors = 0 if result.error is None else self.errors + 1
         self._remember(pairs)
         self._round = Round()
-        if over := self._exhausted(now):
-            return [Finish("incomplete", "", over)]
+        self._append_behind()
+        handed = next((each.name for each, result in pairs if result.error is None and self._hands_over(each)), "")
+        if handed:
+            return [HandOver(handed)]
         sound = all(result.error is None for result in results)
         if (self._answers_repeated and self._told_rounds) or (sound and self._answer_after == "results"):
             self._last = True
-        elif shortfall := self._out_of_calls():
-            self._last, self._shortfall = True, shortfall
-        return [self._call_model()]
+        return self.go_on(now)
+
+    def _append_behind(self) -> None:
+        self.transcript += self._behind
+        self._behind = []
 
     def _remember(self, pairs: Sequence[tuple[InvocationCanister, ResultCanister]]) -> None:
         if self._guard is None:
@@ -390,6 +471,7 @@ class Loop:
             settled = result or error_result(invocation.identifier, "cancelled", why)
             self.transcript.append(replace(settled, timestamp=now))
         self._round = Round()
+        self._append_behind()
 
     # Limits.
 
@@ -398,24 +480,20 @@ class Loop:
         limits = self.limits
         if self.rounds >= limits.rounds:
             return f"no answer within {limits.rounds} rounds"
-        if limits.calls is not None and self._calls >= limits.calls:
-            return f"no answer within {limits.calls} calls"
-        if limits.errors is not None and self._errors >= limits.errors:
-            return f"{self._errors} errors one after another"
+        if over := self.budget.out_of_calls():
+            return over
+        if limits.errors is not None and self.errors >= limits.errors:
+            return f"{self.errors} errors one after another"
         if self._told_rounds >= MAX_REPEATED:
             return f"nothing but calls that were made before, in {self._told_rounds} rounds"
         return ""
 
     def _exhausted(self, now: datetime) -> str:
         """Why nothing more is asked for, if so."""
-        limits = self.limits
-        used = self.usage.input + self.usage.output
-        if limits.tokens is not None and used >= limits.tokens:
-            return f"{used} tokens are used, of {limits.tokens}"
-        if limits.cost is not None and (self.cost or 0.0) >= limits.cost:
-            return f"the cost is {self.cost:.4g}, of {limits.cost:.4g}"
+        if over := self.budget.exhausted():
+            return over
         if self.deadline is not None and now >= self.deadline:
-            return f"{limits.seconds:g} seconds are over"
+            return f"{self.limits.seconds:g} seconds are over"
         return ""
 
     @property

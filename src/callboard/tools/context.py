@@ -46,7 +46,8 @@ class Context:
     tool's own state, one mapping for each ensemble and run; `invoker` is the one being executed.
     `progress(done, total, message)` tells the run how far the tool is, as a ToolProgress; it may be called from a
     thread. `permits(path)` says whether the run's rules let this call have what is at a path, relative to the root of
-    its ensemble, that its arguments do not name; for a tool that comes upon files, as a search does.
+    its ensemble, that its arguments do not name; for a tool that comes upon files, as a search does. `run` is the run
+    that called the tool, None where no run did; `Agent.run(..., context=context)` begins one within it.
     """
 
     auxdata: Mapping[str, Any] = field(default_factory=dict)
@@ -54,3 +55,4 @@ class Context:
     invoker: Invoker | None = None
     progress: Progress = _unheard
     permits: Permits = everything
+    run: object | None = None

@@ -35,6 +35,8 @@ class Validates(Protocol):
 class Invoker:
     """A callable with its name, description and arguments schema (seed 000).
 
+    `hands_over` says that a call hands the conversation to another agent.
+
     `dropped` says what of a schema that others wrote cannot be enforced.
 
     `await invoker(context, arguments)` validates and calls. `timeout` in seconds, None leaves it to the
@@ -44,6 +46,8 @@ class Invoker:
     wrongly to what it is told to write instead. Calls of one run for whose arguments `key` gives the same are made one
     after another; None of it is a call like no other.
     """
+
+    hands_over = False
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class Tool(Generic[P, R]):
     """A function made callable by models (seed 001). Made with `@tool`.
 
     `name` is by default the function's, `description` its docstring's; `schema` is the JSON Schema of its arguments.
-    `timeout` is in seconds, None leaves it to the ensemble. `idempotent` says that a call may be repeated
+    `timeout` is in seconds, `math.inf` is no limit, None leaves it to the ensemble. `idempotent` says that a call may be repeated
     after a failure of the network or a timeout; `approval` that a person is asked before each call; `cli`
     maps flags such as `-t` to parameters, for models that write calls as commands; `strict` that the provider is
     asked to hold calls to the schema, None leaves it to the provider. `subjects` says which parameters are a `path`
@@ -244,8 +244,8 @@ def _without_partial(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_seconds(value: Any) -> bool:
-    """Whether it is a finite number above zero."""
-    return type(value) in (int, float) and 0 < value < math.inf
+    """Whether it is a number above zero; infinity is no limit."""
+    return type(value) in (int, float) and 0 < value <= math.inf
 
 
 def _is_mapping(value: Any) -> bool:

@@ -1,0 +1,139 @@
+"""Go on with calls of a history that wait: with their results, or with decisions about them.
+
+A call that was allowed runs as if it had been allowed at once. What cannot be meant is refused before anything runs: a
+decision about no call, about one that has its result, or in words that are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from callboard.core import (
+    Answer,
+    ApprovalAnswered,
+    Canister,
+    InvocationCanister,
+    ResultCanister,
+    ToolError,
+    error_result,
+)
+from callboard.errors import CallerError
+from callboard.execution import result_of
+from callboard.execution.approval import read_answer
+from callboard.tools import Invoker, Policy, edited_invocation, refusal
+
+
+class Resumption(NamedTuple):
+    """The calls that wait, the results of some of them, the decisions about others, and what the user says next."""
+
+    invocations: tuple[InvocationCanister, ...]
+    answered: Mapping[str, ResultCanister]
+    decisions: tuple[ApprovalAnswered, ...]
+    prompt: tuple[Canister, ...]
+
+
+def waiting_calls(history: Iterable[Canister]) -> list[InvocationCanister]:
+    """The invocations of a history that have no result."""
+    waiting: list[InvocationCanister] = []
+    for canister in history:
+        if isinstance(canister, InvocationCanister):
+            waiting.append(canister)
+        elif isinstance(canister, ResultCanister):
+            waiting = [each for each in waiting if each.identifier != canister.invocation_id]
+    return waiting
+
+
+def given_results(
+    waiting: Iterable[InvocationCanister], results: Mapping[str, Any], now: datetime
+) -> Iterator[ResultCanister]:
+    """A result for each call that waits. Raises CallerError for a result of nothing."""
+    identifiers = list(dict.fromkeys(each.identifier for each in waiting))
+    _check_known(results, identifiers, "result")
+    for identifier in identifiers:
+        value = results.get(identifier, ToolError("cancelled", "no result was given"))
+        if isinstance(value, ToolError):
+            result = error_result(identifier, value.category, value.message)
+        else:
+            result = result_of(identifier, value)
+        yield replace(result, timestamp=now)
+
+
+def read_resumption(
+    waiting: list[InvocationCanister],
+    approvals: Mapping[str, Answer],
+    results: Mapping[str, Any],
+    prompt: tuple[Canister, ...],
+    *,
+    invokers: Mapping[str, Invoker],
+    policy: Policy,
+    validated: bool,
+    now: datetime,
+) -> Resumption:
+    """What decisions about calls that wait mean.
+
+    Args:
+        waiting: The calls of the history that have no result.
+        approvals: The decisions, by the identifiers of the calls.
+        results: Results of others of them.
+        prompt: What the user says next.
+        invokers: The tools by the names that models call them.
+        policy: The rules, which edited arguments pass as well.
+        validated: Whether edited arguments are validated.
+        now: The time.
+
+    Returns:
+        What the run begins with. A call that nobody decided about is told to the model as cancelled.
+
+    Raises:
+        CallerError: A decision is none, is about no call that waits, or about one that is decided twice.
+    """
+    calls = {each.identifier: each for each in waiting}
+    _check_known(approvals, list(calls), "approval")
+    decisions: list[ApprovalAnswered] = []
+    for identifier, answer in approvals.items():
+        path = f"approvals.{identifier}"
+        if identifier in results:
+            raise CallerError("the call is decided twice", path=path, hint="give its result or an approval, not both")
+        if sum(each.identifier == identifier for each in waiting) > 1:
+            raise CallerError("several calls of this identifier wait", path=path, hint="give each one of its own")
+        decision = read_answer(calls[identifier], answer)
+        if decision.failed:
+            hint = "write 'allow', 'deny', 'defer', Allow(arguments) or Deny(why)"
+            raise CallerError(decision.why, path=path, hint=hint)
+        _check_edited(decision, invokers, policy, path, validated=validated)
+        if prompt and (decision.verdict == "defer" or _waits_on(decision, invokers)):
+            hint = "give the prompt when each call has its result"
+            raise CallerError("a prompt cannot follow a call that still waits", path=path, hint=hint)
+        decisions.append(decision)
+    others = [each for each in waiting if each.identifier not in approvals]
+    answered = {each.invocation_id: each for each in given_results(others, results, now)}
+    return Resumption(tuple(waiting), answered, tuple(decisions), prompt)
+
+
+def _check_known(given: Iterable[str], identifiers: list[str], what: str) -> None:
+    for identifier in given:
+        if identifier not in identifiers:
+            hint = f"there wait {', '.join(identifiers)}" if identifiers else "no call of the history waits"
+            raise CallerError(f"no call waits for this {what}", path=identifier, hint=hint)
+
+
+def _check_edited(
+    decision: ApprovalAnswered, invokers: Mapping[str, Invoker], policy: Policy, path: str, *, validated: bool
+) -> None:
+    """Raises CallerError for edited arguments that the tool cannot or may not be called with."""
+    call, arguments = decision.invocation, decision.arguments
+    if arguments is None or refusal(call, invokers) is not None:
+        return
+    edited = edited_invocation(call, arguments, invokers[call.name], policy, validated=validated)
+    if isinstance(edited, ResultCanister) and edited.error is not None:
+        raise CallerError(edited.error.message, path=path)
+
+
+def _waits_on(decision: ApprovalAnswered, invokers: Mapping[str, Invoker]) -> bool:
+    """Whether a call that is allowed waits for a result from outside nevertheless."""
+    invoker = invokers.get(decision.invocation.name)
+    return decision.verdict == "allow" and invoker is not None and invoker.deferred
