@@ -8,8 +8,8 @@ from typing import Any, Literal, assert_type
 
 from msgspec.structs import replace
 
-from callboard import Agent, RunResult
-from callboard.agent import Run
+from callboard import Agent, RunResult, access_model
+from callboard.agent import ConversingModel, Run
 from callboard.core import (
     Canister,
     Content,
@@ -79,9 +79,16 @@ def canisters(canister: Canister) -> None:
     assert_type(canister.text, str)
 
 
+def models() -> None:
+    assert_type(access_model("openai:gpt-4o", mode="native", headers={"x-team": "fjords"}), ConversingModel)
+
+
 def refused(canister: UserCanister) -> None:
     takes_text(Agent("m", output=City))  # type: ignore[arg-type]
     Agent("m", output=list[str], output_validator=has_name)  # type: ignore[arg-type]
+    Agent("m", mode="nativ")  # type: ignore[arg-type]
+    access_model("m", mode="nativ")  # type: ignore[arg-type]
+    access_model("m", base_ulr="http://127.0.0.1:8080/v1")  # type: ignore[call-arg]
     UserCanister(3)  # type: ignore[arg-type]
     UserCanister("Hi", title="a document has one")  # type: ignore[call-arg]
     ResultCanister("6")  # type: ignore[call-arg]

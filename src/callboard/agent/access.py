@@ -5,8 +5,9 @@ Owns the seeds' way to use a model: by itself, with ensembles. Knows nothing of 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec
 
 from callboard.agent.agent import Agent
 from callboard.core import Canister, Event, Request
@@ -15,10 +16,7 @@ from callboard.providers import access_model as access_provider
 from callboard.providers.fallback import Planned
 from callboard.tools import Ensemble
 
-
-def access_model(name: str, **options: Any) -> ConversingModel:
-    """The model of a name; options as of `callboard.providers.access_model`."""
-    return ConversingModel(access_provider(name, **options))
+_Options = ParamSpec("_Options")
 
 
 class ConversingModel:
@@ -50,3 +48,16 @@ class ConversingModel:
     async def aclose(self) -> None:
         """Closes the connections; a later reply makes new ones."""
         await self._model.aclose()
+
+
+def _conversing(access: Callable[_Options, Planned]) -> Callable[_Options, ConversingModel]:
+    """The same function, of the same parameters, that gives a model which can be conversed with."""
+
+    @wraps(access)
+    def access_model(*args: _Options.args, **options: _Options.kwargs) -> ConversingModel:
+        return ConversingModel(access(*args, **options))
+
+    return access_model
+
+
+access_model = _conversing(access_provider)

@@ -10,7 +10,7 @@ import math
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, Unpack
 
 from msgspec.structs import replace
 from typing_extensions import TypeForm
@@ -37,6 +37,7 @@ from callboard.errors import CallerError
 from callboard.execution import DEFAULT_LIMIT, AfterCall, BeforeCall, Group, OnError
 from callboard.loop import GO_ON, AnswerAfter, Limits, OnRepeatedCall, QuotedCalls, ends_with_model
 from callboard.modes import plan_of
+from callboard.profiles import ModeName
 from callboard.providers import access_model
 from callboard.tools import Context, Ensemble, Invoker, Policy, Roster, Tool, ToolLike, refuse_clashes
 
@@ -96,7 +97,7 @@ class Agent(Generic[OutputT_co]):
         instructions: Instructions = "",
         output: TypeForm[OutputT_co] = str,  # type: ignore[assignment]  # the default of OutputT_co
         base_url: str = "",
-        mode: str = "",
+        mode: ModeName | Literal[""] = "",
         profile: Mapping[str, Any] | None = None,
         controls: Controls | None = None,
         tool_choice: ToolChoice = "auto",

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, cast, overload
 
 from callboard.adapters import ToolCallingMode, mode_of
 from callboard.agent.agent import Agent
@@ -35,7 +35,7 @@ from callboard.core import (
 )
 from callboard.errors import CallboardError, CallerError, DescriptorError, ToolDefinitionError
 from callboard.loop import Limits
-from callboard.profiles import providers, resolve, split_provider
+from callboard.profiles import ModeName, providers, resolve, split_provider
 from callboard.providers import access_model
 from callboard.providers.fallback import Planned
 from callboard.tools import Ensemble, ToolLike
@@ -244,7 +244,8 @@ def _access(name: str, mode: ToolCallingMode, *, api_key: str, base_url: str) ->
             name = theirs
         else:
             facts["key_variable"] = openai.key_variable
-    return access_model(name, base_url=base_url, api_key=api_key, mode=decided.value, profile=facts)
+    asked_for = cast("ModeName", decided.value)
+    return access_model(name, base_url=base_url, api_key=api_key, mode=asked_for, profile=facts)
 
 
 def _outcome(done: AgentResult, failure: Exception | None, max_steps: int, seconds: float) -> ReactResult:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from callboard.configuration import Settings
+    from callboard.profiles import ModeName
     from callboard.providers.fallback import Planned
 
 app = typer.Typer(no_args_is_help=True, help="Models that run on this machine.")
@@ -216,7 +217,7 @@ def accessed_model(settings: Settings, tell: Callable[[str], None]) -> Planned:
             name,
             base_url=settings.base_url,
             api_key=os.environ.get("CALLBOARD_API_KEY", "") if settings.base_url else "",
-            mode=settings.mode,
+            mode=cast("ModeName", settings.mode),  # it is checked where it is used
             profile=settings.profile(name),
             tell=tell,
         )

@@ -10,13 +10,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from callboard.core import Event, Request
 from callboard.errors import CallerError, NoSuchModel
 from callboard.modes import Plan, plan
 from callboard.plugins import plugins
-from callboard.profiles import Resolution, providers, resolve
+from callboard.profiles import ModeName, Resolution, providers, resolve
 from callboard.providers.fallback import Planned
 from callboard.providers.remote import NO_HEADERS, Heard, Overheard, RemoteModel
 from callboard.providers.transport import Transport
@@ -33,7 +33,7 @@ def access_model(
     *,
     base_url: str = "",
     api_key: str = "",
-    mode: str = "",
+    mode: ModeName | Literal[""] = "",
     profile: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
     extra_body: Mapping[str, Any] | None = None,

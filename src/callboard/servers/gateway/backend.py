@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from callboard.core import Event, Request
 from callboard.errors import CallboardError
 from callboard.modes import Plan, plan
-from callboard.profiles import Resolution, providers, resolve
+from callboard.profiles import ModeName, Resolution, providers, resolve
 from callboard.providers import RemoteModel, Transport, access_model
 from callboard.providers.remote import NO_HEADERS, Heard, Overheard
 from callboard.servers.gateway.breaker import SharedBreaker
@@ -218,7 +218,9 @@ class Backend:
         settings = self.settings
         facts = settings.facts
         if settings.local:
-            local: Any = access_model(f"local:{settings.local}", mode=mode, profile=facts, transport=self._transport)
+            local: Any = access_model(
+                f"local:{settings.local}", mode=cast("ModeName", mode), profile=facts, transport=self._transport
+            )
             return local  # type: ignore[no-any-return]
         facts["wire"] = settings.wire
         resolution = resolve(name, facts)
