@@ -53,6 +53,13 @@ def test_the_answer_is_on_standard_output_and_the_rest_beside_it(ask, toolbox, d
     assert (canisters[0].text, canisters[3].text, canisters[4].text) == ("6 times 7?", "42", "It is 42.")
 
 
+def test_arguments_that_do_not_fit_are_shown_once(ask, toolbox):
+    wrong = CALL.replace("6", '"six"')
+    result, _ = ask("6 times 7?", "--tools", toolbox, replies=[wrong, "It is 42."])
+    assert result.stderr.count("Input should be a valid integer") == 1
+    assert "note (alert)" not in result.stderr
+
+
 @pytest.mark.parametrize("mode", ["native", "structured", "validated", "parsed"])
 def test_modes(ask, toolbox, mode):
     call = '{"action": {"tool": "multiply", "arguments": {"a": 6, "b": 7}}}' if mode == "structured" else CALL
