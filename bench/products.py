@@ -38,9 +38,9 @@ async def main(runs: int = 10, name: str = "local:qwen2.5-coder-0.5b", mode: str
         called = any(
             isinstance(each, InvocationCanister) and each.arguments == {"a": a, "b": b} for each in result.canisters
         )
-        good = called and str(a * b) in result.output.replace(",", "")
+        good = called and str(a * b) in result.text.replace(",", "")
         right += good
-        print(f"{number:3}  {'right' if good else 'WRONG'}  {seconds:5.1f} s  {result.output!r}", flush=True)
+        print(f"{number:3}  {'right' if good else 'WRONG'}  {seconds:5.1f} s  {result.text!r}", flush=True)
     await model.aclose()
     print(f"{right} of {runs} right, through a call")
     return 0 if right == runs else 1
