@@ -12,9 +12,11 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +26,9 @@ _FILES: Final = ("HEAD", "packed-refs", "shallow")
 _FOLDERS: Final = ("objects", "refs", "reftable", "logs", "info", "worktrees")
 _MADE: Final = ("logs",)
 _WRITTEN: Final = frozenset({"refs", "reftable", "logs", "info"})
+_PREFIX: Final = "callboard-git-"
+_STALE: Final = 3600.0
+"""Seconds after which a folder of a process that is gone is one that it left, not another container's."""
 _UNUSED: Final = frozenset({"hooks", "lfs", "modules", "svn", "description"})
 
 
@@ -61,12 +66,35 @@ class PrivateDirectories:
         return [name for name in _FOLDERS if (self._common / name).is_dir()]
 
     def _make(self, configuration: str, parts: Iterable[str]) -> Path:
-        folder = Path(tempfile.mkdtemp(prefix="callboard-git-"))
+        remove_stale()
+        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         (folder / "config").write_bytes(os.fsencode(configuration))
         # Also to a file that is not there: git makes it where the link leads.
         for name in (*parts, *_FILES):
             (folder / name).symlink_to(self._common / name)
         return folder
+
+
+@cache
+def remove_stale() -> None:
+    """Remove the folders that processes of this user left when they were killed; once in a process."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        with suppress(OSError):
+            found = folder.lstat()
+            ours = pid.isdecimal() and found.st_uid == os.geteuid()
+            if ours and found.st_mtime < time.time() - _STALE and not _runs(int(pid)):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        pass
+    return True
 
 
 def check_place(directory: Path, root: Path, git_directory: Path, common: Path) -> None:
