@@ -18,7 +18,6 @@ from mypy import api
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-README = "# mypy: allow-untyped-defs, allow-untyped-calls, allow-any-generics"
 """A first page need not say `-> None`."""
 FENCE = re.compile(r"^```python[^\n]*\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -64,8 +63,7 @@ def write_modules(place):
             module = f"line_{line:04}"
             bound, missing = names_of(fence["body"])
             head = "; ".join(sorted({origins[name] for name in missing if name in origins}))
-            relaxed = README if page.stem == "README" else ""
-            (package / f"{module}.py").write_text(f"{head}\n{relaxed}" + "\n" * (line - 2) + fence["body"], "utf-8")
+            (package / f"{module}.py").write_text(head + "\n" * (line - 1) + fence["body"], "utf-8")
             origins |= {name: f"from pages.{package.name}.{module} import {name}" for name in bound}
             origins |= dict(imports_of(fence["body"]))
     (place / "pages" / "__init__.py").touch()
