@@ -153,7 +153,7 @@ def test_a_server_is_asked_to_end_before_it_is_killed(tmp_path, monkeypatch):
         lines = []
         up = asyncio.Event()
         made = await child.Child.start(
-            (sys.executable, "-c", code), {}, "", lambda data: (lines.append(data), up.set()), lambda: None
+            (sys.executable, "-c", code), {}, "", lambda data: (lines.append(data), up.set()), lambda _: None
         )
         await up.wait()
         await made.stop()
@@ -172,7 +172,7 @@ def test_a_server_sees_no_more_of_the_environment_than_it_is_given(monkeypatch):
     async def scene():
         said = bytearray()
         over = asyncio.Event()
-        made = await child.Child.start(("/usr/bin/env",), {"A": "b"}, "/", said.extend, over.set)
+        made = await child.Child.start(("/usr/bin/env",), {"A": "b"}, "/", said.extend, lambda _: over.set())
         await over.wait()
         await made.stop()
         assert bytes(said) == b"A=b\n"
