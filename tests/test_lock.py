@@ -67,7 +67,7 @@ def test_nothing_is_installed_but_by_its_hash():
     assert "--no-deps --no-build-isolation" in ours
     made = recipes.partition("$(INSTALLED): ")[2].partition("\n\n")[0]
     assert [line.partition(" install ")[2] for line in made.splitlines() if " install " in line] == [
-        "$(LOCKED)",
+        "--quiet $(LOCKED)",
         "--quiet $(OURSELVES)",
     ]
 

@@ -50,20 +50,25 @@ def test_settings_are_the_defaults_of_a_run(run, toolbox):
         max_rounds = 1
         tools = ["{toolbox}"]
         instructions = "Be brief."
-        [permissions]
-        deny = ["multiply"]
         [profiles.mine]
         max_tokens = 77
     """
-    result, backend = run(text, "6 times 7?", replies=[CALL, "I may not."])
+    result, backend = run(text, "6 times 7?", replies=[CALL, "42"])
     assert result.exit_code == 3
-    assert "<- Error: multiply may not run: the rule 'multiply' says deny" in result.stderr
+    assert "<- 42" in result.stderr
     assert "incomplete: no answer within 1 rounds" in result.stderr
     body = backend.requests[0].body
     assert body["model"] == "mine"
     assert 77 in (body.get("max_tokens"), body.get("max_completion_tokens"))
     assert "tools" not in body
     assert body["messages"][0]["content"].startswith("Be brief.")
+
+
+def test_a_tool_that_settings_deny_is_not_shown_to_the_model(run, toolbox):
+    text = f'model = "mine"\nbase_url = "URL"\ntools = ["{toolbox}"]\n[permissions]\ndeny = ["multiply"]'
+    result, backend = run(text, "6 times 7?", "--mode", "validated", replies=["I cannot."])
+    assert (result.exit_code, result.stdout) == (0, "I cannot.\n")
+    assert "multiply" not in str(backend.requests[0].body)
 
 
 def test_flags_and_the_environment_win(run, toolbox, monkeypatch):
