@@ -53,7 +53,7 @@ class Count:
     """Counts what passed, and why what did not run did not. Fails the run for a skip that is not in the table."""
 
     def __init__(self):
-        self.passed = 0
+        self.passed = self.failed = 0
         self.reasons = Counter()
         self.unlisted = set()
 
@@ -67,10 +67,12 @@ class Count:
         if report.skipped:
             self._skip(report)
         self.passed += report.passed and report.when == "call"
+        self.failed += report.failed
 
     def pytest_collectreport(self, report):
         if report.skipped:
             self._skip(report)
+        self.failed += report.failed
 
     def pytest_sessionfinish(self, session):
         if self.unlisted and not session.exitstatus:
@@ -82,7 +84,13 @@ class Count:
 
     def pytest_unconfigure(self):
         why = "; ".join(f"{count} {reason}" for reason, count in sorted(self.reasons.items()))
-        print(f"{self.passed:,} passed, {self.reasons.total()} skipped{': ' * bool(why)}{why}")  # noqa: T201 - the last line of a run
+        failed = f"{self.failed} failed, " * bool(self.failed)
+        print(f"{failed}{self.passed:,} passed, {self.reasons.total()} skipped{': ' * bool(why)}{why}")  # noqa: T201 - the last line of a run
+
+
+def pytest_xdist_auto_num_workers():
+    """Half as many again as there are processors: many tests wait for a process that they started."""
+    return max(2, (os.cpu_count() or 1) * 3 // 2)
 
 
 def pytest_configure(config):

