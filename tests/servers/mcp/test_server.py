@@ -7,6 +7,7 @@ from typing import Any, NotRequired
 import mcp_types as types
 import pytest
 from mcp import MCPError
+from mcp.shared.inbound import x_mcp_header_map
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
@@ -14,6 +15,7 @@ from callboard import Context, Ensemble, tool
 from callboard.core import FileContent, PictureContent, TextualContent
 from callboard.servers.mcp import call as calls
 from callboard.servers.mcp.results import CATEGORY
+from callboard.servers.mcp.server import ToolServer
 from callboard.tools import Invoker, Policy
 
 
@@ -486,3 +488,10 @@ def test_a_result_that_is_not_as_declared_is_an_error_with_what_it_is(serving, t
         '{"height":"high"}',
         "This is not what the tool's outputSchema says.",
     ]
+
+
+def test_headers_that_repeat_arguments_are_checked_against_the_schema():
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    where = Invoker("where", lambda _, arguments: arguments["region"], schema)
+    protocol = ToolServer([Ensemble("e", [where])]).protocol
+    assert x_mcp_header_map(protocol.get_tool_input_schema("where")) == {("region",): "Region"}

@@ -109,7 +109,8 @@ class ToolServer:
         return True
 
     def _schema(self, name: str) -> Mapping[str, Any] | None:
-        return self._invokers[name].arguments_schema if name in self._invokers else None
+        # The SDK reads headers of a dict only, and what an invoker has can only be read.
+        return dict(self._invokers[name].arguments_schema) if name in self._invokers else None
 
     async def _list(self, incoming: Incoming, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         self._sessions.of(incoming)
