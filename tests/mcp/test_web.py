@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import httpx2
 import pytest
 from aiohttp import web
 
+from callboard.mcp import Link, ServerSettings
 from callboard.mcp.failure import ServerFailure, ServerUnreachable
 
 
@@ -60,3 +64,24 @@ def test_an_error_that_speaks_of_a_session_is_no_lost_session(answer, small, usi
         using(server, lambda link: link.call("echo", {}))
     assert "may have run" not in str(failed.value)
     assert (server.calls, server.sessions) == (1, 1)
+
+
+def test_a_login_that_fails_is_not_begun_again_in_the_older_protocol():
+    begun = []
+
+    class Login(httpx2.Auth):
+        async def async_auth_flow(self, request):
+            begun.append(request.url)
+            raise RuntimeError("no token")
+            yield request
+
+    async def scenario():
+        link = Link(ServerSettings(name="s", transport="http", url="http://127.0.0.1:9/mcp"), auth=Login())
+        try:
+            with pytest.raises(ServerFailure, match="no token"):
+                await link.start()
+        finally:
+            await link.aclose()
+
+    asyncio.run(scenario())
+    assert len(begun) == 1

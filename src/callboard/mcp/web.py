@@ -80,7 +80,9 @@ class Web:
             return await self._readable(request, response, sending)
         except httpx2.TransportError as error:
             return self._unreachable(request, error)
-        except Exception as error:  # noqa: BLE001  # of what signs requests
+        except Exception as error:  # of what signs requests
+            if not self.heard:
+                raise  # to the SDK an answer would be one to the newer protocol, and it would log in again in the older
             over = isinstance(error, ServerFailure) and error.hopeless
             text = error.message if isinstance(error, CallboardError) else f"{type(error).__name__}: {error}"
             return _error(request, 401 if over else 500, _INTERNAL_ERROR, cut(text))
