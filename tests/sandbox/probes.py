@@ -100,7 +100,8 @@ class Ground:
         directory.chmod(0o755)
         self.ours = directory / "ours"
         self.ours.mkdir()
-        os.chown(self.ours, user, user)
+        with contextlib.suppress(OSError):  # where nobody else is known it is the user's already
+            os.chown(self.ours, user, user)
         become(user)
         self.fill(self.ours)
 
@@ -404,7 +405,9 @@ def become(user):
             os.setresuid(user, user, user)
         except OSError:
             assert LIBC.unshare(0x10000000) == 0
-            Path("/proc/self/uid_map").write_text(f"{user} 0 1")
+            Path("/proc/self/setgroups").write_text("deny")
+            for each in ("uid_map", "gid_map"):
+                Path("/proc/self", each).write_text(f"{user} 0 1")
         LIBC.prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: or what is ours in /proc would be root's
 
 

@@ -148,11 +148,14 @@ WRITES: Final[Mapping[str, Options]] = {
 """Options that write a file, by the program or the subcommand."""
 
 _SED_SAFE: Final = re.compile(
-    r"""\s*+ (?: (?:\d++|\$|/[^/\\\n]*+/) (?:,\s*+(?:\d++|\$|[+~]\d++|/[^/\\\n]*+/))?+ )?+ \s*+ !?+ \s*+
-        (?: [dDgGhHnNpPqQxl={}] | [aic][^\n]*+ | y/[^/\\\n]*+/[^/\\\n]*+/ | s([/|,\#:@])(?:(?!\1)[^\\\n]|\\.)*+\1(?:(?!\1)[^\\\n]|\\.)*+\1[gpIi\d]*+ | ) \s*+ """,
+    r"""\s*+ (?: (?:\d++|\$|/[^/\\\n]*+/) (?:,\s*+(?:\d++|\$|[+~]\d++|/[^/\\\n]*+/))? )? \s*+ !?+ \s*+
+        (?: [dDgGhHnNpPqQxl={}] | [aic][^\n]*+ | y/[^/\\\n]*+/[^/\\\n]*+/ | s([/|,\#:@])(?:(?!\1)[^\\\n]|\\.)*\1(?:(?!\1)[^\\\n]|\\.)*\1[gpIi\d]*+ | ) \s*+ """,
     re.VERBOSE,
 )
-"""One command of sed that neither writes nor runs nor reads another file."""
+"""One command of sed that neither writes nor runs nor reads another file.
+
+Its groups are not possessive: Python before 3.11.5 loses matches of such groups.
+"""
 _IN_PLACE: Final = re.compile(r"--i|-[^-fe]*i")
 _AWK_ACTS: Final = re.compile(r"system|getline|[|>@]")
 
