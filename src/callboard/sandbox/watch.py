@@ -2,7 +2,7 @@
 
 Owns a watcher, which begins with the first sandbox of a process, and ends what has the process's mark when the process
 was killed. Bubblewrap ends by itself then, but not in the moment in which it starts: its first process waits for ever
-for one that is gone (https://github.com/containers/bubblewrap/issues/633).
+for one that is gone (https://github.com/containers/bubblewrap/issues/633). On a busy machine that moment comes late.
 Law: where the process ends by itself, the watcher ends nothing.
 """
 
@@ -18,8 +18,8 @@ from typing import Final
 
 _SCRIPT: Final = """
 read -r _ && exit
-for second in 1 2 3; do
-    sleep 1
+for pause in 1 1 1 2 3 5; do
+    sleep $pause
     for each in /proc/[0-9]*; do
         [ "$each" = "/proc/$$" ] || ! grep -qs "$0" "$each/cmdline" || kill -KILL "${each#/proc/}"
     done
