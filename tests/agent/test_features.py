@@ -1,8 +1,6 @@
 """What an agent can besides asking and calling: hooks, deferred calls, failing fast, being a tool."""
 
 import asyncio
-from dataclasses import dataclass, field
-from typing import Literal
 
 import pytest
 from msgspec.structs import replace
@@ -27,26 +25,6 @@ from callboard.loop import Fabricated, History
 from callboard.providers import FallbackModel
 from callboard.testing import Call, FakeBackend, ScriptedModel, Silence
 from callboard.tools import Ensemble, Invoker, Policy
-
-
-@dataclass
-class Weather:
-    city: str
-    degrees: float
-    sky: Literal["clear", "grey"] = "clear"
-
-
-@dataclass
-class Point:
-    answer: int
-
-
-@dataclass
-class Tree:
-    """A type that refers to itself."""
-
-    name: str
-    children: "list[Tree]" = field(default_factory=list)
 
 
 @tool

@@ -44,12 +44,6 @@ def multiply(a: int, b: int) -> int:
     return a * b
 
 
-@tool
-def broken() -> str:
-    """Fail."""
-    raise RuntimeError("no luck")
-
-
 def follow(run):
     async def scenario():
         return [event async for event in run]

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.text.control_tokens import ControlTokens, Unescaper
+from callboard.text.control_tokens import ControlTokens, Unescaper, map_texts
 
 TOKENS = ["<|im_end|>", "]~b]", "<s>", "<｜User｜>", "<unused{n}>", '<|"|>', "<|start|>"]
 CONTROL = ControlTokens(TOKENS, ["<tool_call>"])
@@ -53,3 +53,16 @@ def test_what_is_no_token_is_given_at_once():
     assert undoing.feed("a < b\u200bc <") == "a < b\u200bc <"
     assert undoing.feed("\u2060|im") == ""
     assert undoing.feed("_begin") == "\u2060|im_begin"
+
+
+@pytest.mark.parametrize("depth", [10, 900, 50_000])
+def test_a_value_may_be_nested_as_deep_as_it_likes(depth):
+    """A model, or a client, decides how deep the arguments of a call are."""
+    value: list | str = "x"
+    for _ in range(depth):
+        value = [value]
+    assert map_texts(value, lambda text: text) is value
+    changed = map_texts(value, str.upper)
+    for _ in range(depth):
+        (changed,) = changed
+    assert changed == "X"

@@ -232,4 +232,6 @@ def _hash(value: Any) -> bytes:
         encoded = _encode(_sent(value))
     except UnicodeError:  # half a character
         encoded = repr(value).encode("utf-8", "backslashreplace")
+    except RecursionError:  # a model may nest arguments as deep as Python's own limit
+        encoded = b""
     return blake2b(encoded, digest_size=_SIZE).digest()

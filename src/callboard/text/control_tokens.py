@@ -18,6 +18,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from operator import is_
 from typing import Any, Final
 
 JOINER: Final = "\u2060"
@@ -175,19 +176,32 @@ class Unescaper:
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """A JSON value with its texts and keys changed; the same object where none changes."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        changed = {change(key): map_texts(item, change) for key, item in value.items()}
-        same = all(new is old for new, old in zip(changed, value, strict=False)) and all(
-            new is old for new, old in zip(changed.values(), value.values(), strict=False)
-        )
-        return value if same and len(changed) == len(value) else changed
-    if isinstance(value, (list, tuple)):
-        items = [map_texts(item, change) for item in value]
-        return value if all(new is old for new, old in zip(items, value, strict=True)) else items
-    return value
+    """A JSON value with its texts and keys changed; the same object where none changes.
+
+    Without recursion, for a model or a client may nest a value as deep as Python's own limit.
+    """
+    containers: list[Any] = []
+    todo = [value]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, (dict, list, tuple)):
+            containers.append(each)
+            todo += each.values() if isinstance(each, dict) else each
+    done: dict[int, Any] = {}
+
+    def mapped(item: Any) -> Any:
+        return change(item) if isinstance(item, str) else done.get(id(item), item)
+
+    for each in reversed(containers):  # what is inside comes first
+        if isinstance(each, dict):
+            changed: Any = {change(key): mapped(item) for key, item in each.items()}
+            same = len(changed) == len(each) and all(map(is_, changed, each))
+            same = same and all(map(is_, changed.values(), each.values()))
+        else:
+            changed = [mapped(item) for item in each]
+            same = all(map(is_, changed, each))
+        done[id(each)] = each if same else changed
+    return mapped(value)
 
 
 @cache

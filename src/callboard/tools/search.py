@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import weakref
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -117,6 +118,7 @@ class ToolSearch:
     @cached_property
     def _index(self) -> sqlite3.Connection:
         index = sqlite3.connect(":memory:", check_same_thread=False)  # a run may go on in another event loop
+        weakref.finalize(self, index.close)  # Python 3.13 warns of a connection that nobody closed
         index.execute(
             "CREATE VIRTUAL TABLE tools USING fts5(name, description, parameters, tokenize='porter unicode61')"
         )

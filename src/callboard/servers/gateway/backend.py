@@ -44,7 +44,7 @@ WITHOUT_TOOLS = "validated"
 _MAX_LIST = 8 * 1024 * 1024
 
 
-_AS_KNOWN: Mapping[str, Any] = MappingProxyType({})
+_NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
 
 def flags_of(facts: Mapping[str, Any]) -> str:
@@ -122,7 +122,7 @@ class Backend:
         transport: Transport,
         breaker: SharedBreaker,
         redactor: Redactor | None = None,
-        profiles: Mapping[str, Mapping[str, Any]] = _AS_KNOWN,
+        profiles: Mapping[str, Mapping[str, Any]] = _NO_FACTS,
     ) -> None:
         self.settings = settings
         self._profiles = profiles
@@ -146,7 +146,7 @@ class Backend:
             return NO_HEADERS
         return self._wire.headers(self.settings.key or (key if self._forwards else ""))
 
-    def model(self, name: str, owner: str = "", way: Mapping[str, Any] = _AS_KNOWN) -> Replies:
+    def model(self, name: str, owner: str = "", way: Mapping[str, Any] = _NO_FACTS) -> Replies:
         """The model of that name, as this owner asks it.
 
         Args:
