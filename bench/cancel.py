@@ -15,7 +15,7 @@ import time
 from asyncio.subprocess import DEVNULL
 from pathlib import Path
 
-from callboard.coding.job import Jobs
+from callboard.coding.jobs.store import Jobs
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
 from callboard.testing import FakeBackend
 

@@ -25,7 +25,7 @@ from bench.drivers import MODULES
 from bench.relays import ROOT, Process, started
 
 from callboard.testing import FakeBackend, Raw, Status
-from callboard.testing.backend import Reply
+from callboard.testing.fake_backend import Reply
 from callboard.testing.strict import Rulebook
 from callboard.text.sse import SSEDecoder
 

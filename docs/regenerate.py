@@ -140,7 +140,7 @@ def quotation_row(name: str, rows: list[tuple[dict[str, Any], bool, bool]]) -> s
 
 def with_phases(page: str) -> str:
     """The page with a row for each phase of each agent, and one for each group of tools."""
-    from callboard.coding.phases import _table  # noqa: PLC0415  # not before the environment is set
+    from callboard.coding.agents.phases import _table  # noqa: PLC0415  # not before the environment is set
 
     forms = {"phased": _table().phased, "short": _table().short}
 

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from callboard import programs
-from callboard.coding.git_program import git_path
-from callboard.coding.searching.ripgrep import ripgrep
+from callboard.coding.git.process import git_path
+from callboard.coding.search.ripgrep import ripgrep
+from callboard.mcp.environment import environment_of
 from callboard.mcp.settings import ServerSettings
-from callboard.mcp.variables import environment_of
 from callboard.programs import absolute_path, find_program, search_path, work_in
 
 NAMES = ("git", "gh", "rg", "bwrap", "node")

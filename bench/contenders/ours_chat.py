@@ -8,7 +8,7 @@ from typing import Any
 from callboard import Agent, Limits
 from callboard.modes import plan
 from callboard.profiles import resolve
-from callboard.providers.remote import RemoteModel
+from callboard.providers.http_model import RemoteModel
 
 _CALL = b'"tool_call_id":"call_'
 _DONE = [{"content": "done"}]

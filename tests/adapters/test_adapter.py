@@ -20,7 +20,7 @@ from callboard.adapters import (
 )
 from callboard.errors import CallerError
 from callboard.tools import tool
-from callboard.wires.turns import NOT_RUN
+from callboard.wires.common.group_turns import NOT_RUN
 
 
 @tool

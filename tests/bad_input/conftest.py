@@ -110,7 +110,7 @@ def naps(monkeypatch, idle_timeout):
         slept.append(seconds)
 
     options = {"sleep": nap, "jitter": lambda: 0.0, "idle_timeout": idle_timeout}
-    monkeypatch.setattr("callboard.providers.access.Transport", partial(Transport, **options))
+    monkeypatch.setattr("callboard.providers.registry.Transport", partial(Transport, **options))
     return slept
 
 

@@ -21,9 +21,9 @@ from callboard.cli.approvals import MAX_LINES, Approvals, tell_diff
 from callboard.cli.chat import Talk
 from callboard.cli.chat_commands import COMMANDS
 from callboard.cli.jobs import JobDisplay
-from callboard.cli.terminal import PlainEditor
-from callboard.coding.assignment import Assignment
-from callboard.coding.job import Jobs, jobs_directory
+from callboard.cli.line_editor import PlainEditor
+from callboard.coding.agents.job_request import Assignment
+from callboard.coding.jobs.store import Jobs, jobs_directory
 from callboard.configuration import load_settings
 from callboard.core import InvocationCanister, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, TextPiece
 from callboard.errors import CallerError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.coding.job import Jobs
+from callboard.coding.jobs.store import Jobs
 
 
 @pytest.fixture

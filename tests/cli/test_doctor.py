@@ -1,4 +1,4 @@
-"""What a person sees of `callboard doctor`; what it finds is in tests/servers/gateway/test_doctor.py."""
+"""What a person sees of `callboard doctor`; what it finds is in tests/servers/gateway/doctor/test_run.py."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from callboard.cli.doctor import _Progress
 from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, Usage
 from callboard.errors import CallerError
 from callboard.sandbox import find_sandbox
-from callboard.sandbox.finding import Candidate
+from callboard.sandbox.detect import Candidate
 from callboard.sandbox.landlock import Landlock
-from callboard.servers.gateway.doctor import Row
+from callboard.servers.gateway.doctor.run import Row
 from callboard.testing import FakeBackend, Status
 
 ARGUMENTS = {

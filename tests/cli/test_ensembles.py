@@ -133,7 +133,7 @@ def test_an_ensemble_that_cannot_be_connected(ask, tmp_path):
         ("[ensemble]\nname = 'x'\n[[invokers]]\nname = 'y'", "x.toml:3: invokers[0]: nothing says which function 'y'"),
         (
             "[ensemble]\nname = 'io'\n[[invokers]]\nname = 'read'",
-            "x.toml:3: invokers[0]: callboard.configuration.files",
+            "x.toml:3: invokers[0]: callboard.configuration.io_tools",
         ),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from callboard.cli.keys import read_key
 from callboard.errors import CallerError
 from callboard.servers.gateway import server
-from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.auth import digest
 from callboard.servers.mcp import http
 
 KEY = "sk-1234567890123=="

@@ -16,12 +16,12 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from callboard.coding import desk
-from callboard.coding.assignment import assign
-from callboard.coding.job import Jobs
-from callboard.coding.record import replayed
-from callboard.coding.runners import run_tests
-from callboard.coding.work import work
+from callboard.coding.agents import job_workspace
+from callboard.coding.agents.job_request import assign
+from callboard.coding.agents.job_runner import work
+from callboard.coding.jobs.log import replayed
+from callboard.coding.jobs.store import Jobs
+from callboard.coding.test_runners import run_tests
 from callboard.configuration import load_settings
 from callboard.core import (
     ArgumentsPiece,
@@ -85,7 +85,7 @@ def _content(path):
 def quick_tests(monkeypatch):
     """The first Python on PATH is ours, for any other may lack pytest, or be a script that looks for one."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(desk, "run_tests", run_tests_once)
+    monkeypatch.setattr(job_workspace, "run_tests", run_tests_once)
 
 
 class Nobody:

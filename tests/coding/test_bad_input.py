@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from callboard.coding.assignment import MAX_LOGS, assign
-from callboard.coding.work import undo_job
+from callboard.coding.agents.job_request import MAX_LOGS, assign
+from callboard.coding.agents.job_runner import undo_job
 from callboard.configuration import load_settings
 from callboard.core import TextPiece
 from callboard.errors import CallerError
@@ -119,7 +119,7 @@ def test_a_job_that_is_killed_leaves_nothing_that_undo_does_not_take_away(ended,
 CANCEL = """
 import asyncio, sys
 from pathlib import Path
-from callboard.coding.job import Jobs
+from callboard.coding.jobs.store import Jobs
 jobs = Jobs(Path(sys.argv[1]))
 print(asyncio.run(jobs.cancel(jobs.latest().id)).state)
 """
@@ -344,7 +344,7 @@ def test_a_path_that_is_not_utf_8_is_refused(run, tmp_path):
 
 
 def test_a_reply_without_end(run, repository, monkeypatch):
-    monkeypatch.setattr("callboard.coding.record.MAX_REPLY", 10_000)
+    monkeypatch.setattr("callboard.coding.jobs.log.MAX_REPLY", 10_000)
     before = repository.state()
     job = run("build", {"description": "Make add work"}, [[TextPiece("bla " * 100)] * 100], form="phased").job
     assert (job.state, job.reason) == ("failed", "the model's reply has more than 10,000 characters")

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from callboard.coding.actions import Actions
-from callboard.coding.editing import MAX_SHOWN
-from callboard.coding.outlines import parsing
-from callboard.coding.searching import scan
-from callboard.coding.text_files import MAX_BYTES
+from callboard.coding.outlines import tree_sitter_parsing
+from callboard.coding.search import python_search
 from callboard.coding.tools import _seven, navigate, search
-from callboard.coding.walking import MAX_ENTRIES, SKIPPED
-from callboard.coding.workspace import connection
+from callboard.coding.tools.action_tool import Actions
+from callboard.coding.workspace.directory_walk import MAX_ENTRIES, SKIPPED
+from callboard.coding.workspace.file_editor import MAX_SHOWN
+from callboard.coding.workspace.text_file import MAX_BYTES
+from callboard.coding.workspace.workspace import connection
 from callboard.schema import derive
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "coding_tools.md").read_text("utf-8")
@@ -65,8 +65,8 @@ def test_figures():
         f"more than {MAX_BYTES // 1024 // 1024} MB are refused",
         f"takes {search.SECONDS:g} seconds and gives {search.MOST} results",
         f"looks at {MAX_ENTRIES:,} names; {navigate.MAX_ENTRIES} names",
-        f"a file that takes more than {scan.SECONDS:g} seconds",
-        f"A file of more than {parsing.MAX_BYTES // 1024 // 1024} MB",
+        f"a file that takes more than {python_search.SECONDS:g} seconds",
+        f"A file of more than {tree_sitter_parsing.MAX_BYTES // 1024 // 1024} MB",
     ):
         assert said in " ".join(PAGE.split())
     assert {*re.findall(r"`([\w.]+)`", PAGE.partition("those named ")[2].partition(", unless")[0])} == SKIPPED

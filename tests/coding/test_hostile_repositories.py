@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from tests.coding.conftest import NAME
 
-from callboard.coding import git_program
-from callboard.coding.content import digest_of
-from callboard.coding.git_program import GitFailed, git_path, run_git
-from callboard.coding.repository import find_repository
-from callboard.coding.snapshots import open_snapshots
-from callboard.coding.trees import open_tree, undo
+from callboard.coding.git import process
+from callboard.coding.git.process import GitFailed, git_path, run_git
+from callboard.coding.git.repository import find_repository
+from callboard.coding.git.snapshots import open_snapshots
+from callboard.coding.git.tree_state import digest_of
+from callboard.coding.git.worktree import open_tree, undo
 from callboard.errors import CallerError
 
 GITS = {"git": "git"} | ({"newer": os.environ["NEWER_GIT"]} if os.environ.get("NEWER_GIT") else {})
@@ -47,7 +47,7 @@ def scripts(tmp_path_factory):
 def chosen(request, scripts, monkeypatch):
     """The git that is used is one of these, and Landlock holds nothing back: the settings alone have to."""
     monkeypatch.setenv("PATH", f"{scripts / request.param}:{os.environ['PATH']}")
-    assert git_program._own_programs(git_path()) == ()
+    assert process._own_programs(git_path()) == ()
 
 
 @pytest.fixture
@@ -341,8 +341,8 @@ def test_an_embedded_bare_repository_is_refused(embedded, command, trap, job):
 @pytest.mark.usefixtures("chosen")
 def test_a_repository_whose_place_is_no_git_folder_is_refused(embedded, monkeypatch):
     """Also by a git that is too old to be told."""
-    without = tuple([each for each in git_program._SETTINGS if each[0] != "safe.bareRepository"])
-    monkeypatch.setattr(git_program, "_SETTINGS", without)
+    without = tuple([each for each in process._SETTINGS if each[0] != "safe.bareRepository"])
+    monkeypatch.setattr(process, "_SETTINGS", without)
     with pytest.raises(CallerError, match=r"not that of a \.git in a folder above"):
         asyncio.run(find_repository(embedded))
 

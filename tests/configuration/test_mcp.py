@@ -19,9 +19,10 @@ from callboard.configuration import (
     prepare_ensembles,
     read_servers,
 )
-from callboard.configuration.additions import add_server
+from callboard.configuration.add_mcp_server import add_server
 from callboard.errors import CallboardError, CallerError, DescriptorError, ToolExecutionFailure
-from callboard.mcp import ServerSettings, hygiene, kept, variables
+from callboard.execution import result_store
+from callboard.mcp import ServerSettings, environment, sanitize
 
 SERVER = Path(__file__).parents[1] / "vectors" / "mcp" / "server.py"
 
@@ -346,6 +347,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text("utf-8")
 
 
 def test_figures_of_the_page():
-    assert f"larger\nthan {hygiene.SCHEMA_BYTES // 1024} KB, has more than {hygiene.MAX_PROPERTIES} properties" in PAGE
-    assert f"{kept.MAX_KEPT} results are kept" in PAGE
-    assert all(f"`{name}`" in PAGE for name in variables.PASSED)
+    assert (
+        f"larger\nthan {sanitize.SCHEMA_BYTES // 1024} KB, has more than {sanitize.MAX_PROPERTIES} properties" in PAGE
+    )
+    assert f"{result_store.MAX_KEPT} results are kept" in PAGE
+    assert all(f"`{name}`" in PAGE for name in environment.PASSED)

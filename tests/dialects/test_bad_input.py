@@ -15,7 +15,7 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.dialects import DIALECTS, Parser, parse, render_call
-from callboard.dialects.reader import MAX_HELD
+from callboard.dialects.text_buffer import MAX_HELD
 from callboard.testing import coalesce
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}, "data": {"type": "object"}}}

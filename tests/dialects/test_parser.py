@@ -19,7 +19,7 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.dialects import DIALECTS, Parser, dialect_named, parse, render_call, render_calls
-from callboard.dialects.reader import MAX_HELD
+from callboard.dialects.text_buffer import MAX_HELD
 from callboard.errors import CallerError
 from callboard.testing import coalesce
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from callboard.core import InvocationEnded, InvocationStarted, Note, ReasoningPiece, TextPiece, ToolDeclaration
 from callboard.dialects import Parser, parse
-from callboard.dialects.reader import MAX_HELD
+from callboard.dialects.text_buffer import MAX_HELD
 from callboard.modes import plan
 from callboard.profiles import resolve
 from callboard.testing import coalesce

@@ -28,19 +28,22 @@ from typer.main import get_command
 import callboard
 from callboard import agent, core, errors, testing
 from callboard.cli import app, chat_commands, jobs, run
-from callboard.coding import brief, conduct, copying, gather, job, phases, snapshots
+from callboard.coding.agents import phase_runner, phases, prompt_context, prompts
+from callboard.coding.git import copy_tree, snapshots
+from callboard.coding.jobs import store
 from callboard.configuration import coding
 from callboard.core import canisters, events
-from callboard.dialects import AUTO, DIALECTS, Dialect, reader
-from callboard.dialects.grammars import literals, objects
-from callboard.execution import categories, execute, execute_invoker, group, results
+from callboard.dialects import AUTO, DIALECTS, Dialect, text_buffer
+from callboard.dialects.grammars import json_objects, python_literals
+from callboard.execution import error_categories, execute, execute_invoker, parallel, result_content
 from callboard.mcp.settings import ServerSettings
 from callboard.modes import MODES
 from callboard.profiles import Profile
 from callboard.providers import Transport, access_model, embedded, retries
-from callboard.schema import foreign, mistakes
+from callboard.schema import errors as schema_errors
+from callboard.schema import json_schema
 from callboard.servers import gateway
-from callboard.servers.gateway import refusal
+from callboard.servers.gateway import http_errors
 from callboard.text import json_object, marker
 from callboard.tools import Ensemble, Invoker, Tool
 
@@ -222,9 +225,9 @@ def test_ports():
 
 def test_what_counts_as_a_failure_of_the_network():
     row = rows("tools.md")["`network`"][0]
-    ours = [kind for kind, category in categories._CATEGORIES if category == "network"]
+    ours = [kind for kind, category in error_categories._CATEGORIES if category == "network"]
     assert [kind.__qualname__ for kind in ours if kind.__qualname__ not in row] == []
-    packages = {name.partition(".")[0] for name, category in categories._NAMED.items() if category == "network"}
+    packages = {name.partition(".")[0] for name, category in error_categories._NAMED.items() if category == "network"}
     assert [package for package in packages if package.rstrip("2") not in row] == []
 
 
@@ -264,7 +267,7 @@ def test_grammars():
 
 
 def test_members_of_a_call_object():
-    assert [key for key in objects.CALL_KEYS if f"`{key}`" not in TEXTS["dialects.md"]] == []
+    assert [key for key in json_objects.CALL_KEYS if f"`{key}`" not in TEXTS["dialects.md"]] == []
 
 
 @pytest.mark.parametrize("dialect", [dialect for dialect in DIALECTS.values() if dialect.fences])
@@ -420,8 +423,8 @@ def test_settings_of_coding():
 @pytest.mark.parametrize(
     "names",
     [
-        job.Job.__struct_fields__,
-        get_args(job.JobState),
+        store.Job.__struct_fields__,
+        get_args(store.JobState),
         get_args(phases.Evidence),
         get_args(phases.Gathered),
         get_args(coding.Rights),
@@ -493,7 +496,7 @@ def test_settings_and_their_defaults(page, kind):
             assert json.loads(default.split()[0].strip("`")) == field.default
 
 
-@pytest.mark.parametrize("code", [*refusal.STATUSES])
+@pytest.mark.parametrize("code", [*http_errors.STATUSES])
 def test_codes_of_refusals(code):
     assert f"`{code}`" in TEXTS["gateway.md"]
 
@@ -523,25 +526,25 @@ FIGURES = [
     ("tools.md", "ensemble's, else {:g}.", execute.DEFAULT_TIMEOUT),
     ("tools.md", "after {} s, then twice as long", execute._FIRST_DELAY),
     ("tools.md", "at most {} such threads", execute._threads.limit),
-    ("tools.md", "at most {} calls of one run", group.DEFAULT_LIMIT),
-    ("tools.md", "At most {} mistakes are listed", mistakes.LISTED),
-    ("tools.md", "no more than {} characters", mistakes.SHOWN),
-    ("tools.md", "larger than {} KB", foreign.SIZE // 1024),
-    ("tools.md", "than {} levels", foreign.DEPTH),
-    ("tools.md", "more than {} patterns", foreign.PATTERNS),
-    ("tools.md", "Text beyond {} characters", results.MAX_TEXT),
-    ("coding.md", "at most {}, of ", gather.MAX_FILES),
-    ("coding.md", ", of {:,} characters |", gather.MAX_TEXT),
-    ("coding.md", "the change, up to {:,} characters", gather.MAX_DIFF),
-    ("coding.md", "told to the model, up to {:,} characters", brief.MAX_REPOSITORY),
-    ("coding.md", "at a temperature of {}", conduct.TEMPERATURE),
-    ("coding.md", "A copy is at most {:,} files", copying.MAX_FILES),
-    ("coding.md", "files and {} GB", copying.MAX_BYTES // 1024**3),
+    ("tools.md", "at most {} calls of one run", parallel.DEFAULT_LIMIT),
+    ("tools.md", "At most {} mistakes are listed", schema_errors.LISTED),
+    ("tools.md", "no more than {} characters", schema_errors.SHOWN),
+    ("tools.md", "larger than {} KB", json_schema.SIZE // 1024),
+    ("tools.md", "than {} levels", json_schema.DEPTH),
+    ("tools.md", "more than {} patterns", json_schema.PATTERNS),
+    ("tools.md", "Text beyond {} characters", result_content.MAX_TEXT),
+    ("coding.md", "at most {}, of ", prompt_context.MAX_FILES),
+    ("coding.md", ", of {:,} characters |", prompt_context.MAX_TEXT),
+    ("coding.md", "the change, up to {:,} characters", prompt_context.MAX_DIFF),
+    ("coding.md", "told to the model, up to {:,} characters", prompts.MAX_REPOSITORY),
+    ("coding.md", "at a temperature of {}", phase_runner.TEMPERATURE),
+    ("coding.md", "A copy is at most {:,} files", copy_tree.MAX_FILES),
+    ("coding.md", "files and {} GB", copy_tree.MAX_BYTES // 1024**3),
     ("coding.md", "{} MB. Without a terminal", snapshots.MAX_FILE // 1024**2),
-    ("dialects.md", "at most {:,} characters; what is longer", reader.MAX_HELD),
+    ("dialects.md", "at most {:,} characters; what is longer", text_buffer.MAX_HELD),
     ("dialects.md", "longer than {:,} characters makes", marker.MAX_NAME),
     ("dialects.md", "a key of a call object longer than {}.", json_object.MAX_KEY),
-    ("dialects.md", "nested deeper than {} ", literals.MAX_DEPTH),
+    ("dialects.md", "nested deeper than {} ", python_literals.MAX_DEPTH),
     ("models.md", "at most {} tokens", embedded.MAX_CONTEXT),
     ("models.md", "more than\n{:g} seconds is not waited for", retries.LONGEST_WAIT),
     ("models.md", "{} s, doubled each time up to", retries._BACKOFFS[0]),

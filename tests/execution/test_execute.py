@@ -15,7 +15,7 @@ from callboard import Agent, Context, Ensemble, Invoker, execute_invoker, tool
 from callboard.core import Note, PictureContent, ResultCanister, ToolError
 from callboard.errors import CallerError, NoSuchTool, ToolExecutionFailure
 from callboard.execution import run_invoker
-from callboard.execution.threads import Threads
+from callboard.execution.thread_pool import Threads
 from callboard.testing import Call, ScriptedModel
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)

@@ -24,7 +24,7 @@ from callboard.loop import History
 from callboard.testing.strict import Rulebook
 from callboard.tools import Ensemble, Roster, tool
 from callboard.wires import WIRES
-from callboard.wires.pairing import paired
+from callboard.wires.common.pairing import paired
 
 REFUSING = {"chat": ("openai", "vllm"), "gemini": ("gemini",)}
 """Servers that refuse what is not paired."""

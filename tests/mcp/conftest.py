@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from callboard.mcp.link import Link
+from callboard.mcp.client import Link
 from callboard.mcp.settings import ServerSettings
 
 ECHO = {"name": "echo", "inputSchema": {"type": "object"}}

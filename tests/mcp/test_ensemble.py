@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from callboard import Agent, Ensemble, execute_invoker, mcp
 from callboard.core import ResultReady
 from callboard.errors import CallboardError, CallerError, DescriptorError, SchemaError
+from callboard.execution.result_store import KeptResults
 from callboard.mcp import McpEnsemble, Pins, ServerSettings, create_invoker_from_mcp_tool, server_at
 from callboard.mcp.events import Logged, Progress, ToolsChanged
-from callboard.mcp.kept import KeptResults
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Roster
 
@@ -390,7 +390,7 @@ def test_the_sdk_is_not_imported_before_it_is_needed():
 
     code = (
         "import callboard.mcp as m, sys; [getattr(m, name) for name in m.__all__]\n"
-        "import callboard.mcp.login, callboard.mcp.tokens, callboard.configuration\n"
+        "import callboard.mcp.oauth_login, callboard.mcp.oauth_tokens, callboard.configuration\n"
         "m.connect('stdio://x'); print({'mcp', 'mcp_types', 'httpx2', 'pydantic'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,9 +12,9 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from callboard.errors import CallerError
 from callboard.mcp import McpEnsemble, server_at
+from callboard.mcp.client import Link
 from callboard.mcp.eras import Eras
-from callboard.mcp.failure import ServerFailure
-from callboard.mcp.link import Link
+from callboard.mcp.errors import ServerFailure
 from callboard.mcp.settings import ServerSettings
 
 SMALL = Path(__file__).with_name("servers") / "small.py"

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from callboard.errors import CallerError
+from callboard.mcp.client import Link
 from callboard.mcp.ensemble import MAX_LEFT_OUT, McpEnsemble
-from callboard.mcp.failure import ServerFailure
-from callboard.mcp.link import Link
+from callboard.mcp.errors import ServerFailure
 from callboard.mcp.settings import ServerSettings
 
 SERVERS = Path(__file__).parent / "servers"
@@ -101,7 +101,7 @@ def test_what_a_server_started_ends_with_us_when_we_are_killed(daemon):
     command, journal = daemon
     ours = """if True:
         import asyncio, sys
-        from callboard.mcp.link import Link
+        from callboard.mcp.client import Link
         from callboard.mcp.settings import ServerSettings
 
         async def main():
@@ -135,9 +135,9 @@ def test_how_a_server_ended_is_told(how, says):
 
 @linux
 def test_a_server_is_asked_to_end_before_it_is_killed(tmp_path, monkeypatch):
-    from callboard.mcp import child
+    from callboard.mcp import server_process
 
-    monkeypatch.setattr(child, "EOF_GRACE", 0.1)
+    monkeypatch.setattr(server_process, "EOF_GRACE", 0.1)
     heard = tmp_path / "heard"
     code = f"""if True:
         import signal, sys, pathlib
@@ -152,7 +152,7 @@ def test_a_server_is_asked_to_end_before_it_is_killed(tmp_path, monkeypatch):
     async def scene():
         lines = []
         up = asyncio.Event()
-        made = await child.Child.start(
+        made = await server_process.Child.start(
             (sys.executable, "-c", code), {}, "", lambda data: (lines.append(data), up.set()), lambda _: None
         )
         await up.wait()
@@ -165,14 +165,14 @@ def test_a_server_is_asked_to_end_before_it_is_killed(tmp_path, monkeypatch):
 
 @linux
 def test_a_server_sees_no_more_of_the_environment_than_it_is_given(monkeypatch):
-    from callboard.mcp import child
+    from callboard.mcp import server_process
 
     monkeypatch.setenv("SECRET", "hunter2")
 
     async def scene():
         said = bytearray()
         over = asyncio.Event()
-        made = await child.Child.start(("/usr/bin/env",), {"A": "b"}, "/", said.extend, lambda _: over.set())
+        made = await server_process.Child.start(("/usr/bin/env",), {"A": "b"}, "/", said.extend, lambda _: over.set())
         await over.wait()
         await made.stop()
         assert bytes(said) == b"A=b\n"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult
 
 from callboard.core import FileContent, PictureContent, TextualContent
-from callboard.mcp.kept import KeptResults
+from callboard.execution.result_store import KeptResults
 from callboard.mcp.results import MCPExecutionFailure, content_of, content_of_prompt, content_of_resource, shortened
 
 BYTES = b"\x89PNG\r\n\x1a\n..."

@@ -15,8 +15,8 @@ import mcp_types as types
 
 from callboard import Context, Ensemble, tool
 from callboard.core import FileContent, PictureContent, TextualContent
+from callboard.servers.mcp.client_proxy import Peer
 from callboard.servers.mcp.http import serve_http
-from callboard.servers.mcp.peer import Peer
 from callboard.servers.mcp.server import ToolServer
 from callboard.tools import Invoker, ToolLike
 

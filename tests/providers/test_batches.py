@@ -28,7 +28,7 @@ from callboard.core import (
 from callboard.modes import plan
 from callboard.profiles import resolve
 from callboard.providers import RemoteModel, Transport
-from callboard.providers.access import LocalModel
+from callboard.providers.registry import LocalModel
 from callboard.testing import Cut, FakeBackend, Status
 
 WIRES = ["chat", "responses", "messages", "gemini"]

@@ -9,8 +9,8 @@ import pytest
 
 from callboard.sandbox import SandboxUnavailable, find_sandbox
 from callboard.sandbox.bubblewrap import Bubblewrap
-from callboard.sandbox.bundled import PROGRAM, bundled_bubblewrap
-from callboard.sandbox.finding import SYSTEM_BUBBLEWRAPS, prove
+from callboard.sandbox.bundled_bubblewrap import PROGRAM, bundled_bubblewrap
+from callboard.sandbox.detect import SYSTEM_BUBBLEWRAPS, prove
 
 # One that is not installed, such as what `dpkg -x` unpacks.
 UNPACKED = os.environ.get("CALLBOARD_TEST_BWRAP", "")

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from callboard.sandbox import CommandLimits, Confinement, find_sandbox
 from callboard.sandbox.bubblewrap import Bubblewrap
-from callboard.sandbox.bundled import PROGRAM, bundled_bubblewrap
+from callboard.sandbox.bundled_bubblewrap import PROGRAM, bundled_bubblewrap
 
 MIB = 1024 * 1024
 SECRET = "sk-not-a-real-key"

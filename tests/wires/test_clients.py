@@ -14,7 +14,7 @@ import pytest
 
 from callboard.core import InvocationCanister, ResultCanister
 from callboard.wires import WIRES
-from callboard.wires.crossing import crossed
+from callboard.wires.field_mapping import crossed
 from callboard.wires.gemini import decode_request as decode_gemini
 from callboard.wires.responses.request import read_request
 

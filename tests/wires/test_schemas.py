@@ -20,7 +20,7 @@ from callboard.testing.strict import Rulebook
 from callboard.tools import Invoker
 from callboard.wires import WIRES
 from callboard.wires.gemini import encode_request as as_gemini
-from callboard.wires.gemini.schema import raise_schema
+from callboard.wires.gemini.openapi_schema import raise_schema
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors/schemas.jsonl"
 ROWS = {row["name"]: row for row in map(json.loads, VECTORS.read_text("utf-8").splitlines())}

@@ -1,15 +1,15 @@
 """Seed 001's adapters: one interface to every way of asking a model for calls, for a client of one's own."""
 
 from callboard.adapters.adapter import NativeToolAdapter, OpenAIStructuredAdapter, ParsedAdapter, ValidatedAdapter
-from callboard.adapters.contract import ToolCallingAdapter, ToolCallingMode, ToolCallValidation
-from callboard.adapters.json_text import parse_json_response
-from callboard.adapters.selection import (
+from callboard.adapters.extract_json import parse_json_response
+from callboard.adapters.get_adapter import (
     NATIVE_TOOL_MODEL_PATTERNS,
     STRUCTURED_MODEL_PREFIXES,
     Adapter,
     get_adapter,
     mode_of,
 )
+from callboard.adapters.protocol import ToolCallingAdapter, ToolCallingMode, ToolCallValidation
 
 __all__ = [
     "NATIVE_TOOL_MODEL_PATTERNS",

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from msgspec.structs import replace
 
-from callboard.adapters.contract import AnyTool, Message, Payload, ToolCallValidation
-from callboard.adapters.reading import events_of, payloads_of_text, payloads_of_wire, read
+from callboard.adapters.parse_response import events_of, payloads_of_text, payloads_of_wire, read
+from callboard.adapters.protocol import AnyTool, Message, Payload, ToolCallValidation
 from callboard.core import InvocationCanister, Request, ToolDeclaration
 from callboard.dialects import ACTION, render_call, render_tools
 from callboard.errors import CallerError
-from callboard.modes.constraint import action_constraint
+from callboard.modes.action_schema import action_constraint
 from callboard.schema import ArgumentsInvalid
 from callboard.schema.strict import NotStrict, strict, without_nulls
 from callboard.tools import Tool, refusal
 from callboard.wires.chat import decode_request, encode_request, encode_response
-from callboard.wires.lowered import NO_NAMES
-from callboard.wires.turns import NOT_RUN
+from callboard.wires.common.encoded_request import NO_NAMES
+from callboard.wires.common.group_turns import NOT_RUN
 
 if TYPE_CHECKING:
     from callboard.modes import Sources

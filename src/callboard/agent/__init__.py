@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from callboard.agent.access import ConversingModel, access_model
 from callboard.agent.agent import Agent
 from callboard.agent.conversation import Conversation
+from callboard.agent.conversing_model import ConversingModel, access_model
 from callboard.agent.run import Run, RunResult
 from callboard.agent.transcript import Transcript
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from typing_extensions import TypeForm
 
 from callboard.agent.arguments import check_arguments, check_tool_choice, merged, read_history
-from callboard.agent.output import Output, OutputCheck, OutputT_co, OutputValidator
+from callboard.agent.output_type import Output, OutputCheck, OutputT_co, OutputValidator
 from callboard.agent.run import Common, Enclosing, Instructions, NewStage, Run, RunResult, Setup
 from callboard.core import (
     Answer,

@@ -29,7 +29,7 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.execution import OnError
 from callboard.loop import AnswerAfter, Limits, OnRepeatedCall, QuotedCalls
-from callboard.text.near import near
+from callboard.text.suggest import near
 from callboard.tools import Context, Ensemble, Policy
 
 _CANISTERS: Final = (

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from callboard.agent.output import Output, OutputCheck, OutputT_co
+from callboard.agent.output_type import Output, OutputCheck, OutputT_co
 from callboard.core import (
     Answer,
     ApprovalAsked,

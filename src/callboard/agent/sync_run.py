@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import ExitStack
 from typing import Any, Generic, Self
 
-from callboard.agent.output import OutputT_co
+from callboard.agent.output_type import OutputT_co
 from callboard.agent.run import Run, RunResult
 from callboard.core import Event
 from callboard.errors import CallboardError

@@ -13,9 +13,10 @@ from typing import NoReturn
 
 import typer
 
-from callboard.cli import chat, clients, coding, dialects, doctor, explain, jobs, mcp, models, parse, run, serve, tools
+from callboard.cli import chat, dialects, doctor, explain, job_commands, jobs, mcp, models, parse, run, serve, tools
+from callboard.cli.clients import commands as clients
+from callboard.cli.display import plain
 from callboard.cli.help import Group, use_our_help
-from callboard.cli.show import plain
 from callboard.errors import CallboardError
 from callboard.programs import absolute_path
 
@@ -33,10 +34,10 @@ app.command("codex")(clients.codex)
 app.command("claude")(clients.claude)
 app.command("gemini")(clients.gemini)
 app.command("qwen")(clients.qwen)
-app.command("build")(coding.build)
-app.command("debug")(coding.debug)
-app.command("review")(coding.review)
-app.command("triage")(coding.triage)
+app.command("build")(job_commands.build)
+app.command("debug")(job_commands.debug)
+app.command("review")(job_commands.review)
+app.command("triage")(job_commands.triage)
 app.command("chat")(chat.chat)
 app.command("replay")(jobs.replay)
 app.command("undo")(jobs.undo)

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
-from callboard.coding.answers import FILE, Answers, pattern_of
+from callboard.coding.chat.saved_approvals import FILE, Answers, pattern_of
 from callboard.core import InvocationCanister, Verdict
 from callboard.tools import Rule
 
@@ -79,7 +79,7 @@ class Approvals:
     async def _from_standard_input(self, question: str) -> str | None:
         if not sys.stdin.isatty():
             return None
-        from callboard.execution.threads import Threads  # noqa: PLC0415  # only where somebody is asked
+        from callboard.execution.thread_pool import Threads  # noqa: PLC0415  # only where somebody is asked
 
         self._display.tell(question)
         answer: str = await Threads(1).run(sys.stdin.readline)

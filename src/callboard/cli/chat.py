@@ -1,6 +1,6 @@
 """`callboard chat`: a coding agent that talks, in your own tree.
 
-Owns what a person types, what commands there are, and what ctrl-C means. What a chat is, is `callboard.coding.chat`'s
+Owns what a person types, what commands there are, and what ctrl-C means. What a chat is, is `callboard.coding.chat.session`'s
 business.
 Law: ctrl-C ends the turn and never the conversation; whatever ends the process ends all that it started.
 """
@@ -19,15 +19,15 @@ import typer
 
 from callboard.cli import complete
 from callboard.cli.chat_commands import QUIT, command_of, obey
-from callboard.cli.coding import BaseUrl, Directory, Model, NoSandbox, Verbose
-from callboard.cli.terminal import Interrupted
+from callboard.cli.job_commands import BaseUrl, Directory, Model, NoSandbox, Verbose
+from callboard.cli.line_editor import Interrupted
 
 if TYPE_CHECKING:
     from callboard.cli.jobs import JobDisplay
-    from callboard.cli.terminal import Editor
-    from callboard.coding.assignment import Assignment
-    from callboard.coding.chat import Chat
-    from callboard.coding.job import Job
+    from callboard.cli.line_editor import Editor
+    from callboard.coding.agents.job_request import Assignment
+    from callboard.coding.chat.session import Chat
+    from callboard.coding.jobs.store import Job
 
 T = TypeVar("T")
 
@@ -66,10 +66,10 @@ def chat(
     """
     from callboard.cli import interrupt  # noqa: PLC0415  # not for --help
     from callboard.cli.jobs import JobDisplay  # noqa: PLC0415
+    from callboard.cli.line_editor import editor  # noqa: PLC0415
     from callboard.cli.models import accessed_model, check_reachable  # noqa: PLC0415
     from callboard.cli.settings import settings_in  # noqa: PLC0415
-    from callboard.cli.terminal import editor  # noqa: PLC0415
-    from callboard.coding.job import Jobs, jobs_directory  # noqa: PLC0415
+    from callboard.coding.jobs.store import Jobs, jobs_directory  # noqa: PLC0415
 
     jobs = Jobs()
     earlier = _earlier(jobs.load(resume)) if resume else None
@@ -112,7 +112,7 @@ class Talk:
     ) -> None:
         """Runs a chat to its end. SIGTERM and SIGHUP, a terminal that goes, end it by a CancelledError."""
         from callboard.cli.approvals import Approvals  # noqa: PLC0415  # not for --help
-        from callboard.coding.chat import open_chat  # noqa: PLC0415
+        from callboard.coding.chat.session import open_chat  # noqa: PLC0415
 
         display = self._display
         approvals = Approvals(assignment.directory, jobs.directory.parent, display, self._ask)
@@ -229,7 +229,7 @@ def _earlier(job: Job) -> Job:
 
 
 def _assignment(settings: Any, place: Path, given: Mapping[str, Any], *, no_sandbox: bool) -> Assignment:
-    from callboard.coding.assignment import Assignment, rights_of  # noqa: PLC0415  # not for --help
+    from callboard.coding.agents.job_request import Assignment, rights_of  # noqa: PLC0415  # not for --help
 
     mode = settings.coding.modes.get("chat")
     return Assignment(

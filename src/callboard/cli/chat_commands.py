@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from callboard.cli.jobs import JobDisplay
-    from callboard.coding.chat import Chat
+    from callboard.coding.chat.session import Chat
 
 _TYPED: Final = re.compile(r"/([A-Za-z-]*)(?:\s+(.*))?", re.DOTALL)
 
@@ -33,7 +33,7 @@ async def _help(_chat: Chat, _rest: str, display: JobDisplay) -> None:
 
 
 async def _mode(chat: Chat, rest: str, display: JobDisplay) -> None:
-    from callboard.coding.assignment import rights_of  # noqa: PLC0415  # not for --help
+    from callboard.coding.agents.job_request import rights_of  # noqa: PLC0415  # not for --help
 
     if rest:
         chat.rights = rights_of(rest, "/mode")
@@ -96,7 +96,7 @@ def command_of(typed: str) -> tuple[str, str] | None:
 
 async def obey(chat: Chat, name: str, rest: str, display: JobDisplay) -> None:
     """Does what a command says, and says so where there is none of that name. Raises CallerError."""
-    from callboard.text.near import near  # noqa: PLC0415  # not for --help
+    from callboard.text.suggest import near  # noqa: PLC0415  # not for --help
 
     command = COMMANDS.get(name)
     if command is None or command.act is None:

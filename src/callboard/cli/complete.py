@@ -38,13 +38,13 @@ def _models() -> list[str]:
 
 
 def _jobs() -> list[str]:
-    from callboard.coding.job import Jobs  # noqa: PLC0415  # as above
+    from callboard.coding.jobs.store import Jobs  # noqa: PLC0415  # as above
 
     return [job.id for job in Jobs().all()]
 
 
 def _chats() -> list[str]:
-    from callboard.coding.job import Jobs  # noqa: PLC0415  # as above
+    from callboard.coding.jobs.store import Jobs  # noqa: PLC0415  # as above
 
     return [job.id for job in Jobs().all() if job.type == "chat"]
 

@@ -16,7 +16,7 @@ from callboard.cli import complete
 
 if TYPE_CHECKING:
     from callboard.sandbox.report import SandboxReport, SandboxRow
-    from callboard.servers.gateway.doctor import Report, Row
+    from callboard.servers.gateway.doctor.run import Report, Row
 
 
 def doctor(
@@ -72,7 +72,7 @@ def doctor(
     from callboard.cli.serve import check_backend_flags, facts_of  # noqa: PLC0415
     from callboard.servers.gateway import BackendSettings  # noqa: PLC0415
     from callboard.servers.gateway.configuration import load  # noqa: PLC0415
-    from callboard.servers.gateway.doctor import examine  # noqa: PLC0415
+    from callboard.servers.gateway.doctor.run import examine  # noqa: PLC0415
 
     check_backend_flags(backend, backend_wire, mode, dialect)
     given = BackendSettings(
@@ -105,7 +105,7 @@ def doctor(
 def _written(report: Report) -> str:
     """Writes the facts; what is said of it. Raises CallerError."""
     from callboard.configuration import user_file  # noqa: PLC0415  # for this option only
-    from callboard.configuration.additions import write_profile  # noqa: PLC0415
+    from callboard.configuration.add_mcp_server import write_profile  # noqa: PLC0415
 
     if not report.facts:
         return f"{report.model} needs no facts of its own"

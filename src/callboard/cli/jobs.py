@@ -1,6 +1,6 @@
 """`callboard jobs`, `replay` and `undo`: what jobs did, and how they are steered.
 
-Owns how jobs and their steps are shown. What a job is, is `callboard.coding.job`'s business.
+Owns how jobs and their steps are shown. What a job is, is `callboard.coding.jobs.store`'s business.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO
 import typer
 
 from callboard.cli import complete
-from callboard.cli.show import Display, one_line, plain
+from callboard.cli.display import Display, one_line, plain
 
 if TYPE_CHECKING:
-    from callboard.coding.job import Job
-    from callboard.coding.record import Step
+    from callboard.coding.jobs.log import Step
+    from callboard.coding.jobs.store import Job
 
 app = typer.Typer(no_args_is_help=True, help="The jobs of the coding agents.")
 
@@ -49,7 +49,7 @@ class JobDisplay(Display):
         self._as_json = as_json
 
     def step(self, step: Step) -> None:
-        from callboard.coding.record import PhaseEnded, PhaseStarted, Prompted, Told, encode_step  # noqa: PLC0415
+        from callboard.coding.jobs.log import PhaseEnded, PhaseStarted, Prompted, Told, encode_step  # noqa: PLC0415
 
         if self._as_json:
             line = encode_step(step)
@@ -73,7 +73,7 @@ class JobDisplay(Display):
                 self.show(step)
 
     def job(self, job: Job) -> None:
-        from callboard.coding.job import as_json  # noqa: PLC0415
+        from callboard.coding.jobs.store import as_json  # noqa: PLC0415
 
         told = {**as_json(job), "type": "job", "kind": job.type}
         self._out.write(json.dumps(told) + "\n")
@@ -109,7 +109,7 @@ def list_jobs(
     as_json: Annotated[bool, typer.Option("--json", help="Print a job a line.")] = False,
 ) -> None:
     """List the jobs, the newest first."""
-    from callboard.coding import job as jobs  # noqa: PLC0415  # not for --help
+    from callboard.coding.jobs import store as jobs  # noqa: PLC0415  # not for --help
 
     here = Path.cwd()
     found = [
@@ -135,7 +135,7 @@ def show_job(
     diff: Annotated[bool, typer.Option("--diff", help="Print its diff alone.")] = False,
 ) -> None:
     """Show a job: what was asked, how far it is, what came of it."""
-    from callboard.coding import job as jobs  # noqa: PLC0415  # not for --help
+    from callboard.coding.jobs import store as jobs  # noqa: PLC0415  # not for --help
 
     kept = jobs.Jobs()
     found = kept.load(job)
@@ -182,7 +182,7 @@ def cancel_job(job: JobName) -> None:
     """End a job that runs: its call, its commands and their processes."""
     import asyncio  # noqa: PLC0415  # not for --help
 
-    from callboard.coding.job import Jobs  # noqa: PLC0415
+    from callboard.coding.jobs.store import Jobs  # noqa: PLC0415
 
     found = asyncio.run(Jobs().cancel(job))
     typer.echo(f"{found.id}: {found.state}{f' ({found.reason})' if found.reason else ''}")
@@ -196,8 +196,8 @@ def replay(
     ] = False,
 ) -> None:
     """Show again what a job did, step by step, as it was recorded. Nothing is run."""
-    from callboard.coding.job import Jobs  # noqa: PLC0415  # not for --help
-    from callboard.coding.record import replayed  # noqa: PLC0415
+    from callboard.coding.jobs.log import replayed  # noqa: PLC0415
+    from callboard.coding.jobs.store import Jobs  # noqa: PLC0415  # not for --help
 
     jobs = Jobs()
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose, as_json=as_json)
@@ -209,8 +209,8 @@ def undo(job: JobName) -> None:
     """Take back what a job did: its branch and its tree go; a chat's edits are taken out of your files."""
     import asyncio  # noqa: PLC0415  # not for --help
 
-    from callboard.coding.job import Jobs  # noqa: PLC0415
-    from callboard.coding.work import undo_job  # noqa: PLC0415
+    from callboard.coding.agents.job_runner import undo_job  # noqa: PLC0415
+    from callboard.coding.jobs.store import Jobs  # noqa: PLC0415
 
     jobs = Jobs()
     typer.echo(asyncio.run(undo_job(jobs.load(job), jobs)))

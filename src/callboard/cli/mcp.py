@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from callboard.cli import interrupt, mcp_pins, mcp_serve, servers
-from callboard.cli.show import described, one_line, seen
+from callboard.cli import interrupt, mcp_pins, mcp_serve, mcp_servers
+from callboard.cli.display import described, one_line, seen
 
 if TYPE_CHECKING:
     from callboard.core import ResultCanister
@@ -27,11 +27,11 @@ _WIDTH = 500
 
 
 @app.command("list")
-def list_servers(mcp: servers.Files = None, as_json: servers.Json = False) -> None:
+def list_servers(mcp: mcp_servers.Files = None, as_json: mcp_servers.Json = False) -> None:
     """Connect all servers and show how that went."""
     from callboard.configuration import disconnect_ensembles  # noqa: PLC0415  # not for --help
 
-    found = servers.found(mcp)
+    found = mcp_servers.found(mcp)
     enabled = [each.settings for each in found.values() if each.settings.enabled]
 
     async def looked() -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ def list_servers(mcp: servers.Files = None, as_json: servers.Json = False) -> No
     rows = {row["name"]: row for row in interrupt.run(looked())}
     every = [rows.get(name) or _described(each, "disabled") for name, each in found.items()]
     if as_json:
-        servers.print_json(every)
+        mcp_servers.print_json(every)
         return
     if not every:
         typer.echo("no servers; callboard mcp add NAME -- COMMAND adds one", err=True)
@@ -62,7 +62,7 @@ def list_servers(mcp: servers.Files = None, as_json: servers.Json = False) -> No
 
 
 @app.command("tools")
-def list_tools(name: servers.Name, mcp: servers.Files = None, as_json: servers.Json = False) -> None:
+def list_tools(name: mcp_servers.Name, mcp: mcp_servers.Files = None, as_json: mcp_servers.Json = False) -> None:
     """Show a server's tools, and which of them are not offered before you accept them."""
 
     async def listed(server: McpEnsemble) -> dict[str, Any]:
@@ -79,13 +79,13 @@ def list_tools(name: servers.Name, mcp: servers.Files = None, as_json: servers.J
                     **{key: held for key, held in _told(tool).items() if key in ("outputSchema", "annotations")},
                     "state": state,
                 }
-                for tool, state in await servers.states_of(server)
+                for tool, state in await mcp_servers.states_of(server)
             ],
         }
 
-    found = servers.with_server(name, mcp, listed)
+    found = mcp_servers.with_server(name, mcp, listed)
     if as_json:
-        servers.print_json(found)
+        mcp_servers.print_json(found)
         return
     if found["instructions"]["state"] == "changed":
         typer.echo("instructions  (changed: not used)")
@@ -96,15 +96,15 @@ def list_tools(name: servers.Name, mcp: servers.Files = None, as_json: servers.J
 
 @app.command("call")
 def call_tool(
-    name: servers.Name,
+    name: mcp_servers.Name,
     tool: Annotated[str, typer.Argument(help="The tool's name.", show_default=False)],
     arguments: Annotated[str, typer.Argument(help='A JSON object such as {"a": 1}.')] = "{}",
     argument: Annotated[
         list[str] | None,
         typer.Option("--argument", "-a", help="KEY=VALUE, the value JSON or a string; repeatable.", show_default=False),
     ] = None,
-    mcp: servers.Files = None,
-    as_json: servers.Json = False,
+    mcp: mcp_servers.Files = None,
+    as_json: mcp_servers.Json = False,
 ) -> None:
     """Call a server's tool as a model would. Prints the result; exit code 1 if it is an error."""
     from callboard.cli.tools import given  # noqa: PLC0415  # not for --help
@@ -116,7 +116,7 @@ def call_tool(
     async def called(server: McpEnsemble) -> ResultCanister:
         return await run_invoker(server.access_invoker(tool), wanted, on_error="feedback")
 
-    result = servers.with_server(name, mcp, called)
+    result = mcp_servers.with_server(name, mcp, called)
     if as_json:
         typer.echo(encode_line(result))
     elif result.error is None:
@@ -127,7 +127,7 @@ def call_tool(
 
 @app.command("add")
 def add_server(
-    name: servers.Name,
+    name: mcp_servers.Name,
     command: Annotated[
         list[str] | None, typer.Argument(help="The program and its arguments, behind `--`.", show_default=False)
     ] = None,
@@ -150,11 +150,11 @@ def add_server(
         list[str] | None,
         typer.Option(help="A tool not to offer, or a pattern of such; repeatable.", show_default=False),
     ] = None,
-    as_json: servers.Json = False,
+    as_json: mcp_servers.Json = False,
 ) -> None:
     """Write a server into your own callboard.toml."""
     from callboard.configuration import user_file  # noqa: PLC0415  # not for --help
-    from callboard.configuration.additions import add_server as added  # noqa: PLC0415
+    from callboard.configuration.add_mcp_server import add_server as added  # noqa: PLC0415
 
     if bool(command) == bool(url):
         raise typer.BadParameter("give a command behind `--`, or --url")
@@ -171,22 +171,22 @@ def add_server(
     path = user_file(os.environ)
     added(path, name, table)
     if as_json:
-        servers.print_json({"name": name, "file": str(path), **table})
+        mcp_servers.print_json({"name": name, "file": str(path), **table})
     else:
         typer.echo(f"{name} is in {_short(path)}", err=True)
 
 
 @app.command("login")
 def log_in_at(
-    name: servers.Name,
-    mcp: servers.Files = None,
+    name: mcp_servers.Name,
+    mcp: mcp_servers.Files = None,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
-    as_json: servers.Json = False,
+    as_json: mcp_servers.Json = False,
 ) -> None:
     """Log in at a server that asks for it. The tokens are kept in a file that only you can read."""
-    from callboard.mcp.login import log_in  # noqa: PLC0415  # not for --help
+    from callboard.mcp.oauth_login import log_in  # noqa: PLC0415  # not for --help
 
-    settings = servers.named(name, mcp).settings
+    settings = mcp_servers.named(name, mcp).settings
 
     def show(url: str) -> None:
         typer.echo(f"open this page to log in at {name}:\n{url}", err=True)
@@ -197,7 +197,7 @@ def log_in_at(
 
     asked = interrupt.run(log_in(settings, show, dict(os.environ)))
     if as_json:
-        servers.print_json({"name": name, "login": asked})
+        mcp_servers.print_json({"name": name, "login": asked})
     else:
         typer.echo(f"logged in at {name}" if asked else f"{name} asks for no login", err=True)
 
@@ -214,7 +214,7 @@ def _told(tool: Any) -> dict[str, Any]:
 
 def _print_tool(row: dict[str, Any]) -> None:
     """A tool in brief, or with all that is accepted with it."""
-    from callboard.mcp.hygiene import cleaned  # noqa: PLC0415  # not for --help
+    from callboard.mcp.sanitize import cleaned  # noqa: PLC0415  # not for --help
 
     required = row["parameters"].get("required", ())
     names = [each if each in required else f"[{each}]" for each in row["parameters"].get("properties", {})]

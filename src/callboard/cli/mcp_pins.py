@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from callboard.cli import servers
-from callboard.cli.show import one_line
+from callboard.cli import mcp_servers
+from callboard.cli.display import one_line
 from callboard.errors import NoSuchTool
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ app = typer.Typer(no_args_is_help=True, help="The tools that are trusted, as the
 
 
 @app.command("list")
-def list_pins(as_json: servers.Json = False) -> None:
+def list_pins(as_json: mcp_servers.Json = False) -> None:
     """Show the tools that are trusted, by server."""
     from callboard.mcp import Pins  # noqa: PLC0415  # not for --help
 
     every = Pins().every()
     if as_json:
-        servers.print_json(
+        mcp_servers.print_json(
             [
                 {
                     "server": each.server,
@@ -45,16 +45,16 @@ def list_pins(as_json: servers.Json = False) -> None:
 
 @app.command("accept")
 def accept_pins(
-    name: servers.Name,
+    name: mcp_servers.Name,
     tool: Annotated[str, typer.Argument(help="One tool; else all, and the server's instructions.")] = "",
-    mcp: servers.Files = None,
-    as_json: servers.Json = False,
+    mcp: mcp_servers.Files = None,
+    as_json: mcp_servers.Json = False,
 ) -> None:
     """Trust a server's tools as they are now."""
     from callboard.mcp import Pins  # noqa: PLC0415  # not for --help
 
     async def accepted(server: McpEnsemble) -> dict[str, Any]:
-        states = [(each, state) for each, state in await servers.states_of(server) if tool in ("", each.name)]
+        states = [(each, state) for each, state in await mcp_servers.states_of(server) if tool in ("", each.name)]
         if tool and not states:
             raise NoSuchTool(f"no tool {tool!r}", path=name)
         told = not tool and server.compared is not None and not server.compared.instructions
@@ -64,21 +64,21 @@ def accept_pins(
         names = [each.name for each, state in states if state in ("changed", "new")]
         return {"accepted": names, "instructions": told}
 
-    found = servers.with_server(name, mcp, accepted)
+    found = mcp_servers.with_server(name, mcp, accepted)
     if as_json:
-        servers.print_json({"server": name, **found})
+        mcp_servers.print_json({"server": name, **found})
         return
     things = [*map(one_line, found["accepted"]), *(["its instructions"] if found["instructions"] else [])]
     typer.echo(f"accepted: {', '.join(things) or 'nothing, for nothing changed and nothing is new'}", err=True)
 
 
 @app.command("forget")
-def forget_pins(name: servers.Name, as_json: servers.Json = False) -> None:
+def forget_pins(name: mcp_servers.Name, as_json: mcp_servers.Json = False) -> None:
     """Trust nothing of a server any more: its next use is its first."""
     from callboard.mcp import Pins  # noqa: PLC0415  # not for --help
 
     forgotten = Pins().forget(name)
     if as_json:
-        servers.print_json({"server": name, "forgotten": forgotten})
+        mcp_servers.print_json({"server": name, "forgotten": forgotten})
     else:
         typer.echo(f"{name} is {'forgotten' if forgotten else 'not known'}", err=True)

@@ -59,8 +59,8 @@ def serve(
     A tool that wants approval asks the client's user; where the client cannot ask, it does not run.
     What is not given here is taken from the environment and from callboard.toml.
     """
+    from callboard.cli.load_tools import Toolbox  # noqa: PLC0415  # as above
     from callboard.cli.settings import modules_of, settings_here  # noqa: PLC0415  # not for --help
-    from callboard.cli.toolbox import Toolbox  # noqa: PLC0415  # as above
     from callboard.configuration import load_mcp_json  # noqa: PLC0415
     from callboard.errors import CallerError  # noqa: PLC0415
     from callboard.extras import require_extra  # noqa: PLC0415
@@ -133,9 +133,9 @@ async def _follow(changes: asyncio.Queue[ToolsChanged], server: ToolServer) -> N
 def _agent(specification: str) -> Ensemble:
     """The ensemble of an agent that a specification names. Raises CallerError."""
     from callboard.agent import Agent  # noqa: PLC0415  # not for --help
-    from callboard.cli.toolbox import load_attribute  # noqa: PLC0415
+    from callboard.cli.load_tools import load_attribute  # noqa: PLC0415
     from callboard.errors import CallerError  # noqa: PLC0415
-    from callboard.servers.mcp.agent import agent_ensemble  # noqa: PLC0415
+    from callboard.servers.mcp.agent_tool import agent_ensemble  # noqa: PLC0415
 
     found: Any = load_attribute(specification, Path.cwd())[0]
     if not isinstance(found, Agent):

@@ -28,7 +28,7 @@ from callboard.providers.local import (
     remove,
     shipped,
 )
-from callboard.providers.local.shelf import Place
+from callboard.providers.local.model_files import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable

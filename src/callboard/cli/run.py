@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from callboard.cli import complete, interrupt, servers
-from callboard.cli.show import Display
+from callboard.cli import complete, interrupt, mcp_servers
+from callboard.cli.display import Display
 from callboard.core import InvocationCanister, RunState, Verdict, encode_line
 
 # `callboard.configuration` has the same; it is not imported for --help.
@@ -84,9 +84,9 @@ def run(
     """
     from callboard.agent import Agent, Run  # noqa: PLC0415  # not for --help
     from callboard.cli.conversations import chosen  # noqa: PLC0415
+    from callboard.cli.load_tools import Toolbox, servers_of  # noqa: PLC0415
     from callboard.cli.models import accessed_model  # noqa: PLC0415
     from callboard.cli.settings import modules_of, settings_here  # noqa: PLC0415
-    from callboard.cli.toolbox import Toolbox, servers_of  # noqa: PLC0415
     from callboard.loop import Limits  # noqa: PLC0415
 
     out = sys.stdout
@@ -103,7 +103,7 @@ def run(
         servers_of(settings, mcp).values(),
         tools_from=modules_of(settings, "tools"),
         ensembles_from=modules_of(settings, "ensembles"),
-        **servers.options(display, conversation.path.parent, accessed, verbose=verbose),
+        **mcp_servers.options(display, conversation.path.parent, accessed, verbose=verbose),
     )
 
     async def approve(invocation: InvocationCanister, why: str) -> Verdict:
@@ -159,7 +159,7 @@ async def _ask(invocation: InvocationCanister, display: Display) -> Verdict:
     if not sys.stdin.isatty():
         display.tell("nobody is here to ask: denied")
         return "deny"
-    from callboard.execution.threads import Threads  # noqa: PLC0415  # only where somebody is asked
+    from callboard.execution.thread_pool import Threads  # noqa: PLC0415  # only where somebody is asked
 
     display.tell(f"run {invocation.name}? [y/N]")
     answer = await Threads(1).run(sys.stdin.readline)

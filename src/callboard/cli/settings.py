@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import typer
 
-from callboard.cli.show import one_line
+from callboard.cli.display import one_line
 from callboard.configuration import Settings, load_settings, user_file
-from callboard.configuration.keys import BY_NAME
+from callboard.configuration.setting_keys import BY_NAME
 from callboard.errors import CallerError
 
 _LONGEST: Final = 2000

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from callboard.cli import complete, interrupt
-from callboard.cli.show import described
+from callboard.cli.display import described
 from callboard.errors import CallerError, NoSuchTool
 
 if TYPE_CHECKING:
-    from callboard.cli.toolbox import Toolbox
+    from callboard.cli.load_tools import Toolbox
     from callboard.core import ResultCanister, ToolDeclaration
 
 app = typer.Typer(no_args_is_help=True, help="Your tools, as models see them.")
@@ -87,8 +87,8 @@ def call_tool(
 
 def _toolbox(tools: list[str] | None, ensembles: list[str] | None) -> Toolbox:
     """What is named here, else what the settings name."""
+    from callboard.cli.load_tools import Toolbox, servers_of  # noqa: PLC0415  # as above
     from callboard.cli.settings import modules_of, settings_here  # noqa: PLC0415  # not for --help
-    from callboard.cli.toolbox import Toolbox, servers_of  # noqa: PLC0415  # as above
 
     servers: Iterable[Any] = ()
     tools_from: Path | None = Path.cwd()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from callboard.configuration.callables import ensemble_file, find_callable, make_connection, named_ensembles
+from callboard.configuration.import_by_name import ensemble_file, find_callable, make_connection, named_ensembles
 from callboard.configuration.mcp import DescribedServer, read_servers
 from callboard.configuration.toml import Document, read_document
 from callboard.errors import CallerError, DescriptorError, ToolExecutionFailure
@@ -69,8 +69,8 @@ async def prepare_ensembles(
             await _connect(ensemble)
             connected.append(ensemble)
         if servers:
+            from callboard.execution.result_store import KeptResults  # noqa: PLC0415
             from callboard.mcp.ensemble import McpEnsemble  # noqa: PLC0415  # where there are servers
-            from callboard.mcp.kept import KeptResults  # noqa: PLC0415
 
             kept = options.pop("kept", None) or KeptResults()
             starting = [

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from callboard.configuration.callables import ensemble_file
 from callboard.configuration.coding import CodingSettings, joined
-from callboard.configuration.keys import BY_NAME, KEYS, Permissions
+from callboard.configuration.import_by_name import ensemble_file
 from callboard.configuration.mcp import DescribedServer, read_servers
 from callboard.configuration.ownership import stranger
+from callboard.configuration.setting_keys import BY_NAME, KEYS, Permissions
 from callboard.configuration.toml import Document, read_document
 from callboard.configuration.trust import restrict
 from callboard.errors import CallerError

@@ -1,8 +1,9 @@
 """How models spell calls in text, and how to read and write it."""
 
-from callboard.dialects.catalogue import dialect_named, dialect_of, dialect_of_template
 from callboard.dialects.dialect import Dialect, Fence, Frame, Reasoning
+from callboard.dialects.parse_state import Body, CannotSay
 from callboard.dialects.parser import Parser, parse
+from callboard.dialects.registry import dialect_named, dialect_of, dialect_of_template
 from callboard.dialects.render import (
     render_action,
     render_call,
@@ -11,7 +12,6 @@ from callboard.dialects.render import (
     render_result,
     render_tools,
 )
-from callboard.dialects.reply import Body, CannotSay
 from callboard.dialects.table import ACTION, AUTO, DIALECTS, JSON
 
 __all__ = [

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import msgspec
 
-from callboard.dialects.reply import Body
+from callboard.dialects.parse_state import Body
 
 
 class Reasoning(msgspec.Struct, frozen=True):

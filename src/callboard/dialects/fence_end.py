@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from callboard.dialects.reader import Over, Reader, Reading
+from callboard.dialects.text_buffer import Over, Reader, Reading
 
 MOST = 64
 """Characters of a run that opens or closes a fence, of its language, and of white space around them."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
+from callboard.dialects.call_frames import SEPARATORS, read_body
 from callboard.dialects.fence_end import MOST, whole_closing_line
-from callboard.dialects.frames import SEPARATORS, read_body
-from callboard.dialects.reader import Over, Reading, Refused
-from callboard.dialects.signs import Framed
+from callboard.dialects.markers import Framed
 from callboard.dialects.speech import Speech
+from callboard.dialects.text_buffer import Over, Reading, Refused
 
 _INFO_END = re.compile(r"[\n`{\[]")
 _CODE = re.compile(r"[`\n]")

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from callboard.core import Event, Identify, ToolDeclaration, Why
-from callboard.dialects.calls import Calls, Repair
-from callboard.dialects.catalogue import dialect_named
+from callboard.dialects.call_builder import Calls, Repair
 from callboard.dialects.dialect import Dialect
-from callboard.dialects.prose import read
-from callboard.dialects.reader import Over
+from callboard.dialects.registry import dialect_named
+from callboard.dialects.scanner import read
 from callboard.dialects.speech import Speech
+from callboard.dialects.text_buffer import Over
 
 _SLICE = 16 * 1024
 """Characters that are looked at together: fewer than may be held."""

@@ -22,8 +22,8 @@ from callboard.core import (
 )
 from callboard.dialects.dialect import Dialect
 from callboard.dialects.grammars.spelling import arguments_json, as_json
+from callboard.dialects.parse_state import CannotSay
 from callboard.dialects.parser import parse
-from callboard.dialects.reply import CannotSay
 
 _EXAMPLE = InvocationCanister("0", "the_tool", {"parameter": "value"}, "")
 _TOLD = (InvocationStarted, ArgumentsPiece, InvocationEnded)

@@ -17,12 +17,12 @@ from typing import Any, Final, Literal
 import msgspec
 
 from callboard.dialects.dialect import Dialect, Frame, Reasoning
-from callboard.dialects.grammars.expressions import Expressions
-from callboard.dialects.grammars.literals import Literals
-from callboard.dialects.grammars.named import Named
-from callboard.dialects.grammars.objects import CALL_KEYS, Objects, Role
-from callboard.dialects.grammars.tags import Tags
-from callboard.dialects.reply import Body
+from callboard.dialects.grammars.json_objects import CALL_KEYS, Objects, Role
+from callboard.dialects.grammars.name_then_json import Named
+from callboard.dialects.grammars.python_literals import Literals
+from callboard.dialects.grammars.pythonic import Expressions
+from callboard.dialects.grammars.xml_tags import Tags
+from callboard.dialects.parse_state import Body
 from callboard.errors import CallerError
 
 _CALLS: Final = "tool_calls"

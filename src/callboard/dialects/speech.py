@@ -9,12 +9,12 @@ import re
 from collections.abc import Sequence
 
 from callboard.core import Event
-from callboard.dialects.calls import Calls, OpenCall
+from callboard.dialects.call_builder import Calls, OpenCall
 from callboard.dialects.dialect import Dialect
-from callboard.dialects.reader import Reading, Refused, TooLong
-from callboard.dialects.reply import Reply
-from callboard.dialects.signs import Framed, layout
+from callboard.dialects.markers import Framed, layout
+from callboard.dialects.parse_state import Reply
 from callboard.dialects.surroundings import Behind, Place, Surroundings
+from callboard.dialects.text_buffer import Reading, Refused, TooLong
 
 
 class Quoted(Exception):  # no error: it is how a reader learns it

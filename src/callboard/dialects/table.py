@@ -12,15 +12,15 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from callboard.dialects.dialect import Dialect, Fence, Frame, Reasoning
-from callboard.dialects.grammars.channels import Channels, Recipients
-from callboard.dialects.grammars.expressions import Expressions
-from callboard.dialects.grammars.labels import Action, Label, Nothing
-from callboard.dialects.grammars.literals import PYTHON, Literals
-from callboard.dialects.grammars.named import Named
+from callboard.dialects.grammars.code_calls import Commands, Program
+from callboard.dialects.grammars.harmony import Channels, Recipients
+from callboard.dialects.grammars.json_objects import CALL_KEYS, Objects, Role
+from callboard.dialects.grammars.name_then_json import Named
 from callboard.dialects.grammars.nested import Nested
-from callboard.dialects.grammars.objects import CALL_KEYS, Objects, Role
-from callboard.dialects.grammars.programs import Commands, Program
-from callboard.dialects.grammars.tags import Tags
+from callboard.dialects.grammars.python_literals import PYTHON, Literals
+from callboard.dialects.grammars.pythonic import Expressions
+from callboard.dialects.grammars.react import Action, Label, Nothing
+from callboard.dialects.grammars.xml_tags import Tags
 
 THINK = Reasoning("<think>", "</think>")
 

@@ -4,8 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from callboard.execution.execute import DEFAULT_TIMEOUT, OnError, execute_invoker, run_invoker
-from callboard.execution.group import DEFAULT_LIMIT, AfterCall, BeforeCall, Enclose, Group
-from callboard.execution.results import result_of
+from callboard.execution.parallel import DEFAULT_LIMIT, AfterCall, BeforeCall, Enclose, Group
+from callboard.execution.result_content import result_of
 
 if TYPE_CHECKING:
     from callboard.execution.approval import ask_approval, permit

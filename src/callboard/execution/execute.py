@@ -22,9 +22,9 @@ from msgspec.structs import replace
 
 from callboard.core import Approve, InvocationCanister, ResultCanister, error_result
 from callboard.errors import CallerError, ToolExecutionFailure
-from callboard.execution.categories import category_of
-from callboard.execution.results import cut, result_of
-from callboard.execution.threads import Threads
+from callboard.execution.error_categories import category_of
+from callboard.execution.result_content import cut, result_of
+from callboard.execution.thread_pool import Threads
 from callboard.schema import ArgumentsInvalid
 from callboard.tools import Context, Invoker, Policy, ToolLike, as_invoker, edited_result, is_seconds
 

@@ -27,10 +27,10 @@ from callboard.core import (
 from callboard.errors import CallerError, ProviderError
 from callboard.execution.approval import permit
 from callboard.execution.execute import OnError, check_on_error
-from callboard.execution.group import Group
+from callboard.execution.parallel import Group
 from callboard.tools import Ensemble, Policy, Roster, edited_result, refusal
 from callboard.wires import wire_named
-from callboard.wires.lowered import Lowered
+from callboard.wires.common.encoded_request import Lowered
 
 
 class _Native(msgspec.Struct, frozen=True):

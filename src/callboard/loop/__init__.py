@@ -9,10 +9,10 @@ from callboard.loop.loop import GO_ON, AnswerAfter, Loop, QuotedCalls, ends_with
 from callboard.profiles import OnRepeatedCall
 
 if TYPE_CHECKING:
-    from callboard.loop.fabricated import Fabricated
-    from callboard.loop.history import History
+    from callboard.loop.context_window import History
+    from callboard.loop.hallucinated_results import Fabricated
 
-_LAZY = {"Fabricated": "callboard.loop.fabricated", "History": "callboard.loop.history"}
+_LAZY = {"Fabricated": "callboard.loop.hallucinated_results", "History": "callboard.loop.context_window"}
 
 __all__ = [
     "GO_ON",

@@ -41,12 +41,12 @@ from callboard.core import (
 )
 from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, Execute, Finish, HandOver
 from callboard.loop.limits import Budget, Limits
-from callboard.loop.round import Round
+from callboard.loop.pending_calls import Round
 from callboard.profiles import OnRepeatedCall, Prices
 from callboard.tools import Invoker, Permission, Policy, denial, edited_invocation, quotation_reason, refusal
 
 if TYPE_CHECKING:
-    from callboard.loop.guard import Guard
+    from callboard.loop.repeat_guard import Guard
 
 MAX_EMPTY = 2
 """Empty replies in a row that end a run."""
@@ -131,7 +131,7 @@ class Loop:
         self._quoted_calls: QuotedCalls = quoted_calls
         self._guard: Guard | None = None
         if on_repeated_call != "run":
-            from callboard.loop.guard import GUARDS  # noqa: PLC0415  # who does not ask for it does not load it
+            from callboard.loop.repeat_guard import GUARDS  # noqa: PLC0415  # who does not ask for it does not load it
 
             self._guard = GUARDS[on_repeated_call](invokers)
         self._answers_repeated = on_repeated_call == "answer"

@@ -4,26 +4,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from callboard.mcp.address import connect, server_at
+    from callboard.mcp.client import Link
     from callboard.mcp.ensemble import McpEnsemble, create_invoker_from_mcp_tool
-    from callboard.mcp.kept import KeptResults
-    from callboard.mcp.link import Link
     from callboard.mcp.pins import Pins
+    from callboard.mcp.server_address import connect, server_at
     from callboard.mcp.settings import ServerSettings
 
 _HOMES = {
-    "KeptResults": "kept",
-    "Link": "link",
+    "Link": "client",
     "McpEnsemble": "ensemble",
     "Pins": "pins",
     "ServerSettings": "settings",
-    "connect": "address",
+    "connect": "server_address",
     "create_invoker_from_mcp_tool": "ensemble",
-    "server_at": "address",
+    "server_at": "server_address",
 }
 
 __all__ = [
-    "KeptResults",
     "Link",
     "McpEnsemble",
     "Pins",

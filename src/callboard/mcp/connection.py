@@ -16,15 +16,15 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from callboard.errors import CallerError
-from callboard.mcp.child import Child
 from callboard.mcp.deadline import Deadline
-from callboard.mcp.failure import ServerUnreachable, cut
-from callboard.mcp.lenient import LenientTransport, mend_tools
+from callboard.mcp.environment import environment_of, resolved
+from callboard.mcp.errors import ServerUnreachable, cut
+from callboard.mcp.http_transport import Web, client_of
+from callboard.mcp.lenient_json import LenientTransport, mend_tools
 from callboard.mcp.sending import SENDING, Sending
+from callboard.mcp.server_process import Child
 from callboard.mcp.settings import ServerSettings
-from callboard.mcp.stdio import Stdio
-from callboard.mcp.variables import environment_of, resolved
-from callboard.mcp.web import Web, client_of
+from callboard.mcp.stdio_transport import Stdio
 
 if TYPE_CHECKING:
     import httpx2

@@ -17,19 +17,19 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 from callboard.errors import CallerError, DescriptorError
+from callboard.execution.result_store import KeptResults
+from callboard.mcp.client import Link, OnProgress
+from callboard.mcp.connection_state import DELAYS
+from callboard.mcp.elicitation import Action, Elicit, Sample
 from callboard.mcp.eras import Eras
+from callboard.mcp.errors import ServerFailure
 from callboard.mcp.events import LinkEvent
-from callboard.mcp.exposed import prompt_invokers, resource_invokers
-from callboard.mcp.failure import ServerFailure
-from callboard.mcp.hygiene import MAX_NAME, MAX_TOOLS, clean_schema, cleaned
-from callboard.mcp.kept import KeptResults
-from callboard.mcp.link import Link, OnProgress
+from callboard.mcp.oauth_tokens import stored_auth
 from callboard.mcp.pins import Compared, Pins
-from callboard.mcp.questions import Action, Elicit, Sample
+from callboard.mcp.resource_tools import prompt_invokers, resource_invokers
 from callboard.mcp.results import content_of
+from callboard.mcp.sanitize import MAX_NAME, MAX_TOOLS, clean_schema, cleaned
 from callboard.mcp.settings import ServerSettings
-from callboard.mcp.standing import DELAYS
-from callboard.mcp.tokens import stored_auth
 from callboard.schema import compile_schema
 from callboard.tools import Context, Ensemble, Invoker, near
 

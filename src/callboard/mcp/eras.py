@@ -12,7 +12,7 @@ from pathlib import Path
 
 from callboard.mcp.identity import state_file
 from callboard.mcp.settings import ServerSettings
-from callboard.mcp.state import state_directory, write_private
+from callboard.storage.directories import state_directory, write_private
 
 
 class Eras:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from callboard.mcp.standing import State
+from callboard.mcp.connection_state import State
 
 
 class _LinkEvent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):

@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from callboard.mcp.settings import ServerSettings
-from callboard.mcp.state import file_name
+from callboard.storage.directories import file_name
 
 _DIGITS: Final = 12
 

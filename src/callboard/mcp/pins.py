@@ -20,7 +20,7 @@ import msgspec
 from callboard.errors import CallerError
 from callboard.mcp.identity import files_of, identity_of, name_of, state_file
 from callboard.mcp.settings import ServerSettings
-from callboard.mcp.state import state_directory, write_private
+from callboard.storage.directories import state_directory, write_private
 
 if TYPE_CHECKING:
     from mcp_types import Tool

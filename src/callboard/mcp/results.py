@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from callboard.core import Content, FileContent, PictureContent, TextualContent
 from callboard.errors import ToolExecutionFailure
-from callboard.execution.results import MAX_BYTES, MAX_TEXT
-from callboard.mcp.hygiene import cleaned
-from callboard.mcp.kept import KeptResults
+from callboard.execution.result_content import MAX_BYTES, MAX_TEXT
+from callboard.execution.result_store import KeptResults
+from callboard.mcp.sanitize import cleaned
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult

@@ -31,7 +31,7 @@ from callboard.errors import ProviderError
 if TYPE_CHECKING:
     from mcp_types import CreateMessageRequestParams, CreateMessageResult
 
-    from callboard.mcp.questions import Sample
+    from callboard.mcp.elicitation import Sample
 
 _STOPS: Final = {"stop": "endTurn", "length": "maxTokens"}
 

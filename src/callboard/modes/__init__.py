@@ -3,10 +3,10 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from callboard.modes.choice import Choice, choice, reminded
 from callboard.modes.lowering import lower, watched
 from callboard.modes.mode import MODES, Mode, Plan, mode_named, plan, plan_of
-from callboard.modes.watcher import Watcher
+from callboard.modes.text_calls import Watcher
+from callboard.modes.tool_choice import Choice, choice, reminded
 
 if TYPE_CHECKING:
     from callboard.modes.duplicate_check import DuplicateCheck

@@ -39,7 +39,7 @@ from callboard.dialects import (
     render_result,
     render_tools,
 )
-from callboard.modes.constraint import action_constraint
+from callboard.modes.action_schema import action_constraint
 from callboard.modes.mode import Plan
 
 _MODELS = (AssistantCanister, InvocationCanister)

@@ -13,7 +13,7 @@ import msgspec
 
 from callboard.errors import CallerError
 from callboard.plugins import plugins
-from callboard.profiles.names import matches, normalise, split_provider
+from callboard.profiles.model_names import matches, normalise, split_provider
 from callboard.profiles.profile import ModeName, Profile
 
 _FACTS = Profile.__struct_fields__

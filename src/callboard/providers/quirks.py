@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from callboard.core import Request
 from callboard.profiles import Profile
-from callboard.providers.history import fitted
-from callboard.wires.chat.messages import Taken
+from callboard.providers.adapt_history import fitted
+from callboard.wires.chat.encode_messages import Taken
 from callboard.wires.chat.request import RequestEncoder
 from callboard.wires.wire import CHAT, Encodes, Wire
 

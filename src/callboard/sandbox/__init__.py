@@ -1,7 +1,7 @@
 """Commands that may do little."""
 
 from callboard.errors import SandboxUnavailable
-from callboard.sandbox.confinement import CommandLimits, Confinement, Outcome, Sandbox
-from callboard.sandbox.finding import find_sandbox
+from callboard.sandbox.detect import find_sandbox
+from callboard.sandbox.policy import CommandLimits, Confinement, Outcome, Sandbox
 
 __all__ = ["CommandLimits", "Confinement", "Outcome", "Sandbox", "SandboxUnavailable", "find_sandbox"]

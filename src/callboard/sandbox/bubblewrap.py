@@ -24,15 +24,15 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from callboard.errors import SandboxUnavailable
-from callboard.sandbox.confinement import Confinement, Outcome
+from callboard.sandbox.bubblewrap_mounts import FILES, HOME, View
 from callboard.sandbox.environment import environment_of
-from callboard.sandbox.filter import seccomp_filter
-from callboard.sandbox.held import checked, made
-from callboard.sandbox.places import own_place
+from callboard.sandbox.mount_points import checked, made
+from callboard.sandbox.orphan_killer import mark
+from callboard.sandbox.policy import Confinement, Outcome
+from callboard.sandbox.process import at_the_gate, follow
 from callboard.sandbox.proxy import opened_proxy
-from callboard.sandbox.running import at_the_gate, follow
-from callboard.sandbox.view import FILES, HOME, View
-from callboard.sandbox.watch import mark
+from callboard.sandbox.readable_paths import own_place
+from callboard.sandbox.seccomp import seccomp_filter
 
 _OPTIONS = [
     "--unshare-user",

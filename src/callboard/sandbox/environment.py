@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from callboard.sandbox.confinement import Confinement
-from callboard.sandbox.places import can_be_reached, rustup_home
+from callboard.sandbox.policy import Confinement
+from callboard.sandbox.readable_paths import can_be_reached, rustup_home
 
 _PASSED = ("PATH", "LANG", "TERM", "TZ")
 _SET = {

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from callboard.sandbox.confinement import Confinement, Outcome
-from callboard.sandbox.filter import judged_calls, seccomp_filter
-from callboard.sandbox.held import checked, linked, put_back
-from callboard.sandbox.places import (
+from callboard.sandbox.mount_points import checked, linked, put_back
+from callboard.sandbox.policy import Confinement, Outcome
+from callboard.sandbox.readable_paths import (
     SYSTEM,
     SYSTEM_FILES,
     can_be_reached,
@@ -26,7 +25,8 @@ from callboard.sandbox.places import (
     own_place,
     readable_places,
 )
-from callboard.sandbox.supervised import private_directories, supervise
+from callboard.sandbox.seccomp import judged_calls, seccomp_filter
+from callboard.sandbox.supervised_run import private_directories, supervise
 
 _READABLE = ("/proc", "/dev/random", "/dev/urandom", "/etc/passwd", "/etc/group", "/etc/hosts")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")

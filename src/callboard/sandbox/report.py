@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from callboard.sandbox.bubblewrap import Bubblewrap
-from callboard.sandbox.finding import INSTALL, Candidate, candidates
+from callboard.sandbox.detect import INSTALL, Candidate, candidates
 
 
 class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from callboard.sandbox.confinement import Confinement, Outcome
-from callboard.sandbox.held import linked
-from callboard.sandbox.places import own_place
-from callboard.sandbox.supervised import private_directories, supervise
+from callboard.sandbox.mount_points import linked
+from callboard.sandbox.policy import Confinement, Outcome
+from callboard.sandbox.readable_paths import own_place
+from callboard.sandbox.supervised_run import private_directories, supervise
 
 
 class Unconfined:

@@ -8,8 +8,8 @@ Law: both validators take and refuse the same, in the same words.
 from __future__ import annotations
 
 from callboard.schema.coercion import Coercion, compile_coercion
-from callboard.schema.foreign import Validator, compile_schema
-from callboard.schema.mistakes import ArgumentsInvalid, Mistake, Validates
+from callboard.schema.errors import ArgumentsInvalid, Mistake, Validates
+from callboard.schema.json_schema import Validator, compile_schema
 from callboard.schema.signature import Derived, check_signature, derive, derive_output
 
 __all__ = [

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from callboard.schema.places import Schema, resolve
+from callboard.schema.subschemas import Schema, resolve
 
 _TYPES: dict[str, frozenset[str]] = {
     "string": frozenset({"string"}),

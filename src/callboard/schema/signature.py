@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 
 from callboard.errors import ToolDefinitionError
-from callboard.schema.arguments import as_object, coerced, encode
 from callboard.schema.coercion import compile_coercion
 from callboard.schema.docstring import read_docstring
-from callboard.schema.explain import explain
-from callboard.schema.mistakes import ArgumentsInvalid, Path, of_pydantic
-from callboard.schema.places import Schema
-from callboard.schema.plain import has_numeric_choice, is_open, simplify
+from callboard.schema.errors import ArgumentsInvalid, Path, of_pydantic
+from callboard.schema.explain_errors import explain
+from callboard.schema.json_values import as_object, coerced, encode
+from callboard.schema.simplify import has_numeric_choice, is_open, simplify
+from callboard.schema.subschemas import Schema
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from callboard.schema.places import Schema, inside, resolve
+from callboard.schema.subschemas import Schema, inside, resolve
 
 _KEPT: Final = ("type", "enum", "$ref", "description")
 _NOT_SAID: Final = ("patternProperties", "prefixItems", "allOf")

@@ -1,8 +1,8 @@
 """The testing kit: backends and models that say what they were told to say."""
 
 from callboard.providers.scripted import Call, ScriptedModel
-from callboard.testing.backend import Asked, Cut, FakeBackend, Html, Raw, Silence, Status
-from callboard.testing.events import coalesce
+from callboard.testing.coalesce import coalesce
+from callboard.testing.fake_backend import Asked, Cut, FakeBackend, Html, Raw, Silence, Status
 from callboard.testing.strict import SERVERS, TEMPLATES, Rule, Server
 
 __all__ = [

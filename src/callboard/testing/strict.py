@@ -20,7 +20,7 @@ import msgspec
 from callboard.errors import CallerError
 from callboard.testing import refusals
 from callboard.testing.refusals import Check
-from callboard.text.near import near
+from callboard.text.suggest import near
 
 
 class Rule(msgspec.Struct, frozen=True):

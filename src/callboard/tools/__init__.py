@@ -3,18 +3,18 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from callboard.text.near import near
+from callboard.text.suggest import near
 from callboard.tools.context import Context
 from callboard.tools.ensemble import Ensemble, ToolLike, as_invoker, refuse_clashes, refuse_same_names
+from callboard.tools.invalid_calls import denial, edited_invocation, edited_result, quotation_reason, refusal
 from callboard.tools.invoker import Invocable, Invoker
 from callboard.tools.permissions import Permission, Policy, Rule
-from callboard.tools.refusal import denial, edited_invocation, edited_result, quotation_reason, refusal
-from callboard.tools.roster import Roster
+from callboard.tools.registry import Roster
 from callboard.tools.tool import Subject, Tool, is_seconds, tool
 
 if TYPE_CHECKING:
-    from callboard.tools.described import make_invoker
     from callboard.tools.descriptors import EnsembleDescriptor, InvokerDescriptor, read_ensemble, read_invoker
+    from callboard.tools.invoker_from_descriptor import make_invoker
     from callboard.tools.wrappers import approval_required, cached, filtered, prefixed, renamed
 
 __all__ = [
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    "described": ("make_invoker",),
+    "invoker_from_descriptor": ("make_invoker",),
     "descriptors": ("EnsembleDescriptor", "InvokerDescriptor", "read_ensemble", "read_invoker"),
     "wrappers": ("approval_required", "cached", "filtered", "prefixed", "renamed"),
 }

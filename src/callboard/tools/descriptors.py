@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from callboard.errors import CallerError, DescriptorError
-from callboard.text.near import near
+from callboard.text.suggest import near
 from callboard.tools.tool import Subject
 
 Keys: TypeAlias = tuple[str | int, ...]

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from callboard.errors import DescriptorError, NoSuchTool, ToolDefinitionError
-from callboard.text.near import near
+from callboard.text.suggest import near
 from callboard.tools.invoker import Invoker
 from callboard.tools.tool import Tool, is_seconds
 

@@ -19,7 +19,7 @@ from callboard.tools.context import Permits, everything
 from callboard.tools.invoker import Invoker
 
 if TYPE_CHECKING:
-    from callboard.tools.patterns import Answer, Pattern
+    from callboard.tools.permission_patterns import Answer, Pattern
 
 Permission: TypeAlias = Literal["allow", "deny", "ask"]
 _PERMISSIONS: Final = get_args(Permission)
@@ -153,7 +153,7 @@ class _Rule:
         self.tools, opened, inner = rule.pattern.partition("(")
         self.subject: Pattern | None = None
         if opened:
-            from callboard.tools.patterns import Pattern  # noqa: PLC0415  # most policies have none
+            from callboard.tools.permission_patterns import Pattern  # noqa: PLC0415  # most policies have none
 
             if not inner.endswith(")") or not self.tools:
                 raise CallerError("no pattern", path=rule.pattern, hint="write tool(pattern)")
@@ -255,14 +255,14 @@ def _aliases(text: str, places: Places, root: str) -> Iterator[_About]:
 
 
 def _about_path(text: str, told: str, root: str) -> _About:
-    from callboard.tools.patterns import read_path  # noqa: PLC0415  # where a rule has a pattern
+    from callboard.tools.permission_patterns import read_path  # noqa: PLC0415  # where a rule has a pattern
 
     path = read_path(text, root)
     return _About(_cut(told), methodcaller("allows_path", path), methodcaller("of_path", path))
 
 
 def _segments(value: Any) -> Iterator[_About]:
-    from callboard.tools.commands import of_words, parse_command  # noqa: PLC0415  # where a rule has a pattern
+    from callboard.tools.shell_parser import of_words, parse_command  # noqa: PLC0415  # where a rule has a pattern
 
     if isinstance(value, str):
         command = parse_command(value)

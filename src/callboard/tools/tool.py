@@ -29,7 +29,7 @@ from typing import (
 
 from callboard.errors import ToolDefinitionError
 from callboard.schema import Derived, check_signature, derive, derive_output
-from callboard.text.near import near
+from callboard.text.suggest import near
 from callboard.tools.context import Context
 
 Subject: TypeAlias = Literal["path", "command", "further_path"]

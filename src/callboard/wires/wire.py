@@ -16,7 +16,7 @@ from callboard.core import Event, ReplyFailed, Request, Stage
 from callboard.errors import CallerError
 from callboard.plugins import plugins
 from callboard.wires import chat
-from callboard.wires.lowered import Lowered
+from callboard.wires.common.encoded_request import Lowered
 
 
 class Encodes(Protocol):
@@ -88,7 +88,7 @@ def _chat_stream(*, request: Request | None = None, **said: Any) -> Stage[Event,
     """The encoder of a stream; another one where the request declares custom tools, which few do."""
     if request is None or all(tool.kind != "custom" for tool in request.tools):
         return chat.StreamEncoder(request=request, **said)
-    from callboard.wires.chat.custom import CustomStreamEncoder  # noqa: PLC0415
+    from callboard.wires.chat.custom_tools import CustomStreamEncoder  # noqa: PLC0415
 
     return CustomStreamEncoder(request=request, **said)
 
@@ -97,7 +97,7 @@ def _chat_response(events: Iterable[Event], *, request: Request | None = None, *
     body = chat.encode_response(events, request=request, **said)
     if request is None or all(tool.kind != "custom" for tool in request.tools):
         return body
-    from callboard.wires.chat.custom import custom_names, encode_custom_calls  # noqa: PLC0415
+    from callboard.wires.chat.custom_tools import custom_names, encode_custom_calls  # noqa: PLC0415
 
     for choice in body.get("choices", ()):
         if calls := choice["message"].get("tool_calls"):

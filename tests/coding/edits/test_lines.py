@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.coding.edits.change import EditRefused, lines_of
 from callboard.coding.edits.lines import insert_lines, read_range, replace_lines
+from callboard.coding.edits.result import EditRefused, lines_of
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from callboard.coding.edits.change import EditRefused
-from callboard.coding.edits.definitions import put_definitions
+from callboard.coding.edits.replace_definitions import put_definitions
+from callboard.coding.edits.result import EditRefused
 from callboard.coding.outlines import broken_line, outline_of
 from callboard.coding.outlines.languages import language_of
 from callboard.coding.outlines.parser import Parser

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.coding.work import undo_job
+from callboard.coding.agents.job_runner import undo_job
 
 RUNS = int(os.environ.get("SOAK_KILLS", "30"))
 SEED = os.environ.get("SOAK_SEED") or str(random.randrange(2**32))

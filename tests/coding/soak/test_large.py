@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from callboard.coding.work import undo_job
+from callboard.coding.agents.job_runner import undo_job
 
 FILES = int(os.environ.get("SOAK_FILES", "100000"))
 BYTES = int(os.environ.get("SOAK_BYTES", str(1024**3)))

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from callboard.coding.workspace import Workspace
+from callboard.coding.workspace.workspace import Workspace
 from callboard.execution import run_invoker
 from callboard.tools import Ensemble
 

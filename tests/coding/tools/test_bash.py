@@ -5,9 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from callboard.coding import commands
 from callboard.coding.tools.bash import bash
-from callboard.coding.workspace import Workspace
+from callboard.coding.workspace.workspace import Workspace, run_command
 from callboard.execution import run_invoker
 from callboard.sandbox import CommandLimits, Confinement, SandboxUnavailable, find_sandbox
 from callboard.tools import Ensemble
@@ -98,14 +97,14 @@ def test_where_there_is_no_sandbox(tmp_path):
 
 
 def test_it_tells_that_it_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(commands, "EVERY", 0.01)
+    monkeypatch.setattr(run_command, "EVERY", 0.01)
     heard = []
 
     async def running():
         workspace = Workspace(tmp_path, sandbox=await find_sandbox(without=True))
         await workspace.connect()
         try:
-            await commands.run_command(
+            await run_command.run_command(
                 workspace,
                 ["/bin/sh", "-c", "while [ ! -e heard ]; do :; done"],
                 seconds=60,

@@ -8,14 +8,14 @@ import unicodedata
 import pytest
 
 from callboard import Agent
-from callboard.coding.searching import search as choice
+from callboard.coding.search import search as choice
 from callboard.coding.tools import code_edit, ensemble, git, navigate, search
 from callboard.coding.tools.file import file
-from callboard.coding.workspace import Workspace
-from callboard.configuration import files
-from callboard.configuration.beneath import Beneath, guarded
+from callboard.coding.workspace.workspace import Workspace
+from callboard.configuration import io_tools
 from callboard.errors import SandboxUnavailable
 from callboard.sandbox import find_sandbox
+from callboard.storage.confined_directory import Beneath, guarded
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Ensemble, Invoker, Policy
 
@@ -311,7 +311,9 @@ def test_a_link_that_is_turned_between_the_decision_and_the_call_leads_nowhere(r
 
 def test_the_files_of_the_built_in_ensemble_have_the_same_rules(root):
     async def run():
-        io = Ensemble("io", [files.read_file, files.write_file, files.list_directory], connection=Beneath(str(root)))
+        io = Ensemble(
+            "io", [io_tools.read_file, io_tools.write_file, io_tools.list_directory], connection=Beneath(str(root))
+        )
         await io.connect()
         policy = Policy([("*", "allow"), *((each, "deny") for each in DENY)])
         for path in ("docs/up/.env", "docs/hard", ".env"):

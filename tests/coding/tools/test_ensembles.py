@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from callboard.coding.actions import Actions
 from callboard.coding.tools import ensemble, single_action
+from callboard.coding.tools.action_tool import Actions
 from callboard.coding.tools.file import file
-from callboard.coding.workspace import Workspace
+from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration import disconnect_ensembles, load_configuration, prepare_ensembles
 from callboard.core import InvocationEnded, ReplyEnded
 from callboard.dialects import Parser
@@ -73,7 +73,7 @@ def test_without_an_answer_nothing_is_changed(prepared):
 
 
 def test_options_are_checked(tmp_path):
-    text = "[ensemble]\nname = 'coding'\nmodule = 'callboard.coding.workspace'\nsandbox = 'rocks'\n"
+    text = "[ensemble]\nname = 'coding'\nmodule = 'callboard.coding.workspace.workspace'\nsandbox = 'rocks'\n"
     (tmp_path / "coding.toml").write_text(text)
     with pytest.raises(DescriptorError, match="sandbox"):
         asyncio.run(prepare_ensembles(load_configuration([tmp_path])))

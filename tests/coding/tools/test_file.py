@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from callboard.coding.editing import MAX_SHOWN
-from callboard.coding.text_files import MAX_BYTES
 from callboard.coding.tools.file import append_file, delete_file, file, read_file, replace_in_file, write_file
+from callboard.coding.workspace.file_editor import MAX_SHOWN
+from callboard.coding.workspace.text_file import MAX_BYTES
 
 
 @pytest.fixture

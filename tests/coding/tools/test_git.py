@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from callboard.coding.repository import find_repository
+from callboard.coding.git.repository import find_repository
 from callboard.coding.tools import git as tools
 from callboard.coding.tools.git import (
     git_add,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from callboard.coding.searching import scan
-from callboard.coding.searching import search as choice
+from callboard.coding.search import python_search
+from callboard.coding.search import search as choice
 from callboard.coding.tools.search import find_definition, find_files, find_in_file, grep, search
 from callboard.execution import run_invoker
 
@@ -175,7 +175,7 @@ def test_what_ripgrep_says_of_a_file_is_not_believed(filled, tmp_path, monkeypat
 
 def test_an_expression_that_takes_forever(at, monkeypatch):
     monkeypatch.setattr(choice, "ripgrep", lambda: "")
-    monkeypatch.setattr(scan, "SECONDS", 0.3)
+    monkeypatch.setattr(python_search, "SECONDS", 0.3)
     at.write("a", "b\n")
     at.write("evil", "a" * 100 + "\n")
     at.write("z", "aab\n")
@@ -286,7 +286,7 @@ def test_definitions(at, arguments, found):
     st.dictionaries(st.sampled_from(["a", "b/c", "b-c", ".h/x", "b/.d", "z"]), st.text("ab. \n", max_size=12)),
 )
 def test_both_ways_find_the_same(tmp_path_factory, pattern, files):
-    from callboard.coding.workspace import Workspace
+    from callboard.coding.workspace.workspace import Workspace
     from callboard.tools import Ensemble
 
     root = tmp_path_factory.mktemp("same")

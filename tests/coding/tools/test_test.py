@@ -6,12 +6,12 @@ from typing import get_args
 
 import pytest
 
-from callboard.coding.content import digest_of
-from callboard.coding.repository import find_repository
-from callboard.coding.runners import RUNNERS, Kind
+from callboard.coding.git.repository import find_repository
+from callboard.coding.git.tree_state import digest_of
+from callboard.coding.test_runners import RUNNERS, Kind
 from callboard.coding.tools.test import run_tests
 from callboard.coding.tools.test import test as single
-from callboard.coding.workspace import Workspace
+from callboard.coding.workspace.workspace import Workspace
 from callboard.execution import run_invoker
 from callboard.sandbox import Confinement, find_sandbox
 from callboard.tools import Ensemble

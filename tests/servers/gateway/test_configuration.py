@@ -4,7 +4,7 @@ import pytest
 
 from callboard.errors import CallerError
 from callboard.servers.gateway import BackendSettings
-from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.configuration import keys_of, load
 
 ONE = BackendSettings(url="http://127.0.0.1:8080/v1")

@@ -22,7 +22,7 @@ from callboard.core import (
     Usage,
 )
 from callboard.servers.gateway import BackendSettings, GatewaySettings
-from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.server import divided
 from callboard.servers.gateway.settings import Limits
 from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, Status

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from callboard.errors import CallerError
 from callboard.servers.gateway import BackendSettings
-from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.configuration import load
 from callboard.testing import FakeBackend, Status
 

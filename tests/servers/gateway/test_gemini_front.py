@@ -17,7 +17,7 @@ from callboard.core import (
     TextPiece,
     Usage,
 )
-from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.auth import digest
 from callboard.testing import Cut, FakeBackend, Status
 
 HI = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}

@@ -14,7 +14,7 @@ import pytest
 from callboard.core import ReplyStarted, TextPiece
 from callboard.servers import gateway
 from callboard.servers.gateway import Limits
-from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.logs import guard
 from callboard.testing import FakeBackend, Raw, Status
 

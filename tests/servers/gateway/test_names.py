@@ -7,7 +7,7 @@ import pytest
 from callboard.providers import Transport
 from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.backend import Backend
-from callboard.servers.gateway.breaker import SharedBreaker
+from callboard.servers.gateway.circuit_breaker import SharedBreaker
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.auth import digest
 from callboard.testing import Cut, FakeBackend, Status
 
 NAMES = ("ann", "bob", "eve")

@@ -24,7 +24,7 @@ from callboard.core import (
     TextPiece,
 )
 from callboard.servers.gateway import BackendSettings
-from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.redaction import Redactor
 from callboard.testing import FakeBackend, Raw, Status
 

@@ -20,7 +20,7 @@ from callboard.core import (
     Usage,
 )
 from callboard.servers.gateway import BackendSettings, Limits
-from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.compaction import PROMPT
 from callboard.servers.gateway.configuration import keys_of, load
 from callboard.testing import FakeBackend, Silence, Status

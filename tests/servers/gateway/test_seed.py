@@ -351,7 +351,7 @@ def test_its_error_codes(serving, stream):
 
 
 def test_keys_are_wanted_where_the_gateway_has_some(serving):
-    from callboard.servers.gateway.callers import digest
+    from callboard.servers.gateway.auth import digest
 
     (answer,), _ = run(serving, [], [HI], keys={"ann": digest("sk-ann-12345678")})
     assert (answer.status, answer.body["error"]["code"]) == (401, "missing_api_key")

@@ -13,7 +13,7 @@ import pytest
 
 from callboard.core import ReplyStarted, TextPiece
 from callboard.servers.gateway import Limits
-from callboard.servers.gateway.callers import digest
+from callboard.servers.gateway.auth import digest
 from callboard.testing import Cut, FakeBackend, Silence, Status
 
 TERMINAL = {"response.completed", "response.incomplete", "response.failed", "error"}

@@ -31,8 +31,8 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.errors import CallerError
+from callboard.wires.common.sealed_reasoning import seal, unseal
 from callboard.wires.responses import decode_request, encode_request, read_request
-from callboard.wires.sealed import seal, unseal
 
 PICTURE = PictureContent(data=b"png")
 FILE = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")

@@ -10,8 +10,8 @@ import re
 from typing import Final
 
 from callboard.coding.edits.bodies import read_body
-from callboard.coding.edits.change import EditRefused
 from callboard.coding.edits.hunks import FilePatch, Hunk
+from callboard.coding.edits.result import EditRefused
 
 BEGIN: Final = "*** Begin Patch"
 _END: Final = "*** End Patch"

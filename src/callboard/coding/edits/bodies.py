@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from callboard.coding.edits.change import EditRefused
 from callboard.coding.edits.hunks import Tag
+from callboard.coding.edits.result import EditRefused
 
 NO_END: Final = "\\"
 """What a line begins with that says that the one above has no end (`\\ No newline at end of file`)."""

@@ -12,8 +12,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from callboard.coding.edits.change import Change, EditRefused, Span, lines_of
-from callboard.coding.edits.nearest import nearest
+from callboard.coding.edits.closest_match import nearest
+from callboard.coding.edits.result import Change, EditRefused, Span, lines_of
 
 _CANDIDATES: Final = 1000
 """Places that are looked at for one hunk."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from callboard.coding.edits.change import Change, EditRefused, Span, joined, lines_of
+from callboard.coding.edits.result import Change, EditRefused, Span, joined, lines_of
 
 _RANGE: Final = re.compile(r"\s*(\d{1,9})\s*(?:[:,-]\s*(\d{1,9})?\s*)?", re.ASCII)
 

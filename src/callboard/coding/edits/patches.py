@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from callboard.coding.edits.apply_patch import BEGIN, read_apply_patch
 from callboard.coding.edits.hunks import FilePatch
-from callboard.coding.edits.unified import read_unified
+from callboard.coding.edits.unified_diff import read_unified
 
 
 def read_patch(text: str, path: str = "") -> list[FilePatch]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from callboard.coding.outlines.languages import language_of
 from callboard.coding.outlines.parser import parse
-from callboard.coding.outlines.patterns import find_imports, find_symbols
+from callboard.coding.outlines.regex_outline import find_imports, find_symbols
 from callboard.coding.outlines.values import Outline, Symbol
 
 

@@ -24,7 +24,7 @@ import msgspec
 
 from callboard.coding.outlines import worker
 from callboard.coding.outlines.languages import Language
-from callboard.coding.outlines.parsing import MAX_BYTES
+from callboard.coding.outlines.tree_sitter_parsing import MAX_BYTES
 from callboard.coding.outlines.values import Parsed
 
 START: Final = 10.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from callboard.coding.outlines.languages import Definition, Language
-from callboard.coding.outlines.parsing import parsed
+from callboard.coding.outlines.tree_sitter_parsing import parsed
 from callboard.coding.outlines.values import Parsed, Statement, Symbol
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from callboard.coding.actions import ACTION, Actions
-from callboard.coding.workspace import Workspace
+from callboard.coding.tools.action_tool import ACTION, Actions
+from callboard.coding.workspace.workspace import Workspace
 from callboard.tools import Ensemble, Invoker, Tool
 
 TIMEOUT: Final = 60

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from callboard.coding.actions import action
-from callboard.coding.commands import MAX_SECONDS, run_command, shell, stopped_words
-from callboard.coding.workspace import workspace_of
+from callboard.coding.tools.action_tool import action
+from callboard.coding.workspace.run_command import MAX_SECONDS, run_command, shell, stopped_words
+from callboard.coding.workspace.workspace import workspace_of
 from callboard.tools import Context
 
 

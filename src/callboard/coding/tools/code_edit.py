@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from callboard.coding.actions import Action, Actions, action
-from callboard.coding.editing import Opened, check_seen, open_text, save, shown_lines
-from callboard.coding.edits.change import EditRefused
 from callboard.coding.edits.lines import check_range, read_range, replace_lines
 from callboard.coding.edits.lines import insert_lines as inserted
 from callboard.coding.edits.patches import read_patch
-from callboard.coding.patching import files_of, patch_files
-from callboard.coding.text_files import lf
+from callboard.coding.edits.result import EditRefused
+from callboard.coding.tools.action_tool import Action, Actions, action
 from callboard.coding.tools.file import SUBJECTS, FilePath, append_text
-from callboard.coding.walking import told
-from callboard.coding.workspace import workspace_of
+from callboard.coding.workspace.apply_patch import files_of, patch_files
+from callboard.coding.workspace.directory_walk import told
+from callboard.coding.workspace.file_editor import Opened, check_seen, open_text, save, shown_lines
+from callboard.coding.workspace.text_file import lf
+from callboard.coding.workspace.workspace import workspace_of
 from callboard.schema import ArgumentsInvalid
 from callboard.tools import Context
 

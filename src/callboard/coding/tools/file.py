@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from callboard.coding.actions import Actions, action
-from callboard.coding.editing import MAX_SHOWN, encoded, open_text, save
-from callboard.coding.edits.change import Change, Span, lines_of
-from callboard.coding.edits.exact import replace_text
 from callboard.coding.edits.lines import insert_lines
-from callboard.coding.text_files import TextFile, lf
-from callboard.coding.walking import told
-from callboard.coding.workspace import workspace_of
+from callboard.coding.edits.replace_text import replace_text
+from callboard.coding.edits.result import Change, Span, lines_of
+from callboard.coding.tools.action_tool import Actions, action
+from callboard.coding.workspace.directory_walk import told
+from callboard.coding.workspace.file_editor import MAX_SHOWN, encoded, open_text, save
+from callboard.coding.workspace.text_file import TextFile, lf
+from callboard.coding.workspace.workspace import workspace_of
 from callboard.tools import Context
 
 FilePath = Annotated[str, "The file's path"]

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
-from callboard.coding.actions import Actions, action
-from callboard.coding.git_program import GitFailed
-from callboard.coding.repository import Repository, find_repository, shown
-from callboard.coding.walking import left_out
-from callboard.coding.workspace import Workspace, workspace_of
+from callboard.coding.git.process import GitFailed
+from callboard.coding.git.repository import Repository, find_repository, shown
+from callboard.coding.tools.action_tool import Actions, action
+from callboard.coding.workspace.directory_walk import left_out
+from callboard.coding.workspace.workspace import Workspace, workspace_of
 from callboard.tools import Context, Subject
 
 MAX_DIFF: Final = 60_000

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Final
 
-from callboard.coding.actions import Actions, action
-from callboard.coding.editing import open_text
 from callboard.coding.outlines import Outline, outline_of
 from callboard.coding.outlines.languages import NAMES
-from callboard.coding.walking import by_path, is_skipped, told, walk
-from callboard.coding.workspace import Workspace, workspace_of
-from callboard.configuration.beneath import Beneath
+from callboard.coding.tools.action_tool import Actions, action
+from callboard.coding.workspace.directory_walk import by_path, is_skipped, told, walk
+from callboard.coding.workspace.file_editor import open_text
+from callboard.coding.workspace.workspace import Workspace, workspace_of
+from callboard.storage.confined_directory import Beneath
 from callboard.tools import Context
 
 MAX_ENTRIES: Final = 500

@@ -10,15 +10,15 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Annotated, Final, Literal
 
-from callboard.coding.actions import Actions, action
 from callboard.coding.outlines import outline_of
 from callboard.coding.outlines.languages import LANGUAGES
-from callboard.coding.searching.globs import Glob
-from callboard.coding.searching.query import Query, read_query
-from callboard.coding.searching.search import matching
-from callboard.coding.text_files import MAX_BYTES, NoText, decode
-from callboard.coding.walking import files_below, told
-from callboard.coding.workspace import Workspace, workspace_of
+from callboard.coding.search.globs import Glob
+from callboard.coding.search.query import Query, read_query
+from callboard.coding.search.search import matching
+from callboard.coding.tools.action_tool import Actions, action
+from callboard.coding.workspace.directory_walk import files_below, told
+from callboard.coding.workspace.text_file import MAX_BYTES, NoText, decode
+from callboard.coding.workspace.workspace import Workspace, workspace_of
 from callboard.tools import Context
 from callboard.tools.context import Permits, everything
 

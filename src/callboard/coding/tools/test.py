@@ -8,13 +8,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from callboard.coding.actions import Action, action
-from callboard.coding.commands import MAX_SECONDS
-from callboard.coding.content import digest_of
-from callboard.coding.runners import Kind, Selection
-from callboard.coding.runners import run_tests as run_selected
+from callboard.coding.git.tree_state import digest_of
+from callboard.coding.test_runners import Kind, Selection
+from callboard.coding.test_runners import run_tests as run_selected
+from callboard.coding.tools.action_tool import Action, action
 from callboard.coding.tools.git import repository_of
-from callboard.coding.workspace import workspace_of
+from callboard.coding.workspace.run_command import MAX_SECONDS
+from callboard.coding.workspace.workspace import workspace_of
 from callboard.tools import Context
 
 _OPTIONS: dict[str, Any] = {

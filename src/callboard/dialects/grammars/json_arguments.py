@@ -6,9 +6,9 @@ around it. Law: what was written to the call never changes.
 
 from __future__ import annotations
 
-from callboard.dialects.calls import OpenCall
-from callboard.dialects.reader import Over, Reading
-from callboard.dialects.reply import Reply
+from callboard.dialects.call_builder import OpenCall
+from callboard.dialects.parse_state import Reply
+from callboard.dialects.text_buffer import Over, Reading
 from callboard.text.json_value import Brackets
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 
 from callboard.core import InvocationCanister
-from callboard.dialects.calls import OpenCall, quoted
-from callboard.dialects.grammars.schemas import TEXT, coerced, item_of, member_of, types_at, types_of
+from callboard.dialects.call_builder import OpenCall, quoted
 from callboard.dialects.grammars.spelling import arguments_of, as_json
-from callboard.dialects.grammars.tags import Value
-from callboard.dialects.reader import Over, Reading
-from callboard.dialects.reply import Body, Reply
+from callboard.dialects.grammars.typed_values import TEXT, coerced, item_of, member_of, types_at, types_of
+from callboard.dialects.grammars.xml_tags import Value
+from callboard.dialects.parse_state import Body, Reply
+from callboard.dialects.text_buffer import Over, Reading
 from callboard.text.marker import Marker, Match, marker
 
 _ITEM = "item"

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from callboard.core import InvocationCanister
-from callboard.dialects.reply import CannotSay
+from callboard.dialects.parse_state import CannotSay
 
 
 def arguments_json(call: InvocationCanister) -> str:

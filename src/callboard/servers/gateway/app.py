@@ -25,18 +25,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from callboard import __version__
 from callboard.core import ReplyFailed, Usage
-from callboard.servers.gateway import resources, websocket
-from callboard.servers.gateway.answer import respond, send_json
-from callboard.servers.gateway.body import read_body
-from callboard.servers.gateway.callers import masked, token_of
+from callboard.servers.gateway import stored_responses, websocket
+from callboard.servers.gateway.auth import masked, token_of
 from callboard.servers.gateway.connections import Share
-from callboard.servers.gateway.exchange import Exchange
-from callboard.servers.gateway.fronts import Front, fronts
-from callboard.servers.gateway.gateway import Gateway
-from callboard.servers.gateway.google import VERSIONS, keyed, url_facts
-from callboard.servers.gateway.logs import guard
-from callboard.servers.gateway.metrics import Metrics
-from callboard.servers.gateway.monitoring import (
+from callboard.servers.gateway.endpoints import (
     count_gemini,
     count_messages,
     count_responses,
@@ -45,8 +37,16 @@ from callboard.servers.gateway.monitoring import (
     model,
     models,
 )
+from callboard.servers.gateway.exchange import Exchange
+from callboard.servers.gateway.frontends import Front, fronts
+from callboard.servers.gateway.gateway import Gateway
+from callboard.servers.gateway.google_urls import VERSIONS, keyed, url_facts
+from callboard.servers.gateway.http_errors import Refusal
+from callboard.servers.gateway.logs import guard
+from callboard.servers.gateway.metrics import Metrics
 from callboard.servers.gateway.protocol import STATE, Shared
-from callboard.servers.gateway.refusal import Refusal
+from callboard.servers.gateway.request_body import read_body
+from callboard.servers.gateway.response_stream import respond, send_json
 from callboard.servers.gateway.settings import GatewaySettings
 
 log = logging.getLogger("callboard.gateway")
@@ -106,10 +106,10 @@ def application(settings: GatewaySettings) -> ASGIApp:
             websocket.Sockets(gateway, asking("responses", partial(websocket.asked, gateway.turns))),
         ),
         Route("/v1/responses/compact", asking("responses", gateway.turns.compaction), methods=["POST"]),
-        Route(_KEPT, guarded("responses", resources.retrieve), methods=["GET"]),
-        Route(_KEPT, guarded("responses", resources.delete), methods=["DELETE"]),
-        Route(f"{_KEPT}/cancel", guarded("responses", resources.cancel), methods=["POST"]),
-        Route(f"{_KEPT}/input_items", guarded("responses", resources.input_items), methods=["GET"]),
+        Route(_KEPT, guarded("responses", stored_responses.retrieve), methods=["GET"]),
+        Route(_KEPT, guarded("responses", stored_responses.delete), methods=["DELETE"]),
+        Route(f"{_KEPT}/cancel", guarded("responses", stored_responses.cancel), methods=["POST"]),
+        Route(f"{_KEPT}/input_items", guarded("responses", stored_responses.input_items), methods=["GET"]),
         Route("/v1/responses/input_tokens", guarded("responses", count_responses, is_work=True), methods=["POST"]),
         Route("/v1/messages/count_tokens", guarded("messages", count_messages, is_work=True), methods=["POST"]),
         *[

@@ -22,12 +22,12 @@ from callboard.errors import CallboardError
 from callboard.modes import Plan, plan
 from callboard.profiles import ModeName, Resolution, facts_for, providers, resolve
 from callboard.providers import RemoteModel, Transport, access_model
-from callboard.providers.remote import NO_HEADERS, Heard, Overheard
-from callboard.servers.gateway.breaker import SharedBreaker
-from callboard.servers.gateway.learned import Learned
+from callboard.providers.http_model import NO_HEADERS, Heard, Overheard
+from callboard.servers.gateway.circuit_breaker import SharedBreaker
+from callboard.servers.gateway.learned_facts import Learned
 from callboard.servers.gateway.redaction import Redactor
+from callboard.servers.gateway.remembered_reasoning import Thoughts
 from callboard.servers.gateway.settings import BackendSettings
-from callboard.servers.gateway.thoughts import Thoughts
 from callboard.wires import wire_named
 
 log = logging.getLogger("callboard.gateway")

@@ -15,12 +15,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from callboard.core import Event, ReplyEnded, ReplyFailed, TextPiece
+from callboard.servers.gateway.dispatch import Record
 from callboard.servers.gateway.exchange import Batches
-from callboard.servers.gateway.fronts import Front
-from callboard.servers.gateway.replies import Record
+from callboard.servers.gateway.frontends import Front
 from callboard.wires import Wire
 from callboard.wires.responses.compaction import TRIGGER, CompactionEncoder, encode_compaction
-from callboard.wires.responses.listed import listed
+from callboard.wires.responses.stored_items import listed
 
 PROMPT = """\
 Sum up the conversation until here. Your summary will stand in its place: whoever goes on has it, what the user \

@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from callboard.configuration.keys import Permissions
+from callboard.configuration.setting_keys import Permissions
 from callboard.configuration.toml import read_document
 from callboard.errors import CallerError, NoSuchModel
 from callboard.extras import require_extra
 from callboard.modes import plan
 from callboard.profiles import resolve
-from callboard.servers.gateway.callers import SHORTEST_KEY, digest
+from callboard.servers.gateway.auth import SHORTEST_KEY, digest
 from callboard.servers.gateway.settings import BackendSettings, GatewaySettings, Limits
 from callboard.tools.descriptors import Where, below, converted, dotted, refuse_unknown
 from callboard.wires import wire_named

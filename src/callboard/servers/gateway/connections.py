@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Protocol, Self
 
-from callboard.servers.gateway.refusal import Refusal
+from callboard.servers.gateway.http_errors import Refusal
 
 _AGAIN = {"retry-after": "1"}
 

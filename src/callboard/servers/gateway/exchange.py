@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any
 
 from callboard.core import Event, ReplyFailed, Request, Stage
-from callboard.servers.gateway.fronts import Front
-from callboard.servers.gateway.refusal import STATUSES
-from callboard.servers.gateway.replies import Record
+from callboard.servers.gateway.dispatch import Record
+from callboard.servers.gateway.frontends import Front
+from callboard.servers.gateway.http_errors import STATUSES
 
 _PASSED = ("x-request-id", "request-id")
 """Headers of a backend that its client gets."""

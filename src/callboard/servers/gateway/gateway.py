@@ -21,25 +21,25 @@ from callboard.errors import CallerError
 from callboard.loop.cache_watch import CacheWatch, Collapse
 from callboard.providers import Transport
 from callboard.servers.gateway.attribution import without_attribution
+from callboard.servers.gateway.auth import Callers
 from callboard.servers.gateway.backend import Backend
-from callboard.servers.gateway.body import read_json, worked
-from callboard.servers.gateway.breaker import SharedBreaker
-from callboard.servers.gateway.callers import Callers
+from callboard.servers.gateway.circuit_breaker import SharedBreaker
 from callboard.servers.gateway.connections import Connections, Room
+from callboard.servers.gateway.conversation_state import Turns
+from callboard.servers.gateway.dispatch import Record, replies
 from callboard.servers.gateway.exchange import Exchange
-from callboard.servers.gateway.fronts import Front
-from callboard.servers.gateway.hosted import Hosted
+from callboard.servers.gateway.frontends import Front
+from callboard.servers.gateway.hosted_tools import Hosted
+from callboard.servers.gateway.http_errors import Refusal
 from callboard.servers.gateway.redaction import LogFilter, redactor_of
-from callboard.servers.gateway.refusal import Refusal
-from callboard.servers.gateway.replies import Record, replies
+from callboard.servers.gateway.request_body import read_json, worked
+from callboard.servers.gateway.response_store import Store
 from callboard.servers.gateway.routing import Routes
 from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
-from callboard.servers.gateway.store import Store
-from callboard.servers.gateway.turns import Turns
-from callboard.wires.definitions import distinct
-from callboard.wires.lowered import once
-from callboard.wires.model_name import check_model_name
-from callboard.wires.pairing import paired
+from callboard.wires.common.encoded_request import once
+from callboard.wires.common.model_name import check_model_name
+from callboard.wires.common.pairing import paired
+from callboard.wires.common.tool_extra import distinct
 
 log = logging.getLogger("callboard.gateway")
 

@@ -29,8 +29,8 @@ from uvicorn.server import ServerState
 from websockets.frames import Frame
 
 from callboard.servers.gateway.connections import Connections, Room
-from callboard.servers.gateway.fronts import fronts
-from callboard.servers.gateway.refusal import Refusal
+from callboard.servers.gateway.frontends import fronts
+from callboard.servers.gateway.http_errors import Refusal
 from callboard.servers.gateway.settings import Limits
 
 MAX_HEAD: Final = 64 * 1024

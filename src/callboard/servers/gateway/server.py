@@ -27,11 +27,11 @@ from uvicorn.supervisors import Multiprocess
 
 from callboard.errors import CallerError
 from callboard.servers.gateway.app import application
-from callboard.servers.gateway.callers import LOOPBACK
+from callboard.servers.gateway.auth import LOOPBACK
 from callboard.servers.gateway.logs import guard
 from callboard.servers.gateway.protocol import HttpProtocol, WebSocketProtocol
+from callboard.servers.gateway.response_store import Store
 from callboard.servers.gateway.settings import GatewaySettings
-from callboard.servers.gateway.store import Store
 from callboard.servers.listening import BACKLOG, listen
 
 _FILES = 256

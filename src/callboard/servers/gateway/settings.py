@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from callboard.configuration.keys import Permissions
+from callboard.configuration.setting_keys import Permissions
 from callboard.tools.descriptors import Count, Seconds
 
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]

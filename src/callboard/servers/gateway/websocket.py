@@ -20,14 +20,14 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from callboard.core import Event, ReplyEnded, ReplyStarted
-from callboard.servers.gateway.callers import token_of
+from callboard.servers.gateway.auth import token_of
 from callboard.servers.gateway.connections import Share
+from callboard.servers.gateway.conversation_state import Conversation, Memory, Turns
+from callboard.servers.gateway.dispatch import Record
 from callboard.servers.gateway.exchange import Batches, Exchange
-from callboard.servers.gateway.fronts import Front
+from callboard.servers.gateway.frontends import Front
 from callboard.servers.gateway.gateway import Gateway
-from callboard.servers.gateway.refusal import Refusal
-from callboard.servers.gateway.replies import Record
-from callboard.servers.gateway.turns import Conversation, Memory, Turns
+from callboard.servers.gateway.http_errors import Refusal
 
 _MOST_WAITING = 32
 """Messages that may wait for the reply before them."""

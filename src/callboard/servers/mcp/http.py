@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from callboard.errors import CallerError
-from callboard.servers.gateway.callers import digest, token_of
+from callboard.servers.gateway.auth import digest, token_of
 from callboard.servers.listening import listen
 from callboard.servers.mcp.server import ToolServer
 

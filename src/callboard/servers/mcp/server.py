@@ -20,15 +20,15 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from callboard import __version__
 from callboard.core import InvocationCanister, Request, error_result
 from callboard.execution import run_invoker
-from callboard.execution.group import DEFAULT_LIMIT
+from callboard.execution.parallel import DEFAULT_LIMIT
 from callboard.servers.mcp.call import Call, Incoming, Waiting
-from callboard.servers.mcp.peer import KEY, Peer, progressing
+from callboard.servers.mcp.client_proxy import KEY, Peer, progressing
 from callboard.servers.mcp.results import answer_of
 from callboard.servers.mcp.session import Session, Sessions
 from callboard.servers.mcp.upstream import Upstream, instructions_of, output_schema, upstream_tool
-from callboard.text.near import near
+from callboard.text.suggest import near
 from callboard.tools import Context, Ensemble, Invoker, Policy, Roster
-from callboard.wires.naming import Naming
+from callboard.wires.common.tool_names import Naming
 
 GRACE: Final = 2.0
 """Seconds that calls have to end in when the server does."""

@@ -17,10 +17,10 @@ import mcp_types as types
 
 from callboard.errors import CallerError, SchemaError
 from callboard.mcp import McpEnsemble
-from callboard.mcp.hygiene import clean_schema
-from callboard.mcp.questions import Action
+from callboard.mcp.elicitation import Action
+from callboard.mcp.sanitize import clean_schema
 from callboard.schema import compile_schema
-from callboard.servers.mcp.peer import Asked, Peer
+from callboard.servers.mcp.client_proxy import Asked, Peer
 from callboard.tools import Ensemble, Invoker
 
 _TEXT: Final = 4096

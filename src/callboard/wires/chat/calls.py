@@ -21,9 +21,9 @@ from callboard.core import (
     InvocationIncomplete,
 )
 from callboard.text.json_value import Brackets
-from callboard.text.pieces import Pieces
-from callboard.wires.chat.shapes import CallDelta, FunctionDelta
-from callboard.wires.naming import Callees
+from callboard.text.string_builder import Pieces
+from callboard.wires.chat.schema import CallDelta, FunctionDelta
+from callboard.wires.common.tool_names import Callees
 
 Trust: TypeAlias = Literal["all", "whole", "none"]
 """Which calls a reply's end makes whole: all but those that were cut, those whose arguments are a JSON object, or none."""

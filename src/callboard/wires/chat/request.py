@@ -24,14 +24,14 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.errors import CallerError
-from callboard.wires.chat.messages import CHAT_PREFILLS, TAKEN, Taken, words
-from callboard.wires.chat.shapes import AssistantMessage, ChatRequest, Custom, Function, FunctionTool, NamedChoice
-from callboard.wires.chat.transcript import transcript
-from callboard.wires.definitions import kept, unnamed
-from callboard.wires.kept import KEPT, ConversationEncoder, Words
-from callboard.wires.lowered import Lowered
-from callboard.wires.naming import Naming, undescribed
-from callboard.wires.strictness import Strictness
+from callboard.wires.chat.decode_messages import transcript
+from callboard.wires.chat.encode_messages import CHAT_PREFILLS, TAKEN, Taken, words
+from callboard.wires.chat.schema import AssistantMessage, ChatRequest, Custom, Function, FunctionTool, NamedChoice
+from callboard.wires.common.encode_cache import KEPT, ConversationEncoder, Words
+from callboard.wires.common.encoded_request import Lowered
+from callboard.wires.common.strict_tools import Strictness
+from callboard.wires.common.tool_extra import kept, unnamed
+from callboard.wires.common.tool_names import Naming, undescribed
 
 WIRE = "chat"
 _NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}

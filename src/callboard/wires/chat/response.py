@@ -30,12 +30,12 @@ from callboard.core import (
     TextPiece,
     Usage,
 )
-from callboard.wires.chat.chunks import finish_reason, spell_arguments, usage_body
-from callboard.wires.chat.failure import EXCERPT, error_body
-from callboard.wires.chat.shapes import DONE, Chunk
-from callboard.wires.chat.stream import StreamDecoder
-from callboard.wires.ending import ending, vendor_field
-from callboard.wires.lowered import NO_NAMES
+from callboard.wires.chat.decode_stream import StreamDecoder
+from callboard.wires.chat.encode_stream import finish_reason, spell_arguments, usage_body
+from callboard.wires.chat.errors import EXCERPT, error_body
+from callboard.wires.chat.schema import DONE, Chunk
+from callboard.wires.common.encoded_request import NO_NAMES
+from callboard.wires.common.stream_end import ending, vendor_field
 
 
 def decode_response(

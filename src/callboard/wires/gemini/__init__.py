@@ -3,12 +3,12 @@
 A request's model and whether it is streamed stand in its URL: see `request_path` and `decode_request`.
 """
 
-from callboard.wires.gemini.chunks import ArrayEncoder, StreamEncoder
-from callboard.wires.gemini.failure import decode_error, encode_error
+from callboard.wires.gemini.decode_stream import StreamDecoder
+from callboard.wires.gemini.encode_stream import ArrayEncoder, StreamEncoder
+from callboard.wires.gemini.errors import decode_error, encode_error
+from callboard.wires.gemini.openapi_schema import lower_schema, raise_schema
 from callboard.wires.gemini.request import RequestEncoder, decode_request, encode_request, request_path
 from callboard.wires.gemini.response import decode_response, encode_response
-from callboard.wires.gemini.schema import lower_schema, raise_schema
-from callboard.wires.gemini.stream import StreamDecoder
 
 __all__ = [
     "ArrayEncoder",

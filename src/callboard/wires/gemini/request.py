@@ -16,11 +16,18 @@ import msgspec
 
 from callboard.core import CUSTOM_SCHEMA, Constraint, HostedTool, NamedTool, Request, ToolChoice, ToolDeclaration
 from callboard.errors import CallerError
-from callboard.wires.definitions import kept, unnamed
-from callboard.wires.gemini.contents import words
-from callboard.wires.gemini.controls import decode_controls, encode_controls
-from callboard.wires.gemini.schema import lower_schema, raise_schema
-from callboard.wires.gemini.shapes import (
+from callboard.wires.common.encode_cache import KEPT, ConversationEncoder, Words
+from callboard.wires.common.encoded_request import Lowered
+from callboard.wires.common.model_name import check_model_name
+from callboard.wires.common.strict_tools import Strictness
+from callboard.wires.common.tool_extra import kept, unnamed
+from callboard.wires.common.tool_names import LetteredNaming, undescribed
+from callboard.wires.gemini.camel_case import camel, listed
+from callboard.wires.gemini.decode_messages import Transcript, instructions
+from callboard.wires.gemini.encode_messages import words
+from callboard.wires.gemini.generation_config import decode_controls, encode_controls
+from callboard.wires.gemini.openapi_schema import lower_schema, raise_schema
+from callboard.wires.gemini.schema import (
     NO_SCHEMA,
     CallingConfig,
     Declaration,
@@ -28,13 +35,6 @@ from callboard.wires.gemini.shapes import (
     GenerationConfig,
     ToolConfig,
 )
-from callboard.wires.gemini.spelling import camel, listed
-from callboard.wires.gemini.transcript import Transcript, instructions
-from callboard.wires.kept import KEPT, ConversationEncoder, Words
-from callboard.wires.lowered import Lowered
-from callboard.wires.model_name import check_model_name
-from callboard.wires.naming import LetteredNaming, undescribed
-from callboard.wires.strictness import Strictness
 
 WIRE = "gemini"
 _PARAMETERS = "gemini parameters"

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 
 from callboard.core import Event, Identify, ReplyEnded, ReplyFailed, Request
-from callboard.wires.chat.failure import EXCERPT
-from callboard.wires.gemini.chunks import Parts, ending
-from callboard.wires.gemini.endings import usage_body
-from callboard.wires.gemini.failure import encode_error
-from callboard.wires.gemini.shapes import Said
-from callboard.wires.gemini.stream import StreamDecoder
-from callboard.wires.lowered import NO_NAMES
+from callboard.wires.chat.errors import EXCERPT
+from callboard.wires.common.encoded_request import NO_NAMES
+from callboard.wires.gemini.decode_stream import StreamDecoder
+from callboard.wires.gemini.encode_stream import Parts, ending
+from callboard.wires.gemini.errors import encode_error
+from callboard.wires.gemini.finish_reasons import usage_body
+from callboard.wires.gemini.schema import Said
 
 
 def decode_response(

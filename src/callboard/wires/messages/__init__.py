@@ -1,10 +1,10 @@
 """The Anthropic Messages wire, both halves: the client's, which talks to a backend, and the server's."""
 
-from callboard.wires.messages.failure import decode_error, encode_error
-from callboard.wires.messages.frames import StreamEncoder
+from callboard.wires.messages.decode_stream import StreamDecoder
+from callboard.wires.messages.encode_stream import StreamEncoder
+from callboard.wires.messages.errors import decode_error, encode_error
 from callboard.wires.messages.request import RequestEncoder, decode_request, encode_request
 from callboard.wires.messages.response import decode_response, encode_response
-from callboard.wires.messages.stream import StreamDecoder
 
 __all__ = [
     "RequestEncoder",

@@ -23,16 +23,16 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.errors import CallerError
-from callboard.wires.definitions import kept, unnamed
-from callboard.wires.kept import KEPT, ConversationEncoder, Words
-from callboard.wires.lowered import Lowered
-from callboard.wires.messages import shapes
-from callboard.wires.messages.blocks import read
-from callboard.wires.messages.messages import NOTHING, Messages, Past, is_marked, words
-from callboard.wires.messages.shapes import NAME, MessagesRequest, OutputFormat
-from callboard.wires.messages.transcript import transcript
-from callboard.wires.naming import Naming, undescribed
-from callboard.wires.strictness import Strictness
+from callboard.wires.common.encode_cache import KEPT, ConversationEncoder, Words
+from callboard.wires.common.encoded_request import Lowered
+from callboard.wires.common.strict_tools import Strictness
+from callboard.wires.common.tool_extra import kept, unnamed
+from callboard.wires.common.tool_names import Naming, undescribed
+from callboard.wires.messages import schema
+from callboard.wires.messages.content import read
+from callboard.wires.messages.decode_messages import transcript
+from callboard.wires.messages.encode_messages import NOTHING, Messages, Past, is_marked, words
+from callboard.wires.messages.schema import NAME, MessagesRequest, OutputFormat
 
 MAX_TOKENS = 4096
 """The bound of a reply whose request has none, for the API requires one."""
@@ -41,7 +41,7 @@ _BREAKPOINT = msgspec.json.encode({"cache_control": BREAKPOINT})[1:-1]
 
 _NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 _FIELDS = frozenset(MessagesRequest.__struct_fields__)
-_TOOL = frozenset({"type", *shapes.Tool.__struct_fields__})
+_TOOL = frozenset({"type", *schema.Tool.__struct_fields__})
 _EFFORTS: Mapping[str, str] = {"minimal": "low"}
 """Efforts that the API does not know, and the nearest that it does."""
 _CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
@@ -213,7 +213,7 @@ def _declarations(tools: list[dict[str, Any]]) -> tuple[tuple[ToolDeclaration, .
     for place, tool in enumerate(tools):
         match tool.get("type"):
             case None | "custom":
-                shape = read(tool, shapes.Tool, f"tools[{place}]")
+                shape = read(tool, schema.Tool, f"tools[{place}]")
                 description = shape.description or ""
                 extra = kept(NAME, unnamed(tool, _TOOL))
                 declared.append(
@@ -226,19 +226,19 @@ def _declarations(tools: list[dict[str, Any]]) -> tuple[tuple[ToolDeclaration, .
     return tuple(declared), tuple(hosted)
 
 
-def _chosen(choice: shapes.Choice | None) -> tuple[ToolChoice, bool | None]:
+def _chosen(choice: schema.Choice | None) -> tuple[ToolChoice, bool | None]:
     if choice is None:
         return "auto", None
     alone = choice.disable_parallel_tool_use
     parallel = None if alone is None else not alone
     match choice:
-        case shapes.ToolChoice(name=name):
+        case schema.ToolChoice(name=name):
             return NamedTool(name), parallel
-        case shapes.AnyChoice():
+        case schema.AnyChoice():
             return "required", parallel
-        case shapes.NoChoice():
+        case schema.NoChoice():
             return "none", parallel
-        case shapes.AutoChoice():
+        case schema.AutoChoice():
             return "auto", parallel
 
 

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 
 from callboard.core import Event, Identify, Note, ReplyEnded, ReplyFailed, Request, Usage
-from callboard.wires.chat.failure import EXCERPT
-from callboard.wires.ending import ending, vendor_field
-from callboard.wires.lowered import NO_NAMES
-from callboard.wires.messages.failure import error_body
-from callboard.wires.messages.frames import message_body
-from callboard.wires.messages.layout import Layout
-from callboard.wires.messages.shapes import Delta, Frame, Message
-from callboard.wires.messages.stream import StreamDecoder
+from callboard.wires.chat.errors import EXCERPT
+from callboard.wires.common.encoded_request import NO_NAMES
+from callboard.wires.common.stream_end import ending, vendor_field
+from callboard.wires.messages.decode_stream import StreamDecoder
+from callboard.wires.messages.encode_stream import message_body
+from callboard.wires.messages.errors import error_body
+from callboard.wires.messages.reply_blocks import Layout
+from callboard.wires.messages.schema import Delta, Frame, Message
 
 _decode = msgspec.json.Decoder(Message).decode
 

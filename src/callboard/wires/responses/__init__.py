@@ -1,7 +1,8 @@
 """The Responses wire, both halves: the client's, which talks to a backend, and the server's."""
 
-from callboard.wires.chat.failure import decode_error, encode_error
-from callboard.wires.responses.frames import StreamEncoder
+from callboard.wires.chat.errors import decode_error, encode_error
+from callboard.wires.responses.decode_stream import StreamDecoder
+from callboard.wires.responses.encode_stream import StreamEncoder
 from callboard.wires.responses.request import (
     Asked,
     RequestEncoder,
@@ -10,7 +11,6 @@ from callboard.wires.responses.request import (
     read_request,
 )
 from callboard.wires.responses.response import decode_response, encode_response
-from callboard.wires.responses.stream import StreamDecoder
 
 __all__ = [
     "Asked",

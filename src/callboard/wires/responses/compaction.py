@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from callboard.core import Event, ReplyEnded, ReplyFailed, ReplyStarted, TextPiece, Usage
-from callboard.wires.responses.frames import StreamEncoder
+from callboard.wires.responses.encode_stream import StreamEncoder
 from callboard.wires.responses.sealed import sealed_summary
 
 TRIGGER = "compaction_trigger"

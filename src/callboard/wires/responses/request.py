@@ -14,13 +14,13 @@ import msgspec
 
 from callboard.core import Canister, Constraint, Controls, Request, SupervisorCanister, UserCanister, contents
 from callboard.errors import CallerError
-from callboard.wires.kept import KEPT, ConversationEncoder, Words
-from callboard.wires.lowered import Lowered, once
-from callboard.wires.responses.items import instructions, words
+from callboard.wires.common.encode_cache import KEPT, ConversationEncoder, Words
+from callboard.wires.common.encoded_request import Lowered, once
+from callboard.wires.responses.decode_messages import Transcript
+from callboard.wires.responses.encode_messages import instructions, words
 from callboard.wires.responses.reading import read
-from callboard.wires.responses.shapes import ENCRYPTED, Format, ResponsesRequest
-from callboard.wires.responses.tools import WIRE, Declared, Spelling
-from callboard.wires.responses.transcript import Transcript
+from callboard.wires.responses.schema import ENCRYPTED, Format, ResponsesRequest
+from callboard.wires.responses.tool_declarations import WIRE, Declared, Spelling
 
 _FIELDS = frozenset(ResponsesRequest.__struct_fields__)
 _CONTROLS = (("temperature", "temperature"), ("top_p", "top_p"), ("max_output_tokens", "max_tokens"))

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from callboard.core import Event, Identify, ReplyEnded, ReplyFailed, Request
-from callboard.wires.chat.failure import EXCERPT, read_error
-from callboard.wires.lowered import NO_NAMES
-from callboard.wires.responses.frames import StreamEncoder
-from callboard.wires.responses.outputs import Step
-from callboard.wires.responses.shapes import ResponseShape
-from callboard.wires.responses.stream import StreamDecoder
+from callboard.wires.chat.errors import EXCERPT, read_error
+from callboard.wires.common.encoded_request import NO_NAMES
+from callboard.wires.responses.decode_stream import StreamDecoder
+from callboard.wires.responses.encode_stream import StreamEncoder
+from callboard.wires.responses.reply_items import Step
+from callboard.wires.responses.schema import ResponseShape
 
 _decode = msgspec.json.Decoder(ResponseShape).decode
 

@@ -10,7 +10,7 @@ import base64
 import binascii
 from typing import Any
 
-from callboard.wires.sealed import seal, unseal
+from callboard.wires.common.sealed_reasoning import seal, unseal
 
 _SAID_BEFORE = "What was said and done before, summed up:\n\n"
 

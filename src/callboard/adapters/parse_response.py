@@ -1,0 +1,162 @@
+"""What a response says.
+
+Owns the way from a response, in whatever form its client gives it, to seed 001's payloads. Knows no adapter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from callboard.adapters.extract_json import json_values
+from callboard.adapters.protocol import Payload
+from callboard.core import (
+    Event,
+    InvocationCanister,
+    InvocationEnded,
+    InvocationIncomplete,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyFailed,
+    TextPiece,
+    identify_in_turn,
+)
+from callboard.dialects.grammars.json_objects import Role
+from callboard.dialects.table import ACTION_KEYS
+from callboard.errors import CallerError
+from callboard.wires.chat import decode_response
+from callboard.wires.common.encoded_request import NO_NAMES
+
+_NESTED = 3
+"""Wrappers inside one another: `{"action": {"function": {…}}}`."""
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Said(msgspec.Struct, frozen=True):
+    """`calls` are those of the wire's own field."""
+
+    text: str
+    refusal: str
+    thought: str
+    calls: tuple[InvocationCanister, ...]
+
+
+def events_of(response: Any, names: Mapping[str, str] = NO_NAMES) -> list[Event]:
+    """The events of a chat completion as the `openai` client gives it, its dict, a message of it, or plain text.
+
+    The last is a ReplyEnded: of a reply that failed, there is what came of it. Raises CallerError.
+    """
+    if isinstance(response, str):
+        return [TextPiece(response), ReplyEnded("stop")]
+    body = response.model_dump() if hasattr(response, "model_dump") else response
+    if not isinstance(body, Mapping):
+        hint = "pass the chat completion, its dict or its text"
+        raise CallerError(f"{type(response).__name__} is no response", hint=hint)
+    if "choices" not in body and "role" in body:
+        body = {"choices": [{"message": body}]}
+    events = decode_response(body, names=names, identify=identify_in_turn(0))
+    if isinstance(events[-1], ReplyFailed):
+        events[-1] = ReplyEnded("stop")
+    return events
+
+
+def read(response: Any, names: Mapping[str, str] = NO_NAMES) -> Said:
+    events = events_of(response, names)
+    text = "".join([each.text for each in events if isinstance(each, TextPiece)])
+    refusal = "".join([each.text for each in events if isinstance(each, RefusalPiece)])
+    thought = "".join([each.text for each in events if isinstance(each, ReasoningPiece)])
+    calls: list[InvocationCanister] = []
+    for event in events:
+        match event:
+            case InvocationEnded(identifier=identifier, name=name, arguments=arguments, raw=raw):
+                calls.append(InvocationCanister(identifier, name, arguments, raw))
+            case InvocationIncomplete(identifier=identifier, name=name, raw=raw):
+                calls.append(InvocationCanister(identifier, name, None, raw))
+            case _:
+                pass
+    return Said(text, refusal, thought, tuple(calls))
+
+
+def payloads_of_wire(said: Said) -> list[Payload]:
+    """The calls of the wire's own field, the first with what was said beside them; else what was said."""
+    calls = [_call(call.name, call.arguments, call.raw) for call in said.calls]
+    if calls:
+        return [_thoughtful(calls[0], said.thought or said.text), *calls[1:]]
+    if answer := said.text or said.refusal:
+        return [_thoughtful({"answer": answer}, said.thought)]
+    return [{"scratchpad": said.thought}] if said.thought else []
+
+
+def payloads_of_text(text: str) -> list[Payload]:
+    """The calls that a text spells; else the first answer, else the first thought."""
+    values = [each for value in json_values(text) for each in (value if isinstance(value, list) else [value])]
+    found = [payload for value in values if isinstance(value, dict) and (payload := _payload(value))]
+    for kind in ("tool", "answer", "scratchpad"):
+        if of_kind := [payload for payload in found if kind in payload]:
+            return of_kind if kind == "tool" else of_kind[:1]
+    return []
+
+
+def _payload(value: Mapping[str, Any]) -> Payload | None:
+    """The payload of an object in any spelling that the dialect knows, None if it is none of ours."""
+    told = _told(value)
+    key, name = told.get(Role.NAME, ("", None))
+    answer = _text(told, Role.TEXT)
+    thought = _text(told, Role.REASONING)
+    if isinstance(name, str) and (Role.ARGUMENTS in told or key != "name"):  # {"name": "Ada"} is a person
+        _, arguments = told.get(Role.ARGUMENTS, ("", {}))
+        return _thoughtful(_call(name, *_object(arguments)), thought or answer)
+    if answer is not None:
+        return _thoughtful({"answer": answer}, thought)
+    return None if thought is None else {"scratchpad": thought}
+
+
+def _told(value: Mapping[str, Any]) -> dict[Role, tuple[str, Any]]:
+    """For each role the member that has it, with its key; the first that is not null counts."""
+    told: dict[Role, tuple[str, Any]] = {}
+    level = [value]
+    for _ in range(_NESTED):
+        wrapped: list[Mapping[str, Any]] = []
+        for key, held in [member for each in level for member in each.items()]:
+            role = ACTION_KEYS.get(key)
+            if role is Role.WRAPPER and isinstance(held, Mapping):
+                wrapped.append(held)
+            elif role is not None and held is not None:
+                told.setdefault(Role.NAME if role is Role.WRAPPER else role, (key, held))
+        level = wrapped
+    return told
+
+
+def _object(arguments: Any) -> tuple[dict[str, Any] | None, str]:
+    """The arguments as an object, None if they are none, and as the model wrote them."""
+    if isinstance(arguments, dict):
+        return arguments, ""
+    raw = _json(arguments)
+    try:
+        return _decode(raw), raw
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None, raw
+
+
+def _call(name: str, arguments: Mapping[str, Any] | None, raw: str) -> Payload:
+    if arguments is None:
+        return {"tool": name, "arguments": None, "raw": raw}
+    return {"tool": name, "arguments": dict(arguments)}
+
+
+def _thoughtful(payload: Payload, thought: str | None) -> Payload:
+    return {**payload, "scratchpad": thought} if thought else payload
+
+
+def _text(told: Mapping[Role, tuple[str, Any]], role: Role) -> str | None:
+    return _json(told[role][1]) if role in told else None
+
+
+def _json(value: Any) -> str:
+    """A string as it is, anything else as JSON; json's own, which writes whatever json's own has read."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""`callboard codex`, `claude`, `gemini` and `qwen`: other programs, set up to use the gateway."""

@@ -1,0 +1,355 @@
+"""`callboard codex`, `claude`, `gemini` and `qwen`: what a client has to be told to use the gateway.
+
+Owns the commands' options, what a person sees, and the files that are written. Knows nothing of what the keys mean.
+Law: no file is written before a yes to all that would lose a value, and what each was is kept beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from urllib.parse import urlsplit
+
+import typer
+
+from callboard.cli.keys import HINT, read_key
+from callboard.errors import CallerError
+from callboard.programs import find_program
+
+if TYPE_CHECKING:
+    from callboard.cli.clients.settings import Client, File
+
+GATEWAY = "http://127.0.0.1:8282/v1"
+_PORT = 8282
+_MOST_MODELS = 100
+_SECRETS = ("key", "token")
+"""How the names end of values that are not shown."""
+
+_Backend = Annotated[str, typer.Option(help="The backend that the gateway is started with.", show_default=False)]
+_Gateway = Annotated[str, typer.Option(help="Where the gateway answers.")]
+_Model = Annotated[
+    str, typer.Option(help="The model to ask for; else the first that gateway or backend lists.", show_default=False)
+]
+_Key = Annotated[
+    str,
+    typer.Option(
+        help=f"The key that the gateway wants, if it does; it stands in the file. {HINT}.",
+        callback=read_key,
+        show_default=False,
+    ),
+]
+_Context = Annotated[
+    int, typer.Option(min=0, help="Tokens that the model reads; the client makes room before.", show_default=False)
+]
+_Offline = Annotated[
+    bool, typer.Option("--offline", help="Turn off what the client asks of others: updates, plugins, statistics.")
+]
+_Write = Annotated[bool, typer.Option("--write", help="Write it into the client's files; what else is in them stays.")]
+_Yes = Annotated[bool, typer.Option("--yes", help="Overwrite without asking.")]
+_Restore = Annotated[
+    bool, typer.Option("--restore", help="Make the client's files what they were before the first --write.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
+def codex(
+    backend: _Backend = "",
+    gateway: _Gateway = GATEWAY,
+    model: _Model = "",
+    key: _Key = "",
+    context: _Context = 0,
+    offline: _Offline = False,
+    write: _Write = False,
+    yes: _Yes = False,
+    restore: _Restore = False,
+    as_json: _Json = False,
+) -> None:
+    """Print or write what Codex needs to work with the gateway: its provider and a catalogue with the models."""
+    if restore:
+        _restore("codex", yes)
+    _configure("codex", backend, gateway, model, key, context, offline, write, yes, as_json)
+
+
+def claude(
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="What Claude Code is started with, behind --.", show_default=False)
+    ] = None,
+    backend: _Backend = "",
+    gateway: _Gateway = GATEWAY,
+    model: _Model = "",
+    key: _Key = "",
+    offline: _Offline = False,
+    write: _Write = False,
+    yes: _Yes = False,
+    restore: _Restore = False,
+    start: Annotated[
+        bool, typer.Option("--run", help="Start it once, told by environment variables: no file is written.")
+    ] = False,
+    as_json: _Json = False,
+) -> None:
+    """Print or write what Claude Code needs to work with the gateway.
+
+    What is written holds for all of Claude Code, until --restore. For one session write nothing:
+    callboard claude --run -- ARGUMENTS
+    """
+    if start or arguments:
+        _run_claude(_wanted("claude", backend, gateway, model, key, 0, offline)[0], arguments or [])
+    if restore:
+        _restore("claude", yes)
+    _configure("claude", backend, gateway, model, key, 0, offline, write, yes, as_json)
+
+
+def gemini(
+    backend: _Backend = "",
+    gateway: _Gateway = GATEWAY,
+    model: _Model = "",
+    key: _Key = "",
+    offline: _Offline = False,
+    write: _Write = False,
+    yes: _Yes = False,
+    restore: _Restore = False,
+    as_json: _Json = False,
+) -> None:
+    """Print or write what Gemini CLI needs to work with the gateway, and print what it is to be started with.
+
+    Where the gateway is, it is told by environment variables only.
+    """
+    if restore:
+        _restore("gemini", yes)
+    _configure("gemini", backend, gateway, model, key, 0, offline, write, yes, as_json)
+
+
+def qwen(
+    backend: _Backend = "",
+    gateway: _Gateway = GATEWAY,
+    model: _Model = "",
+    key: _Key = "",
+    context: _Context = 0,
+    offline: _Offline = False,
+    write: _Write = False,
+    yes: _Yes = False,
+    restore: _Restore = False,
+    as_json: _Json = False,
+) -> None:
+    """Print or write what Qwen Code needs to work with the gateway."""
+    if restore:
+        _restore("qwen", yes)
+    _configure("qwen", backend, gateway, model, key, context, offline, write, yes, as_json)
+
+
+def _configure(  # the options of a command
+    name: str,
+    backend: str,
+    gateway: str,
+    model: str,
+    key: str,
+    context: int,
+    offline: bool,
+    write: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    files, serve, environment = _wanted(name, backend, gateway, model, key, context, offline)
+    start = " ".join([*[f"{variable}={shlex.quote(value)}" for variable, value in environment.items()], name])
+    if write:
+        _write(files, yes)
+    if as_json:
+        shown = [{"path": file.path, "text": _alone(file)} for file in files]
+        typer.echo(json.dumps({"serve": serve, "files": shown, "start": start}, indent=2, ensure_ascii=False))
+        return
+    typer.echo(f"# the gateway\n{serve}\n")
+    if not write:
+        for file in files:
+            typer.echo(f"# {file.path}\n{_alone(file)}")
+    typer.echo(f"# the client\n{start}")
+
+
+def _wanted(  # the options of a command
+    name: str, backend: str, gateway: str, model: str, key: str, context: int, offline: bool
+) -> tuple[tuple[File, ...], str, Mapping[str, str]]:
+    """The client's files, the command that starts the gateway, and the variables that the client is started with."""
+    from callboard.cli.clients.settings import CLIENTS, Wanted  # noqa: PLC0415  # not for --help
+
+    client = CLIENTS[name]
+    gateway = _url(gateway, "--gateway")
+    if backend:
+        backend = _url(backend, "--backend")
+    models = (model,) if model else _listed([gateway, backend] if backend else [gateway], key)
+    wanted = Wanted(gateway=gateway, models=models, home=str(_home(client)), key=key, context=context, offline=offline)
+    return client.files(wanted), _serve(gateway, backend), client.environment(wanted)
+
+
+def _run_claude(files: tuple[File, ...], arguments: list[str]) -> NoReturn:
+    """Becomes Claude Code with the variables that its settings file would hold."""
+    (settings,) = files
+    program = find_program("claude")
+    if program is None:
+        hint = "npm install -g @anthropic-ai/claude-code"
+        raise CallerError("Claude Code is not installed", path="claude", hint=hint)
+    os.execve(program, [program, *arguments], {**os.environ, **settings.values["env"]})  # noqa: S606
+
+
+def _url(given: str, option: str) -> str:
+    """With its `/v1`, where it has no path."""
+    parts = urlsplit(given)
+    if parts.scheme not in {"http", "https"} or not parts.netloc:
+        raise CallerError("not a URL", path=option, hint="such as http://127.0.0.1:8080/v1")
+    return given.rstrip("/") + ("" if parts.path.strip("/") else "/v1")
+
+
+def _home(client: Client) -> Path:
+    named = os.environ.get(client.home_variable, "")
+    return (Path(named) if named else Path.home() / client.home).absolute()
+
+
+def _serve(gateway: str, backend: str) -> str:
+    port = urlsplit(gateway).port
+    return f"callboard serve --backend {backend or 'URL'}{'' if port in (None, _PORT) else f' --port {port}'}"
+
+
+def _listed(urls: list[str], key: str) -> tuple[str, ...]:
+    """The models that the first of the URLs lists. Raises CallerError where none does."""
+    import asyncio  # noqa: PLC0415  # what follows is not for --help
+
+    from callboard.providers import Transport  # noqa: PLC0415
+    from callboard.servers.gateway.backend import Backend  # noqa: PLC0415
+    from callboard.servers.gateway.circuit_breaker import SharedBreaker  # noqa: PLC0415
+    from callboard.servers.gateway.settings import BackendSettings  # noqa: PLC0415
+
+    async def ask() -> tuple[str, ...]:
+        transport = Transport(connect_timeout=3.0, idle_timeout=10.0, retries=0)
+        try:
+            for url in urls:
+                backend = Backend(BackendSettings(url=url), transport, SharedBreaker())
+                await backend.refresh(key, 0.0)
+                if listed := backend.listed():
+                    return listed[:_MOST_MODELS]
+        finally:
+            await transport.aclose()
+        return ()
+
+    found = asyncio.run(ask())
+    if not found:
+        hint = "say --model NAME, or start the gateway first"
+        raise CallerError("which model? none is listed", path=" or ".join(urls), hint=hint)
+    return found
+
+
+def _alone(file: File) -> str:
+    """The file, were it empty."""
+    return _with("", file)
+
+
+def _with(text: str, file: File) -> str:
+    from callboard.configuration.edit_config import with_json, with_toml  # noqa: PLC0415  # not for --help
+
+    with_values = with_toml if file.form == "toml" else with_json
+    return with_values("" if file.ours else text, file.values)
+
+
+def _write(files: Iterable[File], yes: bool) -> None:
+    """Asks what is to be asked of all files, then writes them.
+
+    Raises CallerError for a file that cannot be changed, typer.Abort after a no; nothing is written then.
+    """
+    changes: list[tuple[File, Path, str, str]] = []
+    for file in sorted(files, key=lambda file: not file.ours):  # those that the others point to come first
+        path = Path(file.path).resolve()  # a link stays one
+        before = path.read_text("utf-8-sig") if path.exists() else ""
+        try:
+            after = _with(before, file)
+            lost = _lost(before, file)
+        except CallerError as error:
+            raise CallerError(error.message, path=file.path, hint=error.hint) from None
+        if after == before:
+            typer.echo(f"{file.path} says so already", err=True)
+            continue
+        if lost and not yes:
+            for line in lost:
+                typer.echo(f"  {line}", err=True)
+            typer.confirm(f"change {file.path}?", abort=True, err=True)
+        changes.append((file, path, before, after))
+    for file, path, before, after in changes:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = ""
+        # Of a file that is not there an empty backup says so, for --restore.
+        if before or not (file.ours or _backups(path)):
+            backup = path.with_name(f"{path.name}.before-callboard-{len(_backups(path)) + 1}")
+            _put(backup, before, path)
+            kept = f"; what it was is in {backup}" if before else ""
+        _put(path, after, path)
+        typer.echo(f"wrote {file.path}{kept}", err=True)
+
+
+def _restore(name: str, yes: bool) -> NoReturn:
+    """Makes a client's files what they were before the first change. Raises CallerError where nothing was written."""
+    from callboard.cli.clients.settings import CLIENTS, Wanted  # noqa: PLC0415  # not for --help
+
+    client = CLIENTS[name]
+    files = client.files(Wanted(gateway=GATEWAY, models=("",), home=str(_home(client))))
+    paths = {Path(file.path).resolve(): file.ours for file in files}
+    found = {path: backups for path, ours in paths.items() if (backups := _backups(path)) or (ours and path.exists())}
+    if not found:
+        raise CallerError("there is nothing to restore", path=str(_home(client)), hint="--write keeps what was there")
+    if not yes:
+        shown = ", ".join(map(str, found))
+        typer.confirm(f"make {shown} what it was before callboard changed it?", abort=True, err=True)
+    for path, backups in found.items():
+        before = "" if paths[path] else backups[0].read_text("utf-8")
+        if before:
+            _put(path, before, path)
+        else:
+            path.unlink(missing_ok=True)
+        for backup in backups:
+            backup.unlink()
+        typer.echo(f"{'restored' if before else 'removed'} {path}", err=True)
+    raise typer.Exit
+
+
+def _lost(before: str, file: File) -> list[str]:
+    """What would be another, or be gone."""
+    from callboard.configuration.edit_config import read_json, read_toml, replaced  # noqa: PLC0415  # not for --help
+
+    if not before:
+        return []
+    if file.ours:
+        return ["its models are replaced"]
+    old: dict[str, Any] = read_toml(before) if file.form == "toml" else read_json(before)
+    return [
+        f"{path}: {_short(path, there)} becomes {_short(path, value)}"
+        for path, there, value in replaced(old, file.values)
+    ]
+
+
+def _short(path: str, value: Any) -> str:
+    """A value in a line; what may be a secret is not for the screen."""
+    if value and path.lower().endswith(_SECRETS):
+        return "***"
+    said = json.dumps(value, ensure_ascii=False)
+    return said if len(said) <= 60 else f"{said[:57]}..."
+
+
+def _backups(path: Path) -> list[Path]:
+    """What the file was before each change, the first one first."""
+    found: list[Path] = []
+    while (backup := path.with_name(f"{path.name}.before-callboard-{len(found) + 1}")).exists():
+        found.append(backup)
+    return found
+
+
+def _put(path: Path, text: str, like: Path) -> None:
+    """Whole or not at all; a new file is its owner's alone, since a key may stand in it."""
+    mode = like.stat().st_mode & 0o777 if like.exists() else 0o600
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        new.chmod(mode)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)

@@ -1,0 +1,146 @@
+"""Where a person types.
+
+Owns the two line editors, and what keys mean in them. Knows nothing of what is typed.
+Law: waiting for a line can be cancelled, and what was typed meanwhile is not lost; the terminal is left as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+
+MAX_LINE: Final = 1024 * 1024
+"""Bytes of a line."""
+_BLOCK = 65536
+
+
+class Interrupted(Exception):
+    """Ctrl-C, while a line was edited."""
+
+
+class Editor(Protocol):
+    """Reads what a person types. Raises Interrupted at ctrl-C, EOFError at ctrl-D. `is_person` says that one is here."""
+
+    is_person: bool
+
+    async def prompt(self, before: str) -> str:
+        """A prompt, of several lines where they end with a backslash."""
+        ...
+
+    async def answer(self, question: str) -> str:
+        """One line."""
+        ...
+
+
+def editor(history: Path) -> Editor:
+    """prompt_toolkit's where it is installed and there is a terminal, else a plain one."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return PlainEditor(sys.stdin.fileno(), is_person=sys.stdin.isatty())
+    try:
+        return RichEditor(history)
+    except ImportError:
+        return PlainEditor(sys.stdin.fileno(), is_person=True)
+
+
+class PlainEditor:
+    """Lines of a file descriptor, as they come; at a terminal the system's own editing of lines.
+
+    What is read is kept over a cancellation, for whoever asks next.
+    """
+
+    def __init__(self, source: int, *, is_person: bool) -> None:
+        from callboard.execution.thread_pool import Threads  # noqa: PLC0415  # not for --help
+
+        self.is_person = is_person
+        self._source = source
+        self._threads = Threads(1)
+        self._buffer = b""
+        self._reading: asyncio.Task[bytes] | None = None
+
+    async def prompt(self, before: str) -> str:
+        lines = [await self._line(before)]
+        while lines[-1].endswith("\\"):
+            lines[-1] = lines[-1][:-1]
+            lines.append(await self._line("... "))
+        return "\n".join(lines)
+
+    async def answer(self, question: str) -> str:
+        return await self._line(f"{question} ")
+
+    async def _line(self, before: str) -> str:
+        if self.is_person:
+            sys.stderr.write(before)
+            sys.stderr.flush()
+        while b"\n" not in self._buffer:
+            if self._reading is None:
+                self._reading = asyncio.ensure_future(self._threads.run(lambda: os.read(self._source, _BLOCK)))
+            try:
+                block = await asyncio.shield(self._reading)
+            except OSError:
+                raise EOFError from None  # the terminal is gone
+            self._reading = None
+            if not block and not self._buffer:
+                raise EOFError
+            self._buffer += block or b"\n"
+            if len(self._buffer) > MAX_LINE and b"\n" not in self._buffer:
+                raise EOFError
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode("utf-8", "replace").removesuffix("\r")
+
+
+class RichEditor:
+    """prompt_toolkit: history in a file, alt-enter for a new line. Raises ImportError where it is not installed."""
+
+    is_person = True
+
+    def __init__(self, history: Path) -> None:
+        from prompt_toolkit import PromptSession  # noqa: PLC0415  # 100 ms, and an extra's
+        from prompt_toolkit.history import FileHistory  # noqa: PLC0415  # as above
+
+        history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # What was typed is for its owner alone.
+        os.close(os.open(history, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+        options: dict[str, Any] = {"interrupt_exception": Interrupted}
+        self._prompts: PromptSession[str] = PromptSession(
+            history=FileHistory(str(history)),
+            multiline=True,
+            key_bindings=_keys(),
+            prompt_continuation="... ",
+            **options,
+        )
+        self._questions: PromptSession[str] = PromptSession(**options)
+
+    async def prompt(self, before: str) -> str:
+        # Ctrl-C is a key here; the signal is for whoever runs the loop.
+        return await self._prompts.prompt_async(before, handle_sigint=False)
+
+    async def answer(self, question: str) -> str:
+        return await self._questions.prompt_async(f"{question} ", handle_sigint=False)
+
+
+def _keys() -> Any:
+    """Enter ends a prompt, but for one whose line ends with a backslash; alt-enter begins a line."""
+    from prompt_toolkit.key_binding import KeyBindings  # noqa: PLC0415  # as above
+
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _end(event: Any) -> None:
+        buffer = event.current_buffer
+        if buffer.document.current_line_before_cursor.endswith("\\") and not buffer.document.current_line_after_cursor:
+            buffer.delete_before_cursor()
+            buffer.newline(copy_margin=False)
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def _new_line(event: Any) -> None:
+        event.current_buffer.newline(copy_margin=False)
+
+    return keys

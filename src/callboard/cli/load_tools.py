@@ -1,0 +1,177 @@
+"""Tools named on the command line, and in settings.
+
+Owns the way from `module:attribute` to tools, and the life of ensembles for the length of a command. Runs the
+code that is named: it is the user's own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from callboard.cli.display import one_line
+from callboard.configuration import (
+    DescribedServer,
+    Settings,
+    disconnect_ensembles,
+    load_configuration,
+    load_mcp_json,
+    names_a_module,
+    prepare_ensembles,
+    user_file,
+)
+from callboard.errors import CallboardError, CallerError
+from callboard.tools import Ensemble, Tool
+
+_LONGEST = 1000
+"""Characters of a line that is told."""
+
+
+def servers_of(settings: Settings, files: Iterable[str] | None = None) -> dict[str, DescribedServer]:
+    """The MCP servers of the settings by their names, and those of `mcp.json` files, which go before them."""
+    servers = {name: _placed(each) for name, each in settings.mcp.items()}
+    for file in files or ():
+        servers |= {each.name: each for each in load_mcp_json(file)}
+    return servers
+
+
+def _placed(server: DescribedServer) -> DescribedServer:
+    """One of the user's own file is started beside the file, unless it is said where.
+
+    That file holds in every directory. In somebody's repository `python -m`, npx and others would run what lies there.
+    """
+    own = user_file(os.environ)
+    server = server._replace(found_by="")
+    if server.settings.directory or not server.path.startswith(f"{own}:"):
+        return server
+    return server._replace(settings=msgspec.structs.replace(server.settings, directory=str(own.parent)))
+
+
+class Toolbox:
+    """The ensembles of a command, connected while it is entered.
+
+    `tools` as for `load_ensembles`, `ensembles` and `servers` as for `load_configuration`; all are read at once and
+    raise CallerError. `tools_from` and `ensembles_from` are where modules are looked for besides what is installed,
+    None for nowhere. `options` are those of McpEnsemble. A server that cannot be connected, and what goes wrong when
+    ensembles are disconnected, is told, and nothing is made of it; what they print is no part of an answer.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[str],
+        ensembles: Iterable[str],
+        tell: Callable[[str], None],
+        servers: Iterable[DescribedServer] = (),
+        *,
+        tools_from: Path | None,
+        ensembles_from: Path | None,
+        **options: Any,
+    ) -> None:
+        ensembles = [*ensembles]
+        self._local = load_ensembles(tools, tools_from)
+        self._ensembles_from = ensembles_from if names_a_module(ensembles) else None
+        self._configuration = load_configuration(ensembles, servers=servers)
+        self._options = options
+        self._tell = tell
+        self._prepared: list[Ensemble] = []
+
+    async def __aenter__(self) -> list[Ensemble]:
+        _look_in(self._ensembles_from)
+        with redirect_stdout(sys.stderr):
+            self._prepared = await prepare_ensembles(self._configuration, tell=self._tell_line, **self._options)
+        return [*self._local, *self._prepared]
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            with redirect_stdout(sys.stderr):
+                await disconnect_ensembles(self._prepared)
+        except CallboardError as error:
+            for line in (str(error), *getattr(error, "__notes__", ())):
+                self._tell(line)
+
+    def _tell_line(self, line: str) -> None:
+        # What a server says of itself is in it.
+        self._tell(one_line(line, _LONGEST))
+
+
+def load_ensembles(specifications: Iterable[str], beside: Path | None) -> list[Ensemble]:
+    """One ensemble for the tools, and the ensembles as they are.
+
+    A specification is `module:attribute` or `file.py:attribute`, or without attribute all tools of the
+    module; the attribute is a tool, a function, an ensemble, or a list of these. Raises CallerError.
+    """
+    found: list[Any] = []
+    for specification in specifications:
+        found += load_attribute(specification, beside)
+    ensembles = [each for each in found if isinstance(each, Ensemble)]
+    tools = [each for each in found if not isinstance(each, Ensemble)]
+    return [*([Ensemble("local", tools)] if tools else []), *ensembles]
+
+
+def load_attribute(specification: str, beside: Path | None) -> list[Any]:
+    """What a specification names, as a list. Raises CallerError."""
+    where, _, attribute = specification.partition(":")
+    module = _module(where, specification, beside)
+    if not attribute:
+        tools = [each for each in vars(module).values() if isinstance(each, (Tool, Ensemble))]
+        if not tools:
+            raise CallerError("no tool in it", path=specification, hint="decorate a function with @tool")
+        return tools
+    try:
+        value = getattr(module, attribute)
+    except AttributeError:
+        raise CallerError(f"{where} has no {attribute!r}", path=specification) from None
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _module(where: str, specification: str, beside: Path | None) -> ModuleType:
+    path = Path(where)
+    if path.suffix == ".py":
+        # A name that no import asks for: the file is not to stand in for a module of its name.
+        name = f"callboard file {path.resolve()}"
+        spec = spec_from_file_location(name, path)
+        if spec is None or spec.loader is None or not path.is_file():
+            raise CallerError("no such file", path=specification)
+        module = module_from_spec(spec)
+        sys.modules[name] = module
+        with _importing(specification):
+            spec.loader.exec_module(module)
+        return module
+    if not where or where.startswith("."):
+        raise CallerError("names no module", path=specification, hint="write module:attribute or file.py")
+    _look_in(beside)
+    with _importing(specification):
+        return import_module(where)
+
+
+def _look_in(directory: Path | None) -> None:
+    """Has modules found in a directory too: in the last place, so that none of its files stands for what is installed."""
+    if directory is not None and str(directory) not in sys.path:
+        sys.path.append(str(directory))
+
+
+@contextmanager
+def _importing(specification: str) -> Iterator[None]:
+    """What a module raises is a CallerError, and what it prints is no part of an answer."""
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except CallboardError:
+        raise
+    except ModuleNotFoundError as error:
+        raise CallerError(
+            f"no module {error.name!r}", path=specification, hint="write module:attribute or file.py"
+        ) from None
+    except SyntaxError as error:
+        raise CallerError(f"line {error.lineno}: {error.msg}", path=specification) from None
+    except Exception as error:
+        raise CallerError(f"cannot be imported: {type(error).__name__}: {error}", path=specification) from error

@@ -1,0 +1,215 @@
+"""MCP servers while a command runs.
+
+Owns which there are, and what a person sees and is asked of them. Knows nothing of how they are reached.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from callboard.cli import complete, interrupt
+from callboard.cli.display import Display, one_line
+from callboard.errors import CallerError
+
+if TYPE_CHECKING:
+    from mcp_types import Tool
+
+    from callboard.configuration import DescribedServer
+    from callboard.core import Model
+    from callboard.mcp import McpEnsemble
+    from callboard.mcp.elicitation import Action, Elicit
+    from callboard.mcp.events import LinkEvent
+
+T = TypeVar("T")
+
+Name = Annotated[str, typer.Argument(help="The server's name.", show_default=False, autocompletion=complete.servers)]
+Files = Annotated[
+    list[str] | None,
+    typer.Option("--mcp", help="An mcp.json file, as other clients have it; repeatable.", show_default=False),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_LOUD = frozenset({"warning", "error", "critical", "alert", "emergency"})
+_WIDTH = 1000
+_BOOLEANS = {"true": True, "yes": True, "y": True, "false": False, "no": False, "n": False}
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "integer": int,
+    "number": float,
+    "boolean": lambda text: _BOOLEANS[text.lower()],
+}
+
+
+def options(display: Display, folder: Path, model: Model, *, verbose: bool) -> dict[str, Any]:
+    """The options of the servers of a run; what is cut of their results is kept in the folder."""
+    from callboard.execution.result_store import KeptResults  # noqa: PLC0415  # not for --help
+    from callboard.mcp.sampling import sampled_by  # noqa: PLC0415
+
+    quiet()
+    return {
+        "kept": KeptResults(folder / "results"),
+        "on_event": shown(display.tell, verbose=verbose),
+        "elicit": asked(display.tell, _typed) if sys.stdin.isatty() else None,
+        "sample": sampled_by(model),
+    }
+
+
+def quiet() -> None:
+    """What the SDK logs is no message to a person: what matters of it comes as an error."""
+    logging.getLogger("mcp").addHandler(logging.NullHandler())
+
+
+def shown(tell: Callable[[str, str], None], *, verbose: bool) -> Callable[[LinkEvent], None]:
+    """Tells what a server does, a line each; `verbose` adds all of its log."""
+    from callboard.mcp.events import Logged, StateChanged, ToolsChanged  # noqa: PLC0415  # not for --help
+
+    ready: set[str] = set()
+
+    def show(event: LinkEvent) -> None:
+        match event:
+            case Logged(server=server, level=level, text=text) if verbose or level in _LOUD:
+                tell(f"{server} ({level}): {one_line(text)}", "2")
+            case StateChanged(server=server, state="backoff", why=why) if why and server in ready:
+                # One that was never ready is told of where the run is prepared.
+                tell(f"{server} is connected no more: {one_line(why)}; the next call connects it again", "33")
+            case StateChanged(server=server, state=state, why=why):
+                if state == "ready":
+                    ready.add(server)
+                if verbose:
+                    tell(f"{server} is {state}{f': {one_line(why)}' if why else ''}", "33" if why else "2")
+            case ToolsChanged(server=server) if verbose:
+                tell(f"{server} changed its tools", "2")
+            case _:
+                pass
+
+    return show
+
+
+def asked(tell: Callable[[str, str], None], read: Callable[[], Awaitable[str]]) -> Elicit:
+    """Asks a person at a terminal, field by field. Nothing is sent before they say so."""
+
+    async def ask(text: str, schema: Mapping[str, Any]) -> tuple[Action, Mapping[str, Any] | None]:
+        tell(f"{one_line(text, _WIDTH)}", "33")
+        fields = schema.get("properties", {})
+        required = schema.get("required", ())
+        filled: dict[str, Any] = {}
+        for name, field in fields.items() if isinstance(fields, Mapping) else ():
+            about = field if isinstance(field, Mapping) else {}
+            tell(f"  {one_line(name)}{_described(about)}:", "")
+            given = (await read()).strip()
+            while given and (why := _misfit(given, about)):
+                tell(f"  {why}; again, or nothing to leave it out:", "33")
+                given = (await read()).strip()
+            if given:
+                filled[name] = _read(given, about)
+            elif name in required and "default" not in about:
+                return "decline", None
+        tell("send this? [y/N]" if filled or fields else "agree? [y/N]", "")
+        if (await read()).strip().lower() not in ("y", "yes"):
+            return "decline", None
+        return "accept", filled
+
+    return ask
+
+
+def _described(field: Mapping[str, Any]) -> str:
+    known = [field.get("title"), field.get("description"), field.get("enum") or field.get("type")]
+    facts = [one_line(str(each)) for each in known if each]
+    default = f" [{one_line(str(field['default']))}]" if "default" in field else ""
+    return (f" ({'; '.join(facts)})" if facts else "") + default
+
+
+def _read(given: str, field: Mapping[str, Any]) -> Any:
+    """What was typed as the field's type. Raises ValueError where it is none."""
+    return _READERS.get(str(field.get("type")), str)(given)
+
+
+def _misfit(given: str, field: Mapping[str, Any]) -> str:
+    """Why what was typed is not of the field's type; the server judges the rest."""
+    try:
+        _read(given, field)
+    except (ValueError, KeyError):
+        return f"{one_line(given, 40)!r} is no {field.get('type')}"
+    return ""
+
+
+async def _typed() -> str:
+    from callboard.execution.thread_pool import Threads  # noqa: PLC0415  # only where somebody is asked
+
+    line: str = await Threads(1).run(sys.stdin.readline)
+    return line
+
+
+def found(files: list[str] | None) -> dict[str, DescribedServer]:
+    """Those of the settings, of the directories of ensembles that these name, and of the files."""
+    from callboard.cli.load_tools import servers_of  # noqa: PLC0415  # as above
+    from callboard.cli.settings import settings_here  # noqa: PLC0415  # not for --help
+    from callboard.configuration import load_configuration  # noqa: PLC0415
+
+    quiet()
+    settings = settings_here()
+    beside = load_configuration(settings.ensembles).get("mcp", ())
+    return {each.name: each._replace(found_by="") for each in beside} | servers_of(settings, files)
+
+
+def named(name: str, files: list[str] | None) -> DescribedServer:
+    from callboard.tools import near  # noqa: PLC0415  # not for --help
+
+    every = found(files)
+    if name not in every:
+        hint = near(name, every) if every else f"callboard mcp add {name} -- COMMAND"
+        raise CallerError("no such server", path=name, hint=hint)
+    return every[name]
+
+
+def with_server(name: str, files: list[str] | None, use: Callable[[McpEnsemble], Awaitable[T]]) -> T:
+    """What is made of a connected server."""
+    from callboard.mcp import McpEnsemble  # noqa: PLC0415  # not for --help
+
+    described = named(name, files)
+
+    def tell(line: str) -> None:
+        typer.echo(one_line(line, _WIDTH), err=True)
+
+    async def used() -> T:
+        ensemble = McpEnsemble(described.settings, tell=tell, found_by=described.found_by)
+        try:
+            await ensemble.connect()
+            return await use(ensemble)
+        finally:
+            await ensemble.disconnect()
+
+    return interrupt.run(used())
+
+
+async def states_of(server: McpEnsemble) -> list[tuple[Tool, str]]:
+    """All tools, each with whether it is offered, not chosen, changed, new, or left out, as is a second of one name."""
+    from callboard.mcp.ensemble import is_chosen  # noqa: PLC0415  # not for --help
+
+    offered = {tool.name for tool in await server.list_tools()}
+    compared = server.compared
+    states: dict[str, str] = {}
+    found: list[tuple[Tool, str]] = []
+    for tool in await server.link.tools():
+        if tool.name in states:
+            found.append((tool, "left out: there is another of its name"))
+            continue
+        state = "offered" if tool.name in offered else "left out"
+        if not is_chosen(tool.name, server.settings):
+            state = "not chosen"
+        elif compared is not None and tool.name in (*compared.changed, *compared.new):
+            state = "changed" if tool.name in compared.changed else "new"
+        states[tool.name] = state
+        found.append((tool, state))
+    return found
+
+
+def print_json(value: Any) -> None:
+    """A value, for programs."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

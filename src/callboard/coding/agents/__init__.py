@@ -1,0 +1,1 @@
+"""A job: its request, its phases, what each must show, and what it hands over."""

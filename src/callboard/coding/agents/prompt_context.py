@@ -1,0 +1,200 @@
+"""What is found out for a model before it begins.
+
+Owns which files a task is about, and how much of them is shown. Knows nothing of tools or models.
+Law: what is shown is what is there; the choice is by words of the task and costs what the files are long.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+from callboard.coding.workspace.directory_walk import told
+
+MAX_FILES: Final = 4
+MAX_TEXT: Final = 10_000
+"""Characters of the files that are shown, together."""
+MAX_READ: Final = 400
+"""Files that are looked into."""
+MAX_TREE: Final = 200
+MAX_DIFF: Final = 12_000
+
+_SOURCES: Final = frozenset(
+    (
+        ".py",
+        ".go",
+        ".js",
+        ".mjs",
+        ".cjs",
+        ".ts",
+        ".tsx",
+        ".jsx",
+        ".rs",
+        ".java",
+        ".c",
+        ".h",
+        ".rb",
+        ".php",
+        ".cs",
+        ".sh",
+    )
+)
+_HUNK: Final = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
+# Not those of addresses, nor absolute ones, nor what goes up.
+_PLACE: Final = re.compile(r"(?<![\w/:.@~-])\w[\w@.-]*(?:/[\w@-][\w@.-]*)+(?<=\w)")
+_MANY_WAYS: Final = frozenset({".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx"})
+_TESTS: Final = re.compile(r"\b(?:test|it)\(")
+_TEST_FILE: Final = re.compile(r"(^|/)(tests?|__tests__|spec)/|(^|/)test_[^/]*$|[._-](test|spec)\.\w+$|_test\.\w+$")
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
+_DEFINES: Final = re.compile(
+    r"^[ \t]*(?:export\s+|default\s+|public\s+|static\s+|async\s+|pub\s+)*"
+    r"(?:def|func|function|class|fn|struct|interface|type|const|let|var)\s+(?:\([^)\n]{0,80}\)\s*)?([A-Za-z_]\w*)",
+    re.MULTILINE,
+)
+
+
+def chosen_files(task: str, files: Sequence[str], read: Callable[[str], str | None]) -> list[str]:
+    """The files that a task is about, the likeliest first: those that it names, that define what it names, and what
+    these import. `read` gives a file's text, None for one that is no text.
+    """
+    words = set(_WORD.findall(task))
+    sources = [name for name in files if PurePosixPath(name).suffix in _SOURCES][:MAX_READ]
+    texts = {name: text for name in sources if (text := read(name))}
+    scores = {name: _score(name, text, task, words) for name, text in texts.items()}
+    named = [name for name, score in scores.items() if score >= _NAMED]
+    for name in named:
+        for other in texts:
+            if other != name and _mentions(texts[name], other):
+                scores[other] += _NAMED // 2
+    found = [
+        name for name in sorted(texts, key=lambda each: (-scores[each], each)) if scores[name] and texts[name].strip()
+    ]
+    return found[:MAX_FILES]
+
+
+_NAMED: Final = 10
+
+
+def _score(name: str, text: str, task: str, words: set[str]) -> int:
+    path = PurePosixPath(name)
+    score = 0
+    if name in task:
+        score += 2 * _NAMED
+    elif path.name in task:
+        score += _NAMED
+    defined = set(_DEFINES.findall(text))
+    unusual = [word for word in defined & words if "_" in word.strip("_") or word != word.lower() or len(word) > 7]
+    return score + _NAMED * bool(unusual) + min(len(defined & words), 3)
+
+
+def _mentions(text: str, other: str) -> bool:
+    """Whether a file's imports may mean the other: by its path without suffix, or its last name."""
+    path = PurePosixPath(other)
+    stem = path.stem if path.stem not in ("__init__", "index", "mod") else path.parent.name
+    lines = [
+        line for line in text.splitlines()[:80] if re.match(r"\s*(import|from|use|#include|const .*require|\")", line)
+    ]
+    return any(re.search(rf"\b{re.escape(stem)}\b", line) for line in lines) if stem else False
+
+
+def shown_files(names: Iterable[str], read: Callable[[str], str | None]) -> str:
+    """The files, whole, as far as they fit."""
+    parts: list[str] = []
+    left = MAX_TEXT
+    for name in names:
+        text = read(name)
+        if text is None or len(text) > left:
+            continue
+        left -= len(text)
+        parts.append(f"{told(name)}:\n{_fenced(text)}")
+    return "\n\n".join(parts)
+
+
+def shown_tree(files: Sequence[str]) -> str:
+    """The names of the files, or of the folders where there are many."""
+    if len(files) <= MAX_TREE:
+        return "\n".join(map(told, files))
+    counts: dict[str, int] = {}
+    for name in files:
+        folder = "/".join(name.split("/")[:-1][:2]) or "."
+        counts[folder] = counts.get(folder, 0) + 1
+    rows = [f"{told(folder)}/ ({count} files)" for folder, count in sorted(counts.items())]
+    more = f"\n... and {len(rows) - MAX_TREE} folders more" if len(rows) > MAX_TREE else ""
+    return "\n".join(rows[:MAX_TREE]) + more
+
+
+def new_files(task: str, files: Collection[str]) -> list[str]:
+    """The source files that a task names and that are not there, in its order."""
+    named = dict.fromkeys(_PLACE.findall(task))
+    return [name for name in named if PurePosixPath(name).suffix in _SOURCES and name not in files]
+
+
+def example_of(new: Sequence[str], read: Callable[[str], str | None], files: Sequence[str]) -> list[str]:
+    """A test that shows how the project writes them, for the first `new` file of tests: the shortest of its language.
+
+    Only where a language has several ways that do not run together; elsewhere small models make the example longer.
+    """
+    wanted = next((name for name in new if is_test_file(name) and PurePosixPath(name).suffix in _MANY_WAYS), "")
+    if not wanted:
+        return []
+    alike = [
+        name for name in files if is_test_file(name) and PurePosixPath(name).suffix == PurePosixPath(wanted).suffix
+    ]
+    texts = {name: text for name in alike[:MAX_READ] if (text := read(name)) and _TESTS.search(text)}
+    return sorted(texts, key=lambda name: len(texts[name]))[:1]
+
+
+def is_test_file(path: str) -> bool:
+    return _TEST_FILE.search(path) is not None
+
+
+def shown_change(diff: str) -> str:
+    """A diff with the number of each line of the new text before it, as a review names them; see `shown_diff`."""
+    lines: list[str] = []
+    number = left = 0
+    for line in diff.split("\n"):
+        if left <= 0:
+            if hunk := _HUNK.match(line):
+                number, left = int(hunk[1]), int(hunk[2] or 1)
+            lines.append(line)
+        elif line.startswith(("-", "\\")):
+            lines.append(f"     {line}")
+        else:
+            lines.append(f"{number:4} {line}")
+            number, left = number + 1, left - 1
+    return shown_diff("\n".join(lines))
+
+
+def shown_diff(diff: str) -> str:
+    """A diff, cut at the end of a line where it is long."""
+    if len(diff) <= MAX_DIFF:
+        return _fenced(diff, "diff") if diff else ""
+    head = diff[:MAX_DIFF].rpartition("\n")[0]
+    return f"{_fenced(head, 'diff')}\n({len(diff) - len(head)} characters more; read the files)"
+
+
+def written_lines(diff: str) -> Mapping[str, set[int]]:
+    """The lines of each file's new text that a unified diff wrote; a file of which it only took lines away has none."""
+    found: dict[str, set[int]] = {}
+    name, number, left = "", 0, 0
+    for line in diff.split("\n"):
+        if left <= 0 and line.startswith("+++ "):
+            path = line[4:].split("\t")[0].strip('"')
+            name = path.removeprefix("b/")
+            if path != "/dev/null":
+                found.setdefault(name, set())
+        elif hunk := _HUNK.match(line):
+            number, left = int(hunk[1]), int(hunk[2] or 1)
+        elif left > 0 and line.startswith("+"):
+            found.setdefault(name, set()).add(number)
+            number, left = number + 1, left - 1
+        elif left > 0 and not line.startswith(("-", "\\")):
+            number, left = number + 1, left - 1
+    return found
+
+
+def _fenced(text: str, language: str = "") -> str:
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"

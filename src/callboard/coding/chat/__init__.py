@@ -1,0 +1,1 @@
+"""A chat: a person and a model in the person's own tree."""

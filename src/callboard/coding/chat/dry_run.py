@@ -1,0 +1,199 @@
+"""What an edit would do, without doing it.
+
+Owns a stand-in of the workspace whose files keep what is written in memory, and the difference that is shown of it.
+Knows nothing of edits: the tool's own function runs.
+Law: nothing is written, and nothing that the model has seen counts as seen by it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import Final
+
+import msgspec
+
+from callboard.coding.agents.phases import actions
+from callboard.coding.edits.result import lines_of
+from callboard.coding.tools import single_action
+from callboard.coding.workspace.directory_walk import told
+from callboard.coding.workspace.read_tracker import Seen
+from callboard.coding.workspace.text_file import MAX_BYTES, NoText, decode
+from callboard.coding.workspace.workspace import Workspace
+from callboard.core import InvocationCanister, ResultCanister
+from callboard.execution import run_invoker
+from callboard.storage.confined_directory import Beneath, Place
+from callboard.tools import Ensemble, Invoker
+
+AROUND: Final = 3
+"""Lines before and behind a change that are shown."""
+MAX_MATCHED: Final = 2000
+"""Lines between the first and the last change of a file that are compared one by one; that takes their square."""
+
+
+class Rehearsal(msgspec.Struct, frozen=True):
+    """What came of it: the `diff` of all files, the `result` that the model would read, and what it would have `seen`."""
+
+    diff: str
+    result: ResultCanister
+    seen: Seen
+
+    @property
+    def error(self) -> str:
+        """Why the edit would fail, "" if it would not."""
+        return self.result.error.message if self.result.error else ""
+
+
+async def rehearse(invoker: Invoker, invocation: InvocationCanister) -> Rehearsal | None:
+    """Rehearses a call of a tool of a workspace; None for one that is no edit, which is never run."""
+    arguments = invocation.arguments or {}
+    workspace = invoker.ensemble.connection if invoker.ensemble else None
+    if not isinstance(workspace, Workspace) or single_action(invoker.name, arguments) not in actions(("edit",)):
+        return None
+    stand_in = _StandIn(workspace)
+    group = Ensemble("rehearsal", [invoker], connection=stand_in)
+    result = await run_invoker(
+        group.access_invoker(invoker.name),
+        arguments,
+        identifier=invocation.identifier,
+        on_error="feedback",
+        timeout=invoker.timeout,
+    )
+    return Rehearsal(stand_in.imagined.diff(), result, stand_in.seen)
+
+
+class _StandIn(Workspace):
+    """A workspace that cannot be changed, and runs nothing."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace.root)
+        self.files = self.imagined = Imagined(workspace.files)
+        self.seen = workspace.seen.copy()
+
+
+class Imagined(Beneath):
+    """Files as they would be: what is written is kept in memory, what is not written is read where it is.
+
+    Good for as long as the `files` are connected.
+    """
+
+    def __init__(self, files: Beneath) -> None:
+        super().__init__()
+        # The same open directory, and so the same paths lead out of it.
+        vars(self).update(vars(files))
+        self._written: dict[str, bytes | None] = {}
+        self._real = files
+
+    def read(self, path: str, limit: int) -> bytes:
+        key = self.canonical(path)
+        if key not in self._written:
+            return super().read(path, limit)
+        written = self._written[key]
+        if written is None:
+            raise FileNotFoundError(path)
+        return written
+
+    def canonical(self, path: str) -> str:
+        try:
+            return super().canonical(path)
+        except FileNotFoundError:
+            # In a directory that would be made.
+            steps = os.path.normpath(path)
+            if steps.startswith("..") or any(step.casefold() in self._kept for step in steps.split("/")):
+                raise PermissionError(f"{path!r} is not to be changed") from None
+            return steps.lstrip("/")
+
+    def write(self, path: str, data: bytes, mode: int | None = None) -> None:
+        try:
+            with self._place(path, change=True) as place:
+                key = place.path
+                _check(place, path)
+        except FileNotFoundError:
+            key = self.canonical(path)
+        self._written[key] = data
+
+    def delete(self, path: str) -> None:
+        with self._place(path, change=True, follow=False) as place:
+            _check(place, path)
+            self._written[place.path] = None
+
+    def diff(self) -> str:
+        """What was written, as a unified diff; of files that are no text, that they differ."""
+        return "".join([part for path, data in self._written.items() for part in _diff(path, self._before(path), data)])
+
+    def _before(self, path: str) -> bytes | None:
+        try:
+            return self._real.read(path, MAX_BYTES)
+        except OSError:
+            return None
+
+
+def _check(place: Place, path: str) -> None:
+    """Raises OSError for a path that leads to nothing, or to a directory."""
+    if stat.S_ISDIR(os.stat(place.name, dir_fd=place.parent, follow_symlinks=False).st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+
+
+def unified(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    """The hunks of a unified diff of lines without ends. Linear, but for the lines from the first change to the last."""
+    head = _common(before, after)
+    tail = min(_common(before[::-1], after[::-1]), min(len(before), len(after)) - head)
+    start = max(head - AROUND, 0)
+    old = before[start : len(before) - tail + min(tail, AROUND)]
+    new = after[start : len(after) - tail + min(tail, AROUND)]
+    if len(old) + len(new) > MAX_MATCHED:
+        context, rest = head - start, min(tail, AROUND)
+        blocks = [
+            ("equal", 0, context, 0, context),
+            ("replace", context, len(old) - rest, context, len(new) - rest),
+            ("equal", len(old) - rest, len(old), len(new) - rest, len(new)),
+        ]
+        groups = iter([[each for each in blocks if each[1] < each[2] or each[3] < each[4]]])
+    else:
+        groups = iter([[*each] for each in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(AROUND)])
+    for group in groups:
+        first, last = group[0], group[-1]
+        yield f"@@ -{_span(start + first[1], last[2] - first[1])} +{_span(start + first[3], last[4] - first[3])} @@"
+        for kind, low, high, from_, to in group:
+            if kind == "equal":
+                yield from (f" {line}" for line in old[low:high])
+                continue
+            yield from (f"-{line}" for line in old[low:high])
+            yield from (f"+{line}" for line in new[from_:to])
+
+
+def _diff(path: str, before: bytes | None, after: bytes | None) -> Iterator[str]:
+    name = told(path)
+    yield f"--- {f'a/{name}' if before is not None else '/dev/null'}\n"
+    yield f"+++ {f'b/{name}' if after is not None else '/dev/null'}\n"
+    try:
+        old, new = (decode(data or b"").text for data in (before, after))
+    except NoText:
+        yield "(not shown: it is no text)\n"
+        return
+    yield from (f"{line}\n" for line in unified(_lines(old), _lines(new)))
+
+
+def _lines(text: str) -> list[str]:
+    lines = lines_of(text)
+    if lines and not text.endswith("\n"):
+        lines[-1] += "\n\\ No newline at end of file"
+    return lines
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many lines both begin with."""
+    count = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        count += 1
+    return count
+
+
+def _span(start: int, length: int) -> str:
+    """Lines as a hunk's header has them: none are told by the line before them."""
+    return f"{start + bool(length)}" if length == 1 else f"{start + bool(length)},{length}"

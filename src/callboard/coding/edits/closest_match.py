@@ -1,0 +1,118 @@
+"""The part of a text that somebody may have meant.
+
+Owns the search for it, and the words for what differs. Changes nothing.
+Linear in the text, but for the last resort, which looks at some of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
+from itertools import islice, product
+from typing import Final
+
+from callboard.coding.edits.result import lines_of, numbered, span_of
+
+_EXACT: Final = 4000
+"""Characters of text that is repeated to be copied."""
+_SHOWN: Final = 12
+"""Lines that are shown of what is near."""
+_TRIED: Final = 2000
+"""Lines that are compared by their characters."""
+_COMPARED: Final = 200
+"""Characters of a line that are compared."""
+_ALIKE: Final = 0.6
+
+_QUOTES: Final = str.maketrans(dict.fromkeys("'`\u2018\u2019\u201c\u201d", '"'))
+
+_DIFFERENCES: Final[tuple[tuple[str, Callable[[str], str]], ...]] = (
+    ("white space at the end of lines", str.rstrip),
+    ("indentation", str.strip),
+    ("white space", lambda line: "".join(line.split())),
+    ("quotes and white space", lambda line: "".join(line.translate(_QUOTES).split())),
+    ("upper and lower case, quotes and white space", lambda line: "".join(line.translate(_QUOTES).split()).casefold()),
+)
+
+
+def nearest(text: str, wanted: str) -> str:
+    """What in the text is nearest to `wanted`, which is not in it, and what differs; for a model to read."""
+    lines, sought = lines_of(text), lines_of(wanted)
+    if not lines:
+        return "the file is empty"
+    if not wanted.strip():
+        return "it is white space only; write the lines around it too"
+    for whole, (what, plain) in product((True, False), _DIFFERENCES):
+        found = _find([*map(plain, lines)], [*map(plain, sought)], whole=whole)
+        if found is not None:
+            exact = "\n".join(lines[found : found + len(sought)])
+            place = span_of(found + 1, len(sought))
+            if exact == "\n".join(sought):
+                # The only text that is left to differ is the end of the last line.
+                return (
+                    f"{place} of the file {'are' if len(sought) > 1 else 'is'} the same but for what ends the last line"
+                )
+            if len(exact) <= _EXACT:
+                return (
+                    f"{place} of the file {_differ(sought)} in {what} only; this is exactly what the file has:\n{exact}"
+                )
+            return f"{place} of the file {_differ(sought)} in {what} only"
+    start = _by_lines(lines, sought)
+    if start is None:
+        start = _by_characters(lines, sought)
+    if start is None:
+        return "nothing in the file is like it; read the file again"
+    # More of the file than was asked for is of no use.
+    there = lines[start : start + min(len(sought), _SHOWN)]
+    return f"the nearest is {span_of(start + 1, len(there))}:\n{numbered(there, start + 1)}{_first_difference(there, sought)}"
+
+
+def _differ(sought: Sequence[str]) -> str:
+    return "differs" if len(sought) == 1 else "differ"
+
+
+def _find(lines: Sequence[str], sought: Sequence[str], *, whole: bool) -> int | None:
+    """The index of the first of the sought lines, which stand there as lines, or with more before and behind them."""
+    if not any(sought):
+        return None
+    text = "\n".join(["", *lines, ""])
+    at = text.find("\n".join(["", *sought, ""] if whole else sought))
+    return text.count("\n", 0, at + whole) - 1 if at >= 0 else None
+
+
+def _by_lines(lines: Sequence[str], sought: Sequence[str]) -> int | None:
+    """The index of the part of that many lines of which most are among the sought ones."""
+    telling = {line.strip() for line in sought if re.search(r"\w", line)}
+    same = [line.strip() in telling for line in lines]
+    size = min(len(sought), len(lines))
+    best = score = sum(same[:size])
+    start = 0
+    for at in range(1, len(lines) - size + 1):
+        score += same[at + size - 1] - same[at - 1]
+        if score > best:
+            best, start = score, at
+    if not best:
+        return None
+    # The first that is the same stands where it does in the sought ones.
+    first = same.index(True, start)
+    among = [line.strip() for line in sought].index(lines[first].strip())
+    return max(0, first - among)
+
+
+def _by_characters(lines: Sequence[str], sought: Sequence[str]) -> int | None:
+    """The index of the line that is most like the longest of the sought ones."""
+    longest = max(range(len(sought)), key=lambda at: len(sought[at].strip()))
+    matcher = SequenceMatcher(None, b=sought[longest].strip()[:_COMPARED], autojunk=False)
+    best, start = _ALIKE, None
+    for at, line in enumerate(islice(lines, _TRIED)):
+        matcher.set_seq1(line.strip()[:_COMPARED])
+        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best and matcher.ratio() > best:
+            best, start = matcher.ratio(), max(0, at - longest)
+    return start
+
+
+def _first_difference(there: Sequence[str], sought: Sequence[str]) -> str:
+    for one, other in zip(there, sought, strict=False):
+        if one != other:
+            return f"\nthe file has {one[:_COMPARED]!r} where {other[:_COMPARED]!r} was given"
+    return ""

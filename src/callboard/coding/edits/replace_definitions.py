@@ -1,0 +1,238 @@
+"""Code put in the place of what it defines anew.
+
+Owns the way from a piece of code, as models write it in words, to the file that it belongs into: its functions,
+classes, constants and tests take the place of those of the same names, what is new comes behind, imports that are
+missing are added. Knows nothing of files.
+Law: what the code does not name stays as it is; code that leaves parts out is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Collection, Iterator
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+from callboard.coding.edits.result import EditRefused
+from callboard.coding.outlines import Symbol, broken_line
+from callboard.coding.outlines.languages import language_of
+from callboard.coding.outlines.parser import parse
+
+_ELIDED: Final = re.compile(
+    r"^\s*(?:#|//|/\*|--)?\s*(?:\.\.\.|…|(?:the )?rest of|(?:\.\.\. ?)?(?:existing|remaining|other|previous) (?:code|functions|methods|imports|tests)"
+    r"|same as (?:before|above)|unchanged|your code here)\b.{0,60}$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_START: Final = re.compile(r"[\w@/#]|\s+(?:@|def |async def )")
+MAX_CUT: Final = 20
+"""Places at which it is tried whether what stands above them is whole."""
+_CONSTANT: Final = re.compile(
+    r"(?:export\s+)?(?:const\s+|let\s+|var\s+|final\s+)?([A-Za-z_]\w*)\s*(?::[^=\n]{1,80})?=[^=]"
+)
+_GATHERS: Final = frozenset({"__init__", "index", "mod", "lib"})
+"""Files that may be nothing but imports."""
+_TESTING: Final = re.compile(r"(?:test|it|describe)(?:\.\w+)?\(\s*([\"'`])(.{1,200}?)\1")
+
+
+class Piece(NamedTuple):
+    """A statement at the top of a text, or a method: lines from `start` to before `end`, from 0; what it defines.
+
+    The comments right above it begin at `start`, it itself at `bare`.
+    """
+
+    start: int
+    bare: int
+    end: int
+    names: tuple[str, ...]
+    inner: tuple[Piece, ...] = ()
+    is_import: bool = False
+
+
+def put_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str, ...]]:
+    """The text with the code put in, and the names of what was put. Raises EditRefused."""
+    code = textwrap.dedent(code).strip("\n") + "\n"
+    if found := _ELIDED.search(code):
+        raise EditRefused(f"the code leaves something out: {found[0].strip()!r}; write all of the function")
+    pieces = _pieces(code, path)
+    if not text.strip():
+        if pieces and all(piece.is_import for piece in pieces) and PurePosixPath(path).stem not in _GATHERS:
+            raise EditRefused("the code is nothing but imports: write whole functions, or the whole file")
+        return _sound(code, "", path), tuple(name for piece in pieces for name in piece.names)
+    if not any(piece.names for piece in pieces):
+        _sound(code, "", path)
+        raise EditRefused("the code defines nothing: write whole functions, or the whole file")
+    lines, new = text.splitlines(keepends=True), code.splitlines(keepends=True)
+    old = _pieces(text, path)
+    known = {name: piece for piece in old for name in piece.names}
+    methods = {inner.names[0]: inner for piece in old for inner in piece.inner}
+    edits: list[tuple[int, int, str]] = []
+    added: list[str] = []
+    put: list[str] = []
+    for piece in pieces:
+        body = "".join(new[piece.start : piece.end])
+        if piece.is_import:
+            if body.strip() not in text:
+                at = max([each.end for each in old if each.is_import], default=_head(lines, old))
+                edits.append((at, at, body))
+            continue
+        if not piece.names:
+            continue
+        place = next((known[name] for name in piece.names if name in known), None)
+        if (
+            place is not None
+            and piece.inner
+            and {each.names[0] for each in place.inner} - {each.names[0] for each in piece.inner}
+        ):
+            # A class of which only some methods were written: the others stay.
+            for inner in piece.inner:
+                _put_inner(inner, new, place, lines, edits)
+        elif place is not None:
+            edits.append((place.bare if piece.start == piece.bare else place.start, place.end, body))
+        elif len(piece.names) == 1 and (method := _only(methods, piece.names[0])) is not None:
+            edits.append((method.start, method.end, _indented(body, lines[method.start])))
+        else:
+            added.append(body)
+        put += piece.names
+    if not put:
+        raise EditRefused("the code defines nothing: write whole functions, or the whole file")
+    last = {(start, end): body for start, end, body in edits if start < end}
+    inserted = [(start, end, body) for start, end, body in edits if start == end]
+    for start, end, body in sorted(
+        [*inserted, *((*place, body) for place, body in last.items())], key=lambda edit: edit[:2], reverse=True
+    ):
+        lines[start:end] = [body if body.endswith("\n") else f"{body}\n"]
+    gap = "\n\n\n" if path.endswith(".py") else "\n\n"
+    changed = gap.join([each.strip("\n") for each in ("".join(lines), *added)]) + "\n"
+    return _sound(changed, text, path), tuple(put)
+
+
+def without_tests(code: str, path: str, failed: Collection[str]) -> str:
+    """The code without the tests among `failed`, which are named as runners do: `test_a[1]`, `TestA.test_b`, `A > b`."""
+    code = textwrap.dedent(code)
+    lines = code.splitlines(keepends=True)
+    gone: list[tuple[int, int]] = []
+    for piece in _pieces(code, path):
+        inner = [(each.start, each.end) for each in piece.inner if _is_among(each.names, failed)]
+        whole = _is_among(piece.names, failed) or 0 < len(inner) == len(piece.inner)
+        gone += [(piece.start, piece.end)] if whole else inner
+    for start, end in reversed(gone):
+        del lines[start:end]
+    return "".join(lines).rstrip() + "\n"
+
+
+def without_broken_end(code: str, path: str) -> str:
+    """The code up to where its last whole definition ends, if it is broken behind that, as a reply is that was cut."""
+    lines = code.splitlines(keepends=True)
+    starts = [number for number, line in enumerate(lines) if _START.match(line)]
+    for end in [len(lines), *reversed(starts[-MAX_CUT:])]:
+        text = "".join(lines[:end]).rstrip()
+        if broken_line(f"{text}\n", path) is None:
+            return f"{text}\n" if text else code
+    return code
+
+
+def _is_among(names: Collection[str], failed: Collection[str]) -> bool:
+    """Whether a runner's name is that of a definition: in a group or a class, with parameters, or with a part of it."""
+    plain = {name.removeprefix("test ") for name in names}
+    return any(
+        each == name or each.endswith((f" {name}", f".{name}", f":{name}")) or each.startswith((f"{name}[", f"{name}/"))
+        for each in (*failed, *(each.partition("[")[0] for each in failed))
+        for name in plain
+    )
+
+
+def names_defined(code: str, path: str) -> tuple[str, ...]:
+    """What a piece of code defines, in the language of a path."""
+    return tuple(name for piece in _pieces(textwrap.dedent(code), path) for name in piece.names)
+
+
+def _put_inner(inner: Piece, new: list[str], place: Piece, lines: list[str], edits: list[tuple[int, int, str]]) -> None:
+    body = "".join(new[inner.start : inner.end])
+    known = {each.names[0]: each for each in place.inner}
+    if (old := known.get(inner.names[0])) is not None:
+        edits.append((old.start, old.end, _indented(body, lines[old.start])))
+    elif place.inner:
+        last = place.inner[-1]
+        edits.append((last.end, last.end, "\n" + _indented(body, lines[last.start])))
+
+
+def _only(methods: dict[str, Piece], name: str) -> Piece | None:
+    """The one method of that name, with or without what it is in."""
+    if name in methods:
+        return methods[name]
+    found = [piece for path, piece in methods.items() if path.rpartition(".")[2] == name.rpartition(".")[2]]
+    return found[0] if len(found) == 1 else None
+
+
+def _indented(body: str, like: str) -> str:
+    return textwrap.indent(textwrap.dedent(body), like[: len(like) - len(like.lstrip())])
+
+
+def _sound(changed: str, before: str, path: str) -> str:
+    line = broken_line(changed, path)
+    if line is not None and broken_line(before, path) is None:
+        shown = changed.splitlines()[line - 1 : line + 1]
+        raise EditRefused(f"with this code there would be a syntax error at line {line}: {' | '.join(shown)[:200]}")
+    return changed
+
+
+def _head(lines: list[str], pieces: tuple[Piece, ...]) -> int:
+    """Where the first import belongs: before the first definition, behind what stands above it."""
+    first = min([piece.start for piece in pieces if piece.names], default=len(lines))
+    while first and not lines[first - 1].strip():
+        first -= 1
+    return first
+
+
+def _pieces(text: str, path: str) -> tuple[Piece, ...]:
+    """The statements at the top of a text; nothing where there is no grammar for it."""
+    language = language_of(path)
+    if language is None:
+        raise EditRefused("code is put only into files of a known language; write the whole file with write_file")
+    known = parse(text, language)
+    if known is None:
+        raise EditRefused(f"the {language.name} could not be parsed; write the whole file with write_file")
+    lines = text.splitlines()
+    imports = {number - 1 for number in known.imports}
+    found: list[Piece] = []
+    for kind, start, end in known.statements:
+        if kind == "comment" or start >= len(lines):
+            continue
+        inside = [each for each in known.symbols if start <= each.line - 1 < end]
+        top = tuple(dict.fromkeys(each.path for each in inside if not each.scope or language.name == "go"))
+        inner = tuple(_methods(inside, lines, start, end))
+        first = "\n".join(lines[start:end])
+        if not top and (testing := _TESTING.match(first)):
+            top = (f"test {testing[2]}",)
+        if not top and start not in imports and (constant := _CONSTANT.match(first)):
+            top = (constant[1],)
+        found.append(Piece(_with_comments(start, lines), start, end, top, inner, start in imports and not top))
+    return tuple(found)
+
+
+def _methods(inside: list[Symbol], lines: list[str], start: int, end: int) -> Iterator[Piece]:
+    """The methods of a class, each to where its indentation ends."""
+    for symbol in inside:
+        line, scope, kind = symbol.line - 1, symbol.scope, symbol.kind
+        if not scope or kind not in ("method", "func") or line == start or "." in scope:
+            continue
+        depth = len(lines[line]) - len(lines[line].lstrip())
+        last = line + 1
+        while last < end and (not lines[last].strip() or len(lines[last]) - len(lines[last].lstrip()) > depth):
+            last += 1
+        if last < end and lines[last].strip() in ("}", "};", "},"):
+            last += 1
+        while last > line + 1 and not lines[last - 1].strip():
+            last -= 1
+        first = line
+        while first > start + 1 and lines[first - 1].lstrip().startswith("@"):
+            first -= 1
+        yield Piece(first, line, last, (symbol.path,))
+
+
+def _with_comments(start: int, lines: list[str]) -> int:
+    """Where a statement begins, with the comments right above it."""
+    while start and lines[start - 1].lstrip().startswith(("#", "//")) and not lines[start - 1].startswith("#!"):
+        start -= 1
+    return start

@@ -1,0 +1,71 @@
+"""A text put in place of another that is in the file.
+
+Owns the rule that it has to be there exactly, and once, unless all are meant.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from callboard.coding.edits.closest_match import nearest
+from callboard.coding.edits.result import Change, EditRefused, Span
+
+_LISTED: Final = 10
+"""Places that are named."""
+
+
+def replace_text(text: str, old: str, new: str, *, every: bool = False) -> Change:
+    """The text with `new` for `old`, which it has once; with `every`, for each, from left to right.
+
+    Raises EditRefused that names the places where it is more than once, or shows what is nearest.
+    """
+    if not old:
+        raise EditRefused("old is empty; to add lines, insert them at a line, or append them")
+    if old == new:
+        raise EditRefused("old and new are the same: nothing would change")
+    places = _places(text, old)
+    if not places:
+        raise EditRefused(f"old is not in the file: {nearest(text, old)}")
+    if len(places) > 1 and not every:
+        numbers = _line_numbers(text, places)
+        told = ", ".join(map(str, numbers[:_LISTED])) + (" ..." if len(numbers) > _LISTED else "")
+        raise EditRefused(
+            f"old is {len(places)} times in the file, at lines {told}; "
+            "give more of the lines around the one that is meant, or all=true to replace each"
+        )
+    return Change(text.replace(old, new), tuple(_spans(text, places, old, new)))
+
+
+def _places(text: str, old: str) -> list[int]:
+    places: list[int] = []
+    at = text.find(old)
+    while at >= 0:
+        places.append(at)
+        at = text.find(old, at + len(old))
+    return places
+
+
+def _line_numbers(text: str, places: list[int]) -> list[int]:
+    numbers: list[int] = []
+    number, since = 1, 0
+    for place in places:
+        number += text.count("\n", since, place)
+        since = place
+        numbers.append(number)
+    return numbers
+
+
+def _spans(text: str, places: list[int], old: str, new: str) -> list[Span]:
+    """The lines that were touched; those that touch the same line are one span."""
+    spans: list[Span] = []
+    lines, more = old.count("\n"), new.count("\n")
+    ends = old.endswith("\n") and (not new or new.endswith("\n"))
+    for place, start in zip(places, _line_numbers(text, places), strict=True):
+        if spans and start < spans[-1].start + spans[-1].removed:
+            last = spans.pop()
+            spans.append(Span(last.start, last.removed + lines, last.added + more))
+            continue
+        # Whole lines leave the one behind them alone.
+        touched = not (ends and text[place - 1 : place] in ("", "\n"))
+        spans.append(Span(start, lines + touched, more + touched))
+    return spans

@@ -1,0 +1,1 @@
+"""Git, run so that no repository can run anything: repositories, work trees, snapshots, GitHub."""

@@ -1,0 +1,202 @@
+"""What a job did, on disk.
+
+Owns the numbered files of seed 003 (`001-prompt.txt`, `002-response.txt`, `003-tool-calls.json`,
+`004-tool-results.json`, ...), and `events.jsonl`, which replays. Knows nothing of
+phases' meaning.
+Law: files are only added to; a round costs what the round is long.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, Self, TypeAlias
+
+import msgspec
+
+from callboard.coding.jobs.json_encoding import carried, encoded
+from callboard.core import (
+    ArgumentsPiece,
+    Event,
+    InvocationEnded,
+    InvocationIncomplete,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyFailed,
+    ResultCanister,
+    ResultReady,
+    RoundStarted,
+    RunEnded,
+    TextPiece,
+)
+from callboard.errors import CallerError
+
+EVENTS: Final = "events.jsonl"
+MAX_REPLY: Final = 32 * 1024 * 1024
+"""Characters of one reply that are recorded."""
+
+
+class PhaseStarted(msgspec.Struct, frozen=True, tag_field="type", tag="phase_started"):
+    """A phase begins: its name, and the replies that it may take."""
+
+    name: str
+    rounds: int
+
+
+class PhaseEnded(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="phase_ended"):
+    """A phase is over; `missing` is what it lacked, empty where its evidence holds."""
+
+    name: str
+    missing: tuple[str, ...] = ()
+
+
+class Told(msgspec.Struct, frozen=True, tag_field="type", tag="told"):
+    """Something that the user is told, in our own words."""
+
+    text: str
+
+
+class Prompted(msgspec.Struct, frozen=True, tag_field="type", tag="prompted"):
+    """The model is told something that is no tool's result: a task, or what is missing."""
+
+    text: str
+
+
+Step: TypeAlias = Event | PhaseStarted | PhaseEnded | Told | Prompted
+"""What happens in a job."""
+
+_PIECES: Final = (TextPiece, ReasoningPiece, RefusalPiece, ArgumentsPiece)
+"""They come by the thousand: whoever looks at a job that runs sees them when their reply is over."""
+
+_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Step)
+
+
+class Record:
+    """The record in a job's folder; what was there already is added to. A context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._count = _last_number(folder)
+        self._events: IO[bytes] = (folder / EVENTS).open("ab")
+        self._prompt: list[str] = []
+        self._said: list[str] = []
+        self._thought: list[str] = []
+        self._calls: list[dict[str, Any]] = []
+        self._results: list[dict[str, Any]] = []
+        self._names: dict[str, str] = {}
+        self._length = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end_reply()
+        self._end_round()
+        self._events.close()
+
+    def add(self, step: Step) -> None:
+        """Records a step. Raises CallerError for a reply without end."""
+        self._lengthen(step)
+        self._events.write(encode_step(step) + b"\n")
+        match step:
+            case Prompted(text=text):
+                self._end_round()
+                self._prompt.append(text)
+            case RoundStarted():
+                self._end_round()
+                self._write("prompt.txt", "\n\n".join(self._prompt))
+                self._prompt = []
+            case TextPiece(text=text):
+                self._said.append(text)
+            case ReasoningPiece(text=text):
+                self._thought.append(text)
+            case InvocationEnded(identifier=identifier, name=name, arguments=arguments, raw=raw):
+                self._names[identifier] = name
+                self._calls.append({"id": identifier, "tool": name, "args": raw if arguments is None else arguments})
+            case InvocationIncomplete(identifier=identifier, name=name, raw=raw, why=why):
+                self._names[identifier] = name
+                self._calls.append({"id": identifier, "tool": name, "args": raw, "incomplete": why})
+            case ReplyEnded() | ReplyFailed():
+                self._end_reply()
+            case ResultReady(canister=canister):
+                self._end_calls()
+                self._take(canister)
+            case RunEnded():
+                self._end_round()
+            case _:
+                pass
+        if not isinstance(step, _PIECES):
+            self._events.flush()
+
+    def _lengthen(self, step: Step) -> None:
+        match step:
+            case RoundStarted():
+                self._length = 0
+            case TextPiece(text=text) | ReasoningPiece(text=text) | RefusalPiece(text=text) | ArgumentsPiece(json=text):
+                self._length += len(text)
+            case _:
+                pass
+        if self._length > MAX_REPLY:
+            raise CallerError(f"the model's reply has more than {MAX_REPLY:,} characters", path=str(self.folder))
+
+    def _take(self, canister: ResultCanister) -> None:
+        name = self._names.pop(canister.invocation_id, "")
+        error = canister.error
+        told = {"id": canister.invocation_id, "tool": name, "success": error is None, "output": canister.text}
+        self._results.append(told if error is None else {**told, "error": error.category})
+        number = len(self._results)
+        if error is None:
+            self._prompt.append(f"Tool {number} ({name}) output:\n{canister.text}")
+        else:
+            self._prompt.append(f"Tool {number} ({name}) failed: {error.message}")
+
+    def _end_reply(self) -> None:
+        if self._said or self._thought or self._calls:
+            thought = f"<think>\n{''.join(self._thought)}\n</think>\n" if self._thought else ""
+            self._write("response.txt", thought + "".join(self._said))
+        self._said, self._thought = [], []
+        self._end_calls()
+
+    def _end_calls(self) -> None:
+        if self._calls:
+            self._write("tool-calls.json", json.dumps(self._calls, indent=2, ensure_ascii=False))
+            self._calls = []
+
+    def _end_round(self) -> None:
+        if self._results:
+            self._write("tool-results.json", json.dumps(self._results, indent=2, ensure_ascii=False))
+            self._results = []
+
+    def _write(self, kind: str, text: str) -> None:
+        self._count += 1
+        path = self.folder / f"{self._count:03}-{kind}"
+        path.write_text(carried(text), encoding="utf-8")
+
+
+def replayed(folder: Path) -> Iterator[Step]:
+    """The steps of a job, as they were recorded; a last line that was cut is left out. Raises CallerError."""
+    path = folder / EVENTS
+    if not path.is_file():
+        raise CallerError("nothing was recorded", path=str(folder))
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                yield _decoder.decode(line)
+            except (msgspec.MsgspecError, RecursionError) as error:
+                raise CallerError(f"not a step of a job: {error}", path=f"{path}:{number}") from None
+
+
+def encode_step(step: Step) -> bytes:
+    """The step as one line, without the line break."""
+    return encoded(step)
+
+
+def _last_number(folder: Path) -> int:
+    found = [re.match(r"\d{3,}(?=-)", path.name) for path in folder.iterdir()]
+    return max([int(each.group()) for each in found if each], default=0)

@@ -1,0 +1,78 @@
+"""The search in a workspace, by whichever way there is.
+
+Owns the choice, and the files that are searched: those below a directory, but not in hidden ones nor in those of
+`walking.SKIPPED`; no links, nothing binary or larger than 10 MB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from callboard.coding.search.globs import Glob
+from callboard.coding.search.python_search import scan
+from callboard.coding.search.query import Query
+from callboard.coding.search.ripgrep import NotForRipgrep, ripgrep, search
+from callboard.coding.workspace.directory_walk import files_below
+from callboard.coding.workspace.text_file import MAX_BYTES, NoText, decode
+from callboard.coding.workspace.workspace import Workspace
+
+
+async def matching(
+    workspace: Workspace, query: Query, start: str, glob: Glob, tell: Callable[[str], None]
+) -> AsyncGenerator[tuple[str, list[tuple[int, str]]], None]:
+    """The files below `start`, or the one that it is, that have matching lines, with these and their numbers, by path.
+
+    `tell` is told what was not searched. Raises OSError where `start` is not there.
+    """
+
+    def read(path: str) -> str | None:
+        try:
+            return decode(workspace.files.read(path, MAX_BYTES)).text
+        except (OSError, NoText):
+            return None
+
+    async with aclosing(_found(workspace, query, start, glob, read=read, tell=tell)) as found:
+        async for path, numbers in found:
+            text = await asyncio.to_thread(read, path)
+            lines = text.split("\n") if text else []
+            if shown := [(number, lines[number - 1]) for number in numbers if number <= len(lines)]:
+                yield path, shown
+
+
+async def _found(
+    workspace: Workspace,
+    query: Query,
+    start: str,
+    glob: Glob,
+    *,
+    read: Callable[[str], str | None],
+    tell: Callable[[str], None],
+) -> AsyncGenerator[tuple[str, list[int]], None]:
+    begin = workspace.files.canonical(start) or "."
+    if program := ripgrep():
+        workspace.files.stat(start)
+        try:
+            async with aclosing(search(program, workspace.root, query, begin)) as found:
+                async for path, numbers in found:
+                    if glob.matches(path):
+                        yield path, numbers
+        except NotForRipgrep:
+            pass
+        else:
+            return
+    paths, cut = await asyncio.to_thread(_paths, workspace, begin)
+    if cut:
+        tell(f"only the first {len(paths)} files were searched")
+    chosen = [path for path in paths if glob.matches(path)]
+    async with aclosing(scan(query, chosen, read, lambda path: tell(f"{path} took too long"))) as scanned:
+        async for path, numbers in scanned:
+            yield path, numbers
+
+
+def _paths(workspace: Workspace, begin: str) -> tuple[list[str], bool]:
+    if not stat.S_ISDIR(workspace.files.stat(begin).st_mode):
+        return [begin], False
+    return files_below(workspace.files, begin)

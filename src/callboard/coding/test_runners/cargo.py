@@ -1,0 +1,99 @@
+"""cargo test, read from what it prints.
+
+Owns its command and the reading of its output: each binary of tests ends with a line `test result: ...`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from callboard.coding.test_runners.report import Failure, Tally, message_of, place_of
+from callboard.coding.test_runners.runner import Folder, Runner, Selection
+
+_RESULT = re.compile(r"test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed; (\d+) ignored; .*")
+_BEGUN = re.compile(r"\s+(?:Running|Doc-tests) \S.*")
+_SECTION = re.compile(r"---- (.+?) (?:stdout|stderr) ----")
+_PANIC = re.compile(r"thread '.*' (?:\(\d+\) )?panicked at (?:'(.*)', )?([^':]\S*?):(\d+):\d+:?")
+_ERROR = re.compile(r"error(?:\[E\d+\])?: (.+)")
+_ARROW = re.compile(r"\s+--> (\S.*?):(\d+):\d+")
+_MOST = 400
+_NO_FAULT = ("could not compile", "test failed", "aborting due to")
+
+
+def _command(selection: Selection, _folder: Folder) -> list[str]:
+    command = ["cargo", "test", "--color=never", "--no-fail-fast"]
+    if selection.package:
+        command.append(f"--package={selection.package}")
+    if selection.module:
+        command.append(f"--test={selection.module}")
+    if selection.verbose:
+        command.append("--verbose")
+    return [*command, *([selection.run] if selection.run else [])]
+
+
+def read_cargo(output: str, _code: int | None, folder: Folder) -> Tally:
+    """What cargo and its test binaries printed."""
+    lines = output.splitlines()
+    passed = failed = skipped = begun = ended = 0
+    failures: list[Failure] = []
+    inside = False
+    for index, line in enumerate(lines):
+        if found := _SECTION.fullmatch(line):
+            inside = True
+            failures.append(_failure(found[1], lines[index + 1 : index + _MOST], folder.root))
+        elif line == "failures:":
+            inside = False
+        elif not inside and (found := _RESULT.fullmatch(line)):
+            ended += 1
+            passed, failed, skipped = (
+                have + int(more) for have, more in zip((passed, failed, skipped), found.groups(), strict=True)
+            )
+        elif not inside and _BEGUN.fullmatch(line):
+            begun += 1
+    compiled = _compiled(lines, folder.root) if not ended else []
+    return Tally(
+        passed=passed,
+        failed=failed,
+        skipped=skipped,
+        errors=len(compiled),
+        failures=(*failures, *compiled),
+        complete=bool(ended) and begun == ended,
+    )
+
+
+def _failure(name: str, lines: list[str], root: str) -> Failure:
+    said: list[str] = []
+    place = ""
+    for line in lines:
+        if line in ("failures:", "stack backtrace:") or line.startswith("note: ") or _SECTION.fullmatch(line):
+            break
+        if not place and (found := _PANIC.fullmatch(line)):
+            place = place_of(found[2], found[3], root)
+            said = [found[1]] if found[1] else []
+        else:
+            said.append(line)
+    return Failure(name, place, message_of(said))
+
+
+def _compiled(lines: list[str], root: str) -> list[Failure]:
+    failures = []
+    for index, line in enumerate(lines):
+        found = _ERROR.fullmatch(line)
+        if found and not found[1].startswith(_NO_FAULT):
+            arrow = _ARROW.fullmatch(lines[index + 1]) if index + 1 < len(lines) else None
+            failures.append(
+                Failure("build", place_of(arrow[1], arrow[2], root) if arrow else "", message_of([found[1]]))
+            )
+    return failures
+
+
+CARGO: Final = Runner(
+    name="cargo test",
+    kind="cargo",
+    fits=lambda folder: "Cargo.toml" in folder.names,
+    command=_command,
+    read=read_cargo,
+    honours=frozenset({"package", "run", "module", "count", "verbose"}),
+    environment={"CARGO_TERM_COLOR": "never", "RUST_BACKTRACE": "0"},
+)

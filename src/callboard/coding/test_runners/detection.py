@@ -1,0 +1,66 @@
+"""Which runner tests a folder.
+
+Owns the order of the table, and what is read of a folder to choose. Reads through `Beneath`, so a link leads nowhere.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from callboard.coding.test_runners.cargo import CARGO
+from callboard.coding.test_runners.go import GO
+from callboard.coding.test_runners.javascript import NPM
+from callboard.coding.test_runners.make import MAKE
+from callboard.coding.test_runners.python import PYTEST
+from callboard.coding.test_runners.runner import Folder, Runner
+from callboard.storage.confined_directory import Beneath
+
+RUNNERS: Final[tuple[Runner, ...]] = (GO, PYTEST, CARGO, NPM, MAKE)
+"""In the order in which they are tried; a folder may fit several."""
+
+_MANIFESTS: Final = tuple(dict.fromkeys(name for runner in RUNNERS for name in runner.manifests))
+_TESTS: Final = ("tests", "test")
+_MAX_NAMES = 20_000
+_MAX_MANIFEST = 256 * 1024
+
+
+def folder_of(files: Beneath, place: str = "", borrowed: Sequence[str] = ()) -> Folder:
+    """What is known of a folder beneath the root; `borrowed` are folders that are shown there too.
+
+    Raises OSError for one that is not there.
+    """
+    names = {*_names(files, place or "."), *(f"{each}/" for each in borrowed if "/" not in each)}
+    tests: set[str] = set()
+    for each in _TESTS:
+        if f"{each}/" in names:
+            tests |= set(_names(files, _joined(place, each)))
+    texts = {}
+    for each in _MANIFESTS:
+        if each in names:
+            with suppress(OSError):
+                texts[each] = files.read(_joined(place, each), _MAX_MANIFEST).decode("utf-8", "replace")
+    return Folder(names=frozenset(names), texts=texts, tests=frozenset(tests))
+
+
+def detect(folder: Folder, kind: str = "") -> Runner | None:
+    """The runner of a folder, of a kind if given; None if nothing there says how it is tested."""
+    if kind:
+        return next((each for each in RUNNERS if each.kind == kind), None)
+    return next((each for each in RUNNERS if each.fits(folder)), None)
+
+
+def _names(files: Beneath, place: str) -> list[str]:
+    try:
+        return files.names(place, _MAX_NAMES)
+    except OSError as error:
+        # Too many to be looked at: a folder of data, not of manifests.
+        if error.errno == errno.EFBIG:
+            return []
+        raise
+
+
+def _joined(place: str, name: str) -> str:
+    return f"{place}/{name}" if place else name

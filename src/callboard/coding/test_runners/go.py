@@ -1,0 +1,129 @@
+"""go test, read from its events (`go doc test2json`).
+
+Owns its command and the reading of its events. A test counts once: one that has others inside is what these are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import Any, Final
+
+import msgspec
+
+from callboard.coding.test_runners.report import Failure, Tally, message_of, place_of
+from callboard.coding.test_runners.runner import Folder, Runner, Selection
+
+_FRAME = re.compile(r"\s*(=== |--- |PASS$|FAIL\b|ok\b|exit status)")
+_AT = re.compile(r"\s*([\w./-]+\.go):(\d+)(?::\d+)?: ?(.*)")
+_STACK = re.compile(r"\s+(/\S+\.go):(\d+) \+0x")
+_MODULE = re.compile(r"^module\s+(\S+)", re.MULTILINE)
+
+
+def _command(selection: Selection, _folder: Folder) -> list[str]:
+    command = ["go", "test", "-json"]
+    if selection.count > 1:
+        command.append(f"-count={selection.count}")
+    if selection.run:
+        command.append(f"-run={selection.run}")
+    if selection.verbose:
+        command.append("-v")
+    return [*command, selection.module or selection.package or "./..."]
+
+
+def read_go(output: str, _code: int | None, folder: Folder) -> Tally:
+    """The events of `go test -json`; what is no event is what the compiler said."""
+    tests: dict[tuple[str, str], str] = {}
+    said: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    packages: dict[str, str] = {}
+    begun: set[str] = set()
+    loose: list[str] = []
+    for line in output.splitlines():
+        event = _event(line)
+        package, test, action = str(event.get("Package", "")), str(event.get("Test", "")), event.get("Action")
+        if not event:
+            loose.append(line)
+        elif action == "output":
+            said[package, test].append(str(event.get("Output", "")).rstrip("\n"))
+        elif action == "build-output":
+            loose.append(str(event.get("Output", "")).rstrip("\n"))
+        elif action == "start":
+            begun.add(package)
+        elif action in ("pass", "fail", "skip"):
+            if test:
+                tests[package, test] = str(action)
+            else:
+                packages[package] = str(action)
+    parents = {_parent(key) for key in tests}
+    blamed = {_parent(key) for key, action in tests.items() if action == "fail"}
+    # One that others are in counts if it failed by itself.
+    leaves = {
+        key: action for key, action in tests.items() if key not in parents or (action == "fail" and key not in blamed)
+    }
+    found = _MODULE.search(folder.texts.get("go.mod", ""))
+    module = found[1] if found else ""
+    failures = [
+        _failure(package, test, said[package, test], module, folder.root)
+        for (package, test), action in leaves.items()
+        if action == "fail"
+    ]
+    failing = {package for (package, _), action in leaves.items() if action == "fail"}
+    broken = [package for package, action in packages.items() if action == "fail" and package not in failing]
+    compiled = _compiled(loose, folder.root)
+    failures += compiled or [Failure(each, "", message_of(said[each, ""])) for each in broken]
+    actions = [*leaves.values()]
+    return Tally(
+        passed=actions.count("pass"),
+        failed=actions.count("fail"),
+        skipped=actions.count("skip"),
+        errors=len(broken) or (1 if compiled and not packages else 0),
+        failures=tuple(failures),
+        complete=bool(packages) and begun <= set(packages),
+        text="\n".join([*loose, *(line for lines in said.values() for line in lines)]),
+    )
+
+
+def _event(line: str) -> dict[str, Any]:
+    if not line.startswith("{"):
+        return {}
+    try:
+        event = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return {}
+    return event if isinstance(event, dict) and "Action" in event else {}
+
+
+def _parent(key: tuple[str, str]) -> tuple[str, str]:
+    return key[0], key[1].rpartition("/")[0]
+
+
+def _failure(package: str, test: str, lines: list[str], module: str, root: str) -> Failure:
+    folder = package.removeprefix(module).strip("/") if module and package.startswith(module) else ""
+    place = ""
+    for line in lines:
+        if found := _AT.fullmatch(line):
+            place = f"{folder}/{found[1]}:{found[2]}".lstrip("/")
+            break
+        if (found := _STACK.match(line)) and (place := place_of(found[1], found[2], root)):
+            break
+    stack = next((index for index, line in enumerate(lines) if line.startswith("goroutine ")), len(lines))
+    said = [line.strip() for line in lines[:stack] if line.strip() and not _FRAME.match(line)]
+    return Failure(test, place, message_of(said, 12))
+
+
+def _compiled(lines: list[str], root: str) -> list[Failure]:
+    """What the compiler complained of."""
+    found = [match for line in lines if (match := _AT.fullmatch(line))]
+    return [Failure("build", place_of(each[1], each[2], root), each[3]) for each in found]
+
+
+GO: Final = Runner(
+    name="go test",
+    kind="go",
+    fits=lambda folder: "go.mod" in folder.names or "go.work" in folder.names,
+    command=_command,
+    read=read_go,
+    honours=frozenset({"package", "run", "module", "count", "verbose"}),
+    manifests=("go.mod",),
+    environment={"GOTOOLCHAIN": "local"},
+)

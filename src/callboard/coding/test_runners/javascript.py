@@ -1,0 +1,101 @@
+"""npm test, with what it runs: node --test, jest, vitest, mocha.
+
+Owns the commands, and which of the four printed the summary that was read. How each is read is `javascript_output`'s
+business.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from callboard.coding.test_runners.javascript_output import read_jest, read_mocha, read_node, read_vitest
+from callboard.coding.test_runners.report import Tally
+from callboard.coding.test_runners.runner import Folder, Runner, Selection
+
+_READERS: Final = {"jest": read_jest, "vitest": read_vitest, "mocha": read_mocha, "node": read_node}
+# How each is told which tests to run; node takes no option after its files.
+_PATTERNS: Final = {"jest": "-t", "vitest": "-t", "mocha": "-g"}
+_UNSET: Final = "no test specified"
+_SUFFIXES: Final = tuple([f".{word}.{end}" for word in ("test", "spec") for end in ("js", "mjs", "cjs", "ts")])
+
+
+def _fits(folder: Folder) -> bool:
+    return "package.json" in folder.names or any(name.endswith(_SUFFIXES) for name in folder.names)
+
+
+def _script(folder: Folder, name: str) -> str:
+    scripts = folder.json("package.json").get("scripts")
+    script = scripts.get(name) if isinstance(scripts, dict) else None
+    return script if isinstance(script, str) and _UNSET not in script else ""
+
+
+def _framework(script: str) -> str:
+    """The one that a script runs, "" if it is none of them or not said."""
+    words = script.replace("/", " ").split()
+    if "node" in words and "--test" in words:
+        return "node"
+    return next((name for name in _PATTERNS if name in words), "")
+
+
+def _command(selection: Selection, folder: Folder) -> list[str]:
+    name = selection.script or "test"
+    script = _script(folder, name)
+    if not script and not selection.script:
+        return _without_script(selection, folder)
+    framework = _framework(script)
+    further = []
+    if selection.run and framework in _PATTERNS:
+        further += [_PATTERNS[framework], selection.run]
+    elif selection.run and framework == "node":
+        further += [f"--test-name-pattern={selection.run}"]
+    if selection.verbose and framework == "jest":
+        further.append("--verbose")
+    further += [selection.module] if selection.module else []
+    workspace = [f"--workspace={selection.package}"] if selection.package else []
+    command = ["npm", "test"] if name == "test" else ["npm", "run", name]
+    return [*command, *workspace, *(["--", *further] if further else [])]
+
+
+def _without_script(selection: Selection, folder: Folder) -> list[str]:
+    """Where package.json names no tests: the framework that it depends on, else node's own."""
+    manifest = folder.json("package.json")
+    needed = {name for key in ("devDependencies", "dependencies") for name in _names(manifest.get(key))}
+    framework = next((name for name in _PATTERNS if name in needed), "node")
+    pattern = selection.run
+    asked = [selection.module] if selection.module else [selection.package] if selection.package else []
+    if framework == "node":
+        return ["node", "--test", *([f"--test-name-pattern={pattern}"] if pattern else []), *asked]
+    once = ["run"] if framework == "vitest" else []
+    chosen = [_PATTERNS[framework], pattern] if pattern else []
+    return [f"node_modules/.bin/{framework}", *once, *chosen, *asked]
+
+
+def _names(value: object) -> list[str]:
+    return [str(name) for name in value] if isinstance(value, dict) else []
+
+
+def read_npm(output: str, _code: int | None, folder: Folder) -> Tally:
+    """What the framework printed that the script names, else the one whose summary is there."""
+    framework = _framework(_script(folder, "test"))
+    if framework and (read := _READERS[framework](output, folder.root)).complete:
+        return read
+    found = [reader(output, folder.root) for reader in _READERS.values()]
+    return next((each for each in found if each.complete), max(found, key=lambda each: len(each.failures)))
+
+
+NPM: Final = Runner(
+    name="npm test",
+    kind="npm",
+    fits=_fits,
+    command=_command,
+    read=read_npm,
+    honours=frozenset({"package", "run", "script", "module", "count", "verbose"}),
+    manifests=("package.json",),
+    environment={
+        "CI": "1",
+        "NO_COLOR": "1",
+        "npm_config_update_notifier": "false",
+        "npm_config_fund": "false",
+        "npm_config_audit": "false",
+    },
+)

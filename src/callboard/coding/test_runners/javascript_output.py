@@ -1,0 +1,217 @@
+"""What node --test, jest, vitest and mocha print.
+
+Owns the reading of the four. Knows nothing of how they are called.
+Law: of two summaries the last counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from callboard.coding.test_runners.report import Failure, Tally, message_of, place_of
+
+_MOST = 400
+_NODE_COUNT = re.compile(r"(?:#|\u2139) (tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ([\d.]+)")
+_NOT_OK = re.compile(r"\s*not ok \d+ - (.*?)( # (?:TODO|SKIP)\b.*)?")
+_YAML = re.compile(r"\s+(location|failureType|error): (.*)")
+_TEST_AT = re.compile(r"test at (\S.*?):(\d+):\d+")
+_CROSS = re.compile(r"\s*\u2716 (.+?) \([\d.]+ms\)( # .*)?")
+_STACK = re.compile(r"\s+(?:at |\u276f )?(?:async )?(?:[^()]{0,400}\()?((?:file://)?[^():]{1,1000}):(\d+):\d+\)?,?")
+_JEST = re.compile(r"(Test Suites|Tests): +(.* total)")
+_JEST_HEADING = re.compile(r"  \u25cf (.+)")
+_VITEST = re.compile(r"\s*(Test Files|Tests)  +(.*\(\d+\))(?: .*)?")
+_VITEST_HEADING = re.compile(r" FAIL  (.+)")
+_VITEST_AT = re.compile(r" \u276f (?:\S+ )?(\S+?):(\d+):\d+")
+_MOCHA = re.compile(r"  (\d+) (passing|pending|failing)(?: \([^)]*\))?")
+_MOCHA_HEADING = re.compile(r"  \d+\) (.*)")
+_PAIR = re.compile(r"(\d+) ([a-z]+)")
+_CODE = re.compile(r"\s*>?\s*\d*\s*\|.*")
+
+
+def read_node(output: str, root: str) -> Tally:
+    """Either of its forms: TAP, or the one for people (`spec`)."""
+    lines = output.splitlines()
+    counts: dict[str, int] = {}
+    for line in reversed(lines):
+        if found := _NODE_COUNT.fullmatch(line):
+            counts.setdefault(found[1], int(float(found[2])))
+            if found[1] == "tests":
+                break
+        elif counts and line.strip() and "pass" in counts:
+            break
+    failures = [*_tap(lines, root), *_spec(lines, root)]
+    return Tally(
+        passed=counts.get("pass", 0),
+        failed=counts.get("fail", 0) + counts.get("cancelled", 0),
+        skipped=counts.get("skipped", 0) + counts.get("todo", 0),
+        failures=tuple(failures),
+        complete={"tests", "pass", "fail"} <= counts.keys(),
+    )
+
+
+def _tap(lines: list[str], root: str) -> Iterable[Failure]:
+    for index, line in enumerate(lines):
+        found = _NOT_OK.fullmatch(line)
+        if not found or found[2]:
+            continue
+        about: dict[str, str] = {}
+        said: list[str] = []
+        place = ""
+        for after in lines[index + 1 : index + _MOST]:
+            if after.strip() == "...":
+                break
+            if pair := _YAML.fullmatch(after):
+                about[pair[1]] = pair[2].strip("'")
+            elif not place and (at := _STACK.fullmatch(after)):
+                place = place_of(at[1], at[2], root)
+            if "error" in about and about["error"] in ("|-", ""):
+                said.append(after.strip())
+        if about.get("failureType", "") == "subtestsFailed":
+            continue
+        path, line_number, _ = [*about.get("location", "").rsplit(":", 2), "", ""][:3]
+        error = about.get("error", "")
+        yield Failure(
+            found[1].replace("\\#", "#"),
+            place or place_of(path, line_number, root),
+            message_of(_until_key(said[1:])) if error == "|-" else error,
+        )
+
+
+def _until_key(lines: Iterable[str]) -> Iterable[str]:
+    for line in lines:
+        if line.startswith(("code:", "name:", "expected:", "stack:")):
+            return
+        if line:
+            yield line
+
+
+def _spec(lines: list[str], root: str) -> Iterable[Failure]:
+    """The list of failing tests at the end."""
+    starts = [index for index, line in enumerate(lines) if line.strip("\u2716 ") == "failing tests:"]
+    place = ""
+    for index in range(starts[-1] + 1 if starts else len(lines), len(lines)):
+        if found := _TEST_AT.fullmatch(lines[index]):
+            place = place_of(found[1], found[2], root)
+        elif (found := _CROSS.fullmatch(lines[index])) and not found[2]:
+            said = _until(lines, index + 1, lambda line: bool(_TEST_AT.fullmatch(line)))
+            at, message = _split(said, root)
+            yield Failure(found[1], at or place, message)
+
+
+def read_jest(output: str, root: str) -> Tally:
+    lines = output.splitlines()
+    counts = _summary(lines, _JEST)
+    failures = []
+    broken = 0
+    for index, line in enumerate(lines):
+        found = _JEST_HEADING.fullmatch(line)
+        if not found or found[1] == "Console":
+            continue
+        said = _until(
+            lines,
+            index + 1,
+            lambda each: each.startswith(("FAIL ", "PASS ", "Test Suites:")) or bool(_JEST_HEADING.fullmatch(each)),
+        )
+        at, message = _split(said, root)
+        if found[1] == "Test suite failed to run":
+            broken += 1
+        failures.append(Failure(found[1], at, message))
+    complete = "Test Suites" in counts and "total" in counts.get("Tests", {})
+    return _tally(counts, broken, failures, complete=complete)
+
+
+def read_vitest(output: str, root: str) -> Tally:
+    lines = output.splitlines()
+    counts = _summary(lines, _VITEST)
+    failures = []
+    broken = 0
+    for index, line in enumerate(lines):
+        found = _VITEST_HEADING.fullmatch(line)
+        if not found:
+            continue
+        said = _until(lines, index + 1, lambda each: each.startswith(("\u23af", " FAIL ")))
+        places = [
+            place for each in said if (at := _VITEST_AT.fullmatch(each)) and (place := place_of(at[1], at[2], root))
+        ]
+        message = [each for each in said if not _VITEST_AT.fullmatch(each) and not _CODE.fullmatch(each)]
+        broken += " > " not in found[1]
+        failures.append(Failure(found[1], places[0] if places else "", message_of(message)))
+    complete = "Test Files" in counts and bool(counts.get("Tests"))
+    return _tally(counts, broken, failures, complete=complete)
+
+
+def _tally(counts: Mapping[str, Mapping[str, int]], broken: int, failures: list[Failure], *, complete: bool) -> Tally:
+    """As jest and vitest count; `broken` files had no tests to run."""
+    tests = counts.get("Tests", {})
+    return Tally(
+        passed=tests.get("passed", 0),
+        failed=tests.get("failed", 0),
+        skipped=tests.get("skipped", 0) + tests.get("todo", 0),
+        errors=broken,
+        failures=_once(failures),
+        complete=complete,
+    )
+
+
+def read_mocha(output: str, root: str) -> Tally:
+    lines = output.splitlines()
+    counts: dict[str, int] = {}
+    end = len(lines)
+    for index in range(len(lines) - 1, -1, -1):
+        if found := _MOCHA.fullmatch(lines[index]):
+            counts.setdefault(found[2], int(found[1]))
+            if found[2] == "failing":
+                end = index
+            if found[2] == "passing":
+                break
+    failures = []
+    for index in range(end, len(lines)):
+        if found := _MOCHA_HEADING.fullmatch(lines[index]):
+            said = _until(lines, index + 1, lambda each: bool(_MOCHA_HEADING.fullmatch(each)))
+            inner = next((position for position, each in enumerate(said) if each.endswith(":")), -1)
+            name = " ".join([found[1].strip(), *(each.strip() for each in said[: inner + 1])]).rstrip(":")
+            at, message = _split(said[inner + 1 :], root)
+            failures.append(Failure(name, at, message))
+    return Tally(
+        passed=counts.get("passing", 0),
+        failed=counts.get("failing", 0),
+        skipped=counts.get("pending", 0),
+        failures=tuple(failures),
+        complete="passing" in counts,
+    )
+
+
+def _summary(lines: list[str], pattern: re.Pattern[str]) -> dict[str, dict[str, int]]:
+    """The last line of each name, as what is counted in it."""
+    counts: dict[str, dict[str, int]] = {}
+    for line in reversed(lines):
+        if found := pattern.fullmatch(line):
+            counts.setdefault(found[1], {word: int(number) for number, word in _PAIR.findall(found[2])})
+            if len(counts) == 2:
+                break
+    return counts
+
+
+def _until(lines: list[str], start: int, over: Callable[[str], bool]) -> list[str]:
+    said: list[str] = []
+    for line in lines[start : start + _MOST]:
+        if over(line):
+            break
+        said.append(line)
+    return said
+
+
+def _split(said: list[str], root: str) -> tuple[str, str]:
+    """Where it happened, and what was said before the code and the stack."""
+    places = [place for line in said if (at := _STACK.fullmatch(line)) and (place := place_of(at[1], at[2], root))]
+    if "    Details:" in said:
+        said = said[said.index("    Details:") + 1 :]
+    stack = next((index for index, line in enumerate(said) if line.lstrip().startswith("at ")), len(said))
+    message = [line.strip() for line in said[:stack] if line.strip() and not _CODE.fullmatch(line)]
+    return (places[0] if places else ""), message_of(message, 12)
+
+
+def _once(failures: list[Failure]) -> tuple[Failure, ...]:
+    """A failure that is told twice, as jest does at its end, counts once."""
+    return tuple({(each.name, each.place, each.message): each for each in failures}.values())

@@ -1,0 +1,61 @@
+"""make, with a target for tests.
+
+Owns its command. What make runs may be anything: the summary of a runner that is known is read, else make's own exit
+code is the one test.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from callboard.coding.test_runners.cargo import read_cargo
+from callboard.coding.test_runners.go import read_go
+from callboard.coding.test_runners.javascript import read_npm
+from callboard.coding.test_runners.python import read_pytest, read_unittest
+from callboard.coding.test_runners.report import Failure, Tally, place_of
+from callboard.coding.test_runners.runner import Folder, Runner, Selection
+
+MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")
+
+_TARGET = re.compile(r"^(test|check)\s*:", re.MULTILINE)
+_AT = re.compile(r"(?:\S+: )?([^\s:]+\.\w+):(\d+)(?::\d+)?: (.*)")
+_SAYS = re.compile(r"error|assert|fail|expected|not ok", re.IGNORECASE)
+_STOPPED = re.compile(r"make(?:\[\d+\])?: \*\*\* (.*)")
+_READERS = (read_pytest, read_unittest, read_cargo, read_go, read_npm)
+
+
+def target(folder: Folder) -> str:
+    """The target that tests, "" for none."""
+    found = {match for name in MAKEFILES for match in _TARGET.findall(folder.texts.get(name, ""))}
+    return "test" if "test" in found else "check" if found else ""
+
+
+def _command(selection: Selection, folder: Folder) -> list[str]:
+    where = ["-C", selection.package] if selection.package else []
+    return ["make", "--no-print-directory", *where, selection.script or selection.module or target(folder) or "test"]
+
+
+def read_make(output: str, code: int | None, folder: Folder) -> Tally:
+    for read in _READERS:
+        tally = read(output, code, folder)
+        if tally.complete and tally.total:
+            return tally
+    if code == 0:
+        return Tally(passed=1, complete=True)
+    lines = output.splitlines()
+    found = [(line, match) for line in lines if (match := _AT.fullmatch(line)) and _SAYS.search(line)]
+    failures = [Failure("make", place_of(match[1], match[2], folder.root), match[3]) for _, match in found]
+    failures += [Failure("make", "", match[1]) for line in lines if (match := _STOPPED.fullmatch(line))]
+    return Tally(failed=1, failures=tuple(failures), complete=code is not None)
+
+
+MAKE: Final = Runner(
+    name="make",
+    kind="make",
+    fits=lambda folder: bool(target(folder)),
+    command=_command,
+    read=read_make,
+    honours=frozenset({"package", "script", "module", "count"}),
+    manifests=MAKEFILES,
+)

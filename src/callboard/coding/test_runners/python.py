@@ -1,0 +1,197 @@
+"""pytest, and unittest where pytest cannot be imported.
+
+Owns their commands and the reading of what they print: both print a summary last, which has not changed in years.
+Law: the folder stays clean, and what is tested is the folder, not what is installed of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from callboard.coding.test_runners.report import Failure, Tally, message_of, place_of
+from callboard.coding.test_runners.runner import Folder, Runner, Selection
+
+_COUNTS = re.compile(r"=*\s*((?:\d+ [a-z]+(?:, )?)+|no tests ran) in [\d.]+s(?: \([\d:.]+\))?\s*=*")
+_COUNT = re.compile(r"(\d+) ([a-z]+)")
+_BLOCK = re.compile(r"=+ (.+?) =+")
+_SECTION = re.compile(r"_{2,} (.+?) _{2,}")
+_LISTED = re.compile(r"(FAILED|ERROR) (\S.*?)(?: - .*)?")
+_AT = re.compile(r"(\S[^\n]*?):(\d+): ?.*")
+_TEST = re.compile(r"test_.*\.py", re.DOTALL)
+_RAN = re.compile(r"Ran (\d+) tests? in [\d.]+s")
+_RESULT = re.compile(r"(OK|FAILED|NO TESTS RAN)(?: \(([^)]*)\))?")
+_FRAME = re.compile(r'\s*File "([^"\n]+)", line (\d+)')
+_HEADING = re.compile(r"(FAIL|ERROR): (\S+)(.*)")
+
+
+def is_python(folder: Folder) -> bool:
+    named = ("pyproject.toml", "setup.py", "setup.cfg", "pytest.ini", "tox.ini", "requirements.txt", "conftest.py")
+    if any(name in folder.names for name in named):
+        return True
+    return any(name.endswith("_test.py") or _TEST.fullmatch(name) for name in folder.names | folder.tests)
+
+
+def _pytest_command(selection: Selection, folder: Folder) -> list[str]:
+    level = 2 if selection.verbose else 0
+    command = [folder.python, "-m", "pytest", "--color=no", "--tb=short", "-rfE", f"--verbosity={level}"]
+    command += ["-p", "no:cacheprovider"]
+    if selection.run:
+        command.append(f"-k={selection.run}")
+    asked = [_as_path(selection.module)] if selection.module else [selection.package] if selection.package else []
+    return command + asked
+
+
+def _unittest_command(selection: Selection, folder: Folder) -> list[str]:
+    command = [folder.python, "-m", "unittest"]
+    options = [*(["-v"] if selection.verbose else []), *([f"-k={selection.run}"] if selection.run else [])]
+    if selection.module:
+        return [*command, *options, _as_module(selection.module)]
+    start = selection.package or ("tests" if "tests/" in folder.names else ".")
+    top = ["-t", "."] if start == "tests" and "__init__.py" in folder.tests else []
+    return [*command, "discover", *options, "-s", start, *top]
+
+
+def _as_path(module: str) -> str:
+    """A dotted module as the path that it has; a path, or a test in one, as it is."""
+    if "/" in module or "::" in module or module.endswith(".py"):
+        return module
+    return module.replace(".", "/") + ".py"
+
+
+def _as_module(module: str) -> str:
+    return module.removesuffix(".py").replace("/", ".")
+
+
+def read_pytest(output: str, _code: int | None, folder: Folder) -> Tally:
+    """What pytest printed, in any verbosity."""
+    lines = output.splitlines()
+    counts: dict[str, int] = {}
+    complete = False
+    for line in reversed(lines):
+        if found := _COUNTS.fullmatch(line.strip()):
+            counts = {word: int(number) for number, word in _COUNT.findall(found[1])}
+            complete = True
+            break
+    listed: dict[str, list[str]] = {"FAILED": [], "ERROR": []}
+    for line in lines:
+        if found := _LISTED.fullmatch(line):
+            listed[found[1]].append(found[2])
+    failures = []
+    for block, kind in (("FAILURES", "FAILED"), ("ERRORS", "ERROR")):
+        sections = list(_sections(lines, block))
+        # The names of the summary are whole; both have the same order.
+        named = listed[kind] if len(listed[kind]) == len(sections) else [name for name, _ in sections]
+        failures += [_failure(name, body, folder.root) for name, (_, body) in zip(named, sections, strict=True)]
+    return Tally(
+        passed=counts.get("passed", 0) + counts.get("xpassed", 0),
+        failed=counts.get("failed", 0),
+        skipped=counts.get("skipped", 0) + counts.get("xfailed", 0),
+        errors=counts.get("error", 0) + counts.get("errors", 0),
+        failures=tuple(failures),
+        complete=complete,
+    )
+
+
+def _sections(lines: list[str], wanted: str) -> Iterator[tuple[str, list[str]]]:
+    block, name = "", ""
+    body: list[str] = []
+    for line in lines:
+        if found := _BLOCK.fullmatch(line):
+            if name and block == wanted:
+                yield name, body
+            block, name, body = found[1], "", []
+        elif block == wanted and (found := _SECTION.fullmatch(line)):
+            if name:
+                yield name, body
+            name, body = found[1], []
+        else:
+            body.append(line)
+
+
+def _failure(name: str, body: list[str], root: str) -> Failure:
+    said = [line[1:].removeprefix("   ") for line in body if line.startswith(("E ", "E\t")) or line == "E"]
+    places = [
+        place for line in body if (found := _AT.fullmatch(line)) and (place := place_of(found[1], found[2], root))
+    ]
+    # Of a file that is not Python.
+    places += [place for line in said if (at := _FRAME.match(line)) and (place := place_of(at[1], at[2], root))]
+    if not said:
+        said = [line for line in body if not line.startswith("---")]
+    return Failure(name, places[-1] if places else "", message_of(said))
+
+
+def read_unittest(output: str, _code: int | None, folder: Folder) -> Tally:
+    """What unittest printed."""
+    lines = output.splitlines()
+    ran, counts, complete = 0, {"": 0}, False
+    for index in range(len(lines) - 1, -1, -1):
+        if found := _RAN.fullmatch(lines[index]):
+            ran = int(found[1])
+            after = [line for line in lines[index + 1 :] if line]
+            if after and (result := _RESULT.fullmatch(after[0])):
+                pairs = [each.partition("=") for each in (result[2] or "").split(", ") if "=" in each]
+                counts = {name: int(number) for name, _, number in pairs if number.isdigit()}
+                complete = True
+            break
+    failures: list[Failure] = []
+    tests: set[str] = set()
+    for index, line in enumerate(lines):
+        if line == "=" * 70 and index + 1 < len(lines) and (found := _HEADING.fullmatch(lines[index + 1])):
+            tests.add(found[2] + found[3].split(")")[0])
+            failures.append(_of_unittest(found[2], lines[index + 3 : _end(lines, index + 3)], folder.root))
+    skipped = counts.get("skipped", 0) + counts.get("expected failures", 0)
+    failed = counts.get("failures", 0) + counts.get("unexpected successes", 0)
+    passed = max(0, ran - len(tests) - skipped - counts.get("unexpected successes", 0))
+    return Tally(
+        passed=passed,
+        failed=failed,
+        skipped=skipped,
+        errors=counts.get("errors", 0),
+        failures=tuple(failures),
+        complete=complete,
+    )
+
+
+def _end(lines: list[str], start: int) -> int:
+    """Where the section that begins at `start` ends."""
+    for index in range(start, len(lines)):
+        if lines[index] in ("=" * 70, "-" * 70):
+            return index
+    return len(lines)
+
+
+def _of_unittest(name: str, body: list[str], root: str) -> Failure:
+    places = [place for line in body if (found := _FRAME.match(line)) and (place := place_of(found[1], found[2], root))]
+    frames = [index for index, line in enumerate(body) if _FRAME.match(line)]
+    # The frame, and the line of code below it.
+    said = body[frames[-1] + 1 :] if frames else body
+    while said and said[0].startswith("    "):
+        said = said[1:]
+    return Failure(name, places[-1] if places else "", message_of(said))
+
+
+_CLEAN: Final = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "PY_COLORS": "0"}
+_HONOURED: Final = frozenset({"package", "run", "module", "count", "verbose"})
+
+UNITTEST: Final = Runner(
+    name="unittest",
+    kind="python",
+    fits=is_python,
+    command=_unittest_command,
+    read=read_unittest,
+    honours=_HONOURED,
+    environment=_CLEAN,
+)
+PYTEST: Final = Runner(
+    name="pytest",
+    kind="python",
+    fits=is_python,
+    command=_pytest_command,
+    read=read_pytest,
+    honours=_HONOURED,
+    environment=_CLEAN,
+    absent="No module named pytest",
+    instead=UNITTEST,
+)

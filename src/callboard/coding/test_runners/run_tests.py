@@ -1,0 +1,209 @@
+"""Tests, run in the sandbox of a workspace.
+
+Owns the way from what is asked for to a report. Knows no runner by name.
+Law: what the report says is of the files beneath the root as the run left them; its digest names them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from callboard.coding.test_runners.detection import RUNNERS, detect, folder_of
+from callboard.coding.test_runners.report import TestReport, plain, report_of
+from callboard.coding.test_runners.runner import Folder, Runner, Selection
+from callboard.coding.workspace.run_command import run_command, stopped_words
+from callboard.coding.workspace.workspace import Workspace
+from callboard.errors import CallerError
+from callboard.tools.context import Progress
+
+SECONDS: Final = 600.0
+"""That a run of tests may take, by default."""
+MAX_COUNT: Final = 20
+"""Times that tests are run again."""
+
+_CD: Final = ("/bin/sh", "-c", 'cd -- "$0" && exec "$@"')
+# The seed's default, and what else means everything.
+_ALL: Final = frozenset({".", "./", "...", "./..."})
+_VENVS: Final = (".venv", "venv")
+
+
+def _unheard(_done: float, _total: float | None = None, _message: str = "", /) -> None:
+    """Where nobody is told."""
+
+
+async def run_tests(
+    workspace: Workspace,
+    selection: Selection | None = None,
+    *,
+    kind: str = "",
+    folder: str = "",
+    seconds: float = SECONDS,
+    progress: Progress = _unheard,
+    digest: Callable[[], Awaitable[str]] | None = None,
+) -> TestReport:
+    """Runs the tests of a folder beneath the root, "" for the root itself, and reports.
+
+    `kind` is the runner's, guessed from the files if "". Raises CallerError where nothing says how the folder is
+    tested, or for a name that is none; SandboxUnavailable where commands cannot be run.
+    """
+    selection = selection or Selection()
+    if selection.package in _ALL:
+        selection = replace(selection, package="")
+    _check(selection)
+    place, ground = await asyncio.to_thread(_ground, workspace, folder, selection)
+    if place != folder:
+        selection = replace(selection, package="")
+    runner = detect(ground, kind)
+    if runner is None:
+        kinds = ", ".join(each.kind for each in RUNNERS)
+        raise CallerError(
+            f"no file in {place or 'the root'} says how it is tested",
+            path=str(workspace.root),
+            hint=f"say it: type is one of {kinds}" if not kind else f"type is one of {kinds}",
+        )
+    report = await _run(runner, selection, ground, workspace, place, seconds, progress)
+    if runner.instead is not None and report.code and runner.absent and report.end.endswith(runner.absent):
+        told = f"({runner.absent}: {runner.instead.name} ran instead)"
+        report = await _run(runner.instead, selection, ground, workspace, place, seconds, progress)
+        lacks = _lacks(runner, ground, workspace) if _says_nothing(report, runner) else ""
+        report = replace(report, notes=(*report.notes, told), lacks=lacks)
+    if digest is not None:
+        report = replace(report, digest=await digest())
+    return report
+
+
+def _says_nothing(report: TestReport, runner: Runner) -> bool:
+    """Whether no test ran, or one could not be imported for want of the runner."""
+    wanted = f"No module named '{runner.name}'"
+    return not (report.total or report.skipped) or any(wanted in failure.message for failure in report.failures)
+
+
+def _lacks(runner: Runner, ground: Folder, workspace: Workspace) -> str:
+    path = workspace.confinement.environment.get("PATH")
+    return f"{runner.name} is not installed in {shutil.which(ground.python, path=path) or ground.python}"
+
+
+async def _run(  # noqa: PLR0917  # one call, with the names of the one above
+    runner: Runner,
+    selection: Selection,
+    ground: Folder,
+    workspace: Workspace,
+    place: str,
+    seconds: float,
+    progress: Progress,
+) -> TestReport:
+    """As often as asked, until it fails; where the runner does not count itself, we do."""
+    command = runner.command(selection, ground)
+    counts = any(part.startswith("-count=") for part in command)
+    environment = {**runner.environment, **_environment(runner, workspace, place)}
+    for number in range(1 if counts else selection.count):
+        label = " ".join(command) if selection.count == 1 else f"{' '.join(command)} ({number + 1})"
+        outcome = await run_command(
+            workspace,
+            [*_CD, place, *command] if place else command,
+            seconds=seconds,
+            progress=progress,
+            label=label,
+            environment=environment,
+        )
+        output = plain(outcome.output.decode("utf-8", "replace"))
+        report = report_of(
+            await asyncio.to_thread(runner.read, output, outcome.code, ground),
+            runner=runner.name,
+            command=command,
+            code=outcome.code,
+            output=output,
+            stopped=stopped_words(outcome, workspace, seconds),
+            notes=_notes(runner, selection),
+            root=str(workspace.root),
+        )
+        if not report.good:
+            break
+    return report
+
+
+def _ground(workspace: Workspace, folder: str, selection: Selection) -> tuple[str, Folder]:
+    """The folder that is tested: the given one, a package of its own in it, or the only folder that has tests."""
+    files, borrowed = workspace.files, tuple(workspace.confinement.borrowed)
+    root = str(workspace.root)
+    python = _python(workspace)
+
+    def look(place: str) -> Folder:
+        known = folder_of(files, place, () if place else borrowed)
+        return replace(known, root=f"{root}/{place}" if place else root, python=python)
+
+    package = selection.package.removesuffix("/...").strip("/").removeprefix("./")
+    if package:
+        inner = f"{folder}/{package}" if folder else package
+        try:
+            known = look(inner)
+        except OSError:
+            known = Folder()
+        if known.names & _ROOTS:
+            return inner, known
+    known = look(folder)
+    if detect(known) is None:
+        below = [name.rstrip("/") for name in sorted(known.names) if name.endswith("/") and not name.startswith(".")]
+        places = [f"{folder}/{name}" if folder else name for name in below[:_MAX_BELOW]]
+        found = [(place, inside) for place in places if detect(inside := look(place)) is not None and _is_root(inside)]
+        if len(found) == 1:
+            return found[0]
+    return folder, known
+
+
+_MAX_BELOW = 50
+_ROOTS = frozenset({"go.mod", "Cargo.toml", "package.json", "pyproject.toml", "setup.py"})
+
+
+def _is_root(folder: Folder) -> bool:
+    return bool(folder.names & _ROOTS)
+
+
+def _python(workspace: Workspace) -> str:
+    """The interpreter of the tree's own environment; a borrowed one where it lies, else the first on PATH."""
+    for name in _VENVS:
+        borrowed = workspace.confinement.borrowed.get(name)
+        if borrowed is not None:
+            return f"{borrowed}/bin/python"
+        if (workspace.root / name / "bin" / "python").exists():
+            return f"{workspace.root}/{name}/bin/python"
+    return "python3"
+
+
+def _environment(runner: Runner, workspace: Workspace, place: str) -> Mapping[str, str]:
+    """What depends on where the tree is: its own sources come before what is installed of it."""
+    found: dict[str, str] = {}
+    top = workspace.root / place
+    if runner.kind == "python":
+        found["PYTHONPATH"] = os.pathsep.join([*([f"{top}/src"] if (top / "src").is_dir() else []), str(top)])
+        # Only what the user installed: a folder of the tree is not put on the way to programs.
+        borrowed = [workspace.confinement.borrowed[name] for name in _VENVS if name in workspace.confinement.borrowed]
+        if borrowed:
+            path = workspace.confinement.environment.get("PATH") or os.environ.get("PATH", os.defpath)
+            found["PATH"] = f"{borrowed[0]}/bin{os.pathsep}{path}"
+    if runner.kind == "cargo" and workspace.confinement.home is not None:
+        found["CARGO_TARGET_DIR"] = str(workspace.confinement.home / "target")
+    return found
+
+
+def _check(selection: Selection) -> None:
+    """Raises CallerError for what a runner would take for an option."""
+    for name in ("package", "run", "module", "script"):
+        value = getattr(selection, name)
+        if value.startswith("-") or "\0" in value or "\n" in value:
+            raise CallerError(f"{value!r} is no name", path=name)
+    if not 1 <= selection.count <= MAX_COUNT:
+        raise CallerError(f"tests run 1 to {MAX_COUNT} times", path="count")
+
+
+def _notes(runner: Runner, selection: Selection) -> list[str]:
+    """What was asked for and means nothing to the runner."""
+    asked = [name for name in ("package", "run", "script", "module") if getattr(selection, name)]
+    ignored = [name for name in asked if name not in runner.honours]
+    return [f"({', '.join(ignored)}: not used by {runner.name})"] if ignored else []

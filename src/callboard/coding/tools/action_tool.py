@@ -1,0 +1,233 @@
+"""Several actions as one tool.
+
+Owns the tool that is made of a table of actions: the schema that a model is shown, and the choice of the action
+that a call means. Knows nothing of what actions do.
+Law: an action's arguments are checked by its own schema, in its own words, whichever tool it is called by.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any
+
+from callboard.errors import ToolDefinitionError
+from callboard.schema import ArgumentsInvalid
+from callboard.schema.errors import MISSING, shown
+from callboard.schema.json_values import as_object
+from callboard.tools import Context, Tool
+
+ACTION = "action"
+"""The argument that says which."""
+_SPOKEN = ("description", "default")
+"""What a property says besides what its values may be."""
+
+
+class Action(Tool[..., Any]):
+    """A tool whose arguments may have other names too: `also` maps these to their own."""
+
+    def __init__(self, function: Callable[..., Any], *, also: Mapping[str, str] | None = None, **options: Any) -> None:
+        super().__init__(function, **options)
+        self.also = dict(also or {})
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        given = as_object(arguments)
+        renamed = {self.also.get(name, name): value for name, value in given.items()}
+        return super().validate(renamed if len(renamed) == len(given) else given)
+
+
+def action(**options: Any) -> Callable[[Callable[..., Any]], Action]:
+    """Makes a function an Action: `@action(also={"path": "directory"}, ...)`; the other options are those of `@tool`."""
+    return lambda function: Action(function, **options)
+
+
+class Actions(Tool[..., Any]):
+    """One tool of several: the argument `action` says which, and the others are that one's.
+
+    Where a call does not say which, it is the only one that its arguments fit, else `default` if they fit that.
+    Flags and subjects are those of the actions, and those that are given besides. The actions are all `async def`, or
+    none is. Raises ToolDefinitionError.
+    """
+
+    def __init__(
+        self, name: str, description: str, actions: Mapping[str, Tool[..., Any]], *, default: str = "", **options: Any
+    ) -> None:
+        if len({each.is_async for each in actions.values()}) != 1:
+            raise ToolDefinitionError(
+                "some of its actions are async def and others are not", path=name, hint="make them all the same"
+            )
+        self.actions = dict(actions)
+        self._default = default
+        self._about = description
+        for each in ("cli", "subjects"):
+            of_actions = {key: value for tool in actions.values() for key, value in getattr(tool, each).items()}
+            options[each] = {**of_actions, **(options.get(each) or {})}
+        super().__init__(_acting(self.actions), name=name, **options)
+        self.repeatable = self._is_repeatable
+        names = {word: key for key, each in self.actions.items() for word in (key, each.name)}
+        self.calls = {word: f"{name} with {ACTION}={key!r}" for word, key in names.items() if word != name}
+
+    def only(self, names: Collection[str]) -> Actions | None:
+        """The same with those actions alone that are tools of these names; None where none is."""
+        left = {key: each for key, each in self.actions.items() if each.name in names}
+        if not left:
+            return None
+        known = {ACTION, *(name for each in left.values() for name in each.schema["properties"])}
+        return Actions(
+            self.name,
+            self._about,
+            left,
+            default=self._default if self._default in left else "",
+            approval=any(each.approval for each in left.values()),
+            timeout=self.timeout,
+            strict=self.strict,
+            cli={flag: name for flag, name in self.cli.items() if name in known},
+            subjects={name: subject for name, subject in self.subjects.items() if name in known},
+        )
+
+    @property
+    def description(self) -> str:
+        lines = [f"- {name}{_signature(each)}: {_first_line(each.description)}" for name, each in self.actions.items()]
+        return "\n".join([f"{self._about} Actions:", *lines])
+
+    @cached_property
+    def schema(self) -> Mapping[str, Any]:
+        names = dict.fromkeys(name for each in self.actions.values() for name in each.schema["properties"])
+        choice = {"type": "string", "enum": [*self.actions], "description": "What to do"}
+        return {
+            "type": "object",
+            "properties": {ACTION: choice, **{name: self._property(name) for name in names}},
+            "required": [ACTION],
+            "additionalProperties": False,
+        }
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The action, and its arguments as its own schema has them. Raises ArgumentsInvalid."""
+        given = as_object(arguments)
+        # A model that has to write every argument writes null for those that it does not mean.
+        name, rest = self._chosen({key: value for key, value in given.items() if value is not None})
+        return {**self.actions[name].validate(rest), ACTION: name}
+
+    def _is_repeatable(self, arguments: Mapping[str, Any]) -> bool:
+        meant = arguments.get(ACTION)
+        return isinstance(meant, str) and meant in self.actions and self.actions[meant].idempotent
+
+    def _chosen(self, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        rest = {key: value for key, value in given.items() if key != ACTION}
+        asked = given.get(ACTION, "")
+        if asked in (*self.actions,):
+            return asked, rest
+        if asked != "":
+            name = self._default_path(asked, rest)
+            if not name:
+                raise ArgumentsInvalid([((ACTION,), _no_action(asked, self.actions))])
+            rest[name] = asked
+        if "type" not in self.schema["properties"] and rest.get("type") in (*self.actions,):
+            return rest.pop("type"), rest
+        fitting = [name for name, each in self.actions.items() if _fits(each, rest)]
+        if self._default in fitting or len(fitting) == 1:
+            return (self._default if self._default in fitting else fitting[0]), rest
+        which = f"these arguments fit {_either(fitting)}" if fitting else f"there are {_either(self.actions)}"
+        raise ArgumentsInvalid([((ACTION,), f"{MISSING}: say which action; {which}")])
+
+    def _default_path(self, asked: Any, given: Mapping[str, Any]) -> str:
+        """The argument of the default action that stands where an action should, as in the command `file src/a.py`."""
+        default = self.actions.get(self._default)
+        if (
+            default is None
+            or not isinstance(asked, str)
+            or (_like(asked, self.actions) and not set(asked) & {".", "/"})
+        ):
+            return ""
+        also = getattr(default, "also", {})
+        taken = {also.get(name, name) for name in given}
+        return next(
+            (name for name, subject in default.subjects.items() if subject == "path" and name not in {*taken, *also}),
+            "",
+        )
+
+    def _property(self, name: str) -> dict[str, Any]:
+        """What an argument may be, in any of the actions that take it, and what it means to which."""
+        of = {
+            key: each.schema["properties"][name]
+            for key, each in self.actions.items()
+            if name in each.schema["properties"]
+        }
+        kinds: list[dict[str, Any]] = []
+        meanings: dict[str, list[str]] = {}
+        for key, found in of.items():
+            kinds += [kind for kind in _kinds(found) if kind not in kinds]
+            meanings.setdefault(found.get("description", ""), []).append(key)
+        kind = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+        told = "; ".join(
+            text if len(each) == len(self.actions) else f"{text} ({', '.join(each)})".lstrip()
+            for text, each in meanings.items()
+        )
+        return {"description": told, **kind}
+
+
+def _acting(actions: Mapping[str, Tool[..., Any]]) -> Callable[..., Any]:
+    """The function of the tool, which takes what `validate` gives."""
+
+    def act(context: Context, **arguments: Any) -> Any:
+        asked = arguments.pop(ACTION, None)
+        if asked not in (*actions,):  # not validated (mode parsed)
+            raise ArgumentsInvalid([((ACTION,), _no_action(asked, actions))])
+        tool = actions[asked]
+        given = {tool.context_parameter: context} if tool.context_parameter else {}
+        return tool.function(**arguments, **given)
+
+    async def act_later(context: Context, **arguments: Any) -> Any:
+        return await act(context, **arguments)
+
+    function: Any = act_later if any(each.is_async for each in actions.values()) else act
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    # As it is called, not as it is written: which arguments there are is the schema's to say.
+    function.__signature__ = inspect.Signature(
+        [inspect.Parameter("context", keyword, annotation=Context), inspect.Parameter(ACTION, keyword, annotation=str)]
+    )
+    acting: Callable[..., Any] = function
+    return acting
+
+
+def _kinds(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a value may be, one way each; not null, since what is not meant is left out here."""
+    kind = {keyword: value for keyword, value in schema.items() if keyword not in _SPOKEN}
+    ways = kind["anyOf"] if [*kind] == ["anyOf"] else [kind]
+    return [way for way in ways if way != {"type": "null"}]
+
+
+def _fits(tool: Tool[..., Any], given: Iterable[str]) -> bool:
+    also = getattr(tool, "also", {})
+    names = {also.get(name, name) for name in given}
+    required: set[str] = {*tool.schema.get("required", ())}
+    return required <= names <= {*tool.schema["properties"]}
+
+
+def _signature(tool: Tool[..., Any]) -> str:
+    required = tool.schema.get("required", ())
+    names = [name if name in required else f"{name}?" for name in tool.schema["properties"]]
+    return f"({', '.join(names)})"
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
+
+
+def _no_action(asked: Any, actions: Mapping[str, Any]) -> str:
+    wanted = f"Input should be {_either(actions)}"
+    if not isinstance(asked, str):
+        return f"{wanted}, not {shown(str(asked))}"
+    like = _like(asked, actions)
+    return f"{wanted}; did you mean '{like}'?" if like else wanted
+
+
+def _like(asked: str, actions: Iterable[str]) -> str:
+    return next(iter(get_close_matches(asked[:64], actions, n=1, cutoff=0.5)), "")
+
+
+def _either(names: Iterable[str]) -> str:
+    quoted = [f"'{name}'" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"

@@ -1,0 +1,49 @@
+"""The tool `put_code`: functions and classes by their names.
+
+Owns what becomes of code that a model writes in words. Where it belongs in its file is the business of
+`edits.definitions`.
+"""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from typing import Annotated, Final
+
+from callboard.coding.edits.replace_definitions import put_definitions
+from callboard.coding.edits.result import Change, Span, lines_of
+from callboard.coding.outlines.languages import language_of
+from callboard.coding.tools.action_tool import action
+from callboard.coding.tools.file import SUBJECTS, FilePath, write_file
+from callboard.coding.workspace.directory_walk import told
+from callboard.coding.workspace.file_editor import open_text, save
+from callboard.coding.workspace.text_file import lf
+from callboard.coding.workspace.workspace import workspace_of
+from callboard.tools import Context
+
+MAX_COMPARED: Final = 4000
+"""Lines of both texts of which it is looked where they differ, which takes their product's time."""
+
+
+@action(approval=True, subjects=SUBJECTS)
+def put_code(
+    context: Context, path: FilePath, code: Annotated[str, "Whole functions or classes, or the whole file"]
+) -> str:
+    """Puts functions, classes and tests in the place of those of the same names in a file; what is new comes behind."""
+    workspace = workspace_of(context)
+    with workspace.changing:
+        try:
+            opened = open_text(workspace, path)
+        except FileNotFoundError:
+            whole = put_definitions("", lf(code), path)[0] if language_of(path) else lf(code)
+            return str(write_file.function(context, path, whole))
+        text, names = put_definitions(opened.file.text, lf(code), path)
+        shown = save(workspace, opened, Change(text, _spans(opened.lines, lines_of(text))))
+    return f"Put {', '.join(names)} into {told(path)}:\n{shown}"
+
+
+def _spans(old: list[str], new: list[str]) -> tuple[Span, ...]:
+    """Where the lines differ; all of them, where there are many."""
+    if len(old) + len(new) > MAX_COMPARED:
+        return (Span(1, len(old), len(new)),)
+    opcodes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return tuple(Span(begin + 1, end - begin, to - at) for tag, begin, end, at, to in opcodes if tag != "equal")

@@ -1,0 +1,1 @@
+"""The files that tools work on, and the commands that run there."""

@@ -1,0 +1,113 @@
+"""A patch, applied in a workspace.
+
+Owns the order: everything is tried in memory, then everything is written. Knows nothing of formats.
+Law: all of a patch, in all of its files, or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from callboard.coding.edits.hunks import FilePatch, apply_hunks
+from callboard.coding.edits.result import Change, EditRefused, lines_of
+from callboard.coding.workspace.atomic_write import FileChange, write_all
+from callboard.coding.workspace.directory_walk import told
+from callboard.coding.workspace.file_editor import Opened, changed, encoded, open_text
+from callboard.coding.workspace.text_file import MAX_BYTES, TextFile
+from callboard.coding.workspace.workspace import Workspace
+
+_SHOWN: Final = 8
+"""Files of which the changes are shown."""
+
+
+class _Planned(msgspec.Struct, frozen=True):
+    """What is to be written for one file, and what is told of it when it is."""
+
+    writes: tuple[FileChange, ...]
+    told: str
+    opened: Opened | None = None
+    change: Change | None = None
+
+
+def files_of(patches: Iterable[FilePatch]) -> list[str]:
+    """The paths that they are about."""
+    return list(dict.fromkeys(path for each in patches for path in (each.path, each.target) if path))
+
+
+def patch_files(workspace: Workspace, patches: list[FilePatch]) -> str:
+    """Applies them, and says what was done. Raises EditRefused, NoText and OSError; nothing is changed then."""
+    merged = _merged(patches)
+    taken: set[str] = set()
+    planned: list[_Planned] = []
+    for each in merged:
+        for path in files_of([each]):
+            key = _key(workspace, path)
+            if key in taken:
+                raise EditRefused(f"{told(path)} is in the patch twice; say what becomes of it in one place")
+            taken.add(key)
+        try:
+            planned.append(_plan(workspace, each))
+        except EditRefused as refused:
+            rest = "; nothing was changed in the other files either" if len(merged) > 1 else ""
+            raise EditRefused(f"{told(each.path)}: {refused}{rest}") from None
+    write_all(workspace.files, [write for each in planned for write in each.writes])
+    results = [_result(workspace, each, shown=count < _SHOWN) for count, each in enumerate(planned)]
+    return "\n".join(results)
+
+
+def _merged(patches: list[FilePatch]) -> list[FilePatch]:
+    """Parts about the same file, one after the other, as one."""
+    merged: list[FilePatch] = []
+    for each in patches:
+        last = merged[-1] if merged else None
+        if last is not None and last.path == each.path and last.kind == each.kind == "update" and not last.target:
+            merged[-1] = msgspec.structs.replace(last, target=each.target, hunks=(*last.hunks, *each.hunks))
+        else:
+            merged.append(each)
+    return merged
+
+
+def _plan(workspace: Workspace, patch: FilePatch) -> _Planned:
+    path = patch.path
+    if patch.kind == "add":
+        _check_absent(workspace, path)
+        data = encoded(TextFile(patch.content))
+        return _Planned((FileChange(path, None, data),), f"Added {told(path)} ({len(lines_of(patch.content))} lines)")
+    mode = workspace.files.stat(path).st_mode if patch.kind == "delete" or patch.target else None
+    if patch.kind == "delete":
+        return _Planned((FileChange(path, workspace.files.read(path, MAX_BYTES), None, mode),), f"Deleted {told(path)}")
+    opened = open_text(workspace, path)
+    change = apply_hunks(opened.file.text, patch.hunks)
+    if change.text == opened.file.text and not patch.target:
+        raise EditRefused("nothing would change: the file has that already")
+    data = encoded(opened.file.changed(change))
+    if not patch.target:
+        return _Planned((FileChange(path, opened.data, data),), f"Updated {told(path)}", opened, change)
+    _check_absent(workspace, patch.target)
+    moved = (FileChange(patch.target, None, data, mode), FileChange(path, opened.data, None, mode))
+    return _Planned(moved, f"Moved {told(path)} to {told(patch.target)}")
+
+
+def _result(workspace: Workspace, planned: _Planned, *, shown: bool) -> str:
+    if planned.opened is None or planned.change is None:
+        return planned.told
+    around = changed(workspace, planned.opened, planned.change)
+    return f"{planned.told}:\n{around}" if shown else planned.told
+
+
+def _check_absent(workspace: Workspace, path: str) -> None:
+    try:
+        workspace.files.stat(path)
+    except FileNotFoundError:
+        return
+    raise EditRefused(f"{told(path)} is there already; update it, or delete it first")
+
+
+def _key(workspace: Workspace, path: str) -> str:
+    try:
+        return workspace.files.canonical(path)
+    except FileNotFoundError:
+        return path

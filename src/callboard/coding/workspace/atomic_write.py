@@ -1,0 +1,45 @@
+"""Several files changed as one.
+
+Owns the writing of them, and the way back. Knows nothing of edits.
+Law: all of them are written, or none: what was written is put back where a later one fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from callboard.storage.confined_directory import Beneath
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """What a file was and what it is to be; None is no file. `mode` are its permissions, if it has or shall have any."""
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+    mode: int | None = None
+
+
+def write_all(files: Beneath, changes: Sequence[FileChange]) -> None:
+    """Writes and deletes. Raises what the first that fails raises; what could not be put back is in its notes."""
+    done: list[FileChange] = []
+    try:
+        for change in changes:
+            _put(files, change, change.after)
+            done.append(change)
+    except BaseException as error:
+        for change in reversed(done):
+            try:
+                _put(files, change, change.before)
+            except OSError as further:
+                error.add_note(f"{change.path} could not be put back: {further}")
+        raise
+
+
+def _put(files: Beneath, change: FileChange, data: bytes | None) -> None:
+    if data is None:
+        files.delete(change.path)
+    else:
+        files.write(change.path, data, change.mode)

@@ -1,0 +1,117 @@
+"""What is in a directory and below.
+
+Owns the order and the bounds of the walk, and the directories that are no part of a project. Knows nothing of what
+files hold.
+Law: no link is followed, whatever is changed meanwhile; more than `limit` names are not looked at.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from callboard.storage.confined_directory import DIRECTORY, Beneath
+
+SKIPPED: Final = frozenset({"node_modules", "vendor", ".venv", "__pycache__", "target", "dist", "build"})
+"""Directories that hold what others wrote or what was made; so do those that are hidden."""
+MAX_ENTRIES: Final = 200_000
+"""Names that one walk looks at."""
+
+Kind: TypeAlias = Literal["file", "directory", "link", "other"]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """`path` is relative to where the walk began."""
+
+    path: str
+    kind: Kind
+    depth: int
+
+
+class Walk(msgspec.Struct, frozen=True):
+    """What was found, breadth first, in each directory by name. `cut` says that there is more."""
+
+    entries: list[Entry]
+    cut: bool
+
+
+def is_skipped(name: str) -> bool:
+    """Whether a directory of this name is no part of the project."""
+    return name.startswith(".") or name in SKIPPED
+
+
+def walk(
+    files: Beneath,
+    path: str,
+    *,
+    limit: int = MAX_ENTRIES,
+    depth: int | None = None,
+    skip: Callable[[str], bool] = is_skipped,
+) -> Walk:
+    """The entries in a directory and below it, down to `depth` levels; no directory that `skip` names is entered.
+
+    Raises OSError for a directory that cannot be opened; one below it that cannot is passed over. Linear in the
+    entries, times the depth of the directories.
+    """
+    found: list[Entry] = []
+    with files.directory(path) as root:
+        waiting: deque[tuple[str, ...]] = deque([()])
+        while waiting and len(found) <= limit:
+            steps = waiting.popleft()
+            with suppress(OSError):
+                for name, kind in _entries(root, steps, limit + 1 - len(found)):
+                    found.append(Entry("/".join([*steps, name]), kind, len(steps) + 1))
+                    if kind == "directory" and not skip(name) and (depth is None or len(steps) + 1 < depth):
+                        waiting.append((*steps, name))
+    return Walk(found[:limit], len(found) > limit)
+
+
+def files_below(files: Beneath, path: str, limit: int = MAX_ENTRIES) -> tuple[list[str], bool]:
+    """The files below a directory, from the root, in the order of their paths, and whether there are more."""
+    found = walk(files, path, limit=limit)
+    prefix = f"{path.rstrip('/')}/" if path not in ("", ".") else ""
+    names = [prefix + entry.path for entry in found.entries if entry.kind == "file"]
+    return sorted(names, key=by_path), found.cut
+
+
+def by_path(path: str) -> tuple[bytes, ...]:
+    """What paths are sorted by: name by name, as bytes."""
+    return tuple(os.fsencode(path).split(b"/"))
+
+
+def _entries(root: int, steps: tuple[str, ...], limit: int) -> list[tuple[str, Kind]]:
+    """The names in the directory that these steps lead to, each opened from the one before."""
+    opened = os.dup(root)
+    try:
+        for step in steps:
+            below = os.open(step, DIRECTORY, dir_fd=opened)
+            os.close(opened)
+            opened = below
+        with os.scandir(opened) as entries:
+            return sorted([(entry.name, _kind(entry)) for entry in islice(entries, limit)])
+    finally:
+        os.close(opened)
+
+
+def _kind(entry: os.DirEntry[str]) -> Kind:
+    if entry.is_symlink():
+        return "link"
+    if entry.is_dir(follow_symlinks=False):
+        return "directory"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
+
+
+def told(path: str) -> str:
+    """A path on one line: what cannot be printed is written as Python writes it."""
+    return path if path.isprintable() else repr(path)[1:-1]
+
+
+def left_out(count: int) -> str:
+    """What is said of files that the rules keep a call from."""
+    return f"{count} {'file is' if count == 1 else 'files are'} left out, by the rules"

@@ -1,0 +1,159 @@
+"""One text file, looked at and changed, and what the model is told of it.
+
+Owns the way from a path to a text and back, what counts as seen, and the lines that are shown. Knows nothing of how
+edits are written.
+Law: whatever is shown is seen, and what moved is not. No file is changed in lines that the model has not seen.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from callboard.coding.edits.result import Change, EditRefused, lines_of, numbered, span_of
+from callboard.coding.outlines import broken_line
+from callboard.coding.workspace.directory_walk import told
+from callboard.coding.workspace.text_file import MAX_BYTES, NoText, TextFile, decode
+from callboard.coding.workspace.workspace import Workspace
+from callboard.text.suggest import near
+
+MAX_SHOWN: Final = 20_000
+"""Characters of a file that one result shows."""
+_AROUND: Final = 2
+"""Lines before and behind a change that are shown."""
+_LONGEST: Final = 40
+"""Lines of one change that are shown."""
+_SPANS: Final = 4
+"""Changes that are shown."""
+_NAMES: Final = 10_000
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A text file; `key` is its one path, `path` the one that it was asked by, `data` what is in it."""
+
+    path: str
+    key: str
+    data: bytes
+    file: TextFile
+
+    @property
+    def lines(self) -> list[str]:
+        return lines_of(self.file.text)
+
+
+def open_text(workspace: Workspace, path: str) -> Opened:
+    """A text file. Raises OSError, and NoText for one that is none."""
+    try:
+        data = workspace.files.read(path, MAX_BYTES)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {told(path)}{_near(workspace, path)}") from None
+    except IsADirectoryError:
+        raise IsADirectoryError(f"{told(path)} is a directory; list it with list_directory") from None
+    try:
+        file = decode(data)
+    except NoText as error:
+        raise NoText(f"{told(path)}: {error}") from None
+    return Opened(path, workspace.files.canonical(path), data, file)
+
+
+def shown_lines(workspace: Workspace, opened: Opened, start: int, end: int) -> tuple[str, int]:
+    """These lines with their numbers, as far as they fit, and the number of the last that does. They are seen then."""
+    lines = opened.lines[start - 1 : end]
+    room = MAX_SHOWN
+    fitting = 0
+    for line in lines:
+        room -= len(line) + 8
+        if room < 0 and fitting:
+            break
+        fitting += 1
+    workspace.seen.show(opened.key, start, lines[:fitting])
+    return numbered(lines[:fitting], start), start + fitting - 1
+
+
+def check_seen(workspace: Workspace, opened: Opened, start: int, end: int) -> None:
+    """Raises EditRefused, which shows them, for lines that the model has not seen as they are."""
+    lines = opened.lines[start - 1 : end]
+    sight = workspace.seen.sight(opened.key, start, lines)
+    if sight == "seen":
+        return
+    shown, last = shown_lines(workspace, opened, start, end)
+    why = (
+        f"the file changed since you read it; here {_are(start, last)} now:"
+        if sight == "changed"
+        else f"you have not seen these lines under these numbers; here {_are(start, last)}:"
+    )
+    fix = "If these are the lines you mean, make the same call again." if last == end else "Read on with get_lines."
+    raise EditRefused(f"{why}\n{shown}\n{fix}")
+
+
+def save(workspace: Workspace, opened: Opened, change: Change) -> str:
+    """Writes the changed text, and shows it around the change. Raises EditRefused where nothing changes, NoText, OSError."""
+    if change.text == opened.file.text:
+        raise EditRefused("nothing would change: the file has that already")
+    data = encoded(opened.file.changed(change))
+    workspace.files.write(opened.path, data)
+    return changed(workspace, opened, change)
+
+
+def encoded(file: TextFile) -> bytes:
+    """What is to be written. Raises NoText for a character that the encoding lacks, and for more than 10 MB."""
+    data = file.encode()
+    if len(data) > MAX_BYTES:
+        raise NoText(f"the content has more than {MAX_BYTES} bytes")
+    return data
+
+
+def changed(workspace: Workspace, opened: Opened, change: Change) -> str:
+    """What is told of a change that was made: the lines around it, and whether the text can still be parsed."""
+    lines = lines_of(change.text)
+    shift = 0
+    shown: list[str] = []
+    moved = False
+    for count, (start, removed, added) in enumerate(change.spans):
+        first = start + shift
+        shift += added - removed
+        if added != removed and not moved:
+            workspace.seen.forget(opened.key, first)
+            moved = True
+        # A model has seen what it wrote.
+        workspace.seen.show(opened.key, first, lines[first - 1 : first - 1 + added])
+        if count < _SPANS:
+            begin = max(1, first - _AROUND)
+            part = lines[begin - 1 : first - 1 + min(added, _LONGEST) + _AROUND]
+            workspace.seen.show(opened.key, begin, part)
+            shown.append(numbered(part, begin))
+    more = len(change.spans) - _SPANS
+    told_more = [f"... and {more} more changes"] if more > 0 else []
+    last = change.spans[-1] if change.spans else None
+    # Whether anything is behind it, counted in the old lines.
+    behind = last is not None and last.start - 1 + last.removed < len(opened.lines)
+    moves = [_moved(shift)] if shift and behind else []
+    around = "\n...\n".join(each for each in shown if each) or "The file is empty now."
+    return "\n".join([around, *told_more, *moves, *_broken(opened, change)])
+
+
+def _broken(opened: Opened, change: Change) -> list[str]:
+    line = broken_line(change.text, opened.key)
+    if line is None or broken_line(opened.file.text, opened.key) is not None:
+        return []
+    return [f"Warning: the file does not parse any more; the first syntax error is at line {line}."]
+
+
+def _moved(shift: int) -> str:
+    many = "line" if abs(shift) == 1 else "lines"
+    return f"What is behind that is {abs(shift)} {many} further {'down' if shift > 0 else 'up'} now."
+
+
+def _are(start: int, end: int) -> str:
+    return f"{'is' if start == end else 'are'} {span_of(start, end - start + 1)}"
+
+
+def _near(workspace: Workspace, path: str) -> str:
+    """Names like it in its directory."""
+    directory, _, name = path.rstrip("/").rpartition("/")
+    try:
+        names = workspace.files.names(directory or ("/" if path.startswith("/") else "."), _NAMES)
+    except OSError:
+        return ""
+    return f"; {near(name, [told(each) for each in names])}" if names else ""

@@ -1,0 +1,75 @@
+"""What of a workspace a command does not see.
+
+Owns which paths the rules keep from commands. How they are hidden is the sandbox's business.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from callboard.coding.workspace.directory_walk import SKIPPED
+from callboard.coding.workspace.workspace import KEPT
+from callboard.errors import CallerError
+from callboard.tools.context import Permits, denied_places, everything
+
+MAX_ENTRIES: Final = 500_000
+"""Names that are looked at."""
+MAX_HIDDEN: Final = 1000
+"""Paths that are hidden; each is a mount."""
+
+
+def hidden_places(root: Path, permits: Permits) -> tuple[str, ...]:
+    """The paths beneath the root that the rules keep from commands: what is there, and what they name by itself.
+
+    A directory stands for all that is in it; links are none, since what they lead to is judged by its own name. Not
+    looked into are `.git`, which the sandbox keeps, and directories that hold what others wrote. Raises CallerError
+    where there are too many to be sure.
+    """
+    if permits is everything:
+        return ()
+    found = dict.fromkeys(_refused(root, permits))
+    named = [place for place in denied_places(permits) if not _is_behind_link(root, place)]
+    places = dict.fromkeys([*found, *named])
+    if len(places) > MAX_HIDDEN:
+        raise CallerError(
+            f"the rules keep more than {MAX_HIDDEN} paths from commands", path=str(root), hint="deny their directory"
+        )
+    return tuple([place for place in places if not any(_is_in(place, other) for other in places)])
+
+
+def _refused(root: Path, permits: Permits) -> Iterator[str]:
+    looked = 0
+    waiting = [""]
+    while waiting:
+        prefix = waiting.pop()
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError), os.scandir(root / prefix) as entries:
+            for entry in entries:
+                looked += 1
+                path = f"{prefix}{entry.name}"
+                if entry.is_symlink() or path in KEPT:
+                    continue
+                if not permits(path):
+                    yield path
+                elif entry.is_dir(follow_symlinks=False) and entry.name not in SKIPPED:
+                    waiting.append(f"{path}/")
+        if looked > MAX_ENTRIES:
+            raise CallerError(
+                f"there are more than {MAX_ENTRIES:,} files, too many to hide what the rules deny", path=str(root)
+            )
+
+
+def _is_behind_link(root: Path, place: str) -> bool:
+    path = root
+    for name in place.split("/"):
+        path /= name
+        if path.is_symlink() or (path.parent != root and path.parent.exists() and not path.parent.is_dir()):
+            return True
+    return False
+
+
+def _is_in(place: str, other: str) -> bool:
+    return place.startswith(f"{other}/")

@@ -1,0 +1,83 @@
+"""A command in the sandbox of a workspace.
+
+Owns how long it may take, that its caller hears of it meanwhile, and the words for how it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from callboard.coding.workspace.hidden_paths import hidden_places
+from callboard.coding.workspace.workspace import Workspace
+from callboard.errors import SandboxUnavailable
+from callboard.tools.context import Progress
+
+if TYPE_CHECKING:
+    from callboard.sandbox import Outcome
+
+MAX_SECONDS: Final = 3600.0
+"""That a command may be given."""
+EVERY: Final = 2.0
+"""Seconds between two words on how far a command is."""
+
+_MIB = 1024 * 1024
+
+
+async def run_command(
+    workspace: Workspace,
+    command: Sequence[str],
+    *,
+    seconds: float,
+    progress: Progress,
+    label: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> Outcome:
+    """Runs a command in the workspace, and tells how long it has been running. Cancelling ends it.
+
+    Raises SandboxUnavailable where there is no sandbox.
+    """
+    sandbox = workspace.sandbox
+    if sandbox is None:
+        why = workspace.unavailable or "there is no sandbox to run commands in"
+        raise SandboxUnavailable(why, hint="--no-sandbox runs them without one")
+    given = workspace.confinement
+    if sandbox.name == "bubblewrap":
+        given = replace(given, hidden=await asyncio.to_thread(hidden_places, workspace.root, workspace.permits))
+    limits = replace(given.limits, seconds=min(max(seconds, 1.0), MAX_SECONDS))
+    confinement = replace(given, limits=limits, environment={**given.environment, **(environment or {})})
+    task = asyncio.ensure_future(sandbox.run(command, confinement))
+    try:
+        passed = 0.0
+        while not task.done():
+            progress(passed, limits.seconds, label)
+            await asyncio.wait({task}, timeout=EVERY)
+            passed += EVERY
+        return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def stopped_words(outcome: Outcome, workspace: Workspace, seconds: float) -> str:
+    """Why a command was ended, "" if it ended by itself."""
+    limits = workspace.confinement.limits
+    words = {
+        "": "",
+        "timeout": f"it had {seconds:g} s",
+        "output": f"it printed {outcome.total:,} bytes",
+        "memory": f"it may use {limits.memory // _MIB:,} MiB of memory",
+        "processes": f"it may have {limits.processes} processes",
+        "disk": "it took nearly all the room that the disk has left",
+    }
+    return words[outcome.stopped]
+
+
+def shell() -> str:
+    """The shell that commands are for: bash where there is one."""
+    return next((path for path in ("/bin/bash", "/usr/bin/bash") if Path(path).exists()), "/bin/sh")

@@ -1,0 +1,35 @@
+"""What the commands of a job or a chat may see and do.
+
+Owns the way from settings to a confinement. Knows nothing of how commands are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from callboard.coding.workspace.workspace import KEPT
+from callboard.configuration.coding import CodingSettings
+from callboard.sandbox import CommandLimits, Confinement
+
+
+def confinement_of(
+    settings: CodingSettings, root: Path, folder: Path, borrowed: Mapping[str, Path] | None = None
+) -> Confinement:
+    """Of commands that work in `root`. Their home is in the job's folder, and is made if it is not there."""
+    home = folder / "home"
+    home.mkdir(exist_ok=True, mode=0o700)
+    limits = settings.limits
+    return Confinement(
+        workspace=root,
+        kept=KEPT,
+        readable=tuple(Path(each).expanduser() for each in settings.sandbox.readable),
+        borrowed=borrowed or {},
+        home=home,
+        hosts=settings.sandbox.hosts,
+        limits=CommandLimits(
+            seconds=limits.command_seconds,
+            memory=limits.command_memory_mb * 1024 * 1024,
+            processes=limits.command_processes,
+        ),
+    )

@@ -1,0 +1,96 @@
+"""Files as text, and text as files.
+
+Owns the encodings, marks and line endings of text files. Knows nothing of paths.
+Law: what is decoded and encoded again is the same, byte for byte; a text that was changed differs where it was.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import Final
+
+import msgspec
+
+from callboard.coding.edits.result import Change
+
+MAX_BYTES: Final = 10 * 1024 * 1024
+"""Bytes of a file that is read as text (seed 003)."""
+
+_MARKS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_NO_TEXT: Final = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f]")
+"""Characters that a text in an unknown encoding doesn't have: controls but for white space, backspace and escape."""
+
+
+class NoText(ValueError):
+    """A file that is no text, or text that its file's encoding cannot say."""
+
+
+class TextFile(msgspec.Struct, frozen=True):
+    """The text, its lines ending with LF alone, and what else the file is made of.
+
+    `endings` are those of its lines in the file, in order, as far as they end; empty where all are LF. `bom` is the
+    mark at its beginning.
+    """
+
+    text: str
+    encoding: str = "utf-8"
+    bom: bytes = b""
+    endings: tuple[str, ...] = ()
+
+    def encode(self) -> bytes:
+        """The file. Raises NoText for a character that the encoding does not have."""
+        text = self.text
+        if self.endings:
+            lines = text.split("\n")
+            text = "".join([part for pair in zip(lines, self.endings, strict=False) for part in pair] + lines[-1:])
+        try:
+            return self.bom + text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            character = error.object[error.start]
+            raise NoText(
+                f"the file is in {self.encoding}, which has no {character!r} (U+{ord(character):04X}); write it another way"
+            ) from None
+
+    def changed(self, change: Change) -> TextFile:
+        """The same file with another text: lines that were kept keep their endings, new ones have the usual one."""
+        if not self.endings:
+            return msgspec.structs.replace(self, text=change.text)
+        usual = max(("\n", "\r\n"), key=self.endings.count)
+        endings: list[str] = []
+        done = 0
+        for start, removed, added in change.spans:
+            endings += self.endings[done : start - 1]
+            own = self.endings[start - 1 : start - 1 + removed][:added]
+            endings += [*own, *[usual] * (added - len(own))]
+            done = start - 1 + removed
+        endings += self.endings[done:]
+        count = change.text.count("\n")
+        # A last line without an end can have got one.
+        endings += [usual] * (count - len(endings))
+        return msgspec.structs.replace(self, text=change.text, endings=tuple(endings[:count]))
+
+
+def decode(data: bytes) -> TextFile:
+    """The text of a file: UTF-8, UTF-16 with its mark, else Latin-1. Raises NoText for what is binary."""
+    if len(data) > MAX_BYTES:
+        raise NoText(f"the file has more than {MAX_BYTES} bytes")
+    bom, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
+    try:
+        text = data[len(bom) :].decode(encoding)
+    except UnicodeDecodeError:
+        text, encoding, bom = data.decode("latin-1"), "latin-1", b""
+        if _NO_TEXT.search(text):
+            raise NoText("it is a binary file, not text") from None
+    if "\0" in text:
+        raise NoText("it is a binary file, not text")
+    if "\r\n" not in text:
+        return TextFile(text, encoding, bom)
+    parts = text.split("\n")
+    endings = tuple(["\r\n" if part.endswith("\r") else "\n" for part in parts[:-1]])
+    return TextFile(lf(text), encoding, bom, endings)
+
+
+def lf(text: str) -> str:
+    """The text with LF for each CRLF."""
+    return text.replace("\r\n", "\n")

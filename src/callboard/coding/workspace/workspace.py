@@ -1,0 +1,149 @@
+"""Where the tools of a job work.
+
+Owns what they share: the directory, what the model has seen of its files, the sandbox for commands. Knows nothing of
+the tools.
+Law: nothing is read or written outside of the root, and `.git` is not written; files change one edit at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Final, Literal
+
+from callboard.coding.workspace.read_tracker import Seen
+from callboard.errors import SandboxUnavailable
+from callboard.programs import work_in
+from callboard.storage.confined_directory import Beneath, guarded
+from callboard.tools import Context
+from callboard.tools.context import Permits, everything
+
+if TYPE_CHECKING:
+    from callboard.coding.git.repository import Repository
+    from callboard.coding.git.worktree import Tree
+    from callboard.coding.test_runners.report import TestReport
+    from callboard.sandbox import Confinement, Sandbox
+
+KEPT: Final = (".git",)
+"""Names that no tool writes to."""
+
+
+class Workspace:
+    """A directory that a model works in; the connection of the ensembles `coding` and `coding_single`.
+
+    `files` are the files beneath it; `changing` is held from reading a file to writing what was made of it. `sandbox`
+    is found when it connects, if it is not given; where there is none it stays None, and `unavailable` says why.
+    `repository` is the one that `git` works in, found at its first use if it is not given; `may_push` that it may push.
+    `reports` are of the tests that ran, in their order.
+    """
+
+    def __init__(
+        self,
+        root: str | Path = ".",
+        *,
+        sandbox: Sandbox | None = None,
+        confinement: Confinement | None = None,
+        prefer: str = "",
+    ) -> None:
+        self.root = Path(root)
+        self.files = Beneath(str(root), KEPT)
+        self.seen = Seen()
+        self.changing = RLock()
+        self.sandbox = sandbox
+        self.unavailable = ""
+        self._tree: Tree | None = None
+        self.repository: Repository | None = None
+        self.may_push = False
+        self.reports: list[TestReport] = []
+        self.permits: Permits = everything
+        """What commands may have of the files; the rest is hidden from them where the sandbox can do that."""
+        self._confinement = confinement
+        self._prefer = prefer
+
+    @property
+    def confinement(self) -> Confinement:
+        """What commands may see and do; by default the root, and no network."""
+        if self._confinement is None:
+            from callboard.sandbox import Confinement  # noqa: PLC0415  # where commands run
+
+            self._confinement = Confinement(workspace=self.root, kept=KEPT)
+        return self._confinement
+
+    def aliases(self, path: str) -> list[str]:
+        """Every name of what a path leads to, for the rules; see Beneath."""
+        return self.files.aliases(path)
+
+    @property
+    def tree(self) -> Tree | None:
+        """Where the job works, if it is one's."""
+        return self._tree
+
+    @tree.setter
+    def tree(self, tree: Tree) -> None:
+        self._tree = tree
+        self.repository = tree.repository
+
+    @property
+    def notice(self) -> str:
+        """What the user should know of the sandbox; it may show only when a command has run."""
+        return self.sandbox.notice if self.sandbox else self.unavailable and f"commands cannot run: {self.unavailable}"
+
+    async def connect(self) -> None:
+        """Opens the root, and finds a sandbox. Raises CallerError."""
+        work_in(self.root)
+        await self.files.connect()
+        self.root = Path(os.path.realpath(self.root))  # noqa: ASYNC240  # a few links, once
+        if self.sandbox is None:
+            from callboard.sandbox import find_sandbox  # noqa: PLC0415  # as above
+
+            try:
+                self.sandbox = await find_sandbox(without=self._prefer == "none", prefer=self._prefer)
+            except SandboxUnavailable as error:
+                self.unavailable = str(error)
+
+    async def disconnect(self) -> None:
+        """Closes the root."""
+        await self.files.disconnect()
+
+
+def connection(
+    root: str = ".",
+    sandbox: Literal["", "bubblewrap", "landlock", "none"] = "",
+    hosts: Sequence[str] = (),
+    readable: Sequence[str] = (),
+) -> Workspace:
+    """What the ensemble connects to, by its options.
+
+    `root` is the directory, by default the current one; `sandbox` the one that commands run in, by default the best
+    there is; `hosts` what they may reach, by default nothing; `readable` further directories that they may read.
+    """
+    made = Workspace(root, prefer=sandbox)
+    if hosts or readable:
+        from callboard.sandbox import Confinement  # noqa: PLC0415  # as above
+
+        made = Workspace(
+            root,
+            prefer=sandbox,
+            confinement=Confinement(
+                workspace=Path(os.path.realpath(root)),
+                kept=KEPT,
+                hosts=tuple(hosts),
+                readable=tuple(map(Path, readable)),
+            ),
+        )
+    return made
+
+
+def workspace_of(context: Context, *, opens_any: bool = False) -> Workspace:
+    """The workspace of a running tool, whose files open from now on only as far as the rules permit this call.
+
+    `opens_any` is for a tool that does not show what it opens, as the search for a test runner's settings.
+    """
+    ensemble = context.invoker.ensemble if context.invoker else None
+    workspace = ensemble.connection if ensemble else None
+    if not isinstance(workspace, Workspace):
+        raise TypeError("this tool belongs to an ensemble with a workspace")
+    guarded(None if opens_any else context.permits)
+    return workspace

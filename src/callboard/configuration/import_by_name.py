@@ -1,0 +1,113 @@
+"""Python objects that descriptors name.
+
+Owns the way from names to functions, connections and the files of ensembles. Runs the modules that are named.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache, reduce
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from callboard.errors import CallerError, DescriptorError
+from callboard.plugins import plugins
+from callboard.schema import ArgumentsInvalid, derive
+from callboard.tools import EnsembleDescriptor, InvokerDescriptor, near
+from callboard.tools.descriptors import ENSEMBLE_KEYS
+
+BUILT_IN = {"io": "callboard.configuration.io_tools"}
+"""The modules of the ensembles whose files do not name theirs."""
+SHIPPED = Path(__file__).with_name("data") / "ensembles"
+"""Where the files of these are."""
+
+
+def named_ensembles() -> Mapping[str, Path]:
+    """The files of the ensembles that have names: ours, and those of packages (`callboard.ensembles`)."""
+    return {**{name: SHIPPED / f"{name}.toml" for name in BUILT_IN}, **_added()}
+
+
+def ensemble_file(name: str) -> Path | None:
+    """The file of the ensemble of this name, None if there is none. Raises CallerError as `plugins` does."""
+    if name in BUILT_IN:
+        return SHIPPED / f"{name}.toml"
+    # Other packages are looked for only where it can be a name.
+    return _added().get(name) if name.isidentifier() else None
+
+
+@cache
+def _added() -> Mapping[str, Path]:
+    """What packages add: each entry point is the path of a file, whose name it has."""
+    found: dict[str, Path] = {}
+    for each in plugins("callboard.ensembles"):
+        if not isinstance(each, (str, PathLike)):
+            raise CallerError(f"{each!r} is no path of a file", path="callboard.ensembles", hint="name one: NAME.toml")
+        found[Path(each).stem] = Path(each)
+    return found
+
+
+def find_callable(invoker: InvokerDescriptor, ensemble: EnsembleDescriptor) -> Callable[..., Any]:
+    """The function that an invoker names, else the one of its name in its ensemble's module. Raises DescriptorError."""
+    module, colon, attribute = invoker.callable.partition(":")
+    if invoker.callable and not (module and colon and attribute):
+        raise DescriptorError(
+            f"{invoker.callable!r} names no function", path=invoker.path, hint="write package.module:function"
+        )
+    if not invoker.callable:
+        module, attribute = _module_of(ensemble), invoker.name
+    if not module:
+        raise DescriptorError(
+            f"nothing says which function {invoker.name!r} is",
+            path=invoker.path,
+            hint='write callable = "package.module:function", or module = "package.module" in [ensemble]',
+        )
+    imported = _imported(module, invoker.path)
+    try:
+        found = reduce(getattr, attribute.split("."), imported)
+    except AttributeError:
+        own = [name for name, value in vars(imported).items() if getattr(value, "__module__", "") == module]
+        functions = [name for name in own if not name.startswith("_")]
+        hint = near(attribute, functions) if functions else "it has no functions"
+        raise DescriptorError(f"{module} has no {attribute!r}", path=invoker.path, hint=hint) from None
+    if not callable(found):
+        raise DescriptorError(f"{module}:{attribute} is no function", path=invoker.path)
+    return found
+
+
+def make_connection(ensemble: EnsembleDescriptor) -> Any:
+    """What the function `connection` of the ensemble's module makes of the options; None without one.
+
+    Raises DescriptorError for an option that it does not take.
+    """
+    module = _module_of(ensemble)
+    maker = getattr(_imported(module, ensemble.path), "connection", None) if module else None
+    names = [*inspect.signature(maker).parameters] if maker else []
+    for key in ensemble.options:
+        if key not in names:
+            raise DescriptorError("unknown key", path=ensemble.places[key], hint=near(key, [*ENSEMBLE_KEYS, *names]))
+    if maker is None or not names:
+        return maker() if maker else None
+    try:
+        return maker(**derive(maker).validate(ensemble.options))
+    except ArgumentsInvalid as invalid:
+        first = invalid.mistakes[0]
+        key = first.path.partition(".")[0]
+        place = ensemble.places.get(key) or f"{ensemble.path}: {key}"
+        raise DescriptorError(first.message, path=place) from None
+
+
+def _module_of(ensemble: EnsembleDescriptor) -> str:
+    return ensemble.module or BUILT_IN.get(ensemble.name, "")
+
+
+def _imported(name: str, path: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise DescriptorError(f"{name!r} is no module's name", path=path, hint="write package.module")
+    try:
+        return import_module(name)
+    except Exception as error:
+        raise DescriptorError(f"cannot import {name}: {type(error).__name__}: {error}", path=path) from error

@@ -1,0 +1,209 @@
+"""Code that is a call: one of a tool that runs code, or a command a line.
+
+Owns how a block of code becomes arguments. Knows nothing of fences but where they end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from callboard.core import InvocationCanister
+from callboard.dialects.call_builder import Calls, escaped, quoted
+from callboard.dialects.fence_end import fenced
+from callboard.dialects.grammars.name_then_json import read_text
+from callboard.dialects.grammars.spelling import arguments_of, as_json
+from callboard.dialects.grammars.typed_values import coerced, keys_of, only_string, types_of
+from callboard.dialects.parse_state import Body, CannotSay, Reply
+from callboard.dialects.text_buffer import Over, Reader, Reading, Refused
+from callboard.text.marker import MAX_NAME, Marker, Match, marker
+
+_ANY = (marker(""),)
+_WORD = re.compile(rf"\S{{1,{MAX_NAME}}}+")
+_FLAG = frozenset({"boolean"})
+# What ends a quotation or begins one, by what is open; as shlex has it.
+_QUOTES = {
+    "": re.compile(r"\\.|['\"]", re.DOTALL),
+    "'": re.compile(r"'"),
+    '"': re.compile(r'\\.|"', re.DOTALL),
+}
+# Those of str.splitlines.
+_LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+
+
+class Program(Body, frozen=True, eq=False):
+    """All of the code is the one argument of the first of these tools that is declared and takes one string."""
+
+    tools: tuple[str, ...]
+    ends: tuple[str, ...] = ()
+
+    @property
+    def heads(self) -> Sequence[Marker]:
+        return _ANY
+
+    def read(self, reply: Reply, head: Match, *, declared: bool) -> Reading[None]:
+        reader = reply.reader
+        name, key = self.tool(reply)
+        if reply.fence and reader.text.startswith(reply.fence, reader.at):
+            raise Refused
+        call = reply.open(name, declared=True)
+        if not reply.fence:
+            yield from read_text(reply, key, self.ends)
+            reply.close()
+            return
+        call.write(f'{{{quoted(key)}:"', reader.offset)
+        try:
+            yield from fenced(reader, reply.fence, lambda text, end: call.write(escaped(text), end))
+            reply.fence = ""
+        except Over:
+            if reply.why == "stop":
+                call.write('"}', reader.offset)
+                reply.close()
+            reply.abandon()
+            raise
+        call.write('"}', reader.offset)
+        reply.close()
+
+    def tool(self, reply: Reply) -> tuple[str, str]:
+        """The tool and its argument. Raises Refused if there is none."""
+        for name in self.tools:
+            if not reply.calls.any and reply.calls.declared(name) and (key := only_string(reply.calls.schema(name))):
+                return name, key
+        raise Refused
+
+    def spell(self, call: InvocationCanister, place: int = 0) -> str:
+        arguments = arguments_of(call)
+        values = list(arguments.values())
+        if call.name not in self.tools or len(values) != 1 or not isinstance(values[0], str):
+            raise CannotSay(f"{call.name} is no tool that runs code, or has other arguments")
+        return values[0]
+
+
+class Commands(Body, frozen=True, eq=False):
+    """Each line is a call if each begins with a declared tool; else all of it is what `shell` makes of it."""
+
+    shell: Program
+
+    @property
+    def heads(self) -> Sequence[Marker]:
+        return _ANY
+
+    def read(self, reply: Reply, head: Match, *, declared: bool) -> Reading[None]:
+        reader = reply.reader
+        word = yield from _word(reader)
+        if not reply.calls.declared(word) or reply.calls.any or word in self.shell.tools:
+            yield from self.shell.read(reply, head, declared=declared)
+            return
+        lines: list[str] = []
+        over = False
+        try:
+            yield from fenced(reader, reply.fence, lambda text, _: lines.append(text))
+            reply.fence = ""
+        except Over:
+            if reply.why != "stop":
+                raise
+            over = True
+        text = "".join(lines)
+        commands = [_command(reply.calls, each) for each in _commands(text)]
+        called = [each for each in commands if each is not None]
+        if len(called) < len(commands):
+            name, key = self.shell.tool(reply)
+            called = [(name, {key: text})]
+        for name, arguments in called:
+            reply.open(name).write(as_json(arguments), reader.offset)
+            reply.close()
+        if over:
+            raise Over
+
+    def spell(self, call: InvocationCanister, place: int = 0) -> str:
+        return self.shell.spell(call)
+
+
+def _word(reader: Reader) -> Reading[str]:
+    """The first word, not read yet."""
+    while True:
+        found = _WORD.match(reader.text, reader.at)
+        if found is not None and (found.end() < len(reader.text) or len(found[0]) == MAX_NAME):
+            break
+        try:
+            yield
+        except Over:
+            if found is None:
+                raise
+            break
+    return found[0]
+
+
+def _commands(text: str) -> Iterator[str]:
+    """The commands of a text, a line each; one whose quotation is open goes on in the next line."""
+    command, quote = "", ""
+    for line in text.splitlines(keepends=True):
+        if not command and (not line.strip() or line[0] == "#"):
+            continue
+        command += line
+        quote = _quote_behind(line, quote)
+        if not quote:
+            yield command.rstrip(_LINE_ENDS)
+            command = ""
+    if command:
+        yield command
+
+
+def _quote_behind(line: str, quote: str) -> str:
+    """The quotation that is open behind a line, "" for none; `quote` is what was open before it."""
+    at = 0
+    while found := _QUOTES[quote].search(line, at):
+        at = found.end()
+        if found[0] in _QUOTES:
+            quote = "" if quote else found[0]
+    return quote
+
+
+def _command(calls: Calls, line: str) -> tuple[str, dict[str, Any]] | None:
+    """The call that the line makes by the tool's flags and the order of its arguments; None if it makes none."""
+    import shlex  # noqa: PLC0415  # one dialect has commands
+
+    try:
+        name, *words = shlex.split(line)
+    except ValueError:
+        return None
+    if not calls.declared(name):
+        return None
+    schema, flags = calls.schema(name), calls.flags(name)
+    given: dict[str, str | bool] = {}
+    positional: list[str] = []
+    while words:
+        word = words.pop(0)
+        flag, equals, value = word.partition("=")
+        key = flags.get(flag) or (_long(flag, schema) if flag.startswith("--") else None)
+        if key is None:
+            if word.startswith("-") and len(word) > 1 and not word[1].isdigit():
+                return None
+            positional.append(word)
+        elif equals:
+            given[key] = value
+        elif types_of(schema, key) == _FLAG and (not words or words[0].lower() not in {"true", "false"}):
+            given[key] = True
+        elif not words:
+            return None
+        else:
+            given[key] = words.pop(0)
+    free = [key for key in keys_of(schema) if key not in given]
+    if len(positional) > len(free):
+        return None
+    given |= dict(zip(free, positional, strict=False))
+    return name, {key: _typed(given[key], types_of(schema, key)) for key in keys_of(schema) if key in given}
+
+
+def _long(flag: str, schema: Mapping[str, Any]) -> str | None:
+    keys = keys_of(schema)
+    plain = flag.removeprefix("--")
+    return next((key for key in (plain, plain.replace("-", "_")) if key in keys), None)
+
+
+def _typed(text: str | bool, types: frozenset[str]) -> Any:
+    json = None if "string" in types or isinstance(text, bool) else coerced(text, types)
+    return text if json is None else msgspec.json.decode(json)

@@ -1,0 +1,495 @@
+"""Calls as JSON objects, one by one or in a list.
+
+Owns the decision what an object's members make of it, and what is streamed of it meanwhile. Knows nothing
+of what stands around it.
+Law: nothing is given before the object is decided; then nothing that was given changes.
+
+An object around which nothing says that it is a call has to be one by its members: those of a call and no others, and
+arguments that are no schema. What else an answer in JSON may hold (records of a log, descriptions of tools, past calls
+with their results) has more members. Their last one may be any, so such an object is held until it is closed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from callboard.core import InvocationCanister, ReasoningPiece, TextPiece
+from callboard.dialects.call_builder import OpenCall, as_object, quoted
+from callboard.dialects.grammars.spelling import arguments_json
+from callboard.dialects.grammars.typed_values import keys_of
+from callboard.dialects.parse_state import Body, Reply
+from callboard.dialects.text_buffer import Over, Reading, Refused
+from callboard.text.json_object import JsonObject, Token
+from callboard.text.json_string import JsonString
+from callboard.text.json_value import Brackets
+from callboard.text.marker import Marker, Match, marker
+
+
+class Role(Enum):
+    """What a member of a call object is for."""
+
+    NAME = "name"
+    ARGUMENTS = "arguments"
+    IDENTIFIER = "identifier"
+    TEXT = "text"
+    REASONING = "reasoning"
+    WRAPPER = "wrapper"
+    """An object whose members count as the call's own. A string in its place is the name."""
+    CALLS = "calls"
+    """A list of call objects."""
+    THOUGHTS = "thoughts"
+    """Reasoning, if calls follow."""
+    ONLY = "only"
+    """The key is the name, the value the arguments."""
+    KIND = "kind"
+    """What kind of object it is: one of CALL_KINDS."""
+
+
+CALL_KEYS: Mapping[str, Role] = MappingProxyType(
+    {
+        "name": Role.NAME,
+        "tool": Role.NAME,
+        "tool_name": Role.NAME,
+        "function": Role.WRAPPER,
+        "arguments": Role.ARGUMENTS,
+        "args": Role.ARGUMENTS,
+        "parameters": Role.ARGUMENTS,
+        "input": Role.ARGUMENTS,
+        "id": Role.IDENTIFIER,
+        "tool_call_id": Role.IDENTIFIER,
+        "thoughts": Role.THOUGHTS,
+        "tool_calls": Role.CALLS,
+        "type": Role.KIND,
+    }
+)
+CALL_KINDS = frozenset({"function", "function_call", "tool_call", "tool_use"})
+"""The types of a call object, as OpenAI and Anthropic call it, and so models do."""
+
+_SAYING = (Role.TEXT, Role.REASONING)
+_NAMING = (Role.NAME, Role.WRAPPER)
+_CAPTURED = (*_NAMING, Role.IDENTIFIER, Role.THOUGHTS)
+_NO_SEPARATOR = re.compile(r"[^\s,;]")
+_DOUBLED = "{{"
+_HEADS = (marker("{{{{"), marker("{{"), marker("[{_}{{"))
+
+
+class Objects(Body, frozen=True, eq=False, dict=True):
+    """`keys` says what the members are for; without them the key is the name. `call` spells one."""
+
+    keys: Mapping[str, Role] = CALL_KEYS
+    call: str = '{{"name": {name}, "arguments": {arguments}}}'
+    header: str = ""
+    """What stands before the object. Its `{name}` is told again inside."""
+
+    @cached_property
+    def heads(self) -> Sequence[Marker]:
+        return [marker(f"{self.header}{{{{")] if self.header else _HEADS
+
+    def read(self, reply: Reply, head: Match, *, declared: bool) -> Reading[None]:
+        reader = reply.reader
+        if self.header:
+            reader.at = head.end - 1
+        if reader.text[reader.at] == "{":
+            doubled = reader.text.startswith(_DOUBLED, reader.at)
+            reader.at += doubled
+            yield from _Object(self, reply, declared, doubled=doubled).read()
+            if doubled:
+                yield from _close_doubled(reply)
+            return
+        reader.at = head.end - 1
+        yield from _list(self, reply, declared)
+
+    def spell(self, call: InvocationCanister, place: int = 0) -> str:
+        return self.call.format(
+            name=quoted(call.name), arguments=arguments_json(call), identifier=quoted(call.identifier)
+        )
+
+
+def _list(body: Objects, reply: Reply, declared: bool, *, inner: bool = False) -> Reading[bool]:
+    """From the first object on; whether the list was closed behind the last. If not, what is there is no call."""
+    reader = reply.reader
+    while True:
+        each = _Object(body, reply, declared, inner=inner)
+        try:
+            yield from each.read()
+        except Refused:
+            if each.closed:
+                yield from _leave_list(reply)
+            raise
+        while (found := _NO_SEPARATOR.search(reader.text, reader.at)) is None:
+            reader.at = len(reader.text)
+            yield
+        reader.at = found.start()
+        if found[0] == "]":
+            reader.at += 1
+            reader.drop()
+            return True
+        if found[0] != "{":
+            return False
+        reader.begin()
+
+
+def _close_doubled(reply: Reply) -> Reading[None]:
+    """Reads the second brace of an object in two: as Qwen2.5-Coder's template spells its example, and so the model."""
+    reader = reply.reader
+    try:
+        yield from reader.blank()
+    except Over:
+        reader.drop()
+        raise
+    reader.at += reader.text[reader.at] == "}"
+    reader.drop()
+
+
+def _leave_list(reply: Reply) -> Reading[None]:
+    """Reads a list to its end: where one of its objects is no call, the others are none."""
+    reader, brackets = reply.reader, Brackets()
+    brackets.step("[", 0)
+    closed = False
+    while not closed:
+        closed, reader.at = brackets.step(reader.text, reader.at)
+        if not closed:
+            yield
+
+
+def _is_schema(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
+    """Whether they describe the arguments of a tool with that schema, rather than give them."""
+    if any(key in arguments for key in keys_of(schema)):
+        return False
+    described = isinstance(arguments.get("properties"), dict) or "$ref" in arguments
+    return described or arguments.get("type") == "object"
+
+
+class _Object:
+    """Reads one object, whose opening brace is the next character."""
+
+    def __init__(
+        self, body: Objects, reply: Reply, declared: bool, *, inner: bool = False, doubled: bool = False
+    ) -> None:
+        self._keys = body.keys
+        self._body = body
+        self._reply = reply
+        self._reader = reply.reader
+        self._declared = declared
+        self._inner = inner
+        """Whether it stands in a list of calls itself, and so holds none."""
+        self._doubled = doubled
+        """Whether it stands in two pairs of braces, so that its arguments may as well."""
+        self._members = JsonObject()
+        self._role: Role | None = None
+        self._said = False
+        self._name: str | None = None
+        self._identifier = ""
+        self._arguments: str | None = None
+        self._from = self._to = 0
+        """Where the arguments begin and end, or where it is known whose they are."""
+        self._called = False
+        self._other = False
+        """Whether it has members that no call has."""
+        self.closed = False
+
+    @property
+    def _strict(self) -> bool:
+        """Whether its members alone make it a call."""
+        return self._declared and bool(self._keys)
+
+    def read(self) -> Reading[None]:
+        """Raises Refused where nothing came of it."""
+        reader, members = self._reader, self._members
+        reader.at += 1
+        try:
+            while True:
+                if self._other:
+                    yield from self._leave()
+                token, reader.at = members.step(reader.text, reader.at)
+                if self._said:
+                    reader.drop()
+                match token:
+                    case Token.MORE:
+                        yield
+                    case Token.KEY:
+                        self._role = self._keys.get(members.key) if self._keys else Role.ONLY
+                        self._other = self._other or (self._role is None and self._strict)
+                    case Token.BEGIN:
+                        yield from self._value()
+                    case Token.DONE:
+                        self.closed = True
+                        self._end()
+                        return
+                    case Token.BROKEN:
+                        self._break()
+                    case _:  # END of a value that nobody asked for, LEFT: the members of the object around it follow
+                        pass
+        except Over:
+            self._cut()
+            raise
+        except Refused:
+            self._reply.thoughts = []
+            raise
+
+    def _leave(self) -> Reading[None]:
+        """Reads the object to its end, so that nothing in it is taken for a call. Raises Refused."""
+        reader, brackets = self._reader, Brackets()
+        brackets.step("{" * self._members.levels, 0)
+        while True:
+            self.closed, reader.at = brackets.step(reader.text, reader.at)
+            if self.closed:
+                raise Refused
+            yield
+
+    def _break(self) -> NoReturn:
+        if self._said:
+            self._end()
+        raise Refused
+
+    def _end(self) -> None:
+        if self._strict and not self._called:
+            self._decide()
+        if self._reply.call is not None:
+            self._reply.close()
+        elif self._said:
+            self._reader.drop()
+        else:
+            raise Refused
+
+    def _decide(self) -> None:
+        """All members are known: opens the call if they make one."""
+        if self._other or self._name is None or self._arguments is None:
+            return
+        arguments = as_object(self._arguments)
+        if arguments is None or not _is_schema(arguments, self._reply.calls.schema(self._name)):
+            self._open(self._from).write(self._arguments, self._to)
+
+    def _cut(self) -> None:
+        """The text ended inside the object."""
+        reply = self._reply
+        if self._strict and not self._called:
+            self._decide()
+        call = reply.call
+        if call is not None:
+            if reply.why == "stop" and call.whole:
+                # Only the closing brace is missing.
+                self._reader.at = len(self._reader.text)
+                reply.close()
+            else:
+                reply.abandon()
+        elif self._said:
+            if self._role is Role.CALLS and (cut := self._reader.begun.strip(",[]")):
+                begin, self._reader.at = self._reader.pending, len(self._reader.text)
+                self._reader.note("dropped", f"the text ends where a call begins: {cut.strip()}", begin)
+            self._reader.drop()
+        elif self._name is not None and not self._declared:
+            reply.open(self._name, self._identifier)
+            reply.abandon()
+
+    def _value(self) -> Reading[None]:
+        """Decides what to do with the value that begins here."""
+        opener, role = self._members.opener, self._role
+        if self._other:
+            return
+        if role is Role.WRAPPER and opener == "{":
+            self._members.enter()
+            self._reader.at += 1
+        elif role is Role.CALLS and opener == "[" and not self._inner:
+            yield from self._calls()
+        elif role in _SAYING:
+            yield from self._say()
+        elif role in _CAPTURED and not self._called and not (role in _NAMING and self._name is not None):
+            yield from self._capture()
+        elif role is Role.ONLY and opener == "{" and not self._called:
+            self._name = self._members.key
+            yield from self._stream()
+        elif role is Role.ARGUMENTS and not self._called and self._arguments is None:
+            if opener not in '{"':
+                self._other = self._strict
+            elif self._name is not None and opener == "{":
+                yield from self._hold() if self._strict or self._doubled else self._stream()
+            else:
+                yield from self._capture()
+        elif role is Role.KIND and self._strict:
+            yield from self._capture()
+
+    def _raw(self) -> Reading[str]:
+        """The value as it is written."""
+        reader, members = self._reader, self._members
+        pieces: list[str] = []
+        while True:
+            begin = reader.at
+            token, reader.at = members.step(reader.text, begin)
+            pieces.append(reader.text[begin : reader.at])
+            if token is Token.END:
+                return "".join(pieces)
+            if token is Token.BROKEN:
+                raise Refused
+            yield
+
+    def _capture(self) -> Reading[None]:
+        begin = self._reader.offset
+        raw = yield from self._raw()
+        role, text = self._role, _unquoted(raw)
+        if raw == "null":
+            return
+        match role:
+            case Role.ARGUMENTS:
+                if raw.startswith('"'):
+                    raw = text or ""
+                    if as_object(raw) is None:
+                        self._refuse()
+                        return
+                self._arguments = raw
+            case Role.IDENTIFIER:
+                self._identifier = text or (raw if raw.isdigit() else "")
+            case Role.THOUGHTS:
+                if text:
+                    self._reply.thoughts.append(ReasoningPiece(text, offsets=(begin, self._reader.offset)))
+            case Role.KIND:
+                self._other = text not in CALL_KINDS
+            case _:
+                if text is None or (self._declared and not self._reply.calls.declared(text)):
+                    self._refuse()
+                    return
+                self._name = text
+        if self._name is None or self._arguments is None or self._called:
+            return
+        if self._strict:
+            self._from = self._to = self._to or self._reader.offset
+        else:
+            call = self._open()
+            call.write(self._arguments, self._reader.offset)
+
+    def _refuse(self) -> None:
+        """It is no call. One that is read strictly is read to its end, so that nothing in it is taken for one."""
+        if not self._strict:
+            raise Refused
+        self._other = True
+
+    def _hold(self) -> Reading[None]:
+        """The arguments, which are given when the object is closed, or when more of them came than may be held."""
+        reader, members = self._reader, self._members
+        pieces: list[str] = []
+        self._from = reader.offset
+        while True:
+            begin = reader.at
+            token, reader.at = members.step(reader.text, begin)
+            pieces.append(reader.text[begin : reader.at])
+            if token is Token.END:
+                raw = "".join(pieces)
+                if self._doubled and as_object(raw) is None and as_object(raw[1:-1]) is not None:
+                    raw = raw[1:-1]
+                self._arguments, self._to = raw, reader.offset
+                if not self._strict:
+                    self._open(self._from).write(raw, self._to)
+                return
+            if token is Token.BROKEN:
+                call = self._open(self._from)
+                call.write("".join(pieces), reader.offset)
+                self._reply.close()
+                raise Refused
+            try:
+                yield
+            except Over:
+                call = self._open(self._from)
+                call.write("".join(pieces), reader.offset)
+                raise
+            except Refused:
+                call = self._open(self._from)
+                call.write("".join(pieces), reader.offset)
+                yield from self._go_on(call)
+                return
+
+    def _open(self, end: int | None = None) -> OpenCall:
+        """Opens the call, whose name and what is before its arguments went up to `end`, by default up to here."""
+        call = self._reply.open(self._name or "", self._identifier, declared=self._declared, end=end)
+        self._called = self._said = True
+        return call
+
+    def _stream(self) -> Reading[None]:
+        """The arguments, as they arrive."""
+        yield from self._go_on(self._open())
+
+    def _go_on(self, call: OpenCall) -> Reading[None]:
+        reader, members = self._reader, self._members
+        while True:
+            begin = reader.at
+            token, reader.at = members.step(reader.text, begin)
+            call.write(reader.text[begin : reader.at], reader.offset)
+            reader.drop()
+            if token is Token.END:
+                return
+            if token is Token.BROKEN:
+                self._reply.close()
+                raise Refused
+            yield
+
+    def _calls(self) -> Reading[None]:
+        """A list of calls."""
+        reader = self._reader
+        before = self._reply.calls.count
+        reader.at += 1
+        yield from reader.blank()
+        try:
+            if reader.text[reader.at] == "{":
+                closed = yield from _list(self._body, self._reply, self._declared, inner=True)
+            else:
+                closed = reader.text[reader.at] == "]"
+                reader.at += closed
+        finally:
+            self._said = self._reply.calls.count > before
+        if not closed:
+            raise Refused
+        self._members.passed()
+
+    def _say(self) -> Reading[None]:
+        """An answer or a thought, as it arrives."""
+        reader, members = self._reader, self._members
+        piece = ReasoningPiece if self._role is Role.REASONING else TextPiece
+        if members.opener != '"':
+            begin = reader.offset
+            raw = yield from self._raw()
+            if raw != "null":
+                self._said = True
+                reader.drop()
+                reader.decided()
+                self._reply.tell(piece(raw, offsets=(begin, reader.offset)))
+            return
+        self._said = True
+        reader.drop()
+        reader.decided()
+        string = JsonString()
+        begin = reader.at + 1
+        told = reader.base + begin
+        try:
+            while True:
+                token, reader.at = members.step(reader.text, reader.at)
+                inside = reader.at - (token is Token.END)
+                said = string.feed(reader.text[begin:inside])
+                if token is Token.END:
+                    said += string.finish()
+                end = reader.base + inside - string.held
+                if said:
+                    self._reply.tell(piece(said, offsets=(told, end)))
+                    told = end
+                reader.drop()
+                if token is not Token.MORE:
+                    return
+                yield
+                begin = reader.at
+        except Over:
+            if said := string.finish():
+                self._reply.tell(piece(said, offsets=(told, reader.offset)))
+            raise
+
+
+def _unquoted(raw: str) -> str | None:
+    """The characters of a JSON string."""
+    try:
+        value = json.loads(raw, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, str) else None

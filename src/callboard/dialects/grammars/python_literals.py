@@ -1,0 +1,386 @@
+"""Values written as Python literals, or with a dialect's own quotes, become JSON as they arrive.
+
+Owns the tokens of such values. Knows nothing of calls but what they are written to.
+Law: each character is looked at once; what was written never changes; nesting costs no stack.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import msgspec
+
+from callboard.dialects.call_builder import escaped, quoted
+from callboard.dialects.text_buffer import Over, Reader, Reading
+
+Write = Callable[[str, int], None]
+"""Takes JSON, and the offset up to which it was read."""
+
+MAX_DEPTH = 500
+_LAST = 0x10FFFF
+_MAX_QUOTE = 16
+_PREFIXES = ("r", "R", "u", "U", "b", "B", "f", "F")
+_MAX_WORD = 4096
+_HEX = {"x": 2, "u": 4, "U": 8}
+_HEX_DIGITS = re.compile(r"[0-9a-fA-F]*")
+_OCTAL = re.compile(r"[0-7]{1,3}")
+_LOW = re.compile(r"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_LOW_BEGUN = re.compile(r"(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?")
+_SIMPLE = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "b": "\b",
+    "f": "\f",
+    "a": "\a",
+    "v": "\v",
+    "\n": "",
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "/": "/",
+}
+_WORD_ENDS = r"\s,:=\[\]{}()\"'<"
+_BARE_ENDS = r",\]})\n"
+_WORDS = {
+    "True": "true",
+    "true": "true",
+    "False": "false",
+    "false": "false",
+    "None": "null",
+    "null": "null",
+}
+_JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_PADDED = re.compile(r"[+-]?0\d+")
+_AFTER_STRING = re.compile(r"\s*(?:([,:)\]}])|\S)")
+_OPENERS = {"[": "]", "(": ")", "{": "}"}
+
+
+class Literals(msgspec.Struct, frozen=True, eq=False):
+    """How values are written. `quotes` say what opens and closes a string, longest first; `escapes` in which
+    of them a backslash is one. `bare` takes words without quotes for strings. `separators` stand behind keys.
+    With `unescaped`, a quote behind which no literal goes on is part of its string.
+    """
+
+    quotes: tuple[str, ...] = ('"""', "'''", '"', "'")
+    escapes: frozenset[str] = frozenset({'"""', "'''", '"', "'"})
+    separators: str = ":"
+    bare: bool = False
+    unescaped: bool = False
+
+
+PYTHON = Literals()
+
+
+class Broken(Exception):  # it is how a reader learns that this is no literal
+    """What stands at the reader's position is no literal."""
+
+
+class Transcript:
+    """Reads the inside of a call's parentheses, or braces, and writes an object's JSON."""
+
+    def __init__(self, literals: Literals, reader: Reader, write: Write, keys: Sequence[str] = ()) -> None:
+        self._literals = literals
+        self._reader = reader
+        self._write = write
+        self._keys = iter(keys)
+        self._named: set[str] = set()
+
+    def arguments(self, closer: str, separators: str) -> Reading[None]:
+        """From behind the opener to behind the closer. Values without a key take the next of the given keys.
+
+        Raises Broken.
+        """
+        reader = self._reader
+        self._write("{", reader.offset)
+        first = True
+        while True:
+            yield from reader.blank()
+            if reader.text[reader.at] == closer:
+                reader.at += 1
+                self._write("}", reader.offset)
+                return
+            comma = "" if first else ","
+            first = False
+            word = yield from self._key(separators)
+            if word is None:
+                key = self._next_key()
+                self._name(comma, key)
+                yield from self.value()
+            elif word[1]:
+                self._name(comma, word[0])
+                yield from self.value()
+            else:
+                key = self._next_key()
+                self._name(comma, key)
+                yield from self._word(word[0])
+            yield from self._comma(closer)
+
+    def _name(self, comma: str, key: str) -> None:
+        if key in self._named:
+            raise Broken
+        self._named.add(key)
+        self._write(f"{comma}{quoted(key)}:", self._reader.offset)
+
+    def _next_key(self) -> str:
+        for key in self._keys:
+            if key not in self._named:
+                return key
+        raise Broken
+
+    def value(self) -> Reading[None]:
+        """One value, which may hold others. Raises Broken."""
+        reader = self._reader
+        closers: list[str] = []
+        while True:
+            yield from reader.blank()
+            char = reader.text[reader.at]
+            if char in _OPENERS:
+                if len(closers) == MAX_DEPTH:
+                    raise Broken
+                reader.at += 1
+                closers.append(_OPENERS[char])
+                self._write("{" if char == "{" else "[", reader.offset)
+                yield from reader.blank()
+                if reader.text[reader.at] != closers[-1]:
+                    if char == "{":
+                        yield from self._member()
+                    continue
+            else:
+                yield from self._scalar()
+            # Behind a value, or at the end of nothing.
+            while closers:
+                if (yield from self._comma(closers[-1])):
+                    yield from reader.blank()
+                    if reader.text[reader.at] != closers[-1]:
+                        self._write(",", reader.offset)
+                        if closers[-1] == "}":
+                            yield from self._member()
+                        break
+                reader.at += 1
+                self._write("}" if closers.pop() == "}" else "]", reader.offset)
+            else:
+                return
+
+    def _comma(self, closer: str) -> Reading[bool]:
+        """Reads the comma behind a value; False where its container is closed instead."""
+        reader = self._reader
+        yield from reader.blank()
+        char = reader.text[reader.at]
+        if char == ",":
+            reader.at += 1
+            return True
+        if char == closer:
+            return False
+        raise Broken
+
+    def _member(self) -> Reading[None]:
+        """The key of an object's member, and what separates it from its value."""
+        reader, literals = self._reader, self._literals
+        if quote := (yield from self._quote()):
+            yield from self._string(quote, self._write)
+        else:
+            key = yield from self._until(literals.separators if literals.bare else _WORD_ENDS)
+            if not key or not (literals.bare or _JSON_NUMBER.fullmatch(key)):
+                raise Broken
+            self._write(quoted(key), reader.offset)
+        yield from self._separator(literals.separators)
+        self._write(":", reader.offset)
+
+    def _separator(self, separators: str) -> Reading[None]:
+        yield from self._reader.blank()
+        if self._reader.text[self._reader.at] not in separators:
+            raise Broken
+        self._reader.at += 1
+
+    def _key(self, separators: str) -> Reading[tuple[str, bool] | None]:
+        """An argument's key and True; a word that is none and False; None where a value begins that is no word."""
+        reader = self._reader
+        if self._literals.bare:
+            if quote := (yield from self._quote()):
+                pieces: list[str] = []
+                yield from self._string(quote, lambda piece, _: pieces.append(piece))
+                word = str(json.loads("".join(pieces)))
+            else:
+                word = yield from self._until(separators)
+            yield from self._separator(separators)
+            return word, True
+        char = yield from reader.some()
+        if not (char.isalpha() or char == "_"):
+            return None
+        word = yield from self._until(_WORD_ENDS)
+        yield from reader.blank()
+        if reader.text[reader.at] in separators and word.isidentifier():
+            reader.at += 1
+            return word, True
+        return word, False
+
+    def _until(self, ends: str) -> Reading[str]:
+        """What stands before one of these characters."""
+        reader = self._reader
+        pattern = _class(ends)
+        pieces: list[str] = []
+        size = 0
+        while True:
+            found = pattern.search(reader.text, reader.at)
+            end = len(reader.text) if found is None else found.start()
+            end = min(end, reader.at + _MAX_WORD + 1 - size)
+            pieces.append(reader.text[reader.at : end])
+            size += end - reader.at
+            reader.at = end
+            if size > _MAX_WORD:
+                raise Broken
+            if found is not None:
+                return "".join(pieces).strip()
+            yield
+
+    def _scalar(self) -> Reading[None]:
+        if quote := (yield from self._quote()):
+            yield from self._string(quote, self._write)
+            return
+        word = yield from self._until(_BARE_ENDS if self._literals.bare else _WORD_ENDS)
+        yield from self._word(word)
+
+    def _word(self, word: str) -> Reading[None]:
+        """A constant, a number, what stands before a string's quote, or a string without quotes."""
+        write, offset = self._write, self._reader.offset
+        if word in _WORDS:
+            write(_WORDS[word], offset)
+        elif (number := _number(word)) is not None:
+            write(number, offset)
+        elif self._literals.bare and word:
+            write(quoted(word), offset)
+        elif word in _PREFIXES and (quote := (yield from self._quote())):
+            yield from self._string(quote, write, raw=word in "rR")
+        else:
+            raise Broken
+
+    def _quote(self) -> Reading[str]:
+        """What opens a string here, read; "" where none does."""
+        reader = self._reader
+        while True:
+            rest = reader.text[reader.at : reader.at + _MAX_QUOTE]
+            for quote in self._literals.quotes:
+                if rest.startswith(quote):
+                    reader.at += len(quote)
+                    return quote
+                if quote.startswith(rest):
+                    break
+            else:
+                return ""
+            yield
+
+    def _string(self, quote: str, write: Write, *, raw: bool = False) -> Reading[None]:
+        """The characters of a string, from behind its opening quote to behind its closing one."""
+        reader = self._reader
+        escapes = not raw and quote in self._literals.escapes
+        stop = _class(re.escape(quote[0]) + (r"\\" if escapes else ""))
+        write('"', reader.offset)
+        while True:
+            at = reader.at
+            found = stop.search(reader.text, at)
+            end = len(reader.text) if found is None else found.start()
+            if end > at:
+                write(escaped(reader.text[at:end]), reader.base + end)
+                reader.at = end
+            if found is None:
+                yield
+            elif found[0] == "\\" and escapes:
+                yield from self._escape(write)
+            elif reader.text.startswith(quote, end):
+                goes_on = self._literals.unescaped and (yield from self._goes_on(write))
+                if not goes_on:
+                    reader.at += len(quote)
+                    write('"', reader.offset)
+                    return
+                write(escaped(reader.text[reader.at]), reader.offset)
+                reader.at += 1
+            elif quote.startswith(reader.text[end:]):
+                yield
+            else:
+                reader.at = end + 1
+                write(escaped(reader.text[end]), reader.offset)
+
+    def _goes_on(self, write: Write) -> Reading[bool]:
+        """Whether the quote here is one that the model forgot to escape: nothing follows that may follow a string."""
+        reader = self._reader
+        while not (found := _AFTER_STRING.match(reader.text, reader.at + 1)):
+            try:
+                yield
+            except Over:
+                write('"', reader.offset)
+                raise
+        return not found[1]
+
+    def _escape(self, write: Write) -> Reading[None]:
+        reader = self._reader
+        while (spelled := _spelled(reader.text, reader.at)) is None:
+            yield
+        text, size = spelled
+        reader.at += size
+        write(escaped(text), reader.offset)
+
+
+def _spelled(text: str, at: int) -> tuple[str, int] | None:
+    """What the escape at that position spells, and how long it is; None where the text ends too early to say."""
+    if at + 1 == len(text):
+        return None
+    kind = text[at + 1]
+    if octal := _OCTAL.match(text, at + 1, at + 4):
+        digits = octal[0]
+        return None if at + 1 + len(digits) == len(text) and len(digits) < 3 else (chr(int(digits, 8)), 1 + len(digits))
+    if kind not in _HEX:
+        return _SIMPLE.get(kind, text[at : at + 2]), 2
+    size = _HEX[kind]
+    digits = _HEX_DIGITS.match(text, at + 2, at + 2 + size)[0]  # type: ignore[index]  # it matches nothing, too
+    if len(digits) < size:
+        return None if at + 2 + len(digits) == len(text) else ("\\", 1)
+    code = int(digits, 16)
+    if kind == "u" and 0xD800 <= code < 0xDC00:
+        low = text[at + 6 : at + 12]
+        if _LOW.fullmatch(low):
+            return chr(0x10000 + ((code & 0x3FF) << 10) + (int(text[at + 8 : at + 12], 16) & 0x3FF)), 12
+        if at + 6 + len(low) == len(text) and _LOW_BEGUN.fullmatch(low):
+            return None
+    return chr(code) if code <= _LAST else "\ufffd", 2 + size
+
+
+def _number(word: str) -> str | None:
+    if _JSON_NUMBER.fullmatch(word):
+        return word
+    if _PADDED.fullmatch(word):
+        return str(int(word))
+    plain = word.replace("_", "")
+    try:
+        return str(int(plain, 0))
+    except ValueError:
+        pass
+    try:
+        value = float(plain)
+    except ValueError:
+        return None
+    return repr(value) if value - value == 0 else None
+
+
+@cache
+def _class(chars: str) -> re.Pattern[str]:
+    return re.compile(f"[{chars}]")
+
+
+def json_of(text: str, literals: Literals = PYTHON) -> str | None:
+    """The JSON of a whole literal; None for what is none."""
+    reader = Reader()
+    reader.push(text)
+    pieces: list[str] = []
+    reading = Transcript(literals, reader, lambda piece, _: pieces.append(piece)).value()
+    try:
+        next(reading)
+        reading.throw(Over())
+    except StopIteration:
+        return "".join(pieces) if not reader.text[reader.at :].strip() else None
+    except (Over, Broken):
+        return None
+    return None

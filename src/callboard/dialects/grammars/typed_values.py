@@ -1,0 +1,225 @@
+"""What a tool's schema says of the text of an argument.
+
+Owns the types of dialects that have none of their own. Knows nothing of how an argument is delimited.
+Law: a text that may be a string is one; what cannot be what the schema asks for stays the text it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+TEXT = frozenset({"string"})
+_INTEGER = re.compile(r"[+-]?\d+")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_DEPTH = 8
+_decode = msgspec.json.Decoder().decode
+_TYPE_OF = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    type(None): "null",
+    dict: "object",
+    list: "array",
+}
+
+
+_ALIASES = {
+    "str": "string",
+    "text": "string",
+    "int": "integer",
+    "long": "integer",
+    "float": "number",
+    "double": "number",
+    "bool": "boolean",
+    "dict": "object",
+    "map": "object",
+    "list": "array",
+    "tuple": "array",
+    "set": "array",
+    "none": "null",
+    "nonetype": "null",
+}
+"""Names of types that are none of JSON Schema's: tools that were declared by hand have Python's (BFCL does)."""
+
+
+def types_of(schema: Mapping[str, Any], key: str) -> frozenset[str]:
+    """The JSON types that an argument may have; a string where the schema does not say."""
+    return types_at(member_of(schema, key, schema), schema)
+
+
+def types_at(schema: Any, root: Mapping[str, Any]) -> frozenset[str]:
+    """The JSON types of what a schema inside another one, the root, describes; a string where it does not say."""
+    return frozenset(_types(schema, root, _DEPTH)) or TEXT
+
+
+def member_of(schema: Any, key: str, root: Mapping[str, Any]) -> Any:
+    """The schema of an object's member; None where there is none."""
+    others = None
+    for each in _alternatives(schema, root, _DEPTH):
+        properties = each.get("properties")
+        found = properties.get(key) if isinstance(properties, Mapping) else None
+        if isinstance(found, Mapping):
+            return found
+        others = others or each.get("additionalProperties")
+    return others
+
+
+def item_of(schema: Any, root: Mapping[str, Any]) -> Any:
+    """The schema of a list's items; None where there is none."""
+    return next((each["items"] for each in _alternatives(schema, root, _DEPTH) if "items" in each), None)
+
+
+def only_string(schema: Mapping[str, Any]) -> str:
+    """The one argument of a tool that takes one, and a string; "" of any other."""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return ""
+    keys = [str(key) for key in schema.get("required") or ()] or list(properties)
+    return keys[0] if len(keys) == 1 and "string" in types_of(schema, keys[0]) else ""
+
+
+def takes(schema: Mapping[str, Any], arguments: Mapping[str, Any] | None) -> bool:
+    """Whether a tool with that schema takes just these arguments, as far as their keys say."""
+    if arguments is None:
+        return False
+    keys = keys_of(schema)
+    return set(arguments) <= set(keys) and set(schema.get("required") or ()) <= set(arguments)
+
+
+def keys_of(schema: Mapping[str, Any]) -> list[str]:
+    """The arguments in the order in which they are given without their names: required ones first."""
+    properties = schema.get("properties")
+    declared = list(properties) if isinstance(properties, Mapping) else []
+    required = [str(key) for key in schema.get("required") or ()]
+    return [*required, *(key for key in declared if key not in required)]
+
+
+def coerced(text: str, types: frozenset[str]) -> str | None:
+    """The JSON of a text that is to be of these types, none of them string; None if it is of none."""
+    stripped = text.strip()
+    for name, read in _LADDER.items():
+        if name in types and (found := read(stripped)) is not None:
+            return found
+    return None
+
+
+def _types(schema: Any, root: Mapping[str, Any], depth: int) -> Iterator[str]:
+    if not isinstance(schema, Mapping) or not depth:
+        return
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        yield _type_named(kind)
+    elif isinstance(kind, (list, tuple)):
+        yield from (_type_named(each) for each in kind if isinstance(each, str))
+    else:
+        if "const" in schema:
+            yield _TYPE_OF.get(type(schema["const"]), "string")
+        if isinstance(schema.get("enum"), (list, tuple)):
+            yield from (_TYPE_OF.get(type(each), "string") for each in schema["enum"])
+        for keyword in ("anyOf", "oneOf", "allOf"):
+            variants = schema.get(keyword)
+            if isinstance(variants, (list, tuple)):
+                for variant in variants:
+                    yield from _types(variant, root, depth - 1)
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and reference.startswith("#/"):
+            yield from _types(_at(root, reference), root, depth - 1)
+        if "properties" in schema:
+            yield "object"
+        if "items" in schema:
+            yield "array"
+
+
+def _type_named(name: str) -> str:
+    lower = name.lower()
+    return _ALIASES.get(lower, lower if lower in _LADDER else "string")
+
+
+def _alternatives(schema: Any, root: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
+    """The schema and those that it is put together from."""
+    if not isinstance(schema, Mapping) or not depth:
+        return
+    yield schema
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        variants = schema.get(keyword)
+        if isinstance(variants, (list, tuple)):
+            for variant in variants:
+                yield from _alternatives(variant, root, depth - 1)
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#/"):
+        yield from _alternatives(_at(root, reference), root, depth - 1)
+
+
+def _at(root: Mapping[str, Any], reference: str) -> Any:
+    found: Any = root
+    for step in reference[2:].split("/"):
+        if not isinstance(found, Mapping):
+            return None
+        found = found.get(step.replace("~1", "/").replace("~0", "~"))
+    return found
+
+
+def _null(text: str) -> str | None:
+    return "null" if text in {"null", "None"} else None
+
+
+def _integer(text: str) -> str | None:
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    return f"-{digits}" if text.startswith("-") and digits != "0" else digits
+
+
+def _number(text: str) -> str | None:
+    if _NUMBER.fullmatch(text):
+        return text
+    if len(text) > 400:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return repr(value) if value - value == 0 else None
+
+
+def _boolean(text: str) -> str | None:
+    return text.lower() if text.lower() in {"true", "false"} else None
+
+
+def _of(kind: type, bracket: str) -> Callable[[str], str | None]:
+    def read(text: str) -> str | None:
+        from callboard.dialects.grammars.python_literals import json_of  # noqa: PLC0415  # it reads arguments of these types
+
+        try:
+            return text if isinstance(_decode(text), kind) else None
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            if '\\"' in text and (escaped := _unescaped(text)) is not None:
+                return read(escaped)
+            found = json_of(text)
+            return found if found is not None and found[0] == bracket else None
+
+    return read
+
+
+def _unescaped(text: str) -> str | None:
+    """What a text is that was escaped as a JSON string is, quotes and all, but is in no quotes."""
+    try:
+        found = _decode(f'"{text}"')
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return found if isinstance(found, str) and found != text else None
+
+
+_LADDER: Mapping[str, Callable[[str], str | None]] = {
+    "null": _null,
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+    "object": _of(dict, "{"),
+    "array": _of(list, "["),
+}

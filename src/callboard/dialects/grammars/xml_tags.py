@@ -1,0 +1,445 @@
+"""A tag with the tool's name, then a tag and a raw text for each argument.
+
+Owns where a value ends whose text is not escaped, and how it becomes JSON. Knows nothing of the tokens
+around a call.
+Law: what is surely part of a string is given as it arrives; a value of another type when it is whole.
+
+A value ends at its closing tag if what follows may follow, else the tag is part of it. Where a model left
+it out, the value ends at the next tag for an argument that the tool has, or at the end of the call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from callboard.core import InvocationCanister
+from callboard.dialects.call_builder import OpenCall, as_object, escaped, quoted
+from callboard.dialects.grammars.json_arguments import read_arguments
+from callboard.dialects.grammars.spelling import arguments_of, as_json
+from callboard.dialects.grammars.typed_values import TEXT, coerced, keys_of, member_of, types_of
+from callboard.dialects.parse_state import Body, Reply
+from callboard.dialects.text_buffer import Over, Reading, Refused
+from callboard.text.marker import Marker, Match, marker
+
+_NULL = "null"
+_NONE: Mapping[str, str] = MappingProxyType({})
+_STRING = frozenset({"true", "string"})
+_OBJECT = frozenset({"object"})
+_WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "properties"})
+_ANY = frozenset({"object", "array", "number", "boolean", "null"})
+_CDATA = marker("<![CDATA[")
+_FIELD = re.compile(r"(?<!\{)\{(?!\{)")
+
+
+class Tags(Body, frozen=True, eq=False, dict=True):
+    """The templates of the tags, of each the first as it is spelled.
+
+    `calls` has `{name}`, `arguments` has `{key}` and may have `{string}` (whether the value is a string, and
+    else JSON) or `{type}` (the same, as `string`). `ends` close a call, with the frame's own. `newlines` says that one newline at each
+    end of a value is none of its own, `escapes` that attributes are escaped as in XML.
+    `lasting` says that a call's end inside a value is part of it if the value's own end comes later.
+    """
+
+    calls: tuple[str, ...]
+    arguments: tuple[str, ...]
+    argument_end: str
+    ends: tuple[str, ...]
+    around: tuple[str, ...] = ()
+    """What may stand behind a call."""
+    newlines: bool = False
+    escapes: bool = False
+    lasting: bool = False
+    namespaces: bool = False
+    """The name may stand in a namespace that no tool was declared with."""
+    cdata: bool = False
+    """A value may stand in `<![CDATA[` and `]]>`."""
+    empty: tuple[str, ...] = ()
+    """A call without arguments that has no end of its own."""
+    valueless: tuple[str, ...] = ()
+    """An argument whose value the model left out."""
+    after_head: str = ""
+    between: str = "\n"
+
+    @cached_property
+    def heads(self) -> Sequence[Marker]:
+        follow = _begins((*self.arguments, *self.ends, *self.around, "{{"))
+        return [*(marker(each, follow) for each in self.calls), *(marker(each) for each in self.empty)]
+
+    @cached_property
+    def openings(self) -> Sequence[Marker]:
+        """What begins a value."""
+        return [marker(each) for each in self.arguments]
+
+    @cached_property
+    def inside(self) -> Sequence[Marker]:
+        """What may stand between two arguments: what ends the call, or another one."""
+        ends = [marker(each) for each in (*self.ends, *self.around)]
+        calls = [marker(each) for each in self.calls if not each.startswith("{")]
+        follow = _begins((*self.arguments, *self.ends, *self.around))
+        return [*ends, *self.openings, *calls, *(marker(each, follow) for each in self.valueless)]
+
+    @cached_property
+    def after_value(self) -> tuple[str, ...]:
+        return _begins((*self.arguments, *self.ends, *self.around, *self.calls))
+
+    @cached_property
+    def missing(self) -> Sequence[Marker]:
+        """What ends a value whose closing tag is missing: the end of the call, where something follows that may."""
+        after = _begins((*self.around, *self.calls))
+        return [marker(each, after) for each in (*self.ends, *self.around)]
+
+    @cached_property
+    def call_ends(self) -> Sequence[Marker]:
+        return [marker(each) for each in (*self.ends, *self.around)]
+
+    @cached_property
+    def next_calls(self) -> Sequence[Marker]:
+        """What shows, where values hold what they like, that a call ended in spite of that."""
+        follow = _begins((*self.arguments, *self.around))
+        return [marker(around + call, follow) for around in self.around for call in self.calls if "</" not in around]
+
+    def read(self, reply: Reply, head: Match, *, declared: bool) -> Reading[None]:
+        name = self.unescaped(head.fields.get("name") or head.fields["attribute"])
+        if self.namespaces:
+            name = reply.calls.without_namespace(name)
+        if head.cut and not reply.calls.declared(name):
+            raise Over  # the name may be cut
+        bare = reply.reader.text.startswith("/>", head.end - 2) and bool(self.empty)
+        reply.reader.at = head.end
+        call = reply.open(name, declared=declared)
+        if bare:
+            call.write("{}", reply.reader.offset)
+            reply.close()
+            return
+        yield from _Arguments(self, reply, call).read()
+
+    def unescaped(self, attribute: str) -> str:
+        if not self.escapes:
+            return attribute
+        from html import unescape  # noqa: PLC0415  # one dialect escapes
+
+        return unescape(attribute)
+
+    def spell(self, call: InvocationCanister, place: int = 0) -> str:
+        values = [self._spell_value(key, value) for key, value in arguments_of(call).items()]
+        end = self.ends[0] if self.ends else ""
+        name = self._attribute(call.name)
+        head = self.calls[0].format(name=name, attribute=name, index=place + 1, _="")
+        return f"{head}{self.after_head}{''.join(values)}{end}"
+
+    def _spell_value(self, key: str, value: Any) -> str:
+        is_string = isinstance(value, str)
+        text = value if isinstance(value, str) else as_json(value)
+        kind = "string" if is_string else _KINDS.get(type(value), "object")
+        begin = self.arguments[0].format(
+            key=self._attribute(key), string="true" if is_string else "false", type=kind, _=""
+        )
+        if self.cdata and "<" in text:
+            text = f"<![CDATA[{text}]]>"
+        newline = "\n" if self.newlines else ""
+        return f"{begin}{newline}{text}{newline}{self.argument_end.format(key=key, _='')}{self.between}"
+
+    def _attribute(self, text: str) -> str:
+        return text.replace("&", "&amp;").replace('"', "&quot;") if self.escapes else text
+
+
+_KINDS = {bool: "boolean", int: "number", float: "number", type(None): "null", list: "array", dict: "object"}
+
+
+def _begins(templates: Iterable[str]) -> tuple[str, ...]:
+    """The templates up to their first fields: what they begin with."""
+    begins = (_FIELD.split(each, maxsplit=1)[0].rstrip('"') for each in templates)
+    return tuple(dict.fromkeys(f"{{_}}{begin}" for begin in begins if begin))
+
+
+class _Arguments:
+    """Reads the arguments of one call, from behind its first tag to its end."""
+
+    def __init__(self, tags: Tags, reply: Reply, call: OpenCall) -> None:
+        self._tags = tags
+        self._reply = reply
+        self._reader = reply.reader
+        self._call = call
+        self._schema = reply.calls.schema(call.name)
+        self._seen: set[str] = set()
+        self._json = False
+        self._in_value = False
+        self._own = self._closing = marker(tags.argument_end, tags.after_value)
+        """What ends the value that is read, alone and with what has to follow."""
+
+    def read(self) -> Reading[None]:
+        reader, tags = self._reader, self._tags
+        ahead = 0
+        ends = len(tags.ends)
+        openings = range(ends + len(tags.around), ends + len(tags.around) + len(tags.arguments))
+        try:
+            while True:
+                yield from reader.blank()
+                if not self._seen and not self._json and reader.text[reader.at] == "{":
+                    self._json = True
+                    yield from read_arguments(self._reply, self._call)
+                    continue
+                found = yield from reader.first(tags.inside)
+                if found is not None and found[0] in openings:
+                    reader.at = found[1].end
+                    yield from self._value(found[1].fields)
+                    continue
+                if found is not None and found[0] >= len(tags.inside) - len(tags.valueless):
+                    begin, reader.at = reader.offset, found[1].end
+                    reader.note("dropped", f"{self._call.name}: no value of {found[1].fields['key']}", begin)
+                    self._in_value = True  # where the text ends here, the value was cut
+                    continue
+                if found is not None and found[0] < ends:
+                    reader.at = found[1].end
+                elif found is not None and reader.text.startswith("</", reader.at):
+                    ahead = found[1].end - reader.at
+                break
+        except Over:
+            reader.at = len(reader.text)
+            if self._reply.why == "stop" and (self._seen or self._json) and not self._in_value:
+                self._close()
+            self._reply.abandon()
+            raise
+        self._close(ahead)
+
+    def _close(self, ahead: int = 0) -> None:
+        if not self._json:
+            self._call.write("}" if self._seen else "{}", self._reader.offset)
+        self._reply.close(ahead)
+
+    def _value(self, fields: Mapping[str, str]) -> Reading[None]:
+        """Reads a value and its closing tag, from behind its opening one."""
+        reader, tags = self._reader, self._tags
+        key = tags.unescaped(fields["key"])
+        self._in_value = True
+        value = self._begin_value(key, fields)
+        end = tags.argument_end.format(key=key.replace("{", "{{").replace("}", "}}"), _="")
+        reader.drop()
+        if tags.cdata and (found := (yield from reader.first([_CDATA]))):
+            reader.at = found[1].end
+            end = f"]]>{end}"
+        self._closing = marker(end, tags.after_value)
+        self._own = marker(end)
+        char = end[0]
+        if tags.newlines and (yield from reader.some()) == "\n":
+            reader.at += 1
+        reader.drop()
+        while True:
+            at = reader.at
+            tag = reader.text.find(char, at)
+            to = len(reader.text) if tag < 0 else tag
+            if tags.newlines and to > at and reader.text[to - 1] == "\n":
+                to -= 1
+            if to > at:
+                value.write(reader.text[at:to], reader.base + to)
+                reader.at = to
+                reader.drop()
+            if tag < 0:
+                yield
+            # The reader stands at the tag, or at the newline before it.
+            elif (yield from self._ends_at(tag - to, value)):
+                break
+        self._finish_value(key, value)
+        self._in_value = False
+
+    def _begin_value(self, key: str, fields: Mapping[str, str]) -> Value:
+        types = self._types(key, fields.get("string") or fields.get("type"))
+        if key in self._seen or self._json:
+            return Value(None, types)
+        if not self._seen and key in _WRAPPERS and self._wraps(key):
+            return _Wrapped(self._call, types)
+        self._call.write(f"{',' if self._seen else '{'}{quoted(key)}:", self._reader.offset)
+        self._seen.add(key)
+        return Value(self._call, types)
+
+    def _types(self, key: str, stated: str | None) -> frozenset[str]:
+        """Those of the schema, if the tag states no other; what it states, if the schema allows both or neither."""
+        types = types_of(self._schema, key)
+        if stated is None:
+            return types
+        if member_of(self._schema, key, self._schema) is None:
+            return TEXT if stated in _STRING else _ANY
+        if stated in _STRING:
+            return TEXT if "string" in types else types
+        return types if types == TEXT else types - TEXT
+
+    def _wraps(self, key: str) -> bool:
+        """Whether an argument of that name is not one of the tool's: it may hold them all."""
+        properties = self._schema.get("properties")
+        return isinstance(properties, Mapping) and bool(properties) and key not in properties
+
+    def _finish_value(self, key: str, value: Value) -> None:
+        reader = self._reader
+        begin = reader.offset
+        fits = value.close(begin)
+        if isinstance(value, _Wrapped):
+            self._unwrap(key, value.text, begin)
+        self._call.flush(reader.out)
+        if not fits:
+            reader.note("coerced", f"{self._call.name}.{key} is not of its type; it is kept as text", begin)
+        elif value.call is None:
+            reader.note("dropped", f"{self._call.name} has another {key}", begin)
+
+    def _unwrap(self, key: str, text: str, end: int) -> None:
+        """All arguments stand in one that the tool does not have, if they are the tool's."""
+        json = coerced(text, _OBJECT)
+        found = None if json is None else as_object(json)
+        if json is not None and found and any(name in found for name in keys_of(self._schema)):
+            self._call.write(json, end)
+            self._json = True
+            return
+        self._call.write(f"{{{quoted(key)}:{coerced(text, _ANY) or quoted(text)}", end)
+        self._seen.add(key)
+
+    def _ends_at(self, ahead: int, value: Value) -> Reading[bool]:
+        """Whether the value ends at the tag so many characters ahead; it is read then. If not, its first character is part of it."""
+        reader, tags = self._reader, self._tags
+        while True:
+            at = reader.at + ahead
+            found = self._closing.match(reader.text, at) or self._missing(at)
+            if found is not True:
+                break
+            try:
+                yield
+            except Over:
+                at = reader.at + ahead
+                found = self._closing.match_end(reader.text, at)
+                if found is None and self._reply.why == "stop":
+                    found = self._missing_at_end(at)
+                if found is None:
+                    raise
+                break
+        if found is not None:
+            reader.at = at
+        else:
+            if not tags.lasting or not (yield from reader.first(tags.call_ends)):
+                reader.at += ahead + 1
+                value.write(reader.take(), reader.offset)
+                return False
+            if not (yield from self._lasts(value)):
+                return False
+        if own := self._own.match_end(reader.text, reader.at):
+            reader.at = own.end
+        return True
+
+    def _missing(self, at: int) -> Match | bool | None:
+        """What ends the value there, its closing tag being left out."""
+        tags, text = self._tags, self._reader.text
+        if tags.lasting:
+            return None
+        for each in tags.openings:
+            found = each.match(text, at)
+            if found is True or (found and self._may_follow(tags.unescaped(found.fields["key"]))):
+                return found
+        return next((found for each in tags.missing if (found := each.match(text, at))), None)
+
+    def _missing_at_end(self, at: int) -> Match | None:
+        if self._tags.lasting:
+            return None
+        return next((found for each in self._tags.missing if (found := each.match_end(self._reader.text, at))), None)
+
+    def _may_follow(self, key: str) -> bool:
+        properties = self._schema.get("properties")
+        return key not in self._seen and (not isinstance(properties, Mapping) or key in properties)
+
+    def _lasts(self, value: Value) -> Reading[bool]:
+        """The call seems to end inside the value; what comes later says whether it does. If so, the value ends here.
+
+        Without a value's end, or another call, the text before is part of the value once there is too much of it.
+        """
+        reader, tags = self._reader, self._tags
+        reader.begin()
+        reader.dropping = False
+        try:
+            while True:
+                found = reader.text.find("<", reader.at)
+                if found < 0:
+                    reader.at = len(reader.text)
+                    yield
+                    continue
+                reader.at = found
+                if (yield from reader.first([self._closing])):
+                    reader.decided()
+                    reader.dropping = True
+                    value.write(reader.take(), reader.offset)
+                    return True
+                if (yield from reader.first(tags.next_calls)):
+                    break
+                reader.at += 1
+        except Refused:
+            reader.decided()
+            reader.dropping = True
+            value.write(reader.take(), reader.offset)
+            return False
+        except Over:
+            if self._reply.why != "stop":
+                raise
+            reader.at = len(reader.text)
+        reader.decided()
+        reader.dropping = True
+        reader.unread(reader.take())
+        return True
+
+
+class Value:
+    """Where the text of a value goes: as a string's into the call as it arrives, else when it is whole."""
+
+    def __init__(self, call: OpenCall | None, types: frozenset[str]) -> None:
+        self.call = call
+        self._types = types
+        self._held: list[str] | None = None if types == TEXT else []
+        self._quoted = False
+
+    def write(self, text: str, end: int) -> None:
+        if self.call is None:
+            return
+        if self._held is not None:
+            self._held.append(text)
+            if "string" not in self._types or _NULL.startswith(text := "".join(self._held)):
+                return
+            self._held = None
+        self._quote(text, end)
+
+    def _quote(self, text: str, end: int) -> None:
+        if self.call is not None:
+            self.call.write(escaped(text) if self._quoted else f'"{escaped(text)}', end)
+            self._quoted = True
+
+    def close(self, end: int, empty: Mapping[str, str] = _NONE) -> bool:
+        """False where the text is not what the schema asks for. It is kept as it is.
+
+        `empty` says what no text at all is, by its type.
+        """
+        if self.call is None:
+            return True
+        fits = True
+        if self._held is not None:
+            text = "".join(self._held)
+            json = coerced(text, self._types - TEXT)
+            if not text and "string" not in self._types:
+                json = next((empty[each] for each in self._types if each in empty), json)
+            if json is not None:
+                self.call.write(json, end)
+                return True
+            fits = "string" in self._types
+            self._quote(text, end)
+        elif not self._quoted:
+            self._quote("", end)
+        self.call.write('"', end)
+        return fits
+
+
+class _Wrapped(Value):
+    """The text of a value that may be all arguments."""
+
+    text = ""
+
+    def write(self, text: str, end: int) -> None:
+        self.text += text
+
+    def close(self, end: int, empty: Mapping[str, str] = _NONE) -> bool:
+        return True

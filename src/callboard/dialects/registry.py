@@ -1,0 +1,64 @@
+"""Dialects by their names, and by the chat templates of the models that speak them.
+
+Owns how one is found. Knows nothing of how it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from msgspec.structs import replace
+
+from callboard.dialects.dialect import Dialect
+from callboard.dialects.table import AUTO, DIALECTS
+from callboard.errors import CallerError
+from callboard.plugins import plugins
+from callboard.text.suggest import near
+
+
+def dialect_named(name: str) -> Dialect:
+    """The dialect of that name, ours or a plug-in's; `-` and `_` are the same, case does not matter.
+
+    Raises CallerError.
+    """
+    wanted = name.lower().replace("-", "_")
+    found = DIALECTS.get(wanted)
+    if found is not None:
+        return found
+    added: dict[str, Dialect] = {dialect.name: dialect for dialect in plugins("callboard.dialects")}
+    if wanted not in added:
+        hint = near(wanted, [*DIALECTS, *added]) or "`callboard dialects` lists them"
+        raise CallerError(f"no dialect {name!r}", hint=hint)
+    return added[wanted]
+
+
+def dialect_of(names: Sequence[str]) -> Dialect:
+    """The dialect of these names: of several, one that reads whichever of them makes the first call.
+
+    Raises CallerError.
+    """
+    found = tuple([dialect_named(name) for name in names])
+    return found[0] if len(found) == 1 else _either(found)
+
+
+@lru_cache(maxsize=256)
+def _either(dialects: tuple[Dialect, ...]) -> Dialect:
+    spoken = tuple(dict.fromkeys([each for dialect in dialects for each in (dialect.speaks or (dialect,))]))
+    names = ", ".join([dialect.name for dialect in dialects])
+    reasoning = tuple(dict.fromkeys([each for dialect in spoken for each in dialect.reasoning]))
+    return replace(AUTO, name=names, summary=f"the first of {names} to make a call", speaks=spoken, reasoning=reasoning)
+
+
+def dialect_of_template(template: str) -> Dialect | None:
+    """The dialect that a chat template (its text) teaches, None where it shows none.
+
+    Of the rows of which a set of words is in the template, the one with the most of them is taken.
+    """
+    best: tuple[int, Dialect] | None = None
+    for dialect in DIALECTS.values():
+        for words in dialect.template:
+            size = sum(map(len, words))
+            if all(word in template for word in words) and (best is None or size > best[0]):
+                best = size, dialect
+    return best[1] if best else None

@@ -1,0 +1,94 @@
+"""Results that were too long for a model.
+
+Owns where they are kept whole, and the tool by which a model reads on. Knows nothing of servers.
+Law: what a model names is a result's identifier and never a path; only the newest are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from callboard.errors import NoSuchTool
+from callboard.storage.directories import state_directory, write_private
+from callboard.tools import Context, Ensemble, Invoker
+
+READ_RESULT: Final = "read_result"
+MAX_KEPT: Final = 256
+"""Results in one directory."""
+MAX_READ: Final = 32 * 1024
+"""Bytes that one call reads, as many as a result has by default."""
+
+_IDENTIFIER = re.compile(r"[0-9a-f]{16}")
+_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "identifier": {"type": "string", "description": "As the cut result says"},
+        "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "First byte"},
+        "limit": {"type": "integer", "minimum": 1, "maximum": MAX_READ, "default": MAX_READ, "description": "Bytes"},
+    },
+    "required": ["identifier"],
+    "additionalProperties": False,
+}
+
+
+class KeptResults:
+    """Texts by their identifiers, in a directory, by default beneath `state_directory()`."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = directory or state_directory() / "results"
+        self.tool_name = READ_RESULT
+        """What the tool that reads on is called where the results are used."""
+
+    def keep(self, text: str) -> str:
+        """Keeps a text; the same text has the same identifier."""
+        data = text.encode("utf-8", "replace")
+        identifier = hashlib.sha256(data).hexdigest()[:16]
+        write_private(self._path(identifier), data)
+        kept = [*self.directory.glob("*.txt")]
+        if len(kept) > MAX_KEPT:
+            for path in sorted(kept, key=_age)[: len(kept) - MAX_KEPT]:
+                path.unlink(missing_ok=True)
+        return identifier
+
+    def read(self, identifier: str, offset: int = 0, limit: int = MAX_READ) -> str:
+        """A piece of a text, and a line before it that says which, in bytes. Raises NoSuchTool."""
+        path = self._path(identifier) if _IDENTIFIER.fullmatch(identifier) else None
+        if path is None or not path.is_file():
+            raise NoSuchTool(f"no result {identifier[:32]!r} is kept", hint="call the tool again")
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(offset)
+            data = file.read(limit)
+        return f"[bytes {min(offset, size)} to {min(offset, size) + len(data)} of {size}]\n{data.decode('utf-8', 'ignore')}"
+
+    def invoker(self) -> Invoker:
+        """The tool that reads on."""
+
+        async def read(_: Context, arguments: Mapping[str, Any]) -> str:
+            return self.read(arguments["identifier"], arguments["offset"], arguments["limit"])
+
+        return Invoker(
+            self.tool_name,
+            read,
+            _SCHEMA,
+            description="Reads on in a result that was cut, where the result says so.",
+            idempotent=True,
+        )
+
+    def ensemble(self) -> Ensemble:
+        """An ensemble with nothing but that tool, where several servers share it."""
+        return Ensemble("results", [self.invoker()])
+
+    def _path(self, identifier: str) -> Path:
+        return self.directory / f"{identifier}.txt"
+
+
+def _age(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

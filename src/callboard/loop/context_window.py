@@ -1,0 +1,315 @@
+"""What of a conversation a model is shown.
+
+Owns the view of a transcript that has become too long: stale results are replaced, old rounds told in short, and
+what is too large for all that is cut. The transcript itself is never changed.
+Laws: a call and its result are shown together or not at all; what was replaced stays replaced, so that what a
+provider has cached stays valid until the view is made shorter again; work is constant a round, on average.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    InvocationCanister,
+    ResultCanister,
+    TextualContent,
+    Usage,
+    UserCanister,
+)
+from callboard.errors import CallerError
+from callboard.loop.summary import Digest
+from callboard.loop.truncation import cut_to, fill, size_of
+from callboard.tools import Invoker
+from callboard.tools.permission_patterns import read_path
+
+CHARACTERS: Final = 4.0
+"""A token, where nothing better is known."""
+SUMMARY: Final = 8000
+"""Characters of a summary where there is no limit."""
+MAX_READINGS: Final = 16
+"""Readings of a file that are compared with the next one."""
+
+_MIN_STUBBED: Final = 200
+"""Characters of a result that is worth replacing."""
+_MIN_STEP: Final = 2000
+"""Characters between two counts from which a token's length is told."""
+
+_encode = msgspec.json.Encoder(order="sorted", enc_hook=str).encode
+_Path: TypeAlias = tuple[str, ...]
+
+
+class _Reading(NamedTuple):
+    """What an idempotent call gave: where its result stands, and what it asked for."""
+
+    at: int
+    tool: str
+    asked: frozenset[tuple[str, bytes]]
+
+
+class History:
+    """Shows a conversation within `limit` tokens; 0 is no limit.
+
+    Up to `threshold` of the limit, a share, nothing is changed. Above it results that a later call has made stale are
+    replaced; if that is not enough, the oldest rounds but the last `keep` become one summary, behind what the user
+    said first; what is still too large is cut. With `every` the oldest rounds become that summary whenever so many
+    have come besides the last `keep`, within the limit too (seed 003); 0 is never. `pinned` gives text that is told with the summary, such as a
+    checklist. `invokers` say which calls are idempotent and which arguments are paths; an agent sets them.
+
+    One conversation each: shown another one, it begins anew. Raises CallerError for bounds that cannot be.
+    """
+
+    def __init__(
+        self,
+        *,
+        limit: int = 0,
+        threshold: float = 0.75,
+        keep: int = 3,
+        every: int = 0,
+        pinned: Callable[[], str] = lambda: "",
+        invokers: Mapping[str, Invoker] | None = None,
+    ) -> None:
+        if limit < 0 or not 0 < threshold <= 1 or keep < 1 or every < 0:
+            raise CallerError(
+                f"no history of limit {limit}, threshold {threshold:g}, keep {keep}, every {every}",
+                path="history",
+                hint="a limit of 0 or more tokens, a threshold above 0 and up to 1, and at least one round",
+            )
+        self.limit = limit
+        self.invokers = invokers or {}
+        self._threshold = threshold
+        self._keep = keep
+        self._every = every
+        self._pinned = pinned
+        self._ratio = CHARACTERS
+        self._overhead = 0.0
+        """Tokens of a request besides its canisters, such as those of its tools."""
+        self._shown_size = 0
+        self._shown_times = 0
+        self._counted: tuple[int, int, int] | None = None
+        """When tokens were told last: what was shown for the how manieth time, its size, and its tokens."""
+        self._counted_before: tuple[int, int, int] | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._seen = 0
+        self._first: Canister | None = None
+        self._last: Canister | None = None
+        self._task: list[Canister] = []
+        """What comes before the first reply."""
+        self._head = self._task
+        """The same, with the summary once there is one."""
+        self._tail: list[Canister] = []
+        self._start = 0
+        """Where the tail begins in the transcript."""
+        self._rounds: deque[int] = deque()
+        """Where the rounds in the tail begin in the transcript."""
+        self._replying = False
+        self._said_at = 0
+        """Where the user last said something."""
+        self._size = 0
+        self._calls: dict[str, InvocationCanister] = {}
+        self._same: dict[tuple[str, bytes], int] = {}
+        self._readings: dict[_Path, deque[_Reading]] = {}
+        self._stale: dict[int, int] = {}
+        """Results that may be replaced, and the rounds that made them stale."""
+        self._digest = Digest()
+
+    @property
+    def tokens(self) -> int:
+        """Of what would be shown, as far as is known."""
+        return self._tokens(self._size)
+
+    def shown(self, canisters: Sequence[Canister]) -> tuple[Canister, ...]:
+        """What a model is shown of these. They are those of the last time and what has come since."""
+        if not self.limit and not self._every:
+            return tuple(canisters)
+        if not self._continues(canisters):
+            self._begin()
+        for at in range(self._seen, len(canisters)):
+            self._take(canisters[at], at)
+        self._seen = len(canisters)
+        if canisters:
+            self._first, self._last = canisters[0], canisters[-1]
+        if self.limit and self.tokens > self.limit * self._threshold:
+            self._shorten()
+        if self._every and len(self._rounds) >= self._keep + self._every:
+            self._compact(self._keep, 0)
+        self._shown_size = self._size
+        self._shown_times += 1
+        return (*self._head, *self._tail)
+
+    def count(self, usage: Usage) -> None:
+        """Learns from what a backend says that the view shown last was, in tokens."""
+        if usage.input <= 0:
+            return
+        if self._counted is not None and self._counted[0] != self._shown_times:
+            self._counted_before = self._counted
+        self._counted = (self._shown_times, self._shown_size, usage.input)
+        if self._counted_before is not None:
+            _, size, tokens = self._counted_before
+            step, more = self._shown_size - size, usage.input - tokens
+            if abs(step) >= _MIN_STEP and step * more > 0:
+                self._ratio = min(8.0, max(1.0, step / more))
+        elif self._shown_size / usage.input > self._ratio:
+            self._ratio = min(8.0, self._shown_size / usage.input)
+        self._overhead = max(0.0, usage.input - self._shown_size / self._ratio)
+
+    def _tokens(self, size: int) -> int:
+        return round(self._overhead + size / self._ratio)
+
+    def _room(self, share: float) -> int:
+        """Characters for which there is room in that share of the limit."""
+        return int((self.limit * share - self._overhead) * self._ratio)
+
+    def _continues(self, canisters: Sequence[Canister]) -> bool:
+        if not self._seen:
+            return True
+        if len(canisters) < self._seen or canisters[self._seen - 1] is not self._last:
+            return False
+        return canisters[0] is self._first or canisters[0] == self._first
+
+    # What comes.
+
+    def _take(self, canister: Canister, at: int) -> None:
+        replying = isinstance(canister, (AssistantCanister, InvocationCanister))
+        if replying and not self._replying:
+            if not self._rounds:
+                self._start = at
+            self._rounds.append(at)
+        self._replying = replying
+        (self._tail if self._rounds else self._task).append(canister)
+        if isinstance(canister, UserCanister):
+            self._said_at = at
+        self._size += size_of(canister)
+        if isinstance(canister, InvocationCanister):
+            self._calls[canister.identifier] = canister
+        elif isinstance(canister, ResultCanister):
+            call = self._calls.pop(canister.invocation_id, None)
+            if call is not None:
+                self._relate(call, canister, at)
+
+    def _relate(self, call: InvocationCanister, result: ResultCanister, at: int) -> None:
+        """Finds the results that this one makes stale."""
+        invoker = self.invokers.get(call.name)
+        if invoker is None or call.arguments is None:
+            return
+        number = self._digest.rounds + len(self._rounds)
+        given = invoker.understood(call.arguments)
+        idempotent = invoker.is_idempotent(call.arguments)
+        asked = frozenset(_asked(invoker, given))
+        if idempotent:
+            key = (call.name, _encode(sorted(asked)))
+            if key in self._same:
+                self._stale[self._same[key]] = number
+            self._same[key] = at
+        if result.error is not None:
+            return
+        paths = [*_paths(invoker, given)]
+        if len(paths) == 1:
+            # However it is spelled.
+            asked = frozenset([each for each in asked if invoker.subjects.get(each[0]) != "path"])
+        for path in paths:
+            if not idempotent:
+                for reading in self._readings.pop(path, ()):
+                    self._stale[reading.at] = number
+                continue
+            readings = self._readings.setdefault(path, deque(maxlen=MAX_READINGS))
+            for reading in readings:
+                # One that asks for no less stands for the other.
+                if reading.tool == call.name and asked <= reading.asked:
+                    self._stale[reading.at] = number
+            readings.append(_Reading(at, call.name, asked))
+
+    # What is left out.
+
+    def _shorten(self) -> None:
+        enough = self.limit * self._threshold
+        self._replace_stale()
+        if self.tokens > enough:
+            self._compact(self._keep, enough / 2)
+        for keep in range(self._keep - 1, 0, -1):
+            if self.tokens > self.limit:
+                self._compact(keep, enough)
+        if self.tokens > self.limit:
+            self._cut()
+
+    def _replace_stale(self) -> None:
+        kept = self._rounds[-self._keep] if len(self._rounds) >= self._keep else self._start
+        for at, number in [*self._stale.items()]:
+            if at >= kept:
+                continue
+            del self._stale[at]
+            place = at - self._start
+            stale = self._tail[place] if place >= 0 else None
+            if isinstance(stale, ResultCanister) and size_of(stale) > _MIN_STUBBED:
+                told = TextualContent(f"[superseded by the call in round {number}]")
+                self._put(place, replace(stale, content=(told,), error=None))
+
+    def _put(self, place: int, canister: Canister) -> None:
+        self._size += size_of(canister) - size_of(self._tail[place])
+        self._tail[place] = canister
+
+    def _compact(self, keep: int, enough: float) -> None:
+        """Tells the oldest rounds in short, all but `keep` at most, until that many tokens are left."""
+        gone = 0
+        while len(self._rounds) > keep and self.tokens > enough:
+            self._rounds.popleft()
+            end = self._rounds[0] - self._start
+            self._size -= self._digest.take(self._tail[gone:end], self.invokers)
+            gone = end
+        if not gone:
+            return
+        del self._tail[:gone]
+        self._start += gone
+        room = self._room(1.0) // 8 if self.limit else SUMMARY
+        summary = self._digest.text(room, self._pinned(), said_since=self._said_at >= self._start)
+        self._size -= sum(map(size_of, self._head))
+        self._head = _beside(self._task, TextualContent(summary))
+        self._size += sum(map(size_of, self._head))
+
+    def _cut(self) -> None:
+        """Cuts the largest of what is left to a size at which all of it has room."""
+        sizes = [0 if isinstance(each, UserCanister) else size_of(each) for each in self._tail]
+        fixed = self._size - sum(sizes)
+        room = self._room(self._threshold) - fixed
+        if room <= 0:
+            room = self._room(1.0) - fixed
+        if room <= 0:
+            return
+        most = fill(sizes, room)
+        for place, size in enumerate(sizes):
+            if size > most:
+                self._put(place, cut_to(self._tail[place], most))
+
+
+def _beside(task: Sequence[Canister], summary: TextualContent) -> list[Canister]:
+    """The task, and the summary with what the user said: some templates take no two words of the user in a row."""
+    if task and isinstance(last := task[-1], UserCanister):
+        return [*task[:-1], replace(last, content=(*last.content, summary))]
+    return [*task, UserCanister((summary,))]
+
+
+def _paths(invoker: Invoker, given: Mapping[str, Any]) -> Iterator[_Path]:
+    for name, subject in invoker.subjects.items():
+        value = given.get(name)
+        for each in value if isinstance(value, (list, tuple)) else [value]:
+            if subject == "path" and each is not None:
+                path = read_path(str(each))
+                yield path.relative if path.relative is not None else ("/", *(path.absolute or path.names))
+
+
+def _asked(invoker: Invoker, given: Mapping[str, Any]) -> Iterable[tuple[str, bytes]]:
+    """What a call asks for besides what it would ask for anyway."""
+    properties = invoker.arguments_schema.get("properties", {})
+    for name, value in given.items():
+        if value is None or ("default" in (schema := properties.get(name) or {}) and schema["default"] == value):
+            continue
+        yield name, _encode(value)

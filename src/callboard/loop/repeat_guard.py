@@ -1,0 +1,174 @@
+"""Calls that are made again and again.
+
+Owns what a run has called already, and what a model reads that makes a call once more. It runs nothing and ends
+nothing. `Guard` tells the model to do something else; `EarlierResults` is for models that repeat a call without end,
+and only says where the result is from. Laws: a call is the same if tool and arguments are; constant work a call,
+whatever has been called before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from callboard.core import InvocationCanister, ResultCanister, TextualContent
+from callboard.loop.pending_calls import Key, call_key
+from callboard.tools import Invoker
+
+MAX_CYCLE: Final = 4
+"""Calls that are looked at as one that goes round."""
+
+_PASSING: Final = frozenset({"network", "cancelled"})
+"""Failures that the same call may not meet again."""
+_VOLATILE: Final = re.compile(r"\d+(?:\.\d+)?(?= ?(?:ms|s|sec|seconds)\b)|0x[0-9a-fA-F]+|\b\d\d:\d\d:\d\d\b")
+"""What differs between results that are the same: times and addresses."""
+
+_ELSE: Final = "Do something else: "
+_AGAIN: Final = (
+    "You made this call in round {number} already, and nothing has changed since: its result is below. "
+    f"{_ELSE}use what it says, look somewhere else, change something, or finish."
+)
+_FAILED: Final = (
+    "You made this call in round {number} already, it failed, and nothing has changed since: its error is below. "
+    f"{_ELSE}correct the arguments, or use another tool."
+)
+_ROUND: Final = (
+    "You are going in circles: the calls of {names} gave the same results twice, and this one was made in round "
+    f"{{number}}. It was not run again, its result is below. {_ELSE}try another way, or finish with what you know."
+)
+
+_EARLIER: Final = "This call was not run again. It is the same as in round {number}, and this is its earlier result:"
+
+_Step: TypeAlias = tuple[Key, int | None]
+"""A call and what came of it; None where that is not known yet."""
+
+
+class _Made(NamedTuple):
+    result: ResultCanister
+    number: int
+    """The round it was made in."""
+    at: int
+    outcome: int
+
+
+class Guard:
+    """Answers calls that were made before, where nothing has changed since or where they go in circles."""
+
+    def __init__(self, invokers: Mapping[str, Invoker]) -> None:
+        self._invokers = invokers
+        self._made: dict[Key, _Made] = {}
+        self._steps: deque[_Step] = deque(maxlen=2 * MAX_CYCLE)
+        self._count = 0
+        self._changed: tuple[Key | None, int] = (None, 0)
+        """The call that changed something last, and when."""
+        self._changed_before = 0
+        """When another call than that one did."""
+
+    def answers(self, invocations: Iterable[InvocationCanister]) -> dict[str, ResultCanister]:
+        """The results of those calls of a reply that are not to run, by their identifiers."""
+        answered: dict[str, ResultCanister] = {}
+        steps = self._steps.copy()
+        changing: set[Key] = set()
+        for each in invocations:
+            key = call_key(each)
+            made = self._made.get(key)
+            told = "" if made is None else self._notice(each, made, steps, changing)
+            if made is not None and told:
+                content = (TextualContent(told), *made.result.content)
+                answered[each.identifier] = replace(made.result, invocation_id=each.identifier, content=content)
+                steps.append((key, made.outcome))
+            else:
+                steps.append((key, None))
+                if self._changes(each):
+                    changing.add(key)
+        return answered
+
+    def record(
+        self, pairs: Iterable[tuple[InvocationCanister, ResultCanister]], answered: Mapping[str, object], number: int
+    ) -> None:
+        """What came of the calls of round `number`; those `answered` here did not run."""
+        for invocation, result in pairs:
+            key = call_key(invocation)
+            if invocation.identifier in answered:
+                self._steps.append((key, self._made[key].outcome))
+                continue
+            self._count += 1
+            outcome = hash((_VOLATILE.sub("", result.text), result.error is None))
+            self._made[key] = _Made(result, number, self._count, outcome)
+            self._steps.append((key, outcome))
+            if result.error is None and self._changes(invocation):
+                if self._changed[0] != key:
+                    self._changed_before = self._changed[1]
+                self._changed = (key, self._count)
+
+    def _notice(self, invocation: InvocationCanister, made: _Made, steps: deque[_Step], changing: set[Key]) -> str:
+        """What the model reads above the earlier result; empty if the call runs.
+
+        Args:
+            invocation: The call.
+            made: The same call, as it was made last.
+            steps: The calls before this one.
+            changing: Calls before this one in the same reply that run and may change something.
+        """
+        key, error = call_key(invocation), made.result.error
+        if error is not None and error.category in _PASSING:
+            return ""
+        last, at = self._changed
+        changed = (self._changed_before if last == key else at) > made.at or bool(changing - {key})
+        if not changed:
+            return (_AGAIN if error is None else _FAILED).format(number=made.number)
+        circle = _circle(steps, key)
+        names = ", ".join(dict.fromkeys(name for (name, _), _ in circle))
+        return _ROUND.format(names=names, number=made.number) if circle else ""
+
+    def _changes(self, invocation: InvocationCanister) -> bool:
+        invoker = self._invokers.get(invocation.name)
+        return invoker is not None and not invoker.is_idempotent(invocation.arguments or {})
+
+
+class EarlierResults(Guard):
+    """Answers a call with its earlier result if the round before made it, or if it is idempotent and nothing changed.
+
+    A call that failed may be tried again.
+    """
+
+    def __init__(self, invokers: Mapping[str, Invoker]) -> None:
+        super().__init__(invokers)
+        self._round_before: set[Key] = set()
+
+    def record(
+        self, pairs: Iterable[tuple[InvocationCanister, ResultCanister]], answered: Mapping[str, object], number: int
+    ) -> None:
+        pairs = [*pairs]
+        super().record(pairs, answered, number)
+        self._round_before = {call_key(invocation) for invocation, _ in pairs}
+
+    def _notice(self, invocation: InvocationCanister, made: _Made, steps: deque[_Step], changing: set[Key]) -> str:
+        key = call_key(invocation)
+        if made.result.error is not None or changing - {key}:
+            return ""
+        holds = key in self._round_before if self._changes(invocation) else self._changed[1] <= made.at
+        return _EARLIER.format(number=made.number) if holds else ""
+
+
+GUARDS: Final[Mapping[str, type[Guard]]] = {"answer": EarlierResults, "tell": Guard}
+"""By what follows from a repeated call."""
+
+
+def _circle(steps: deque[_Step], key: Key) -> Sequence[_Step]:
+    """The steps that were made twice and that this call would begin again."""
+    every = len(steps)
+    for length in range(1, min(MAX_CYCLE, every // 2) + 1):
+        last = [*islice(steps, every - length, every)]
+        if (
+            last[0][0] == key
+            and last == [*islice(steps, every - 2 * length, every - length)]
+            and all(outcome is not None for _, outcome in last)
+        ):
+            return last
+    return ()

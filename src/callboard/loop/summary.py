@@ -1,0 +1,123 @@
+"""Rounds that are no longer shown, in short.
+
+Owns the summary: what was called, what failed, which files were changed, what was said. Knows nothing of tokens.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from callboard.core import AssistantCanister, Canister, InvocationCanister, ResultCanister, UserCanister
+from callboard.loop.truncation import size_of
+from callboard.tools import Invoker
+
+MAX_SAID: Final = 200
+"""Characters of what was said in a round."""
+_MAX_VALUE: Final = 100
+_MAX_CALLS: Final = 20
+"""Calls of a round that are told."""
+MAX_LINE: Final = 1000
+"""Characters that a round is told in."""
+
+_TOLD: Final = frozenset(
+    {"action", "command", "directory", "file", "glob", "name", "path", "pattern", "query", "symbol", "url"}
+)
+"""Arguments that say what a call was about, besides those that its tool calls its subjects."""
+
+
+class Digest:
+    """Takes rounds from the oldest on; `text` tells them in short."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self._lines: deque[str] = deque()
+        self._size = 0
+        self._left_out = 0
+        self._changed: dict[str, None] = {}
+        self._said: UserCanister | None = None
+
+    def take(self, canisters: Sequence[Canister], invokers: Mapping[str, Invoker]) -> int:
+        """One round. How large it was."""
+        self.rounds += 1
+        failed = {each.invocation_id for each in canisters if isinstance(each, ResultCanister) and each.error}
+        said = "".join([each.text for each in canisters if isinstance(each, AssistantCanister)])
+        calls: list[str] = []
+        size = 0
+        for each in canisters:
+            size += size_of(each)
+            if isinstance(each, InvocationCanister):
+                calls.append(_call(each, invokers.get(each.name), failed=each.identifier in failed))
+                if each.identifier not in failed:
+                    self._change(each, invokers.get(each.name))
+        self._line(f"round {self.rounds}: {_told(said, calls)}")
+        for each in canisters:
+            if isinstance(each, UserCanister):
+                self._said = each
+                self._line(f'the user then said: "{_short(each.text, MAX_SAID)}"')
+        return size
+
+    def text(self, most: int, pinned: str, *, said_since: bool) -> str:
+        """What was taken, in about `most` characters; whole are `pinned`, and what the user said last if nothing was since."""
+        while self._size > most and self._lines:
+            self._size -= len(self._lines.popleft())
+            self._left_out += 1
+        parts = [f"Rounds 1 to {self.rounds} of the work so far, in short; they are not shown any more."]
+        if self._left_out:
+            parts.append(f"({self._left_out} lines from the beginning are left out.)")
+        parts += [f"- {line}" for line in self._lines]
+        if self._changed:
+            parts.append(f"Files that were changed: {_listed(self._changed, most)}")
+        if pinned:
+            parts.append(f"\n{pinned}")
+        if self._said is not None and not said_since:
+            parts.append(f"\nIn these rounds the user said last:\n{self._said.text}")
+        return "\n".join(parts)
+
+    def _line(self, line: str) -> None:
+        line = line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..."
+        self._lines.append(line)
+        self._size += len(line)
+
+    def _change(self, call: InvocationCanister, invoker: Invoker | None) -> None:
+        if invoker is None or call.arguments is None or invoker.is_idempotent(call.arguments):
+            return
+        given = invoker.understood(call.arguments)
+        for name, subject in invoker.subjects.items():
+            value = given.get(name)
+            if subject == "path" and value is not None:
+                files = value if isinstance(value, (list, tuple)) else [value]
+                self._changed.update(dict.fromkeys([_short(str(each), _MAX_VALUE) for each in files]))
+
+
+def _listed(names: Collection[str], most: int) -> str:
+    told = ""
+    for number, name in enumerate(names):
+        if len(told) + len(name) > most:
+            return f"{told} and {len(names) - number} more".strip()
+        told = f"{told}, {name}" if told else name
+    return told
+
+
+def _told(said: str, calls: Sequence[str]) -> str:
+    more = [f"{len(calls) - _MAX_CALLS} more calls"] if len(calls) > _MAX_CALLS else []
+    spoken = [f'"{_short(said, MAX_SAID)}"'] if said.strip() else []
+    return "; ".join([*spoken, *calls[:_MAX_CALLS], *more])
+
+
+def _call(call: InvocationCanister, invoker: Invoker | None, *, failed: bool) -> str:
+    about = _TOLD | (invoker.subjects.keys() if invoker else frozenset())
+    given = call.arguments or {}
+    told = [f"{name} {_short(_text(given[name]), _MAX_VALUE)}" for name in given if name in about]
+    return f"{call.name} {', '.join(told)}".strip() + (" (failed)" if failed else "")
+
+
+def _text(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _short(text: str, most: int) -> str:
+    """On one line."""
+    line = " ".join(text[: 4 * most].split())
+    return line if len(line) <= most and len(text) <= 4 * most else f"{line[:most]}..."

@@ -1,0 +1,106 @@
+"""What a server says of its tools, made fit for a model and a person to read.
+
+Owns which characters are hidden and how much a server may say. Knows nothing of connections.
+Law: what a server says is hostile. What cannot be made fit is refused with a reason, never changed in its meaning.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from callboard.errors import SchemaError
+from callboard.schema.subschemas import inside, rebuild
+
+MAX_TOOLS: Final = 512
+"""Tools of one server."""
+MAX_NAME: Final = 128
+"""Characters of a tool's name, as the protocol says (SEP-986)."""
+SCHEMA_BYTES: Final = 64 * 1024
+"""Bytes of JSON of one tool's schema."""
+MAX_PROPERTIES: Final = 512
+"""Properties in one tool's schema, those of inner objects too."""
+
+_SEEN: Final = frozenset("\n\t")
+_HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Co", "Cs"})
+# Fillers that are letters, and selectors that can spell any bytes behind a character. U+FE0F makes an emoji of a sign.
+_HIDDEN: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u3164\uffa0") | frozenset(
+    chr(code) for code in (*range(0xFE00, 0xFE0F), *range(0xE0000, 0xE1000))
+)
+_TEXTS: Final = ("title", "description", "$comment")
+"""Keywords of a schema that say something to people."""
+
+
+def hidden(text: str) -> bool:
+    """Whether there is a character in it that is not seen."""
+    return any(_is_hidden(char) for char in text)
+
+
+def cleaned(text: str, limit: int) -> str:
+    """The text without hidden characters and HTML comments, at most `limit` bytes of it."""
+    plain = text if text.isascii() and text.isprintable() else "".join([char for char in text if not _is_hidden(char)])
+    # A space between, or what is left could be a comment again.
+    plain = " ".join(_outside_comments(plain)).strip()
+    data = plain.encode()
+    return plain if len(data) <= limit else f"{data[:limit].decode('utf-8', 'ignore')} [cut]"
+
+
+def clean_schema(schema: Mapping[str, Any], limit: int) -> Mapping[str, Any]:
+    """The schema itself, or one with the texts in it cleaned. Raises SchemaError for one that is too much.
+
+    It has been compiled: its depth and its references are bounded.
+    """
+    if len(msgspec.json.encode(schema)) > SCHEMA_BYTES:
+        raise SchemaError(f"larger than {SCHEMA_BYTES // 1024} KB")
+    clean: Mapping[str, Any] = _clean(schema, limit)
+    if _properties(clean) > MAX_PROPERTIES:
+        raise SchemaError(f"more than {MAX_PROPERTIES} properties")
+    if any(hidden(text) for text in _strings(clean)):
+        raise SchemaError("hidden characters outside of its descriptions")
+    return schema if clean == schema else clean
+
+
+def _clean(schema: Any, limit: int) -> Any:
+    if not isinstance(schema, Mapping):
+        return schema
+    texts = {key: cleaned(schema[key], limit) for key in _TEXTS if isinstance(schema.get(key), str)}
+    return {**rebuild(schema, lambda part: _clean(part, limit)), **texts}
+
+
+def _properties(schema: Any) -> int:
+    if not isinstance(schema, Mapping):
+        return 0
+    own = schema.get("properties")
+    return (len(own) if isinstance(own, Mapping) else 0) + sum(_properties(part) for _, part in inside(schema))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Every string in a value, keys too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            yield key
+            yield from _strings(part)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _strings(part)
+
+
+def _outside_comments(text: str) -> Iterator[str]:
+    """What is not in an HTML comment; one that does not end goes to the end, as in a browser."""
+    at = 0
+    while (begins := text.find("<!--", at)) >= 0:
+        yield text[at:begins]
+        ends = text.find("-->", begins + 4)
+        if ends < 0:
+            return
+        at = ends + 3
+    yield text[at:]
+
+
+def _is_hidden(char: str) -> bool:
+    return char not in _SEEN and (unicodedata.category(char) in _HIDDEN_CATEGORIES or char in _HIDDEN)

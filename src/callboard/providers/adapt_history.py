@@ -1,0 +1,288 @@
+"""A conversation as a model's chat template and its endpoint take it.
+
+Owns the order in which the facts of a profile change a conversation: the last message, instructions, roles, reasoning.
+Laws: no text is lost and none changes its place; what a model takes as it is stays the same object, so that it is
+encoded once; the last message is never the model's, unless a reply that goes on from it was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import is_
+from typing import Any
+
+from msgspec.structs import replace
+
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    Content,
+    DocumentCanister,
+    InvocationCanister,
+    ReasoningContent,
+    Request,
+    ResultCanister,
+    SupervisorCanister,
+    TextualContent,
+    UserCanister,
+    contents,
+)
+from callboard.loop import GO_ON
+from callboard.profiles import Profile
+from callboard.wires.chat.content import apart, titled
+from callboard.wires.chat.encode_messages import CHAT_PREFILLS
+from callboard.wires.common.group_turns import aside
+
+CONTINUE = "Go on from exactly where your last message ends, without repeating it."
+"""Stands behind a message that a reply was to go on from, where the endpoint takes none."""
+NOT_RECORDED = "(not recorded)"
+"""Stands where a turn has to have reasoning and none of it can be sent: it was sealed by another model, or lost."""
+HAVE_RESULTS = "I have the results."
+"""Stands between results and what the user says next, where roles take turns."""
+_MODELS = (AssistantCanister, InvocationCanister)
+_PREFILLS = {"messages": frozenset({"last"}), "chat": frozenset(CHAT_PREFILLS) - {"last"}}
+"""How clients of a wire ask for a reply that goes on from the last message, which servers of that wire understand."""
+_APART = frozenset({"messages", "gemini"})
+"""Wires where the leading instructions are no messages, in however many parts."""
+_OWN_ITEMS = {"messages": "messages", "responses": "item"}
+"""The key of a content's `extra` under which a wire keeps what its provider's own tools did."""
+
+Canisters = Sequence[Canister]
+
+
+def fitted(request: Request, facts: Profile) -> tuple[Request, tuple[str, ...]]:
+    """The request with its conversation as the profile says, and what of it cannot be asked for."""
+    canisters, prefill, dropped = _ended(request.canisters, request, facts)
+    for rule in _RULES:
+        canisters = rule(canisters, request, facts)
+    if facts.wire == "messages" and _cannot_think(canisters, request):
+        extra = {name: value for name, value in request.extra.items() if name != "thinking"}
+        request, dropped = replace(request, extra=extra), (*dropped, "thinking")
+    if canisters is request.canisters and prefill == request.prefill:
+        return request, dropped
+    return replace(request, canisters=canisters, prefill=prefill), dropped
+
+
+# Instructions.
+
+
+def _one_system(canisters: Canisters, _: Request, facts: Profile) -> Canisters:
+    """The leading instructions as one, later ones as texts of the user's at their places."""
+    if not facts.merges_system and facts.takes_system:
+        return canisters
+    leading = next((i for i, each in enumerate(canisters) if not isinstance(each, SupervisorCanister)), len(canisters))
+    behind = canisters[leading:]
+    if leading < 2 and facts.takes_system and not any(isinstance(each, SupervisorCanister) for each in behind):
+        return canisters
+    first: Canisters = canisters[:leading]
+    if facts.wire not in _APART:
+        first = _merged([each for each in first if isinstance(each, SupervisorCanister)])
+    fitting = (*first, *map(_marked, behind)) if facts.takes_system else map(_marked, (*first, *behind))
+    return _same(canisters, list(fitting))
+
+
+def _merged(said: list[SupervisorCanister]) -> tuple[Canister, ...]:
+    if len(said) < 2:
+        return tuple(said)
+    return (SupervisorCanister((TextualContent("\n\n".join([each.text for each in said])),)),)
+
+
+def _marked(canister: Canister) -> Canister:
+    """Instructions as what the user says, between tags."""
+    if not isinstance(canister, SupervisorCanister):
+        return canister
+    return UserCanister((TextualContent(aside(canister.text)),))
+
+
+# Reasoning.
+
+
+def _reasoning(canisters: Canisters, request: Request, facts: Profile) -> Canisters:
+    """What the model thought as far as it wants it back, and something where it has to be."""
+    rule = facts.reasoning_back
+    fills = facts.requires_reasoning and facts.wire == "chat"
+    if rule == "all" and not fills:
+        return canisters
+    fitting: list[Canister] = []
+    for asked, last in _exchanges(canisters):
+        calls = any(isinstance(each, InvocationCanister) for each in asked)
+        if rule == "never" or (rule == "turn" and not last) or (rule == "tools" and not calls):
+            fitting += map(_thoughtless, asked)
+        else:
+            fitting += _filled(asked, request.model) if fills and calls else asked
+    return _same(canisters, fitting)
+
+
+def _same(canisters: Canisters, fitting: list[Canister]) -> Canisters:
+    """The canisters themselves, where nothing differs."""
+    same = len(fitting) == len(canisters) and all(map(is_, fitting, canisters))
+    return canisters if same else tuple(fitting)
+
+
+def _exchanges(canisters: Canisters) -> Iterator[tuple[Canisters, bool]]:
+    """What follows from each of the user's words, which stands at its beginning; and whether it is the last."""
+    starts = [
+        place
+        for place, each in enumerate(canisters)
+        if isinstance(each, UserCanister | DocumentCanister)
+        and not (place and isinstance(canisters[place - 1], UserCanister | DocumentCanister))
+    ]
+    for start, end in zip([0, *starts], [*starts, len(canisters)], strict=True):
+        yield canisters[start:end], end == len(canisters)
+
+
+def _thoughtless(canister: Canister) -> Canister:
+    if not isinstance(canister, AssistantCanister) or not any(map(_is_thought, canister.content)):
+        return canister
+    return replace(canister, content=tuple([part for part in canister.content if not _is_thought(part)]))
+
+
+def _is_thought(part: Content) -> bool:
+    """Whether it is what a model thought, and not an item of the provider's own tools."""
+    return isinstance(part, ReasoningContent) and not part.extra
+
+
+def _filled(asked: Canisters, model: str) -> Iterator[Canister]:
+    """The canisters with reasoning of `model` on every message: what another model thought, as far as it can be read."""
+    place = 0
+    while place < len(asked):
+        end = place
+        while end < len(asked) and isinstance(asked[end], _MODELS):
+            end += 1
+        if end == place:
+            yield asked[place]
+            place += 1
+            continue
+        message = asked[place:end]
+        thoughts = [part for each in message for part in _thoughts(each) if part.text]
+        if any(part.origin == model for part in thoughts):
+            yield from message
+        else:
+            text = "\n\n".join([part.text for part in thoughts]) or NOT_RECORDED
+            yield AssistantCanister((ReasoningContent(text, origin=model),))
+            yield from map(_thoughtless, message)
+        place = end
+
+
+def _thoughts(canister: Canister) -> list[ReasoningContent]:
+    content = canister.content if isinstance(canister, AssistantCanister) else ()
+    return [part for part in content if isinstance(part, ReasoningContent) and not part.extra]
+
+
+def _cannot_think(canisters: Canisters, request: Request) -> bool:
+    """Whether Claude would refuse to think: results lie before it, and their calls were made without a thought of its own.
+
+    That is so in the middle of a turn that another model began, or whose thoughts a client lost. Only models that
+    are told to think by a budget (`enabled`) refuse; it cannot be mended, for thoughts are signed.
+    """
+    thinking = request.extra.get("thinking")
+    if not (isinstance(thinking, Mapping) and thinking.get("type") == "enabled"):
+        return False
+    end = len(canisters)
+    while end and isinstance(canisters[end - 1], ResultCanister):
+        end -= 1
+    start = end
+    while start and isinstance(canisters[start - 1], _MODELS):
+        start -= 1
+    if start == end or end == len(canisters):
+        return False
+    opening = canisters[start]
+    first = opening.content[:1] if isinstance(opening, AssistantCanister) else ()
+    return not any(
+        isinstance(part, ReasoningContent) and part.opaque and part.origin == request.model for part in first
+    )
+
+
+# Roles.
+
+
+def _alternating(canisters: Canisters, _: Request, facts: Profile) -> Canisters:
+    """What the user says in one message, before all that the model says, and never right behind results."""
+    if not facts.alternates:
+        return canisters
+    fitting: list[Canister] = []
+    said = map(_as_user, _with_pictures_apart(canisters, facts))
+    for is_user, group in groupby(said, key=lambda each: isinstance(each, UserCanister)):
+        last = fitting[-1] if fitting else None
+        if is_user:
+            if isinstance(last, ResultCanister):
+                fitting.append(AssistantCanister(contents(HAVE_RESULTS)))
+            fitting.append(_joined([each for each in group if isinstance(each, UserCanister)]))
+            continue
+        for canister in group:
+            if isinstance(canister, _MODELS) and (last is None or isinstance(last, SupervisorCanister)):
+                fitting.append(UserCanister(contents(GO_ON)))
+            fitting.append(canister)
+            last = canister
+    return _same(canisters, fitting)
+
+
+def _as_user(canister: Canister) -> Canister:
+    return UserCanister(titled(canister)) if isinstance(canister, DocumentCanister) else canister
+
+
+def _with_pictures_apart(canisters: Canisters, facts: Profile) -> Iterator[Canister]:
+    """The canisters; what only a user's message can hold of results in one behind them, where the wire has it so."""
+    carried: list[Content] = []
+    for canister in canisters:
+        if carried and not isinstance(canister, ResultCanister):
+            yield UserCanister(tuple(carried))
+            carried = []
+        if isinstance(canister, ResultCanister) and facts.wire == "chat" and facts.takes_parts:
+            canister, parts = apart(canister)  # noqa: PLW2901
+            carried += parts
+        yield canister
+    if carried:
+        yield UserCanister(tuple(carried))
+
+
+def _joined(messages: Sequence[UserCanister]) -> UserCanister:
+    """Messages as one; texts where two of them meet are one, with an empty line between them."""
+    if len(messages) == 1:
+        return messages[0]
+    content: list[Content] = []
+    texts: list[str] = []
+    for message in messages:
+        for place, part in enumerate(message.content):
+            if not isinstance(part, TextualContent):
+                content += _text(texts)
+                texts = []
+                content.append(part)
+                continue
+            if place:
+                content += _text(texts)
+                texts = []
+            texts.append(part.text)
+    return UserCanister((*content, *_text(texts)))
+
+
+def _text(texts: Sequence[str]) -> tuple[Content, ...]:
+    return (TextualContent("\n\n".join(texts)),) if texts else ()
+
+
+_RULES: tuple[Callable[[Canisters, Request, Profile], Canisters], ...] = (_one_system, _alternating, _reasoning)
+
+
+# The last message.
+
+
+def _ended(canisters: Canisters, request: Request, facts: Profile) -> tuple[Canisters, str, tuple[str, ...]]:
+    """The conversation with a last message that is not the model's, or the way in which a prefill is asked for."""
+    last = canisters[-1] if canisters else None
+    if not isinstance(last, AssistantCanister) or _is_paused(last, facts.wire):
+        return canisters, "", ()
+    if not request.prefill:
+        return (*canisters, UserCanister(contents(GO_ON))), "", ()
+    way: str = facts.prefill
+    if not way and request.prefill in _PREFILLS.get(facts.wire, ()):
+        way = request.prefill
+    if way in {"", "none"}:
+        return (*canisters, UserCanister(contents(CONTINUE))), "", ("prefill",)
+    return canisters, way, ()
+
+
+def _is_paused(canister: AssistantCanister, wire: str) -> bool:
+    """Whether the provider's own tools were at work, whose reply goes on when it is sent back as it is."""
+    key: Any = _OWN_ITEMS.get(wire)
+    return any(part.extra and key in part.extra for part in canister.content[-1:])

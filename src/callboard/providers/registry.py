@@ -1,0 +1,162 @@
+"""A model by its name.
+
+Owns the way from a name to something that replies. Knows nothing of configuration files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from callboard.core import Event, Request
+from callboard.errors import CallerError, NoSuchModel
+from callboard.modes import Plan, plan
+from callboard.plugins import plugins
+from callboard.profiles import ModeName, Resolution, providers, resolve
+from callboard.providers.fallback import Planned
+from callboard.providers.http_model import NO_HEADERS, Heard, Overheard, RemoteModel
+from callboard.providers.transport import Transport
+
+if TYPE_CHECKING:
+    from callboard.providers.embedded import EmbeddedServer
+
+# Loaded models, for as long as the process lives.
+_servers: dict[Path, EmbeddedServer] = {}
+
+
+def access_model(
+    name: str,
+    *,
+    base_url: str = "",
+    api_key: str = "",
+    mode: ModeName | Literal[""] = "",
+    profile: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+    extra_body: Mapping[str, Any] | None = None,
+    transport: Transport | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Planned:
+    """The model of a name such as `local:qwen2.5-coder-0.5b`, `openai:gpt-4o`, `command:ollama run qwen3`, or any with a `base_url`.
+
+    `mode` and `profile` (facts) override what is known of the model; `headers` and `extra_body` are added to
+    every request; `api_key` is by default in the environment variable that the endpoint's profile names;
+    `tell` is told of retries. A plug-in's provider (entry points `callboard.providers`: an object with a
+    `name` and `access(resolution, plan, base_url=, api_key=)`) gives its own model.
+    Raises NoSuchModel or CallerError, before anything is sent.
+    """
+    resolution = resolve(name, profile)
+    decided = plan(resolution, mode)
+    connect = partial(
+        RemoteModel,
+        resolution,
+        decided,
+        transport or Transport(),
+        headers=headers,
+        extra_body=extra_body,
+        tell=tell,
+    )
+    if resolution.provider == "local":
+        if base_url:
+            hint = f"for an endpoint write {resolution.model}"
+            raise CallerError("a local model has no base URL", path=name, hint=hint)
+        return LocalModel(resolution, decided, _server(resolution.model), connect)
+    if resolution.provider == "command":
+        # It costs what only such a model needs.
+        from callboard.providers.command import CommandModel  # noqa: PLC0415
+
+        return CommandModel(resolution, decided)
+    for added in plugins("callboard.providers"):
+        if added.name == resolution.provider:
+            model: Planned = added.access(resolution, decided, base_url=base_url, api_key=api_key)
+            return model
+    facts = resolution.profile
+    url = base_url or _variable(facts.url_variable) or facts.base_url
+    if not url:
+        raise CallerError("no provider is named", path=name, hint=_provider_hint(name))
+    key = api_key or _variable(facts.key_variable)
+    if facts.key_variable and not key and url == facts.base_url:
+        raise CallerError("it wants an API key", path=name, hint=f"set {facts.key_variable}")
+    return connect(base_url=url, api_key=key)
+
+
+class LocalModel:
+    """A Model whose file is on this machine; loaded at its first reply."""
+
+    def __init__(
+        self, resolution: Resolution, plan: Plan, server: EmbeddedServer, connect: Callable[..., RemoteModel]
+    ) -> None:
+        self.resolution = resolution
+        self.plan = plan
+        self._server = server
+        self._connect = connect
+        self._model: RemoteModel | None = None
+
+    @property
+    def name(self) -> str:
+        return self.resolution.name
+
+    async def reply(self, request: Request, /) -> AsyncGenerator[Event]:
+        """One reply, event by event; the last is a ReplyEnded or a ReplyFailed."""
+        async with aclosing(self.batches(request)) as batches:
+            async for events in batches:
+                for event in events:
+                    yield event
+
+    async def batches(
+        self,
+        request: Request,
+        /,
+        *,
+        headers: Mapping[str, str] = NO_HEADERS,
+        heard: Heard | None = None,
+        overheard: Overheard | None = None,
+    ) -> AsyncGenerator[list[Event]]:
+        """As those of a RemoteModel."""
+        if self._model is None:
+            await self._server.start()
+            self._model = self._connect(base_url=self._server.base_url, api_key=self._server.api_key)
+        asked = self._model.batches(request, headers=headers, heard=heard, overheard=overheard)
+        async with aclosing(asked) as batches:
+            async for events in batches:
+                yield events
+
+    async def aclose(self) -> None:
+        """Closes the connections; the model stays loaded."""
+        if self._model is not None:
+            await self._model.aclose()
+
+
+def _provider_hint(name: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415  # only where something was misspelled
+
+    prefix, colon, model = name.partition(":")
+    known = [f"{provider}:" for provider in providers()]
+    close = get_close_matches(f"{prefix}:", known, n=1) if colon else []
+    meant = f"did you mean {close[0]}{model}? Else " if close else ""
+    return f"{meant}begin with its provider ({', '.join(known)}) or give a base URL"
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(name, "") if name else ""
+
+
+def _server(model: str) -> EmbeddedServer:
+    """The server of a catalogue's model, or of a path to a GGUF file."""
+    # These cost 10 ms, which only a local model needs.
+    from callboard.extras import require_extra  # noqa: PLC0415
+    from callboard.providers.embedded import EmbeddedServer  # noqa: PLC0415
+    from callboard.providers.local import locate, shipped  # noqa: PLC0415
+
+    require_extra("local")
+    if model.endswith(".gguf"):
+        path, context = Path(model).expanduser(), 0
+        if not path.is_file():
+            hint = "name a GGUF file that is here, or a model of `callboard models list`, which is downloaded"
+            raise NoSuchModel("no such file", path=model, hint=hint)
+    else:
+        path, context = locate(model), shipped().find(model).context
+    return _servers.setdefault(path.resolve(), EmbeddedServer(path, context))

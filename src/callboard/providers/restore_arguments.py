@@ -1,0 +1,67 @@
+"""Calls as their tools were declared, of a model that was told another schema.
+
+Owns where their arguments are restored: without the nulls that a strict schema asks for in the place of what is
+optional, and with the names that a provider refuses. Knows no wire.
+Law: a call of another tool, or with nothing to restore, is told as it was; its arguments are told once, when they are
+whole.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from callboard.core import (
+    ArgumentsPiece,
+    Event,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Offsets,
+    Why,
+)
+from callboard.wires.common.encoded_request import Lowered
+
+
+class Restored:
+    """A Stage: events in, events out. `lowered` is what the request became."""
+
+    def __init__(self, lowered: Lowered) -> None:
+        self._lowered = lowered
+        self._rewritten = lowered.rewritten
+        self._held: dict[int, list[ArgumentsPiece]] = {}
+
+    def feed(self, event: Event, /) -> list[Event]:
+        match event:
+            case InvocationStarted(index=index, name=name) if name in self._rewritten:
+                self._held[index] = []
+            case ArgumentsPiece(index=index) if index in self._held:
+                self._held[index].append(event)
+                return []
+            case InvocationIncomplete(index=index) if index in self._held:
+                return [*_piece(self._held.pop(index)), event]
+            case InvocationEnded(index=index) if index in self._held:
+                return self._ended(event, self._held.pop(index))
+            case _:
+                pass
+        return [event]
+
+    def finish(self, why: Why = "stop", /) -> list[Event]:
+        return []
+
+    def _ended(self, call: InvocationEnded, held: list[ArgumentsPiece]) -> list[Event]:
+        if call.arguments is None:
+            return [*_piece(held), call]
+        arguments = dict(self._lowered.restored(call.name, call.arguments))
+        if arguments == call.arguments:
+            return [*_piece(held), call]
+        raw = msgspec.json.encode(arguments).decode()
+        return [*_piece(held, raw), msgspec.structs.replace(call, arguments=arguments, raw=raw)]
+
+
+def _piece(held: list[ArgumentsPiece], json: str = "") -> list[Event]:
+    """All pieces as one, of what they say or of other JSON; none where there was none."""
+    if not held:
+        return []
+    first, last = held[0].offsets, held[-1].offsets
+    offsets: Offsets | None = None if first is None or last is None else (first[0], last[1])
+    return [ArgumentsPiece(held[0].index, json or "".join([piece.json for piece in held]), offsets)]

@@ -1,0 +1,185 @@
+"""Which sandbox this machine has.
+
+Owns the order in which they are tried, and why each was taken or passed over. A sandbox is had only if it has run
+something: bubblewrap may be there and user namespaces forbidden, and a kernel may know Landlock and have it turned off.
+Law: a program is run as bubblewrap only if it is the system's, where only root can have put it, or if its bytes are
+those that were verified. PATH is not asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+import tempfile
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from callboard.errors import CallerError, SandboxUnavailable
+from callboard.sandbox.bubblewrap import Bubblewrap
+from callboard.sandbox.bundled_bubblewrap import PROGRAM as BUNDLED
+from callboard.sandbox.bundled_bubblewrap import VERIFIED, bundled_bubblewrap
+from callboard.sandbox.landlock import Landlock
+from callboard.sandbox.policy import Confinement, Sandbox
+from callboard.sandbox.supervised_run import PROGRAM
+from callboard.sandbox.unconfined import Unconfined
+
+SYSTEM_BUBBLEWRAPS: Final = tuple(
+    Path(directory, "bwrap")
+    for directory in ("/usr/bin", "/usr/local/bin", "/bin", "/run/current-system/sw/bin", "/run/wrappers/bin")
+)
+"""Where systems put it. PATH is the user's, may lead into a repository, and may name directories by their place in it."""
+
+INSTALL: Final = "apt install bubblewrap, or pip install 'callboard[coding]', which brings one"
+
+_NAMES = ("", "bubblewrap", "landlock", "none")
+
+# A file that is opened, and not written to, stays as it is.
+_PROOF = """
+echo > "$1"
+for setting in /proc/sys/kernel/core_pattern /proc/sysrq-trigger; do
+    (: >> "$setting") 2>/dev/null && echo "$setting is writable"
+done
+echo ran
+"""
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the sandboxes that a machine may have.
+
+    `label` names it for people, `origin` says where it comes from; `reason` says why it cannot be had, "" if it can,
+    and then `sandbox` is it.
+    """
+
+    label: str
+    origin: str = ""
+    sandbox: Sandbox | None = None
+    reason: str = ""
+
+
+_candidates: dict[str, Candidate] = {}
+
+
+async def find_sandbox(
+    *, without: bool = False, prefer: str = "", unattended: bool = False, allow_weaker: bool = False
+) -> Sandbox:
+    """Find the best sandbox of this machine: bubblewrap, else Landlock. Once found it is kept for the process.
+
+    Args:
+        without: Take one that confines nothing; only on this request.
+        prefer: The name of the only one to try; "" for any.
+        unattended: Nobody looks at the commands before they run. Then a sandbox that leaves something outside of the
+            workspace open to change is refused.
+        allow_weaker: Take such a sandbox all the same.
+
+    Raises:
+        SandboxUnavailable: There is none, or none that is good enough; the hint says what to install.
+    """
+    if prefer not in _NAMES:
+        raise CallerError("no such sandbox", path=prefer, hint=f"it is one of {', '.join(_NAMES[1:])}")
+    if sys.platform == "win32":
+        raise SandboxUnavailable("commands are run on Linux and macOS only")
+    if without or prefer == "none":
+        return Unconfined()
+    reasons = []
+    async for candidate in candidates():
+        if prefer and not candidate.label.startswith(prefer):
+            continue
+        if candidate.sandbox is None:
+            reasons.append(f"{candidate.label}: {candidate.reason}")
+        elif unattended and not allow_weaker and candidate.sandbox.open:
+            reasons.append(f"{candidate.label} leaves open: {'; '.join(candidate.sandbox.open)}")
+        else:
+            return candidate.sandbox
+    if any(" leaves open: " in reason for reason in reasons):
+        raise SandboxUnavailable(
+            "; ".join(["no sandbox here is good enough for work that nobody watches", *reasons]),
+            hint=f"{INSTALL}; or accept the weaker one with --allow-weaker-sandbox",
+        )
+    raise SandboxUnavailable(
+        "; ".join(["commands cannot be confined on this machine", *reasons]),
+        hint=f"{INSTALL}; or pass --no-sandbox where the machine itself is a sandbox",
+    )
+
+
+async def candidates() -> AsyncIterator[Candidate]:
+    """Every sandbox that this machine may have, best first, each tried when it is asked for and then kept."""
+    if sys.platform != "linux":
+        return
+    for label, make in (
+        ("bubblewrap (system)", _system),
+        ("bubblewrap (bundled)", _bundled),
+        ("landlock", _landlock),
+    ):
+        if label not in _candidates:
+            try:
+                sandbox = await make()
+                await prove(sandbox)
+            except SandboxUnavailable as error:
+                _candidates[label] = Candidate(label=label, origin=error.path or "", reason=error.message)
+            else:
+                _candidates[label] = Candidate(label=label, origin=_origin(sandbox), sandbox=sandbox)
+        yield _candidates[label]
+
+
+def _origin(sandbox: Sandbox) -> str:
+    if not isinstance(sandbox, Bubblewrap):
+        return "the kernel's"
+    return VERIFIED if sandbox.is_bundled else str(sandbox.program)
+
+
+async def _system() -> Bubblewrap:
+    for program in SYSTEM_BUBBLEWRAPS:
+        if program.exists():  # one system call
+            return Bubblewrap(trusted(program))
+    raise SandboxUnavailable("is not installed")
+
+
+async def _bundled() -> Bubblewrap:
+    tree = await asyncio.to_thread(bundled_bubblewrap)
+    if tree is None:
+        raise SandboxUnavailable("the extra `coding` is not installed")
+    return Bubblewrap(tree / BUNDLED, tree=tree)
+
+
+async def _landlock() -> Landlock:
+    process = await asyncio.create_subprocess_exec(*PROGRAM, "abi", stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL)
+    version, _ = await process.communicate()
+    if not version.isdigit() or not int(version):
+        raise SandboxUnavailable("the kernel has none, or has it turned off")
+    return Landlock(int(version))
+
+
+def trusted(program: Path) -> Path:
+    """The program's own place, if only root can have put it there. Raises SandboxUnavailable."""
+    place = Path(os.path.realpath(program))
+    for each in (place, *place.parents):
+        status = each.stat()
+        others = stat.S_IWGRP | stat.S_IWOTH
+        # In a directory with the sticky bit, as the Nix store is, others cannot put theirs in place of root's.
+        is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+        if status.st_uid != 0 or (status.st_mode & others and not is_sticky):
+            raise SandboxUnavailable("can be changed by others than root, and is not run", path=str(each))
+    if not stat.S_ISREG(place.stat().st_mode) or not os.access(place, os.X_OK):
+        raise SandboxUnavailable("is no program", path=str(place))
+    return place
+
+
+async def prove(sandbox: Sandbox) -> None:
+    """Lets it run something that tries to write outside, and to a setting of the kernel. Raises SandboxUnavailable."""
+    with tempfile.TemporaryDirectory(prefix="callboard-") as directory:
+        workspace, outside = Path(directory, "workspace"), Path(directory, "outside")
+        workspace.mkdir()  # noqa: ASYNC240  # one system call
+        outcome = await sandbox.run(["sh", "-c", _PROOF, "sh", str(outside)], Confinement(workspace=workspace))
+        lines = outcome.output.decode(errors="replace").splitlines()
+        if outside.exists():  # noqa: ASYNC240  # as above
+            raise SandboxUnavailable(f"{sandbox.name} does not confine: a file outside was written")
+        wrong = [line for line in lines if line.endswith(" is writable")]
+        if wrong or lines[-1:] != ["ran"]:
+            said = "; ".join(wrong or lines) or f"exit code {outcome.code}"
+            raise SandboxUnavailable(f"{sandbox.name} does not confine: {said}")

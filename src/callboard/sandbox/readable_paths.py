@@ -1,0 +1,254 @@
+"""What of this machine a command may read.
+
+Owns which paths those are: the system's, the programs of PATH with what they need, our own interpreter, and the
+repository of a worktree. Knows nothing of how they are shown.
+Law: never a home directory, nor what is above one, nor a place where keys are kept, unless the caller names it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from callboard.errors import CallerError
+from callboard.sandbox.policy import Confinement
+
+SYSTEM = tuple(map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")))
+"""Programs and libraries, readable by everybody; some are links to others."""
+
+SYSTEM_FILES = tuple(
+    Path("/etc") / name
+    for name in [
+        "alternatives",
+        "ca-certificates",
+        "crypto-policies",
+        "debian_version",
+        "fonts",
+        "gai.conf",
+        "host.conf",
+        "java-11-openjdk",
+        "java-17-openjdk",
+        "java-21-openjdk",
+        "java-25-openjdk",
+        "ld.so.cache",
+        "ld.so.conf",
+        "ld.so.conf.d",
+        "localtime",
+        "lsb-release",
+        "magic",
+        "mime.types",
+        "nsswitch.conf",
+        "os-release",
+        "pki/ca-trust/extracted",
+        "pki/tls/certs",
+        "protocols",
+        "python3",
+        "python3.11",
+        "python3.12",
+        "python3.13",
+        "python3.14",
+        "services",
+        "ssl/cert.pem",
+        "ssl/certs",
+        "ssl/openssl.cnf",
+        "timezone",
+    ]
+)
+"""The files of /etc that programs ask for; none of them is a secret."""
+
+_SECRETS = [
+    ".aws",
+    ".azure",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".claude",
+    ".codex",
+    ".config",
+    ".databrickscfg",
+    ".docker",
+    ".gem/credentials",
+    ".git-credentials",
+    ".gnupg",
+    ".gradle",
+    ".kube",
+    ".local/share/keyrings",
+    ".m2",
+    ".mozilla",
+    ".my.cnf",
+    ".netrc",
+    ".npmrc",
+    ".oci",
+    ".password-store",
+    ".pgpass",
+    ".pypirc",
+    ".ssh",
+    ".terraform.d",
+    ".thunderbird",
+    ".vault-token",
+]
+"""Places in a home directory where keys are kept."""
+
+# What stands in or beside a directory of PATH, and what of the neighbourhood its programs then need.
+_TOOLCHAINS = (
+    ("../pyvenv.cfg", ".."),
+    ("../conda-meta", ".."),
+    ("../src/runtime", ".."),  # Go
+    ("../lib/node_modules", "../lib"),
+    ("../shims", ".."),  # pyenv, rbenv, asdf
+    ("../versions", ".."),
+)
+
+_MAX_FILE = 64 * 1024
+
+
+def readable_places(confinement: Confinement) -> list[Path]:
+    """What is shown besides the system, each at its own place, none of them beneath another."""
+    asked = [
+        *(place for directory in confinement.borrowed.values() for place in (directory, *_base_of(directory))),
+        *worktree_places(confinement.workspace),
+    ]
+    for place in confinement.readable:
+        if not os.access(place, os.R_OK) and os.path.lexists(place):  # pathlib's raises here
+            raise CallerError("cannot be read, and so not be shown", path=str(place), hint="take it off `readable`")
+    homes = _homes()
+    entries = confinement.environment.get("PATH", os.environ.get("PATH", "")).split(":")
+    found = {
+        *_programs_and_python(tuple([entry for entry in entries if not _is_own(entry, confinement)]), homes),
+        *(place for place in map(_absolute, asked) if _may_be_shown(place, homes)),
+        # What the caller names itself is the caller's to say.
+        *map(_absolute, confinement.readable),
+    }
+    shown: list[Path] = []
+    for place in sorted(found):
+        if not _is_beneath(place, (*SYSTEM, *shown)) and can_be_reached(place):
+            shown.append(place)
+    return shown
+
+
+def interpreter_places() -> list[Path]:
+    """What our own Python is made of."""
+    return [Path(sys.prefix), Path(sys.base_prefix), *_base_of(Path(sys.prefix))]
+
+
+def can_be_reached(place: Path) -> bool:
+    """Whether it is there; what lies in a directory that we may not search is not, and is no error."""
+    return os.path.exists(place)  # noqa: PTH110  # pathlib's raises for what may not be looked at
+
+
+def rustup_home() -> Path:
+    return Path(os.environ.get("RUSTUP_HOME", "~/.rustup")).expanduser()
+
+
+def worktree_places(workspace: Path) -> list[Path]:
+    """The directories of a git worktree that lie elsewhere, none if the workspace is none.
+
+    The `.git` of a worktree is a file, which whoever works there may have written. So it is believed only where
+    the repository points back: gitrepository-layout(5), `worktrees/<id>/gitdir`.
+    """
+    pointer = workspace / ".git"
+    with suppress(OSError, ValueError):
+        if pointer.is_symlink() or not pointer.is_file():
+            return []
+        place = Path(os.path.realpath(workspace / _text(pointer).removeprefix("gitdir:").strip()))
+        common = place.parent.parent
+        points_back = os.path.realpath(place / _text(place / "gitdir").strip()) == os.path.realpath(pointer)
+        if place.parent.name == "worktrees" and points_back and (common / "objects").is_dir():
+            return [common]
+    return []
+
+
+def own_place(directory: Path) -> Path:
+    """A directory that a command may write to, without links. Raises CallerError."""
+    place = Path(os.path.realpath(directory))
+    if not place.is_dir():
+        raise CallerError("there is no such directory", path=str(directory))
+    if _is_beneath(place, map(Path, ("/proc", "/sys", "/dev"))):
+        raise CallerError("this is the kernel's, and no place to work in", path=str(directory))
+    if any(_is_beneath(home, [place]) for home in _homes()):
+        raise CallerError(
+            "a command that may write here could read every key in your home directory",
+            path=str(directory),
+            hint="work in a directory beneath it",
+        )
+    return place
+
+
+@functools.lru_cache(maxsize=8)
+def _programs_and_python(entries: tuple[str, ...], homes: frozenset[Path]) -> list[Path]:
+    """Looked up once: a command is run often, and PATH's directories stay what they are."""
+    paths = [Path(entry) for entry in entries if entry.startswith("/")]
+    asked = [*(place for path in paths for place in _of_programs(path)), *interpreter_places()]
+    found = {place for place in map(_absolute, asked) if _may_be_shown(place, homes)}
+    return [place for place in sorted(found) if not _is_beneath(place, SYSTEM)]
+
+
+def _is_own(entry: str, confinement: Confinement) -> bool:
+    """Whether a directory of PATH is where commands write: what it says it needs, one of them may have made up."""
+    writable = [confinement.workspace, *([confinement.home] if confinement.home else [])]
+    return _is_beneath(Path(os.path.realpath(entry)), writable) or _is_beneath(Path(entry), writable)
+
+
+def _of_programs(entry: Path) -> Iterator[Path]:
+    if not os.path.isdir(entry):  # noqa: PTH112  # as in can_be_reached
+        return
+    yield entry
+    there = Path(os.path.realpath(entry))
+    for mark, part in _TOOLCHAINS:
+        if can_be_reached(there / mark):
+            yield there / part
+    if can_be_reached(there / "rustup"):
+        yield rustup_home()
+    yield from _base_of(there.parent)
+
+
+def _base_of(prefix: Path) -> Iterator[Path]:
+    """What the Python of a virtual environment was made from."""
+    with suppress(OSError, ValueError):
+        for line in _text(prefix / "pyvenv.cfg").splitlines():
+            name, _, value = line.partition("=")
+            if name.strip() == "home" and value.strip().startswith("/"):
+                base = Path(value.strip()).parent
+                yield base
+                yield Path(os.path.realpath(base))
+
+
+def _may_be_shown(place: Path, homes: Iterable[Path]) -> bool:
+    """Also where it leads, if it is a link."""
+    for each in {place, Path(os.path.realpath(place))}:
+        for home in homes:
+            if _is_beneath(home, [each]):
+                return False
+            if each.is_relative_to(home):
+                inside = str(each.relative_to(home))
+                if any(f"{inside}/".startswith(f"{name}/") or f"{name}/".startswith(f"{inside}/") for name in _SECRETS):
+                    return False
+    return True
+
+
+def _homes() -> frozenset[Path]:
+    homes = {os.path.expanduser("~")}  # noqa: PTH111  # pathlib's raises where there is none
+    with suppress(ImportError, KeyError):
+        import pwd  # noqa: PLC0415  # not on Windows
+
+        homes.add(pwd.getpwuid(os.getuid()).pw_dir)
+    return frozenset(
+        Path(spelled) for home in homes if home.startswith("/") for spelled in (home, os.path.realpath(home))
+    )
+
+
+def _is_beneath(place: Path, roots: Iterable[Path]) -> bool:
+    # As is_relative_to of pathlib, which takes a command milliseconds.
+    return any(f"{place}/".startswith(f"{str(root).rstrip('/')}/") for root in roots)
+
+
+def _absolute(place: Path) -> Path:
+    return Path(os.path.abspath(place))  # noqa: PTH100  # the link is shown as it is spelled
+
+
+def _text(file: Path) -> str:
+    with file.open("rb") as opened:
+        return opened.read(_MAX_FILE).decode()

@@ -1,0 +1,113 @@
+"""Commands under a supervisor, without namespaces.
+
+Owns the leash by which a supervisor is held, and the private directories that stand in for a home and for /tmp.
+What the command is forbidden is the caller's to say.
+Law: the supervisor ends when we let go of its lifeline, which we also do by dying, and all processes with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from asyncio.subprocess import Process
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from callboard.errors import SandboxUnavailable
+from callboard.sandbox.environment import environment_of
+from callboard.sandbox.policy import Confinement, Outcome
+from callboard.sandbox.process import at_the_gate, follow
+
+PROGRAM = [os.path.realpath(sys.executable), "-I", "-S", str(Path(__file__).with_name("supervisor.py"))]
+
+
+class _Leash:
+    own = 1  # the supervisor
+
+    def __init__(self, descriptors: Sequence[int]) -> None:
+        self._ours, self._theirs = socket.socketpair()
+        self.lifeline = self._theirs.fileno()
+        self.descriptors = [self.lifeline, *descriptors]
+
+    async def hold(self, process: Process) -> None:
+        self._theirs.close()
+
+    async def end(self, process: Process) -> None:
+        self._theirs.close()
+        with suppress(OSError):
+            self._ours.shutdown(socket.SHUT_WR)
+
+    def complaint(self) -> str:
+        """Why the command did not begin, "" if it did."""
+        self._ours.setblocking(False)
+        with suppress(OSError):
+            return self._ours.recv(4096).decode(errors="replace")
+        return ""
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+
+
+@contextmanager
+def private_directories() -> Iterator[tuple[Path, Path, Path, Path]]:
+    """An empty home, an empty place for temporary files, one for shared memory, one for nothing, which go away."""
+    directory = Path(os.path.realpath(tempfile.mkdtemp(prefix="callboard-")))
+    try:
+        home, temporary, shared, empty = (directory / name for name in ("home", "tmp", "shm", "empty"))
+        for each in (home, temporary, shared, empty):
+            each.mkdir()
+        yield home, temporary, shared, empty
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+async def supervise(
+    command: Sequence[str],
+    confinement: Confinement,
+    *,
+    home: Path,
+    temporary: Path,
+    stdin: bytes,
+    restrictions: Sequence[str] = (),
+    descriptors: Sequence[int] = (),
+) -> Outcome:
+    """Runs a command; `descriptors` are those that the restrictions name. Raises SandboxUnavailable."""
+    leash = _Leash(descriptors)
+    try:
+        bound = await asyncio.to_thread(_bound, confinement)
+        behind = at_the_gate(command, confinement.limits, processes=bound, stdin=stdin)
+        outcome = await follow(
+            [*PROGRAM, str(leash.lifeline), *restrictions, "--", *behind],
+            leash,
+            directory=confinement.workspace,
+            environment=environment_of(confinement, home, TMPDIR=str(temporary)),
+            stdin=stdin,
+            limits=confinement.limits,
+            writable=[confinement.workspace, home, temporary],
+        )
+        complaint = leash.complaint()
+    finally:
+        leash.close()
+    if complaint:
+        raise SandboxUnavailable(f"this machine refuses: {complaint}")
+    return outcome
+
+
+def _bound(confinement: Confinement) -> int | None:
+    """The limit is for all processes and threads of a user, those that are here already included; root has none."""
+    user = os.getuid()
+    if user == 0 or not sys.platform.startswith("linux"):
+        return None
+    here = 0
+    for process in Path("/proc").glob("[0-9]*/task"):
+        with suppress(OSError):
+            found = process.stat()
+            # Two of a directory's links are its own.
+            here += (found.st_nlink - 2) * (found.st_uid == user)
+    return here + confinement.limits.processes

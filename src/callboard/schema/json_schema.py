@@ -1,0 +1,218 @@
+"""Schemas that others wrote: descriptors, MCP servers, raw dicts.
+
+Owns what such a schema may be, and its compiled validator. jsonschema_rs judges, `explain` says why. Drafts 4
+to 2020-12, the last by default. A schema may refer to its own parts only. What could not be enforced is left
+out of the schema and said in `dropped`; formats are annotations.
+Law: a schema is hostile; its size, depth, references and patterns are bounded before it is compiled. What is
+not bounded: a schema that applies itself twice to each part of a value can take time exponential in the
+value's depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from callboard.errors import SchemaError
+from callboard.schema.coercion import Coercion, compile_coercion
+from callboard.schema.errors import UNEXPLAINED, ArgumentsInvalid, shown
+from callboard.schema.explain_errors import explain
+from callboard.schema.json_values import as_object, coerced, encode, plain
+from callboard.schema.regex import accepted, engine
+from callboard.schema.subschemas import IN_PLACE, Schema, Steps, inside, pointed, pointer, resolve
+
+SIZE: Final = 256 * 1024
+"""Bytes of JSON."""
+DEPTH: Final = 64
+"""Objects and arrays inside one another, and schemas that speak of one value by way of each other."""
+APPLIED: Final = 2000
+"""Schemas that one value is held against, references followed."""
+PATTERNS: Final = 256
+"""Patterns of one schema."""
+
+_REFUSED: Final = ("$dynamicRef", "$recursiveRef")
+
+
+class _Found(NamedTuple):
+    steps: Steps
+    schema: dict[str, Any]
+
+
+class Validator:
+    """A JSON Schema, compiled. `schema` is what is enforced, `dropped` what was left out of it and why."""
+
+    __slots__ = ("_coerce", "_judge", "dropped", "schema")
+
+    def __init__(self, schema: Schema, dropped: tuple[str, ...], judge: Any, coerce: Coercion) -> None:
+        self.schema = schema
+        self.dropped = dropped
+        self._judge = judge
+        self._coerce = coerce
+
+    def validate(self, arguments: Mapping[str, Any], /) -> dict[str, Any]:
+        """The arguments with defaults and coercions, as values of their own.
+
+        Raises ArgumentsInvalid with every mistake.
+        """
+        values = coerced(self._coerce, msgspec.json.decode(encode(as_object(arguments))))
+        if self._judge(values):
+            return values
+        raise ArgumentsInvalid(explain(self.schema, values) or [((), UNEXPLAINED)])
+
+
+def compile_schema(schema: Mapping[str, Any], *, path: str = "") -> Validator:
+    """A validator for the arguments of a tool; `path` says where the schema came from.
+
+    Raises SchemaError, naming the place, for a schema that is not valid, too large or too deep, admits no
+    object, refers outside of itself, or refers in a circle without going into the value.
+    """
+    import jsonschema_rs  # noqa: PLC0415 - 28 ms that only a foreign schema needs
+
+    from callboard.schema.provider_limits import newer  # noqa: PLC0415 - likewise
+
+    own = _private(schema, path)
+    if "$schema" not in own:  # of no draft that it names: MCP servers write tuples as draft 7 does
+        own = newer(own)
+    found = _examine(own, path)
+    _bound_references(own, found, path)
+    dropped = [*_drop_patterns(found, path)]
+    try:
+        judge = jsonschema_rs.validator_for(own, pattern_options=engine(), validate_formats=False, offline=True)
+    except jsonschema_rs.ValidationError as error:
+        place = path + pointer(tuple(error.instance_path))
+        raise SchemaError(f"not a valid JSON Schema: {shown(error.message)}", path=place) from None
+    except ValueError as error:
+        raise SchemaError(f"not a valid JSON Schema: {shown(str(error))}", path=path + "#") from None
+    dropped += _drop_defaults(own, found)
+    coerce = compile_coercion(own)
+    if "object" not in coerce.types:
+        raise SchemaError("arguments are an object, and this allows none", path=path + "#")
+    return Validator(own, tuple(dropped), judge.is_valid, coerce)
+
+
+def _private(schema: Any, path: str) -> dict[str, Any]:
+    """A copy of plain JSON that is ours to change."""
+    if not isinstance(schema, Mapping):
+        raise SchemaError("not a JSON object", path=path + "#")
+    try:
+        encoded = msgspec.json.encode(schema, enc_hook=plain)
+    except RecursionError:
+        raise SchemaError(f"nested deeper than {DEPTH} levels", path=path + "#") from None
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"not JSON: {shown(str(error))}", path=path + "#") from None
+    if len(encoded) > SIZE:
+        raise SchemaError(f"larger than {SIZE // 1024} KB", path=path + "#")
+    own: dict[str, Any] = msgspec.json.decode(encoded)
+    level: list[Any] = [own]
+    for _ in range(DEPTH):
+        level = [part for whole in level for part in _parts(whole) if isinstance(part, dict | list)]
+    if level:
+        raise SchemaError(f"nested deeper than {DEPTH} levels", path=path + "#")
+    return own
+
+
+def _examine(root: dict[str, Any], path: str) -> dict[int, _Found]:
+    """Every schema in this one, by identity; refuses what is not followed here."""
+    found: dict[int, _Found] = {}
+    todo: list[tuple[Steps, Any]] = [((), root)]
+    while todo:
+        steps, schema = todo.pop()
+        if not isinstance(schema, dict) or id(schema) in found:
+            continue
+        found[id(schema)] = _Found(steps, schema)
+        if "$id" in schema and steps:
+            raise SchemaError("$id below the root", path=path + pointer(steps), hint="put the parts under $defs")
+        for keyword in _REFUSED & schema.keys():
+            raise SchemaError(f"{keyword} is not supported", path=path + pointer(steps), hint="use $ref")
+        if "$ref" in schema:
+            todo.append(_target(root, schema["$ref"], path + pointer((*steps, "$ref"))))
+        todo.extend((steps + further, part) for further, part in inside(schema))
+    return found
+
+
+def _target(root: dict[str, Any], reference: Any, place: str) -> tuple[Steps, Any]:
+    if not isinstance(reference, str):
+        raise SchemaError("$ref is no string", path=place)
+    try:
+        return tuple(pointed(reference)), resolve(root, reference)
+    except (LookupError, ValueError):
+        raise SchemaError(
+            f"{shown(reference)} is not in this schema", path=place, hint="use references such as #/$defs/name"
+        ) from None
+
+
+def _drop_patterns(found: dict[int, _Found], path: str) -> Iterator[str]:
+    """Leaves out each pattern that the engine refuses."""
+    kept = 0
+    for steps, schema in found.values():
+        named = schema.get("patternProperties")
+        patterns = [("patternProperties", pattern) for pattern in named] if isinstance(named, dict) else []
+        if isinstance(schema.get("pattern"), str):
+            patterns.append(("pattern", schema["pattern"]))
+        for keyword, pattern in patterns:
+            if accepted(pattern):
+                kept += 1
+                if kept > PATTERNS:
+                    raise SchemaError(f"more than {PATTERNS} patterns", path=path + "#")
+                continue
+            if keyword == "pattern":
+                del schema["pattern"]
+            else:  # what speaks of all other names no longer knows which those are
+                del schema["patternProperties"][pattern]
+                schema.pop("additionalProperties", None)
+                schema.pop("unevaluatedProperties", None)
+            yield f"{pointer(steps)}: {keyword} is left out: not of linear time, or no regular expression: {shown(pattern)}"
+
+
+def _bound_references(root: dict[str, Any], found: dict[int, _Found], path: str) -> None:
+    """Bounds what is applied to one value: refuses circles, long chains and fans. Linear in the schema."""
+    totals: dict[int, int] = {}
+    for start in found.values():
+        chain = [(start, _applied(root, found, start))]
+        inside_now = {id(start.schema)}
+        while chain:
+            here, further = chain[-1]
+            step = next(further, None)
+            if step is None:
+                parts = _applied(root, found, here)
+                totals[id(here.schema)] = total = 1 + sum(totals[id(part.schema)] for part in parts)
+                if total > APPLIED:
+                    raise SchemaError(f"more than {APPLIED} schemas for one value", path=path + pointer(here.steps))
+                inside_now.discard(id(here.schema))
+                chain.pop()
+            elif id(step.schema) in inside_now:
+                raise SchemaError(
+                    "a circle of references that goes nowhere",
+                    path=path + pointer(here.steps),
+                    hint="go through properties or items",
+                )
+            elif id(step.schema) not in totals:
+                if len(chain) >= DEPTH:
+                    raise SchemaError(f"a chain of more than {DEPTH} references", path=path + pointer(here.steps))
+                inside_now.add(id(step.schema))
+                chain.append((step, _applied(root, found, step)))
+
+
+def _applied(root: dict[str, Any], found: dict[int, _Found], here: _Found) -> Iterator[_Found]:
+    """The schemas that are applied to a value because this one is."""
+    if "$ref" in here.schema:
+        target = resolve(root, here.schema["$ref"])
+        if id(target) in found:
+            yield found[id(target)]
+    for steps, part in inside(here.schema):
+        if steps[0] in IN_PLACE and id(part) in found:
+            yield found[id(part)]
+
+
+def _drop_defaults(root: dict[str, Any], found: dict[int, _Found]) -> Iterator[str]:
+    """A default that its own schema refuses would make a mistake where the model made none."""
+    for steps, schema in found.values():
+        if "default" in schema and explain(root, schema["default"], at=schema):
+            del schema["default"]
+            yield f"{pointer(steps)}: default is left out: it does not fit its own schema"
+
+
+def _parts(whole: Any) -> Iterable[Any]:
+    return whole.values() if isinstance(whole, dict) else whole

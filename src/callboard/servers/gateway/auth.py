@@ -1,0 +1,170 @@
+"""Who may ask, and how often.
+
+Owns keys, origins, hosts and the limits of one key. Knows nothing of requests but their headers.
+Laws: keys are known by their digests only; no key is in an error or a log line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from hmac import compare_digest
+
+from callboard.servers.gateway.http_errors import Refusal
+from callboard.servers.gateway.settings import GatewaySettings
+
+SHORTEST_KEY = 16
+"""Characters of a key of the gateway's own: what can be guessed keeps nobody out."""
+_SHOWN_FROM = 24
+"""Characters of a key of which ten may be shown."""
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
+
+
+def digest(key: str) -> str:
+    """What is kept of a key."""
+    return sha256(key.encode(errors="surrogatepass")).hexdigest()
+
+
+def masked(key: str) -> str:
+    """A key as it may be shown: `abcdef...wxyz`, and nothing of a short one, of which too much would be known."""
+    return f"{key[:6]}...{key[-4:]}" if len(key) >= _SHOWN_FROM else "***" if key else "none"
+
+
+class Bucket:
+    """A token bucket: `rate` a minute, as many at once; `clock` is in seconds."""
+
+    def __init__(self, rate: float, clock: Callable[[], float]) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._tokens = max(rate, 1.0)
+        self._at = clock()
+
+    def wait(self) -> float:
+        """Takes one; else the seconds until there is one."""
+        now = self._clock()
+        self._tokens = min(max(self._rate, 1.0), self._tokens + (now - self._at) * self._rate / 60)
+        self._at = now
+        if self._tokens >= 1:
+            self._tokens -= 1
+            return 0.0
+        return (1 - self._tokens) * 60 / self._rate
+
+
+class Caller:
+    """One key's standing: `with` it a request is counted."""
+
+    def __init__(self, name: str, bucket: Bucket | None, most: int) -> None:
+        self.name = name
+        self._bucket = bucket
+        self._most = most
+        self.open = 0
+        self.sockets = 0
+
+    def __enter__(self) -> None:
+        """Raises a Refusal where there is no room."""
+        self._check_open(self.open, "requests")
+        self.count()
+        self.open += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.open -= 1
+
+    @contextmanager
+    def socket(self) -> Generator[None]:
+        """A WebSocket, which is counted as a request while it is opened. Raises a Refusal where there is no room.
+
+        As many may be open as requests, and beside them: each message is a request of its own.
+        """
+        self._check_open(self.sockets, "WebSockets")
+        self.count()
+        self.sockets += 1
+        try:
+            yield
+        finally:
+            self.sockets -= 1
+
+    def count(self) -> None:
+        """Count one request of the rate. Raises a Refusal where it is one too many."""
+        if self._bucket is not None and (wait := self._bucket.wait()):
+            headers = {"retry-after": str(max(1, round(wait + 0.5)))}
+            raise Refusal("rate_limit_exceeded", f"too many requests; try again in {wait:.1f}s", headers=headers)
+
+    def _check_open(self, count: int, what: str) -> None:
+        if self._most and count >= self._most:
+            message = f"{count} {what} of this key are open; at most {self._most} may be"
+            raise Refusal("rate_limit_exceeded", message, headers={"retry-after": "1"})
+
+
+class Callers:
+    """Those who may ask."""
+
+    def __init__(self, settings: GatewaySettings, clock: Callable[[], float]) -> None:
+        self._digests = {name: held.encode() for name, held in settings.keys.items()}
+        self._origins = frozenset(settings.origins)
+        self._hosts = frozenset([host.lower() for host in settings.hosts])
+
+        def caller(name: str) -> Caller:
+            return Caller(name, Bucket(settings.rate, clock) if settings.rate else None, settings.concurrency)
+
+        self._anyone = caller("")
+        self._callers = {name: caller(name) for name in settings.keys}
+
+    def admitted(self, headers: Mapping[str, str], token: str) -> Caller:
+        """The caller of a request. Raises a Refusal."""
+        self.check_place(headers)
+        if not self._digests:
+            return self._anyone
+        if not token:
+            raise Refusal("missing_api_key", "a key is wanted: Authorization: Bearer KEY, x-api-key or x-goog-api-key")
+        given = digest(token).encode()
+        found = [name for name, held in self._digests.items() if compare_digest(given, held)]
+        if not found:
+            raise Refusal("invalid_api_key", "this key is not known here")
+        return self._callers[found[0]]
+
+    def knows(self, token: str) -> bool:
+        """Whether this is one of the gateway's keys."""
+        given = digest(token).encode()
+        return any(compare_digest(given, held) for held in self._digests.values())
+
+    def owner(self, caller: Caller, token: str) -> str:
+        """Whose the replies are that are kept, and what is learned.
+
+        With keys of the gateway's own it is the key's name. Without, everybody may ask, and clients are told apart by
+        the keys that they send to the backend; those that send none are one.
+
+        Args:
+            caller: Who was admitted.
+            token: The key that the client sent, "" for none.
+
+        Returns:
+            The owner's name, which no other key has.
+        """
+        if self._digests or not token:
+            return caller.name
+        return f"client-{digest(token)}"
+
+    def check_place(self, headers: Mapping[str, str]) -> None:
+        """Raises a Refusal for a web page that may not ask, and for a name that is not this gateway's."""
+        origin = headers.get("origin")
+        if origin is not None and origin not in self._origins:
+            raise Refusal("origin_not_allowed", "web pages may not ask here; --origin allows one")
+        if self._hosts and (host := _host(headers.get("host", ""))) not in self._hosts:
+            raise Refusal("host_not_allowed", f"this gateway is not {host!r}")
+
+
+def token_of(headers: Mapping[str, str]) -> str:
+    """The client's key: Authorization with or without Bearer, else Anthropic's header, else Google's."""
+    said = headers.get("authorization", "").strip()
+    if said:
+        scheme, _, rest = said.partition(" ")
+        return rest.strip() if scheme.lower() == "bearer" else said
+    return (headers.get("x-api-key") or headers.get("x-goog-api-key", "")).strip()
+
+
+def _host(value: str) -> str:
+    """Without its port."""
+    if value.startswith("["):
+        return value.partition("]")[0].lower() + "]"
+    return value.partition(":")[0].lower()

@@ -1,0 +1,268 @@
+"""Small requests in the shapes of clients.
+
+Owns what is asked of a backend to see what it can. Knows nothing of what comes of it.
+Source of the shapes: what Codex 0.169, Claude Code 2.1, Gemini CLI 0.61 and Qwen Code 0.15 send (tests/vectors/clients),
+with texts of our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from callboard.servers.gateway.frontends import ALT, SSE
+
+Body: TypeAlias = dict[str, Any]
+
+MOST_TOKENS = 512
+"""Of a reply that is to call: room for some thoughts before."""
+FEW_TOKENS = 48
+"""Of a reply of which the beginning says enough."""
+PICTURE = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP7/tF7hIASyp6lTCQQCgUAgEAgEgi/B"
+    "AjLD/C5w/SM9AAAAAElFTkSuQmCC"
+)
+"""A red square."""
+COMMAND = "ls"
+OUTPUT = "README.md\nmain.py\n"
+SYSTEM = "You are a coding agent. You act with the tools that you have."
+TASK = "Which files are in this directory? Run the command ls to find out."
+_ROOM = "The working directory is /project. The shell is bash."
+
+
+def _schema(**properties: Any) -> Body:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [next(iter(properties))],
+        "additionalProperties": False,
+    }
+
+
+_READ = _schema(path={"type": "string", "description": "The file's path."})
+_SHELL = _schema(cmd={"type": "string", "description": "The command."}, workdir={"type": "string"})
+
+# Single questions, on the chat front.
+
+
+def chat(*said: Body, **more: Any) -> Body:
+    return {"messages": list(said), "max_tokens": MOST_TOKENS if "tool_choice" in more else FEW_TOKENS, **more}
+
+
+def user(content: Any) -> Body:
+    return {"role": "user", "content": content}
+
+
+_FUNCTION: Body = {"name": "read_file", "description": "Read a file.", "parameters": _READ}
+TOOL: Body = {"type": "function", "function": _FUNCTION}
+NAMED = {"type": "function", "function": {"name": "read_file"}}
+
+ANSWER = chat(user("Say: ready"))
+STREAM = chat(user("Say: ready"), stream=True, stream_options={"include_usage": True})
+CALL = chat(user("What is in the file notes.txt? Use the tool."), tools=[TOOL], tool_choice="auto", stream=True)
+CHOICE = chat(user("Good morning."), tools=[TOOL], tool_choice=NAMED, stream=True)
+ONE = chat(
+    user("Read the files a.txt and b.txt with the tool."),
+    tools=[TOOL],
+    tool_choice="auto",
+    parallel_tool_calls=False,
+    stream=True,
+)
+SEVERAL = chat(
+    user("Read the files a.txt and b.txt with the tool, both at once."),
+    tools=[TOOL],
+    tool_choice="auto",
+    parallel_tool_calls=True,
+    stream=True,
+)
+_CALLED = {"id": "call_1", "type": "function", "function": {"name": "read_file", "arguments": '{"path":"notes.txt"}'}}
+RESULT = chat(
+    user("What is in the file notes.txt? Use the tool."),
+    {"role": "assistant", "content": None, "tool_calls": [_CALLED]},
+    {"role": "tool", "tool_call_id": "call_1", "content": "Buy milk."},
+    tools=[TOOL],
+    stream=True,
+)
+THOUGHTS = chat(
+    user("Say a number."),
+    {"role": "assistant", "content": "Seven.", "reasoning_content": "Any will do."},
+    user("Another one."),
+    stream=True,
+)
+SYSTEMS = chat(
+    {"role": "system", "content": SYSTEM},
+    {"role": "system", "content": _ROOM},
+    user("Say: ready"),
+    {"role": "assistant", "content": "ready"},
+    {"role": "system", "content": "The user has gone to sleep."},
+    user("Say: ready"),
+    stream=True,
+)
+PARTS = chat(
+    user([{"type": "text", "text": "Which colour?"}, {"type": "image_url", "image_url": {"url": PICTURE}}]), stream=True
+)
+STRICT = chat(user("Say: ready"), tools=[{**TOOL, "function": {**_FUNCTION, "strict": False}}], stream=True)
+EFFORT = chat(user("Say: ready"), reasoning_effort="high", stream=True)
+
+
+# Clients: what each sends first, and behind a call of its shell.
+
+
+def codex() -> tuple[Body, Body]:
+    """With its tools where tools are."""
+    tools: list[Body] = [
+        {"type": "function", "name": "exec_command", "description": "Run a command.", "strict": False,
+         "parameters": _SHELL},
+        _PATCH,
+        {"type": "namespace", "name": "multi_agent_v1", "description": "Other agents.", "tools": [
+            {"type": "function", "name": "close_agent", "description": "Close an agent.", "strict": False,
+             "parameters": _schema(target={"type": "string"})},
+        ]},
+    ]  # fmt: skip
+    call = {"type": "function_call", "call_id": "call_1", "name": "exec_command", "arguments": '{"cmd":"ls"}'}
+    output = {"type": "function_call_output", "call_id": "call_1", "output": OUTPUT}
+    body = {"tools": tools, "reasoning": {"summary": "auto"}, "parallel_tool_calls": True}
+    return _responses(body, []), _responses(body, [call, output])
+
+
+def codex_lite() -> tuple[Body, Body]:
+    """With its tools among what is said, as for its newest models."""
+    tools = [
+        {"type": "namespace", "name": "functions", "description": "What you can do.", "tools": [
+            {"type": "custom", "name": "exec", "description": "Run JavaScript; await tools.exec_command({cmd: 'ls'}) "
+             "runs a command, text(value) shows a value.", "format": _GRAMMAR},
+            {"type": "function", "name": "wait", "description": "Wait for a cell.", "strict": False,
+             "parameters": _schema(cell_id={"type": "string"})},
+        ]},
+    ]  # fmt: skip
+    given = {"type": "additional_tools", "role": "developer", "tools": tools}
+    code = "text(await tools.exec_command({cmd: 'ls'}))"
+    call = {"type": "custom_tool_call", "call_id": "call_1", "name": "exec", "namespace": "functions", "input": code}
+    output = {"type": "custom_tool_call_output", "call_id": "call_1", "output": [
+        {"type": "input_text", "text": OUTPUT},
+    ]}  # fmt: skip
+    body = {"reasoning": {"effort": "low", "context": "all_turns"}, "text": {"verbosity": "low"},
+            "parallel_tool_calls": False}  # fmt: skip
+    return _responses(body, [], given), _responses(body, [call, output], given)
+
+
+_GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: /(.|\\n)+/"}
+_PATCH = {"type": "custom", "name": "apply_patch", "description": "Change files by a patch.", "format": _GRAMMAR}
+
+
+def _responses(body: Body, items: list[Body], *first: Body) -> Body:
+    def said(role: str, text: str) -> Body:
+        return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
+
+    thoughts = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "I look."}], "content": None,
+                "encrypted_content": None}  # fmt: skip
+    return {
+        "input": [
+            *first,
+            said("developer", SYSTEM),
+            said("developer", "Do not commit."),
+            said("user", _ROOM),
+            said("user", TASK),
+            *([thoughts] if items else []),
+            *items,
+        ],
+        "tool_choice": "auto",
+        "store": False,
+        "stream": True,
+        "include": ["reasoning.encrypted_content"],
+        "prompt_cache_key": "doctor",
+        "client_metadata": {"thread_id": "doctor"},
+        "max_output_tokens": FEW_TOKENS if items else MOST_TOKENS,
+        **body,
+    }
+
+
+def claude() -> tuple[Body, Body]:
+    kept = {"cache_control": {"type": "ephemeral"}}
+    shell = _schema(command={"type": "string"}, description={"type": "string"})
+    body = {
+        "system": [{"type": "text", "text": SYSTEM}, {"type": "text", "text": "Do not commit.", **kept}],
+        "tools": [
+            {"name": "Bash", "description": "Run a command.", "input_schema": shell},
+            {"name": "Read", "description": "Read a file.", "input_schema": _READ},
+        ],
+        "metadata": {"user_id": "doctor"},
+        "thinking": {"type": "adaptive", "display": "omitted"},
+        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+        "output_config": {"effort": "high"},
+        "stream": True,
+    }
+    said: list[Body] = [
+        {"role": "user", "content": [{"type": "text", "text": _ROOM}, {"type": "text", "text": TASK}]},
+        {"role": "system", "content": "Tools can be called at once."},
+    ]
+    call = {"type": "tool_use", "id": "call_1", "name": "Bash", "input": {"command": COMMAND}}
+    output = {"type": "tool_result", "tool_use_id": "call_1", "content": OUTPUT, "is_error": False, **kept}
+    called: list[Body] = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [output]}]
+    return _both(body, said, called)
+
+
+def _both(body: Body, said: list[Body], called: list[Body]) -> tuple[Body, Body]:
+    first = {**body, "messages": said, "max_tokens": MOST_TOKENS}
+    return first, {**body, "messages": [*said, *called], "max_tokens": FEW_TOKENS}
+
+
+def gemini() -> tuple[Body, Body]:
+    shell = _schema(command={"type": "string"}, is_background={"type": "boolean"})
+    said: list[Body] = [{"role": "user", "parts": [{"text": _ROOM}, {"text": TASK}]}]
+    call = {"id": "call_1", "name": "run_shell_command", "args": {"command": COMMAND}}
+    output = {"id": "call_1", "name": "run_shell_command", "response": {"output": OUTPUT}}
+    called: list[Body] = [
+        # What the client writes behind a call that came without a signature.
+        {"role": "model", "parts": [{"functionCall": call, "thoughtSignature": "skip_thought_signature_validator"}]},
+        {"role": "user", "parts": [{"functionResponse": output}]},
+    ]
+    body = {
+        "systemInstruction": {"role": "user", "parts": [{"text": SYSTEM}]},
+        "tools": [{"functionDeclarations": [
+            {"name": "run_shell_command", "description": "Run a command.", "parametersJsonSchema": shell},
+            {"name": "read_file", "description": "Read a file.", "parametersJsonSchema": _READ},
+        ]}],
+        "stream": True,
+        ALT: SSE,
+    }  # fmt: skip
+    sampling = {"temperature": 1, "topP": 0.95, "topK": 64}
+    thinking = {"thinkingConfig": {"includeThoughts": True, "thinkingBudget": 8192}}
+
+    def ask(contents: list[Body], most: int) -> Body:
+        return {**body, "contents": contents, "generationConfig": {**sampling, **thinking, "maxOutputTokens": most}}
+
+    return ask(said, MOST_TOKENS), ask([*said, *called], FEW_TOKENS)
+
+
+def qwen() -> tuple[Body, Body]:
+    shell = _schema(command={"type": "string"}, is_background={"type": "boolean"})
+    parts = [{"type": "text", "text": _ROOM}, {"type": "text", "text": TASK}]
+    said: list[Body] = [{"role": "system", "content": SYSTEM}, user(parts)]
+    call = {"id": "call_1", "type": "function", "function": {
+        "name": "run_shell_command", "arguments": '{"command":"ls","is_background":false}',
+    }}  # fmt: skip
+    called: list[Body] = [
+        {"role": "assistant", "content": "I look.", "tool_calls": [call], "reasoning_content": "I look."},
+        {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": OUTPUT}]},
+    ]
+    body = {
+        "tools": [
+            {"type": "function", "function": {"name": "run_shell_command", "description": "Run a command.",
+                                              "parameters": shell}},
+            TOOL,
+        ],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }  # fmt: skip
+    return _both(body, said, called)
+
+
+CLIENTS: Mapping[str, tuple[str, tuple[Body, Body]]] = {
+    "Codex": ("responses", codex()),
+    "Codex, newest models": ("responses", codex_lite()),
+    "Claude Code": ("messages", claude()),
+    "Gemini CLI": ("gemini", gemini()),
+    "Qwen Code": ("chat", qwen()),
+}
+"""By their names: the front, and the two requests."""

@@ -1,0 +1,226 @@
+"""What clients would find behind a gateway.
+
+Owns the order of the questions, and which flags are tried. Knows nothing of what is shown.
+Laws: every question goes the way that a client's goes; a flag is named only if it was tried and cured the fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from callboard.core import Event, ReasoningPiece
+from callboard.errors import CallerError
+from callboard.servers.gateway.backend import flags_of
+from callboard.servers.gateway.doctor import probes
+from callboard.servers.gateway.doctor.checks import (
+    PROMPT,
+    QUESTIONS,
+    STATES,
+    Question,
+    Said,
+    State,
+    called,
+    dialects,
+    fault,
+    judged,
+)
+from callboard.servers.gateway.frontends import fronts
+from callboard.servers.gateway.gateway import Gateway
+from callboard.servers.gateway.http_errors import Refusal
+from callboard.servers.gateway.response_stream import noted
+from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
+
+Started: TypeAlias = Callable[[str], None]
+Ended: TypeAlias = Callable[["Row"], None]
+_NEVER = 1_000_000
+"""Failures after which the backend is no longer asked: here they are what is looked for."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One line of the report. `fix` is the flag of `callboard serve` that cures it, `dropped` what does not arrive."""
+
+    name: str
+    state: State
+    said: str
+    fix: str = ""
+    dropped: tuple[str, ...] = ()
+
+
+class Report(msgspec.Struct, frozen=True):
+    """`flags` are all that some client needs; with none of them every client `works`, or cannot be made to. `facts`
+    are what was found out of the model, as a profile: what cured a fault, and what the gateway learned by itself.
+    """
+
+    model: str
+    backend: tuple[Row, ...]
+    clients: tuple[Row, ...]
+    flags: tuple[str, ...]
+    facts: Mapping[str, Any] = {}
+
+    @property
+    def works(self) -> bool:
+        return bool(self.clients) and all(row.state == "yes" for row in self.clients)
+
+
+async def examine(
+    settings: BackendSettings, model: str, started: Started, ended: Ended, *, quick: bool = False
+) -> Report:
+    """Asks the backend what clients would ask; `model` "" is the first that it lists. With `quick` it is asked whether
+    it answers, and then what the clients themselves ask: enough to know who can work, not what else is lost.
+
+    `started` is told of each question, `ended` of each answer. Raises CallerError where no model is known.
+    """
+    async with _gateway(settings) as gateway:
+        model = model or next(iter(await gateway.models()), "")
+        if not model:
+            raise CallerError(
+                "which model? the backend lists none", path=settings.url, hint="does it run? else say --model NAME"
+            )
+        questions = QUESTIONS[:1] if quick else QUESTIONS
+        return await _Examination(settings, model, gateway, started, ended, questions).run()
+
+
+class _Examination:
+    """`_cured` are the settings with what turned out to be needed so far, `_flags` what differs."""
+
+    def __init__(  # noqa: PLR0917  # made above only
+        self,
+        settings: BackendSettings,
+        model: str,
+        gateway: Gateway,
+        started: Started,
+        ended: Ended,
+        questions: Sequence[Question],
+    ) -> None:
+        self._settings = self._cured = settings
+        self._model = model
+        self._gateway = gateway
+        self._started = started
+        self._ended = ended
+        self._questions = questions
+        self._rows: list[Row] = []
+        self._flags: list[str] = []
+        self._found: dict[str, Any] = {}
+        self._thinks = False
+        self._step = 0
+
+    async def run(self) -> Report:
+        for question in self._questions:
+            await self._ask(question)
+            if self._rows[0].state == "no" and not self._rows[0].fix:
+                return Report(self._model, tuple(self._rows), (), ())
+        if len(self._questions) > 1:
+            thinks = Row(
+                "tells thoughts apart", "yes" if self._thinks else "partly", "" if self._thinks else "none came"
+            )
+            self._tell(thinks, self._rows)
+        clients: list[Row] = []
+        for name, (front, bodies) in probes.CLIENTS.items():
+            await self._serve(name, front, bodies, clients)
+        needed = self._flags if any(row.state == "no" or row.fix for row in clients) else []
+        return Report(self._model, tuple(self._rows), tuple(clients), tuple(needed), self._found)
+
+    def _begin(self, name: str) -> None:
+        self._step += 1
+        self._started(f"{self._step}/{len(self._questions) + len(probes.CLIENTS)} {name}")
+
+    def _tell(self, row: Row, rows: list[Row]) -> None:
+        rows.append(row)
+        self._ended(row)
+
+    async def _ask(self, question: Question) -> None:
+        self._begin(question.name)
+        said = await self._said(self._cured, "chat", question.body)
+        self._thinks = self._thinks or said.has(ReasoningPiece)
+        state, what = judged(question, said)
+        fix = flags_of(said.learned)
+        self._found |= said.learned
+        spelled = dialects(said) if question.judge is called else []
+        for remedy in [] if state == "yes" else [*spelled, *question.remedies]:
+            settings = remedy.applied(self._cured)
+            if settings == self._cured:
+                continue
+            again = await self._said(settings, "chat", question.body)
+            if STATES.index(judged(question, again)[0]) > STATES.index(state):
+                fix = remedy.flag
+                if state == "no":
+                    self._cured = settings
+                    self._flags.append(fix)
+                    self._found |= remedy.found
+                break
+        self._tell(Row(question.name, state, what, fix), self._rows)
+
+    async def _serve(self, name: str, front: str, bodies: tuple[probes.Body, probes.Body], rows: list[Row]) -> None:
+        """A client's two requests, and again with what was found to be needed where they fail."""
+        self._begin(name)
+        row = await self._loop(self._settings, name, front, bodies)
+        if row.state != "yes":
+            tries = [(self._cured, self._flags), (PROMPT.applied(self._cured), [*self._flags, PROMPT.flag])]
+            for settings, flags in tries:
+                if settings == self._settings:
+                    continue
+                again = await self._loop(settings, name, front, bodies)
+                if again.state == "yes":
+                    row = replace(row, fix=" ".join(flags), dropped=again.dropped)
+                    self._flags = list(flags)
+                    break
+        self._tell(row, rows)
+
+    async def _loop(
+        self, settings: BackendSettings, name: str, front: str, bodies: tuple[probes.Body, probes.Body]
+    ) -> Row:
+        first = await self._said(settings, front, bodies[0])
+        if first.failed is None and not first.calls:
+            first = await self._said(settings, front, bodies[0])  # a model may have a bad moment
+        answered = first if first.failed else await self._said(settings, front, bodies[1])
+        dropped = tuple(dict.fromkeys([*first.dropped, *answered.dropped]))
+        if failed := answered.failed:
+            what = "" if first.failed else "after a result: "
+            return Row(name, "no", f"{what}{fault(answered, failed)}", dropped=dropped)
+        if not first.calls:
+            return Row(name, "no", "the model does not call its tools", dropped=dropped)
+        return Row(name, "yes", called(first)[1], dropped=dropped)
+
+    async def _said(self, settings: BackendSettings, front: str, body: probes.Body) -> Said:
+        if settings == self._settings:
+            return await _ask(self._gateway, self._model, front, body)
+        async with _gateway(settings) as gateway:
+            return await _ask(gateway, self._model, front, body)
+
+
+@asynccontextmanager
+async def _gateway(settings: BackendSettings) -> AsyncGenerator[Gateway]:
+    gateway = Gateway(GatewaySettings(backends=(settings,), failures=_NEVER))
+    try:
+        yield gateway
+    finally:
+        await gateway.aclose()
+
+
+async def _ask(gateway: Gateway, model: str, front: str, body: probes.Body) -> Said:
+    """One request, through all that a client's goes through but the socket."""
+    try:
+        exchange = await gateway.exchange(fronts()[front], {**body, "model": model})
+    except Refusal as refusal:
+        return Said([refusal.failure], refusal.status)
+    backend = gateway.backends[0]
+    name = backend.corrected(model)
+    before = backend.learned(exchange.record.owner).get(name, {})
+    events: list[Event] = []
+    encoder = exchange.encoder()
+    async with aclosing(exchange.batches()) as batches:
+        async for batch in batches:
+            for event in noted(exchange, batch):
+                encoder.feed(event)
+            events += batch
+    encoder.finish()
+    record = exchange.record
+    mode = backend.model(name, record.owner).plan.mode.name
+    learned = {fact: each for fact, each in backend.learned(record.owner).get(name, {}).items() if fact not in before}
+    kind = record.headers.get("Content-Type", "")
+    return Said(events, record.status, kind, tuple(record.dropped), exchange.request, mode, learned)

@@ -1,0 +1,262 @@
+"""The wires that clients speak to the gateway, as rows.
+
+Owns what a front checks, how a reply begins there, and what keeps a silent stream alive. Knows nothing of backends.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import msgspec
+
+from callboard.core import Event, ReplyFailed, Request, Stage
+from callboard.servers.gateway.http_errors import Refusal
+from callboard.servers.gateway.settings import Limits
+from callboard.wires import Wire, wire_named
+
+ALT, SSE = "alt", "sse"
+URL_FACTS = frozenset({"model", "stream", ALT})
+"""What the URL of a request to Google's API says; it stands among the fields of its body here."""
+_GENERIC = frozenset({"api_error", "invalid_request_error"})
+_TYPES: Mapping[int, str] = MappingProxyType(
+    {
+        401: "authentication_error",
+        403: "permission_error",
+        404: "not_found_error",
+        413: "request_too_large",
+        429: "rate_limit_error",
+        503: "overloaded_error",
+        504: "timeout_error",
+        529: "overloaded_error",
+    }
+)
+"""Anthropic's words for statuses, where a code has none."""
+_STATUSES: Mapping[int, str] = MappingProxyType(
+    {
+        401: "UNAUTHENTICATED",
+        403: "PERMISSION_DENIED",
+        404: "NOT_FOUND",
+        408: "DEADLINE_EXCEEDED",
+        429: "RESOURCE_EXHAUSTED",
+        502: "UNAVAILABLE",
+        503: "UNAVAILABLE",
+        504: "DEADLINE_EXCEEDED",
+    }
+)
+"""Google's words; below 500 any other is INVALID_ARGUMENT, and INTERNAL from there."""
+_REASON = re.compile(r"[A-Z][A-Z0-9_]{0,61}[A-Z0-9]")
+"""What google.rpc.ErrorInfo allows."""
+
+
+class Encode(Protocol):
+    """Makes the Stage that encodes a reply to `body`; `said` is what a wire's `stream_encoder` takes."""
+
+    def __call__(self, wire: Wire, body: Mapping[str, Any], *, seed: bool, **said: Any) -> Stage[Event, bytes]: ...
+
+
+def _as_it_is(error: dict[str, Any], failed: ReplyFailed, status: int) -> None:
+    pass
+
+
+def _event_stream(body: Mapping[str, Any]) -> str:
+    return "text/event-stream; charset=utf-8"
+
+
+class Front(msgspec.Struct, frozen=True):
+    """`read` gives the request and what of it was dropped; `check` raises a Refusal; `encode` makes a stream's encoder
+    and `content_type` says what it sends; `beat` is sent when nothing was said for a while. `state` puts the status of
+    the answer into its error. With `tells_faults` a backend's fault is told in the stream, since the client shows no
+    other.
+    """
+
+    name: str
+    prefix: str
+    read: Callable[[Mapping[str, Any]], tuple[Request, tuple[str, ...]]]
+    check: Callable[[Mapping[str, Any], Limits], None]
+    encode: Encode
+    beat: Callable[[Any], list[bytes]]
+    state: Callable[[dict[str, Any], ReplyFailed, int], None] = _as_it_is
+    content_type: Callable[[Mapping[str, Any]], str] = _event_stream
+    tells_faults: bool = False
+
+    @property
+    def wire(self) -> Wire:
+        return wire_named(self.name)
+
+    def error(self, failed: ReplyFailed, status: int) -> dict[str, Any]:
+        """The body of an answer of that status."""
+        body = self.wire.encode_error(failed)[1]
+        self.state(body["error"], failed, status)
+        return body
+
+    def encoder(self, *, body: Mapping[str, Any], seed: bool, **said: Any) -> Stage[Event, bytes]:
+        return self.encode(self.wire, body, seed=seed, **said)
+
+
+def _state_anthropic(error: dict[str, Any], failed: ReplyFailed, status: int) -> None:
+    if error["type"] in _GENERIC:
+        error["type"] = _TYPES.get(status, error["type"])
+
+
+def _state_google(error: dict[str, Any], failed: ReplyFailed, status: int) -> None:
+    if error["code"] != status:
+        error |= {"code": status, "status": _STATUSES.get(status, "INVALID_ARGUMENT" if status < 500 else "INTERNAL")}
+    if _REASON.fullmatch(reason := failed.code.upper()):
+        kind = "type.googleapis.com/google.rpc.ErrorInfo"
+        error["details"] = [{"@type": kind, "reason": reason, "domain": "callboard"}]
+
+
+def _plainly(wire: str) -> Callable[[Mapping[str, Any]], tuple[Request, tuple[str, ...]]]:
+    def read(body: Mapping[str, Any]) -> tuple[Request, tuple[str, ...]]:
+        return wire_named(wire).decode_request(body), ()
+
+    return read
+
+
+def _read_responses(body: Mapping[str, Any]) -> tuple[Request, tuple[str, ...]]:
+    from callboard.wires.responses import read_request  # noqa: PLC0415 - loaded when it is first asked for
+
+    asked = read_request(body)
+    return asked.request, asked.dropped
+
+
+def _read_gemini(body: Mapping[str, Any]) -> tuple[Request, tuple[str, ...]]:
+    from callboard.wires.gemini import decode_request  # noqa: PLC0415 - loaded when it is first asked for
+
+    said = {name: value for name, value in body.items() if name not in URL_FACTS}
+    return decode_request(said, model=f"models/{body['model']}", stream=body["stream"]), ()
+
+
+def _check_responses(body: Mapping[str, Any], limits: Limits) -> None:
+    if body.get("background"):
+        raise Refusal("background_not_supported", "background replies are not supported", path="background")
+    if body.get("prompt") is not None:
+        raise Refusal("prompt_reference_not_supported", "prompts are not kept here", path="prompt")
+    if body.get("conversation") is not None:
+        message = "conversations are not kept here; send the whole history as input"
+        raise Refusal("conversation_not_supported", message, path="conversation")
+    _check_count(body.get("input"), "input", limits.items)
+    _check_tokens(body, "max_output_tokens", limits)
+    instructions = body.get("instructions")
+    if isinstance(instructions, str) and len(instructions) > limits.instructions:
+        message = f"{len(instructions)} characters; at most {limits.instructions} are taken"
+        raise Refusal("instructions_too_large", message, path="instructions")
+    _check_logprobs(body, limits)
+
+
+def _check_chat(body: Mapping[str, Any], limits: Limits) -> None:
+    _check_count(body.get("messages"), "messages", limits.items)
+    for name in ("max_tokens", "max_completion_tokens"):
+        _check_tokens(body, name, limits)
+    _check_choices(body, "n")
+    _check_logprobs(body, limits)
+
+
+def _check_messages(body: Mapping[str, Any], limits: Limits) -> None:
+    if body.get("thread") is not None:
+        raise Refusal(
+            "thread_unsupported_request",
+            "threads are not kept here; send the whole conversation without it",
+            path="thread",
+            details={"error_code": "thread_unsupported_request", "unsupported": ["thread"]},
+        )
+    _check_count(body.get("messages"), "messages", limits.items)
+    _check_tokens(body, "max_tokens", limits)
+
+
+def _check_gemini(body: Mapping[str, Any], limits: Limits) -> None:
+    from callboard.wires.gemini.camel_case import camel  # noqa: PLC0415 - loaded when it is first asked for
+
+    _check_count(body.get("contents"), "contents", limits.items)
+    for name in ("generationConfig", "generation_config"):
+        if isinstance(given := body.get(name), Mapping):
+            generation = camel(given)
+            _check_tokens(generation, "maxOutputTokens", limits, "generationConfig.")
+            _check_choices(generation, "candidateCount", "generationConfig.")
+
+
+def _check_choices(body: Mapping[str, Any], name: str, within: str = "") -> None:
+    if body.get(name) not in (None, 1):
+        raise Refusal("invalid_request", "a request gets one reply; ask once for each", path=within + name)
+
+
+def _check_count(items: Any, path: str, most: int) -> None:
+    if isinstance(items, list) and len(items) > most:
+        raise Refusal("too_many_messages", f"{len(items)} items; at most {most} are taken", path=path)
+
+
+def _check_tokens(body: Mapping[str, Any], name: str, limits: Limits, within: str = "") -> None:
+    asked = body.get(name)
+    if type(asked) is int and not 1 <= asked <= limits.max_tokens:
+        raise Refusal("invalid_max_tokens", f"{asked} is not between 1 and {limits.max_tokens}", path=within + name)
+
+
+def _check_logprobs(body: Mapping[str, Any], limits: Limits) -> None:
+    asked = body.get("top_logprobs")
+    if type(asked) is int and not 0 <= asked <= limits.top_logprobs:
+        message = f"{asked} is not between 0 and {limits.top_logprobs}"
+        raise Refusal("invalid_top_logprobs", message, path="top_logprobs")
+
+
+def _encode_responses(wire: Wire, body: Mapping[str, Any], *, seed: bool, **said: Any) -> Stage[Event, bytes]:
+    return wire.stream_encoder(echo=body, seed_events=seed, clock=time.time, **said)
+
+
+def _encode_chat(wire: Wire, body: Mapping[str, Any], *, seed: bool, **said: Any) -> Stage[Event, bytes]:
+    options = body.get("stream_options")
+    include_usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
+    return wire.stream_encoder(include_usage=include_usage, **said)
+
+
+def _encode_messages(wire: Wire, body: Mapping[str, Any], *, seed: bool, **said: Any) -> Stage[Event, bytes]:
+    return wire.stream_encoder(**said)
+
+
+def _encode_gemini(wire: Wire, body: Mapping[str, Any], *, seed: bool, **said: Any) -> Stage[Event, bytes]:
+    from callboard.wires.gemini import ArrayEncoder  # noqa: PLC0415 - loaded when it is first asked for
+
+    return wire.stream_encoder(**said) if body[ALT] == SSE else ArrayEncoder(**said)
+
+
+@cache
+def fronts() -> Mapping[str, Front]:
+    """By their wires' names."""
+    rows = (
+        Front(
+            "responses",
+            "resp_",
+            _read_responses,
+            _check_responses,
+            _encode_responses,
+            lambda encoder: encoder.heartbeat(),
+            # Codex hides what a status of 500 says, and asks again either way.
+            tells_faults=True,
+        ),
+        Front("chat", "chatcmpl-", _plainly("chat"), _check_chat, _encode_chat, lambda _: [b": keep-alive\n\n"]),
+        Front(
+            "messages",
+            "msg_",
+            _plainly("messages"),
+            _check_messages,
+            _encode_messages,
+            lambda _: [b'event: ping\ndata: {"type":"ping"}\n\n'],
+            _state_anthropic,
+        ),
+        Front(
+            "gemini",
+            "",
+            _read_gemini,
+            _check_gemini,
+            _encode_gemini,
+            # Nothing in an event stream, nothing in JSON; google-genai takes a comment for an error without its end.
+            lambda _: [b"\n"],
+            _state_google,
+            lambda body: _event_stream(body) if body[ALT] == SSE else "application/json",
+        ),
+    )
+    return MappingProxyType({row.name: row for row in rows})

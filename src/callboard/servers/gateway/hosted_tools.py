@@ -1,0 +1,96 @@
+"""Tools that run here, for any client.
+
+Owns the ensembles that the operator named, and which of their tools may run. Knows no front.
+Laws: nothing runs that the permissions do not allow: with nobody here to ask, `ask` is no. Each reply has its own
+namespaces.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from callboard.configuration import disconnect_ensembles, load_configuration, names_a_module, prepare_ensembles
+from callboard.core import NamedTool, Request, ToolDeclaration
+from callboard.errors import CallboardError
+from callboard.loop import Limits
+from callboard.servers.gateway.dispatch import Candidates, Record, replies
+from callboard.servers.gateway.hosted_call_trace import restored
+from callboard.servers.gateway.settings import GatewaySettings
+from callboard.servers.gateway.tool_loop import Batches, Rounds, plan_of_first
+from callboard.tools import Ensemble, Invoker, Roster, filtered
+from callboard.tools.search import ToolSearch
+
+log = logging.getLogger("callboard.gateway")
+
+
+class Hosted:
+    """The tools of `settings.ensembles`. Raises DescriptorError."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._policy = settings.permissions.policy
+        self._limits = Limits(rounds=settings.rounds)
+        self._configuration = load_configuration(settings.ensembles)
+        self._names_a_module = names_a_module(settings.ensembles)
+        self._ensembles: list[Ensemble] = []
+        self._roster = Roster(())
+
+    async def connect(self) -> None:
+        """Raises DescriptorError, and ToolExecutionFailure for an ensemble that cannot be connected."""
+        if self._names_a_module:
+            # The last place: no file that lies here stands for a module that is installed.
+            sys.path.append(str(Path.cwd()))
+        self._ensembles = await prepare_ensembles(self._configuration)
+        self._roster = Roster([filtered(each, self._may_run) for each in self._ensembles])
+        log.info("tools that run here: %s", ", ".join(self._roster) or "none")
+
+    async def disconnect(self) -> None:
+        ensembles, self._ensembles = self._ensembles, []
+        self._roster = Roster(())
+        try:
+            await disconnect_ensembles(ensembles)
+        except CallboardError as error:
+            log.warning("%s", "; ".join([str(error), *getattr(error, "__notes__", ())]))
+
+    def replies(self, candidates: Candidates, request: Request, record: Record) -> Batches:
+        """The batches of one reply, as of `replies.replies`. A client's own tool stands for ours of its name."""
+        theirs = frozenset([tool.name for tool in request.tools])
+        ours = {name: invoker for name, invoker in self._roster.items() if name not in theirs}
+        declared = tuple([each for each in self._roster.declarations if each.name in ours])
+        plan = plan_of_first(candidates, record.owner)
+        keep = request.tool_choice.name if isinstance(request.tool_choice, NamedTool) else ""
+        search = self._search(declared, ours, plan.max_tools and max(2, plan.max_tools - len(theirs)), keep)
+        canisters = restored(request.canisters)
+        declared = search.declared(canisters) if search else declared
+        asked = replace(request, canisters=canisters, tools=(*request.tools, *declared))
+        if not ours or request.tool_choice == "none":
+            return replies(candidates, asked, record)
+        rounds = Rounds(
+            candidates,
+            asked,
+            record,
+            plan=plan,
+            theirs=request.tools,
+            ours=search.invokers if search else ours,
+            search=search,
+            limits=self._limits,
+            seen=len(request.canisters),
+        )
+        return rounds.batches()
+
+    def _search(
+        self, declared: tuple[ToolDeclaration, ...], ours: Mapping[str, Invoker], limit: int, keep: str
+    ) -> ToolSearch | None:
+        """The search for our tools that do not fit beside the client's; one is to `keep` its place."""
+        searched = self._roster.searched(declared, limit, keep)
+        return ToolSearch(declared, ours, searched, limit) if searched else None
+
+    def _may_run(self, invoker: Invoker) -> bool:
+        permission, why = self._policy.decide(invoker)
+        if permission != "allow":
+            log.warning("%s does not run here: %s; permissions.allow would let it", invoker.name, why)
+        return permission == "allow"

@@ -1,0 +1,125 @@
+"""A request's body.
+
+Owns the reading of it, and its limits. Knows nothing of what it says.
+
+Laws: no more is built of a body than its limits allow: a few bytes of JSON can be a hundred bytes of objects, so its
+values are counted before the first of them is made. What is large is read on a thread, in steps so short that others
+have their turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+from starlette.datastructures import Headers
+from starlette.types import Receive
+
+from callboard.servers.gateway.connections import Share
+from callboard.servers.gateway.http_errors import Refusal
+from callboard.servers.gateway.settings import Limits
+from callboard.text.surrogates import replace_halves
+
+LARGE: Final = 256 * 1024
+"""Bytes from which on a request is worked on in a thread; below, that would cost more than it takes."""
+_STEP: Final = 64 * 1024
+"""Bytes that are looked through at once: a tenth of a millisecond."""
+_OPENS: Final = (b",", b"[", b"{")
+"""What begins a value, but for the first of an array or object."""
+_PLAINLY: Final = " (Codex: -c features.enable_request_compression=false)"
+"""The one client known to compress what it sends, with zstd, to a provider called OpenAI under a ChatGPT login."""
+_MOST_FIELDS: Final = 256
+"""Fields of a body; those that nobody knows are told one by one. The largest wire has 50."""
+_T = TypeVar("_T")
+
+
+async def read_body(headers: Headers, receive: Receive, limits: Limits, share: Share) -> bytes:
+    """The whole body, which is taken of the share as it comes.
+
+    Raises a Refusal beyond the limit's bytes, for a compressed body, and for a client that stops in its middle.
+    """
+    if (encoding := headers.get("content-encoding", "")).strip().lower() not in {"", "identity"}:
+        reason = f"bodies are not unpacked here: send this one without content-encoding {encoding[:50]!r}{_PLAINLY}"
+        raise Refusal("unsupported_content_encoding", reason, headers={"accept-encoding": "identity"})
+    most = limits.body
+    length = headers.get("content-length", "")
+    if length.isdecimal() and int(length) > most:
+        raise Refusal("request_too_large", f"{length} bytes; at most {most} are taken")
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        try:
+            async with asyncio.timeout(limits.silence):
+                message = await receive()
+        except TimeoutError:
+            raise Refusal("timeout", f"nothing came for {limits.silence:g} s in the middle of the request") from None
+        if message["type"] == "http.disconnect":
+            raise Refusal("timeout", "the client left in the middle of its request")
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > most:
+            raise Refusal("request_too_large", f"more than {most} bytes; at most {most} are taken")
+        share.take(len(piece))
+        pieces.append(piece)
+        if not message.get("more_body"):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+async def worked(size: int, work: Callable[[], _T]) -> _T:
+    """What the work gives; on a thread, where it is about so many bytes that others would have to wait."""
+    return work() if size < LARGE else await asyncio.to_thread(work)
+
+
+async def read_json(data: bytes, limits: Limits) -> dict[str, Any]:
+    """A body as a JSON object. Raises a Refusal."""
+    return await worked(len(data), lambda: _object(data, limits.values))
+
+
+def _object(data: bytes, most: int) -> dict[str, Any]:
+    if len(data) > most and count_values(data, most) > most:
+        raise Refusal("request_too_large", f"more than {most} values; at most {most} are taken")
+    try:
+        body = _decoded(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise Refusal("invalid_json", f"the body is no JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise Refusal("invalid_json", "the body is not a JSON object")
+    if len(body) > _MOST_FIELDS:
+        raise Refusal("request_too_large", f"{len(body)} fields; at most {_MOST_FIELDS} are taken")
+    return body
+
+
+def _decoded(data: bytes) -> Any:
+    """The JSON; halves of characters, which JavaScript leaves where it cuts a text, become replacement characters."""
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        mended = replace_halves(text := data.decode())
+        if mended == text:
+            raise
+        return msgspec.json.decode(mended)
+
+
+def count_values(data: bytes, most: int) -> int:
+    """How many values JSON has, at most one less than are; it stops soon after `most`.
+
+    Arrays and objects count, and what follows a comma. In C and without objects: a gigabyte in two seconds.
+    """
+    if (upper := sum([data.count(each) for each in _OPENS])) <= most:
+        return upper  # with those inside strings
+    count = 0
+    is_inside = False  # a string
+    begin = 0
+    while begin < len(data) and count <= most:
+        end = begin + _STEP
+        while data[end - 1 : end] == b"\\" and end < len(data):
+            end += 1  # no step ends within an escape
+        piece = data[begin:end].replace(b"\\\\", b"").replace(b'\\"', b"")
+        parts = piece.split(b'"')
+        outside = b"".join(parts[is_inside::2])
+        count += sum([outside.count(each) for each in _OPENS])
+        is_inside ^= len(parts) % 2 == 0
+        begin = end
+    return count

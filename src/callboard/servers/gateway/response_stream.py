@@ -1,0 +1,229 @@
+"""The answer on the socket.
+
+Owns when headers go out, what is written together, and what happens when the client leaves. Knows nothing of how a
+reply comes about.
+Laws: a stream's frames are never split over two writes; what arrived together is written together; a client that
+leaves cancels its reply upstream at once; a stream that began ends with one terminal event, whatever happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import aclosing, suppress
+from typing import Any
+
+import msgspec
+
+from callboard.core import Event, Note, ReplyFailed
+from callboard.providers.http_model import UNSENT
+from callboard.servers.gateway.exchange import Exchange, dropped_header
+from callboard.servers.gateway.http_errors import Refusal
+
+log = logging.getLogger("callboard.gateway")
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+_STREAM = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+_DRAIN = 1.0
+"""Seconds that a backend has to end its answer after the reply's last event, so that the connection can be kept."""
+
+
+async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
+    """A whole answer."""
+    data = msgspec.json.encode(body)
+    head = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(data)).encode()),
+        *_encoded(headers or {}),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": data})
+
+
+async def respond(exchange: Exchange, receive: Receive, send: Send, heartbeat: float) -> None:
+    """Answers the exchange. A failure before the first event is an error with its status. Raises a Refusal."""
+    refuse_loss(exchange)
+    task = asyncio.current_task()
+    if task is None:
+        raise AssertionError
+    gone = False
+
+    def leave(_: object) -> None:
+        nonlocal gone
+        gone = True
+        task.cancel()
+
+    listening = asyncio.ensure_future(_left(receive))
+    listening.add_done_callback(leave)
+
+    def deafen() -> None:
+        listening.remove_done_callback(leave)
+        listening.cancel()
+
+    try:
+        if exchange.request.stream:
+            await _Stream(exchange, send, heartbeat, deafen).run()
+        else:
+            await _whole(exchange, send)
+    except asyncio.CancelledError:
+        if not gone:
+            raise
+        task.uncancel()
+    finally:
+        deafen()
+
+
+async def _left(receive: Receive) -> None:
+    """Returns when the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _whole(exchange: Exchange, send: Send) -> None:
+    events: list[Event] = []
+    async with aclosing(exchange.batches()) as batches:
+        async for batch in batches:
+            events += noted(exchange, batch)
+    failed = events[-1] if events else ReplyFailed("provider", "cut", "the backend said nothing")
+    if isinstance(failed, ReplyFailed):
+        status, body = exchange.refusal(failed)
+        await send_json(send, status, body, exchange.headers())
+        return
+    body = exchange.whole(events)
+    if exchange.finished is not None:
+        await exchange.finished(body)
+    await send_json(send, 200, body, exchange.headers())
+
+
+def noted(exchange: Exchange, events: list[Event]) -> list[Event]:
+    """The events, of the notes only why the reply is incomplete. Raises a Refusal for a loss that is not allowed."""
+    if type(events[0]) is not Note:
+        return events
+    lost = [
+        event.text.removesuffix(UNSENT) for event in events if isinstance(event, Note) and event.text.endswith(UNSENT)
+    ]
+    exchange.record.drop(lost)
+    refuse_loss(exchange)
+    return [event for event in events if type(event) is not Note or event.code == "incomplete"]
+
+
+def refuse_loss(exchange: Exchange) -> None:
+    """Raises a Refusal for a loss that is not allowed."""
+    if exchange.strict and exchange.record.dropped:
+        raise Refusal("would_lose", f"this would be lost on the way: {dropped_header(exchange.record.dropped)}")
+
+
+class _Stream:
+    """One stream to one client."""
+
+    def __init__(self, exchange: Exchange, send: Send, heartbeat: float, deafen: Callable[[], None]) -> None:
+        self._exchange = exchange
+        self._send = send
+        self._encoder = exchange.encoder()
+        self._heartbeat = heartbeat
+        self._deafen = deafen
+        self._loop = asyncio.get_running_loop()
+        self._spoke = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._begun = False
+        self._over = False
+
+    async def run(self) -> None:
+        self._timer = self._loop.call_later(self._heartbeat, self._check)
+        try:
+            async with aclosing(self._exchange.batches()) as batches:
+                try:
+                    async for events in batches:
+                        await self._feed(events)
+                        if self._over:
+                            break
+                    else:
+                        await self._end()
+                except asyncio.CancelledError:
+                    if self._begun and not self._over:
+                        with suppress(Exception):
+                            await self._end("cancelled")
+                    raise
+                except Exception:
+                    if self._begun and not self._over:
+                        with suppress(Exception):
+                            await self._end("cut")
+                    raise
+                self._deafen()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_DRAIN):
+                        async for _ in batches:
+                            pass
+        finally:
+            self._timer.cancel()
+            if self._beating is not None:
+                self._beating.cancel()
+
+    async def _feed(self, events: list[Event]) -> None:
+        exchange = self._exchange
+        if not self._begun:
+            events = noted(exchange, events)
+            if not events:
+                return
+            if isinstance(events[-1], ReplyFailed) and not await self._may_begin(events[-1]):
+                return
+        feed = self._encoder.feed
+        frames: list[bytes] = []
+        for event in events:
+            frames += feed(event)
+        over = exchange.record.last is not None
+        if over:
+            frames += self._encoder.finish()
+        if frames or over:
+            await self._write(b"".join(frames), over)
+
+    async def _may_begin(self, failed: ReplyFailed) -> bool:
+        """Whether the failure is told in the stream; else it was told instead of one."""
+        exchange = self._exchange
+        status, body = exchange.refusal(failed)
+        if exchange.front.tells_faults and status >= 500:
+            return True
+        self._over = True
+        await send_json(self._send, status, body, exchange.headers())
+        return False
+
+    async def _end(self, why: Any = "stop") -> None:
+        await self._write(b"".join(self._encoder.finish(why)), over=True)
+
+    async def _write(self, data: bytes, over: bool = False) -> None:
+        if not self._begun:
+            self._begun = True
+            kind = (b"content-type", self._exchange.content_type.encode())
+            headers = [kind, *_STREAM, *_encoded(self._exchange.headers())]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        self._spoke = self._loop.time()
+        if over:
+            self._over = True
+            finished = self._exchange.finished
+            response = getattr(self._encoder, "response", None)
+            if finished is not None and response is not None:
+                await finished(response)
+        await self._send({"type": "http.response.body", "body": data, "more_body": not over})
+
+    def _check(self) -> None:
+        """Says that the reply goes on, if nothing was said for a while; by a timer, which costs a stream nothing."""
+        rest = self._spoke + self._heartbeat - self._loop.time()
+        if rest <= 0 and not self._over and (self._beating is None or self._beating.done()):
+            self._beating = self._loop.create_task(self._beat())
+            rest = self._heartbeat
+        self._timer = self._loop.call_later(max(rest, 0.05), self._check)
+
+    async def _beat(self) -> None:
+        frames = self._exchange.front.beat(self._encoder)
+        if frames and not self._over:
+            with suppress(OSError):
+                await self._write(b"".join(frames))
+
+
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in headers.items()]

@@ -1,0 +1,272 @@
+"""A reply in rounds: its model may call tools that run here.
+
+Owns what the client is told of the rounds. What follows from each event decides the loop, as in every run. Knows no
+front.
+
+The client gets one reply: what all rounds say and think as it comes, the sum of their usage, and one end. A call
+that ran here is told as a line of reasoning, such as `add({"a":1,"b":2}) -> 3`, which no client tries to run. Its
+seal stands where the wire has a place beside reasoning (`encrypted_content` on Responses, `signature` on Messages):
+a client that sends it back gives the model the call and the result again. On Chat there is no such place: there
+they are part of the reasoning's text only, and gone if the client does not send that back.
+
+A call of a client's tool ends the reply. It is told when the reply's calls of tools from here have run, and
+stands behind what came of them; it is told as it came, whole or not. A call of a tool that nobody has is answered
+here.
+Law: a client that leaves cancels what runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from callboard.core import (
+    ArgumentsPiece,
+    Ending,
+    Event,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Logprobs,
+    Note,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyExtra,
+    ReplyFailed,
+    Request,
+    ResultCanister,
+    ResultReady,
+    TextPiece,
+    ToolChoice,
+    ToolDeclaration,
+    Usage,
+)
+from callboard.errors import CallerError
+from callboard.execution import Group
+from callboard.loop import Action, CallModel, Execute, Finish, Limits, Loop
+from callboard.modes import Plan, plan_of
+from callboard.servers.gateway.dispatch import Candidates, Record, replies
+from callboard.servers.gateway.hosted_call_trace import seal, told_call, told_result
+from callboard.tools import Invoker, Policy
+from callboard.tools.search import ToolSearch
+
+log = logging.getLogger("callboard.gateway")
+
+Batches: TypeAlias = AsyncGenerator[list[Event]]
+
+_DRAIN = 1.0
+"""Seconds that a backend has to end its answer after a round's last event, so that the connection can be kept."""
+_MINTED = re.compile(r"call_\d+_[a-z]?\d+")
+"""Identifiers of `identify_in_turn`. They count canisters, of which a client may not see all."""
+_ALLOWED = Policy([("*", "allow")])
+_Call: TypeAlias = InvocationStarted | ArgumentsPiece | InvocationEnded | InvocationIncomplete
+
+
+class _Anything:
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(arguments)
+
+
+async def _never(*_: object) -> None:
+    raise AssertionError("a client's tool does not run here")
+
+
+_THE_CLIENTS = Invoker("", _never, {}, validator=_Anything(), deferred=True)
+"""What the loop knows of a client's tools: their results come from outside."""
+
+
+class Rounds:
+    """One reply, in as many rounds as it takes. `theirs` are the client's tools, `ours` may run here, by a `search` where
+    they are many; `seen` is how many canisters the client sent.
+    """
+
+    def __init__(
+        self,
+        candidates: Candidates,
+        request: Request,
+        record: Record,
+        *,
+        plan: Plan,
+        theirs: Sequence[ToolDeclaration],
+        ours: Mapping[str, Invoker],
+        search: ToolSearch | None,
+        limits: Limits,
+        seen: int,
+    ) -> None:
+        self._candidates = candidates
+        self._request = request
+        self._record = record
+        self._theirs = theirs
+        self._names = frozenset([tool.name for tool in theirs])
+        self._search = search
+        self._seen = seen
+        self._group = Group(ours)
+        self._loop = Loop(
+            request.canisters,
+            {**dict.fromkeys(self._names, _THE_CLIENTS), **ours},
+            limits=limits,
+            policy=_ALLOWED,
+            answer_after=plan.answer_after,
+            on_repeated_call=plan.repeats,
+        )
+        self._actions: deque[Action] = deque()
+        self._places: dict[int, int | None] = {}
+        """The indices of this round's calls, and what they are in the reply; None for those that run here."""
+        self._calls: list[Event] = []
+        """Of the client's tools, told at the end."""
+        self._count = 0
+        self._spoke = 0
+        """The last round that said something."""
+        self._thinks = False
+        self._counted = False
+        self._reason: Ending = "stop"
+        self._failed: ReplyFailed | None = None
+
+    async def batches(self) -> Batches:
+        """The reply's, once."""
+        self._actions.extend(self._loop.start(datetime.now(UTC)))
+        while self._actions:
+            match action := self._actions.popleft():
+                case CallModel():
+                    steps = self._ask(action)
+                case Execute():
+                    steps = self._run(action)
+                case _:
+                    yield self._end(action)
+                    return
+            async with aclosing(steps) as batches:
+                async for events in batches:
+                    yield events
+
+    async def _ask(self, action: CallModel) -> Batches:
+        # Who is made to call, and has called, is free to answer.
+        first = action.number == 1
+        choice: ToolChoice = "none" if action.last else self._request.tool_choice if first else "auto"
+        request = replace(self._request, canisters=action.canisters, tool_choice=choice)
+        if self._search is not None:
+            request = replace(request, tools=(*self._theirs, *self._search.declared(action.canisters)))
+        answered = self._record.answered
+        candidates = sorted(self._candidates, key=lambda each: each[0].name != answered)
+        self._places = {}
+        async with aclosing(replies(candidates, request, self._record)) as batches:
+            async for events in batches:
+                self._record.last = None  # a round's end is not the reply's
+                if given := self._take(events):
+                    yield given
+                if self._actions:
+                    break
+            if not self._actions:
+                self._take([ReplyFailed("provider", "cut", "the reply has no end")])
+            if isinstance(self._actions[0], Finish):
+                yield self._end(self._actions.popleft())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DRAIN):
+                    async for _ in batches:
+                        pass
+
+    async def _run(self, action: Execute) -> Batches:
+        calls = action.invocations
+        results: list[ResultCanister] = []
+        yield [ReasoningPiece(("\n" if self._thinks else "") + told_call(calls[0]))]
+        self._thinks = False
+        async with aclosing(self._group.run(calls, action.answered)) as events:
+            async for event in events:
+                if not isinstance(event, ResultReady):
+                    if getattr(event, "code", "") != "failed_call":  # what the result is logged for, and what it says
+                        log.warning("%s", getattr(event, "text", event))
+                    continue
+                self._actions.extend(self._loop.feed(event, datetime.now(UTC)))
+                results.append(event.canister)
+                error = event.canister.error
+                log.info("%s ran here: %s", calls[len(results) - 1].name[:64], error.category if error else "done")
+                text = told_result(event.canister)
+                if len(results) < len(calls):
+                    yield [ReasoningPiece(text + told_call(calls[len(results)]))]
+                else:
+                    yield [ReasoningPiece(text, seal(calls, results, joined=bool(self._calls)))]
+
+    def _take(self, events: list[Event]) -> list[Event]:
+        """What of a batch the client gets at once. The loop gets all of it."""
+        now = datetime.now(UTC)
+        given: list[Event] = []
+        for event in events:
+            heard = event
+            match event:
+                case TextPiece():
+                    if event.text:
+                        if 0 < self._spoke < self._loop.rounds:
+                            given.append(TextPiece("\n\n"))
+                        self._spoke = self._loop.rounds
+                        self._thinks = False
+                    given.append(event)
+                case ReasoningPiece() | RefusalPiece():
+                    self._thinks = isinstance(event, ReasoningPiece)
+                    given.append(event)
+                case InvocationStarted() | ArgumentsPiece() | InvocationEnded() | InvocationIncomplete():
+                    heard = self._called(event)
+                case Note(code="incomplete"):
+                    given.append(event)
+                case Usage():
+                    self._counted = True
+                case ReplyEnded(reason=reason):
+                    self._reason = reason
+                case ReplyFailed():
+                    self._failed = event
+                case Logprobs() | ReplyExtra():
+                    given.append(event)
+                case _ if self._loop.rounds == 1:
+                    given.append(event)
+                case _:
+                    pass
+            self._actions.extend(self._loop.feed(heard, now))
+        return given
+
+    def _called(self, event: _Call) -> Event:
+        """Keeps what belongs to a client's call. What the loop hears: that it is whole, however it is."""
+        if event.index not in self._places:
+            is_theirs = getattr(event, "name", "") in self._names
+            self._places[event.index] = self._count if is_theirs else None
+            self._count += is_theirs
+        place = self._places[event.index]
+        if place is None:
+            return event
+        kept = replace(event, index=place)
+        if not isinstance(event, ArgumentsPiece) and _MINTED.fullmatch(event.identifier):
+            kept = replace(kept, identifier=f"call_{self._seen}_{self._loop.rounds}_{place}")
+        self._calls.append(kept)
+        if isinstance(event, (InvocationEnded, InvocationIncomplete)):
+            return InvocationEnded(event.index, event.identifier, event.name, {}, event.raw)
+        return event
+
+    def _end(self, finish: Action) -> list[Event]:
+        """The last batch."""
+        usage = [self._loop.usage] if self._counted else []
+        if self._failed is not None:
+            events: list[Event] = [*usage, self._failed]
+        else:
+            if isinstance(finish, Finish) and finish.state == "incomplete":
+                log.info("a reply ends after %d rounds: %s", self._loop.rounds, finish.why)
+            reason = self._reason
+            if reason in ("stop", "invocations"):
+                reason = "invocations" if self._calls else "stop"
+            events = [*self._calls, *usage, ReplyEnded(reason)]
+        self._record.end(events)
+        return events
+
+
+def plan_of_first(candidates: Candidates, owner: str) -> Plan:
+    """How the first backend's model is to be asked."""
+    backend, name = candidates[0]
+    try:
+        return backend.model(name, owner).plan
+    except CallerError:  # told when it is asked
+        return plan_of(None)

@@ -1,0 +1,69 @@
+"""An agent as one tool.
+
+Owns what a client hears of a run: a step of progress each round, a log message for each call. Knows nothing of how
+a run goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from callboard.agent import Agent
+from callboard.core import (
+    Event,
+    InvocationEnded,
+    Note,
+    ResultReady,
+    RoundStarted,
+)
+from callboard.errors import CallerError
+from callboard.servers.mcp.client_proxy import KEY, Peer
+from callboard.tools import Context, Ensemble, Invoker
+
+LONGEST: Final = 86_400.0
+"""Seconds that a run may take; its agent's limits are its own, and its client may cancel it."""
+
+_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {"prompt": {"type": "string", "description": "What the agent is to do"}},
+    "required": ["prompt"],
+    "additionalProperties": False,
+}
+DESCRIPTION: Final = "Asks an agent that works on its own, with tools of its own, and answers when it is done."
+
+
+def agent_ensemble(agent: Agent[Any], *, name: str = "run", description: str = DESCRIPTION) -> Ensemble:
+    """An ensemble whose one tool runs the agent. Each call is a conversation of its own.
+
+    An agent that nobody answers for asks the client's user, by elicitation.
+    """
+
+    async def run(context: Context, arguments: Mapping[str, Any]) -> Any:
+        peer: Peer = context.auxdata[KEY]
+        going = agent.stream(arguments["prompt"], approve=agent.approve or peer.approve)
+        async with going:
+            async for event in going:
+                await _tell(peer, event)
+        if going.failure is not None:
+            raise going.failure
+        if going.result.state != "completed":
+            raise CallerError(f"the agent gave no answer: {going.result.why}", hint=going.result.text)
+        return going.result.output
+
+    return Ensemble("agent", [Invoker(name, run, _SCHEMA, description=description, timeout=LONGEST)])
+
+
+async def _tell(peer: Peer, event: Event) -> None:
+    match event:
+        case RoundStarted(number=number):
+            await peer.progress(number, message=f"round {number}")
+        case InvocationEnded(name=name, raw=raw):
+            await peer.log("info", {"call": name, "arguments": raw}, "agent")
+        case ResultReady(canister=result):
+            said = result.error.message if result.error else result.text
+            await peer.log("info", {"result": said[:1000], "error": result.error is not None}, "agent")
+        case Note(kind=kind, text=text):
+            await peer.log("warning" if kind == "alert" else "debug", {"note": kind, "text": text}, "agent")
+        case _:
+            pass

@@ -1,0 +1,87 @@
+"""Invocations that cannot run, and those that run with other arguments than the model wrote.
+
+Owns what the model is told of a name that no tool has, of arguments that are no object, and of edited ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from callboard.core import InvocationCanister, ResultCanister, TextualContent, error_result
+from callboard.text.suggest import near
+from callboard.tools.invoker import Invoker
+from callboard.tools.permissions import Policy
+
+_MAX_EXCERPT = 200
+
+
+def refusal(invocation: InvocationCanister, invokers: Mapping[str, Invoker], why: str = "") -> ResultCanister | None:
+    """The result of an invocation that cannot run, None for one that can. `why` says what cut it short."""
+    if invocation.name not in invokers:
+        meant = [each.calls[invocation.name] for each in invokers.values() if invocation.name in each.calls]
+        hint = f"did you mean {' or '.join(meant)}?" if meant else near(invocation.name, invokers)
+        return error_result(invocation.identifier, "not_found", f"no tool {invocation.name[:64]!r}; {hint}")
+    if invocation.arguments is None:
+        wrote = f"; you wrote {invocation.raw[:_MAX_EXCERPT]!r}" if invocation.raw else ""
+        if why == "length":
+            told = f"the call was cut at the reply's length limit before its arguments ended; make it shorter{wrote}"
+        elif why:
+            told = f"the call ended before its arguments were whole ({why}){wrote}"
+        else:
+            told = (
+                f"ArgValidationError: arguments\n  Input should be a JSON object, not {invocation.raw[:_MAX_EXCERPT]!r}"
+            )
+        return error_result(invocation.identifier, "validation", told)
+    return None
+
+
+def edited_invocation(
+    invocation: InvocationCanister,
+    arguments: Mapping[str, Any],
+    invoker: Invoker,
+    policy: Policy,
+    *,
+    validated: bool = True,
+) -> InvocationCanister | ResultCanister:
+    """Put what a person wrote in the place of the model's arguments.
+
+    Args:
+        invocation: The call that was allowed.
+        arguments: The edited arguments.
+        invoker: The tool that is called.
+        policy: The rules; what they deny is denied to a person as well.
+        validated: False takes the arguments as they are (mode parsed).
+
+    Returns:
+        The call that runs, or the result of one that may not, or cannot.
+    """
+    identifier, name = invocation.identifier, invocation.name
+    permission, why = policy.decide(invoker, arguments)
+    if invoker.deferred:
+        # Who gives the result never sees the edited arguments.
+        return denial(invocation, "its result comes from outside, so its arguments cannot be edited")
+    if permission not in ("allow", "ask"):
+        return denial(invocation, f"its arguments were edited, and {why}")
+    if mistake := invoker.mistake(arguments) if validated else "":
+        return error_result(identifier, "validation", f"the arguments of {name} were edited, and do not fit: {mistake}")
+    return replace(invocation, arguments=arguments, raw=msgspec.json.encode(arguments).decode())
+
+
+def edited_result(invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
+    """The result of a call that ran with edited arguments, which says so."""
+    text = f"The arguments of this call were edited before it ran: {invocation.raw}"
+    return replace(result, content=(TextualContent(text), *result.content))
+
+
+def quotation_reason(invocation: InvocationCanister) -> str:
+    """Why a call that repeats a source is asked about."""
+    return f"this call stands word for word in {invocation.quoted_from}"
+
+
+def denial(invocation: InvocationCanister, why: str) -> ResultCanister:
+    """The result of a call that may not run."""
+    return error_result(invocation.identifier, "permission", f"{invocation.name} may not run: {why}")

@@ -1,0 +1,200 @@
+"""What a rule's pattern says of a path or a command.
+
+Owns the comparison, and the three answers to it. Knows nothing of rules, tools or files: links are not followed.
+Law: `yes` and `no` are certain; whatever may be is `maybe`.
+
+A name that differs from a pattern's in the case of its letters, in how an accent is composed, or in characters that
+are not seen is a `maybe`: there are file systems to which it is the same name (APFS, NTFS, directories of ext4 that
+ignore case), and a file system is not asked here.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from callboard.errors import CallerError
+from callboard.tools.shell_parser import Segment, Word
+
+Answer: TypeAlias = Literal["yes", "maybe", "no"]
+Parts: TypeAlias = tuple[str | None, ...]
+"""Patterns of words, or of names; None stands for any number of them."""
+
+_WILD: Final = re.compile(r"[*?\[]")
+_NAMED: Final = 2
+"""Characters of an option that a pattern has to have, before what is any: `-*` names none."""
+_PLACES: Final = frozenset(
+    f"{root}/{name}" for root in ("", "/usr", "/usr/local", "/opt/homebrew") for name in ("bin", "sbin")
+)
+"""Where a program is what its name says."""
+
+
+class Path(NamedTuple):
+    """A path without `.` and `..`. `relative` is None where it leads out, `absolute` where that is not known."""
+
+    relative: tuple[str, ...] | None
+    absolute: tuple[str, ...] | None
+    names: tuple[str, ...]
+    """The names that are in it for certain, whatever is before them."""
+
+
+def read_path(text: str, root: str = "") -> Path:
+    """The path of a text, `root` being the absolute path of what relative ones are relative to, if that is known."""
+    base = _names(root) if root.startswith("/") else None
+    names = _names(text)
+    absolute: tuple[str, ...] | None = names
+    if not text.startswith("/"):
+        absolute = None if base is None else _names(f"{root}/{text}")
+    if absolute is not None and base is not None:
+        beneath = absolute[: len(base)] == base
+        return Path(absolute[len(base) :] if beneath else None, absolute, absolute)
+    outside = text.startswith("/") or names[:1] == ("..",)
+    return Path(None if outside else names, absolute, tuple([name for name in names if name != ".."]))
+
+
+def _names(path: str) -> tuple[str, ...]:
+    """The names of a path, with those `..` that lead out of where it begins."""
+    names: list[str] = []
+    for name in path.split("/"):
+        if name == ".." and names and names[-1] != "..":
+            names.pop()
+        elif name == ".." and path.startswith("/"):
+            continue
+        elif name not in {"", "."}:
+            names.append(name)
+    return tuple(names)
+
+
+class Pattern:
+    """The pattern in `tool(pattern)`. Raises CallerError for one that cannot be."""
+
+    def __init__(self, text: str) -> None:
+        if not text.strip() or ".." in text.split("/"):
+            hint = "a path beneath the root, or the words of a command: file(src/**), bash(git status*)"
+            raise CallerError("no pattern of a path or a command", path=f"({text})", hint=hint)
+        self._rooted = text.startswith("/")
+        self._names: Parts = tuple(
+            [None if name == "**" else name for name in text.split("/") if name not in {"", "."}]
+        )
+        self._folded: Parts = tuple([None if name is None else folded(name) for name in self._names])
+        words = text.split()
+        self._words: Parts = tuple([None if word == "*" else word for word in words])
+        if words[-1].endswith("*"):
+            self._words += (None,)
+        self._begins: Parts = (*self._words, None)
+
+    @property
+    def place(self) -> str:
+        """The one relative path that it is about, with what is beneath it or without; "" where it is about several."""
+        names = self._names[:-1] if self._names[-1:] == (None,) else self._names
+        if self._rooted or not all(name and not _WILD.search(name) for name in names):
+            return ""
+        return "/".join([name for name in names if name])
+
+    def of_path(self, path: Path) -> Answer:
+        names = path.absolute if self._rooted else path.relative
+        if names is not None:
+            if _matches(self._names, names):
+                return "yes"
+            return "maybe" if _matches(self._folded, map(folded, names)) else "no"
+        if self._rooted:
+            return "maybe"
+        # It may lead back in.
+        return "maybe" if _matches((None, *self._folded), map(folded, path.names)) else "no"
+
+    def allows_path(self, path: Path) -> bool:
+        return self.of_path(path) == "yes"
+
+    def allows_command(self, segment: Segment) -> bool:
+        """Whether these words, and nothing else, are what it speaks of.
+
+        A word by which a program writes or runs has to be named: `find *` is not for `-delete`, `find * -delete` is.
+        """
+        if segment.implied:
+            return True
+        first, *rest = segment.words
+        if not all(self._names_word(segment.words[number]) for number in segment.acting):
+            return False
+        directory, _, name = first.text.rpartition("/")
+        names = (first.text, name) if directory in _PLACES else (first.text,)
+        return any(_matches(self._words, [Word(each, first.certain), *rest]) for each in names)
+
+    def _names_word(self, word: Word) -> bool:
+        return any(
+            each is not None and fnmatchcase(word.text, each) and len(_WILD.split(each, maxsplit=1)[0]) >= _NAMED
+            for each in self._words[1:]
+        )
+
+    def of_command(self, segment: Segment) -> Answer:
+        """Whether the segment begins as it says, wherever its program is; options may stand in between."""
+        first, *rest = segment.words
+        names = {first.text, first.text.rpartition("/")[2]}
+        if any(_matches(self._begins, [Word(each, first.certain), *rest]) for each in names):
+            return "yes"
+        may = segment.opaque or any(_may_match(self._begins, [Word(each, first.certain), *rest]) for each in names)
+        return "maybe" if may else "no"
+
+
+def folded(name: str) -> str:
+    """The name as a file system may compare it that takes some names for the same."""
+    if name.isascii():
+        return name.lower()
+    seen = "".join([char for char in unicodedata.normalize("NFKD", name) if unicodedata.category(char) != "Cf"])
+    return unicodedata.normalize("NFKD", seen.casefold())
+
+
+def _matches(pattern: Parts, parts: Iterable[str | Word]) -> bool:
+    """As many steps a part as the pattern has."""
+    at = _with_skipped({0}, pattern)
+    for part in parts:
+        text, certain = (part.text, part.certain) if isinstance(part, Word) else (part, True)
+        after: set[int] = set()
+        for place in at:
+            if place < len(pattern):
+                wanted = pattern[place]
+                if wanted is None:
+                    after.add(place)
+                elif certain and fnmatchcase(text, wanted):
+                    after.add(place + 1)
+        at = _with_skipped(after, pattern)
+        if not at:
+            return False
+    return len(pattern) in at
+
+
+def _may_match(pattern: Parts, words: Sequence[Word]) -> bool:
+    """The same, where a word that is not certain may be any words, and an option and its value may be left out."""
+    at = _with_skipped({0}, pattern)
+    skipped: set[int] = set()
+    """Where the pattern may be behind a value that was left out."""
+    for number, word in enumerate(words):
+        if not word.certain:
+            at = set(range(min(at), len(pattern) + 1))
+            continue
+        after: set[int] = set(skipped)
+        skipped = set()
+        for place in at:
+            wanted = pattern[place] if place < len(pattern) else ""
+            if wanted is None:
+                after.add(place)
+            elif place < len(pattern) and fnmatchcase(word.text, wanted):
+                after.add(place + 1)
+            if number and word.text.startswith("-"):
+                after.add(place)
+                skipped.add(place)
+        at = _with_skipped(after, pattern)
+        if not at:
+            return False
+    return len(pattern) in at
+
+
+def _with_skipped(at: set[int], pattern: Parts) -> set[int]:
+    """The places, and those behind any number of parts that may be none."""
+    for place in sorted(at):
+        while place < len(pattern) and pattern[place] is None:
+            place += 1  # noqa: PLW2901  # the place itself is in it already
+            at.add(place)
+    return at

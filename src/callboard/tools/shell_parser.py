@@ -1,0 +1,420 @@
+"""What a shell command runs.
+
+Owns the reading of a command line into the programs that it starts, each with its words. Knows nothing of rules.
+Laws: what is listed runs, or may run; whatever is not read for sure makes the command `unclear`, so that nobody takes
+the list for all there is. Linear in the command's length, times the depth of commands in commands, which is bounded.
+
+Not shlex's doing: there a quoted operator is the same as a bare one, a line's end is a blank, and `a#` a comment.
+What a program does by itself, as `python x.py` or `make`, is not to be seen in a command line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from callboard.tools import wrapper_programs
+from callboard.tools.unsafe_options import acting
+
+MAX_LENGTH: Final = 16 * 1024
+"""Characters of a command that is read; a longer one is unclear."""
+MAX_DEPTH: Final = 8
+"""Commands inside of commands, as in `env nice sh -c '...'`."""
+
+
+_MAYBE: Final = 8
+"""Words that are taken for the program that is run, where it is not clear which."""
+
+
+class Word(NamedTuple):
+    """A word as the program gets it; one that is not `certain` may become any words: `*.py`, `~`, `$x`."""
+
+    text: str
+    certain: bool = True
+
+
+class Segment(NamedTuple):
+    """A program with its words, the first its name. An `opaque` one may run programs that its words do not show.
+
+    `acting` are the numbers of the words by which it writes a file or runs something, where it looks otherwise. An
+    `implied` one is run by a program to whose business that belongs: what allows that one allows it.
+    """
+
+    words: tuple[Word, ...]
+    opaque: bool = False
+    acting: tuple[int, ...] = ()
+    implied: bool = False
+
+    def __str__(self) -> str:
+        return " ".join([word.text for word in self.words])
+
+
+class Command(NamedTuple):
+    """The segments of all pipelines, in their order, what a program runs before itself; `unclear` says what could not be read, empty if all was."""
+
+    segments: tuple[Segment, ...]
+    unclear: str = ""
+
+
+def parse_command(text: str) -> Command:
+    """What a POSIX shell, or bash, would run."""
+    reading = _Reading()
+    reading.read(text, 0)
+    return Command(tuple(reading.segments), reading.unclear)
+
+
+def of_words(words: Sequence[str]) -> Command:
+    """What a list of words runs that no shell looks at."""
+    reading = _Reading()
+    reading.run([Word(each) for each in words], 0)
+    return Command(tuple(reading.segments), reading.unclear)
+
+
+# Tokens. The possessive quantifiers keep them linear.
+_TOKEN: Final = re.compile(
+    r"""
+      (?P<blank>[ \t]++|\\\n)
+    | (?P<line>\n)
+    | (?P<single>'[^']*+')
+    | (?P<double>"(?:[^"\\]|\\.)*+")
+    | (?P<escape>\\.)
+    | (?P<redirect>&>>?|\d*+(?:<<<|<<-?|<>|<&|>&|>>|>\||<|>))
+    | (?P<operator>&&|\|\||\|&|;;&|;;|;&|[;|&()`])
+    | (?P<comment>\#)
+    | (?P<plain>[^\s'"\\;|&()`<>\#$*?\[\]{}~\x00-\x1f\x7f]++)
+    | (?P<odd>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_IN_DOUBLE: Final = re.compile(r"\\(?P<kept>[\"\\$`])|\\(?P<joined>\n)|(?P<expanded>[$`])", re.DOTALL)
+_GROUPS: Final = frozenset("()`")
+_PATTERNS: Final = frozenset("*?[]{}~#")
+"""Characters by which a word may become others, and nothing worse."""
+_UNENDED: Final = frozenset("'\"\\")
+_PAIRED: Final = frozenset("[]{}#")
+_HEREDOC: Final = re.compile(r"\d*<<(-?)")
+_DUPLICATED: Final = re.compile(r"\d+-?|-")
+
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
+_OPENERS: Final = frozenset({"if", "then", "else", "elif", "do", "while", "until", "{", "coproc"})
+_CLOSERS: Final = frozenset({"fi", "done", "esac", "}"})
+_LISTS: Final = frozenset({"for", "case", "select", "function", "[["})
+"""Reserved words behind which no program stands."""
+_RESERVED: Final = _OPENERS | _CLOSERS | _LISTS | {"!"}
+
+
+class _Reading:
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
+        self.unclear = ""
+
+    def doubt(self, why: str) -> None:
+        self.unclear = self.unclear or why
+
+    # A line.
+
+    def read(self, text: str, depth: int) -> None:
+        if depth > MAX_DEPTH or len(text) > MAX_LENGTH:
+            self.doubt("it is too long" if len(text) > MAX_LENGTH else "commands are in commands too deeply")
+            return
+        line = _Line(self, depth)
+        at = 0
+        while at < len(text):
+            token = _TOKEN.match(text, at)
+            if token is None:
+                raise AssertionError("every character is a token")
+            at = token.end()
+            said = token[0]
+            match token.lastgroup:
+                case "blank":
+                    if said != "\\\n":
+                        line.end_word()
+                case "line":
+                    line.end_segment()
+                    at = _behind(text, at, line.documents)
+                    line.documents.clear()
+                case "single":
+                    line.quote(said[1:-1])
+                case "double":
+                    line.quote_doubly(said[1:-1])
+                case "escape":
+                    line.quote(said[1])
+                case "redirect":
+                    line.redirect(said)
+                case "operator":
+                    line.end_segment()
+                    if said in _GROUPS:
+                        self.doubt("it has a subshell or a substitution")
+                case "comment" if not line.inside:
+                    end = text.find("\n", at)
+                    at = len(text) if end < 0 else end
+                case "plain":
+                    line.write(said)
+                case _:
+                    line.write(said, wild=True)
+                    if said not in _PATTERNS:
+                        self.doubt(_ODD.get(said, "it has a control character"))
+                    if said in _UNENDED:
+                        break
+        line.end_segment()
+
+    def segment(self, words: Sequence[Word], leads: Sequence[str], depth: int) -> None:
+        """What a shell makes of the words between two operators."""
+        at = 0
+        while at < len(words):
+            lead = leads[at]
+            if _ASSIGNMENT.match(lead):
+                self.doubt("it sets a variable")
+            elif lead != words[at].text:
+                break
+            elif lead in _LISTS:
+                self.doubt("it has a compound command")
+                return
+            elif lead in _OPENERS or lead in _CLOSERS:
+                self.doubt("it has a compound command")
+            elif lead != "!":
+                break
+            at += 1
+        self.run(words[at:], depth)
+
+    # A program.
+
+    def run(self, words: Sequence[Word], depth: int, *, implied: bool = False) -> None:
+        """Lists the program, and those that it runs."""
+        if not words:
+            return
+        if depth > MAX_DEPTH:
+            self.doubt("commands are in commands too deeply")
+            return
+        first = words[0]
+        if first.text in _RESERVED:
+            # Behind bash's own `time` these are no programs.
+            self.doubt("it has a compound command")
+            self.run(words[1:], depth + 1)
+        name = first.text.rpartition("/")[2]
+        if not first.certain or not name:
+            self.doubt("which program it runs is not certain")
+        texts = [word.text for word in words[1:]]
+        if wrapper_programs.redefines(name, texts):
+            self.doubt(f"{name} changes what other words mean")
+        if not self._read_others(name, words[1:], depth):
+            self.doubt(f"what {name} runs is not certain")
+        numbers, runs = acting(name, texts)
+        opaque = runs or wrapper_programs.runs_unseen(name, texts)
+        self.segments.append(Segment(tuple(words), opaque, tuple([number + 1 for number in numbers]), implied))
+
+    def _read_others(self, name: str, words: Sequence[Word], depth: int) -> bool:
+        """Reads what a program runs; whether all of it could be read."""
+        if name in wrapper_programs.SHELLS:
+            return self._shell(words, depth)
+        if name == "eval":
+            self.read(" ".join([word.text for word in words]), depth + 1)
+            return all(word.certain for word in words)
+        runner = next((each for each in _runners(name, words) if each in wrapper_programs.RUNNERS), None)
+        if runner is not None:
+            inner = words[len(runner) - 1 :]
+            if inner and inner[0].text == "--":
+                inner = inner[1:]
+            return self._managed(inner, depth)
+        if name in wrapper_programs.WRAPPERS:
+            return self._wrapped(wrapper_programs.WRAPPERS[name], words, depth)
+        return self._found(words, depth) if name == "find" else True
+
+    def _shell(self, words: Sequence[Word], depth: int) -> bool:
+        code = False
+        for word in words:
+            text = word.text
+            if not word.certain or text in {"-", "--"}:
+                return False
+            if text.startswith("--"):
+                if text not in wrapper_programs.SHELL_OPTIONS:
+                    return False
+            elif text.startswith(("-", "+")):
+                if not set(text[1:]) <= wrapper_programs.SHELL_LETTERS:
+                    return False
+                code = code or "c" in text
+            elif code:
+                # What stands behind are its parameters, which it can run by a variable only.
+                self.read(text, depth + 1)
+                return True
+            else:
+                return not text.startswith("/dev/")
+        return False
+
+    def _managed(self, words: Sequence[Word], depth: int) -> bool:
+        """What a manager of packages runs; behind options that are not known each word may be the program."""
+        if not words or not words[0].text.startswith("-"):
+            self.run(words, depth + 1, implied=True)
+            return True
+        places = [at for at, word in enumerate(words) if not word.text.startswith("-")][:_MAYBE]
+        self.segments += [Segment(tuple(words[at:]), implied=True) for at in places]
+        return not any(word.text.startswith(("-c", "--call", "--shell")) for word in words[: (places or [0])[0] + 1])
+
+    def _wrapped(self, wrapper: wrapper_programs.Wrapper, words: Sequence[Word], depth: int) -> bool:
+        at = 0
+        operands = wrapper.operands
+        while at < len(words):
+            word = words[at]
+            text = word.text
+            if not word.certain or text == "-":
+                return False
+            if text == "--" and operands == wrapper.operands:
+                at += 1
+            elif text.startswith("--") and operands == wrapper.operands:
+                if text not in wrapper.long:
+                    return False
+                at += 1
+                continue
+            elif text.startswith("-") and len(text) > 1 and operands == wrapper.operands:
+                taken = wrapper.takes(text[1:])
+                if not taken:
+                    return False
+                at += taken
+                continue
+            if not operands:
+                break
+            at += 1
+            operands -= 1
+        inner = list(words[at:])
+        while inner and _ASSIGNMENT.match(inner[0].text):
+            self.doubt("it sets a variable")
+            inner.pop(0)
+        if inner and inner[0].text.startswith("-"):
+            return False  # an option behind the operands, such as flock's -c
+        if inner and wrapper.appends:
+            inner.append(Word("", certain=False))
+        self.run(inner, depth + 1)
+        return True
+
+    def _found(self, words: Sequence[Word], depth: int) -> bool:
+        inner: list[Word] | None = None
+        certain = True
+        for word in words:
+            certain = certain and word.certain
+            if inner is None:
+                inner = [] if word.text in wrapper_programs.FIND else None
+            elif word.text in {";", "+"}:
+                self.run(inner, depth + 1)
+                inner = None
+            else:
+                inner.append(Word(word.text, word.certain and "{}" not in word.text))
+        if inner:
+            self.run(inner, depth + 1)
+        return certain or not any(word.text in wrapper_programs.FIND for word in words)
+
+
+def _runners(name: str, words: Sequence[Word]) -> Iterator[tuple[str, ...]]:
+    yield (name,)
+    if words:
+        yield (name, words[0].text)
+
+
+class _Line:
+    """The words up to the next operator."""
+
+    def __init__(self, reading: _Reading, depth: int) -> None:
+        self.inside = False
+        """Whether a word has begun."""
+        self.documents: list[tuple[str, bool]] = []
+        """The marks of the documents that begin with the next line, and whether tabs may stand before them."""
+        self._reading = reading
+        self._depth = depth
+        self._words: list[Word] = []
+        self._leads: list[str] = []
+        """Of each word what stands before its first quote."""
+        self._pieces: list[str] = []
+        self._wild: set[str] = set()
+        self._lead: str | None = None
+        self._target = ""
+        """The redirection whose target is the next word."""
+
+    def write(self, said: str, *, wild: bool = False) -> None:
+        if wild and (said != "~" or not self._pieces or self._pieces[-1].endswith((":", "="))):
+            self._wild.add(said)
+        self._pieces.append(said)
+        self.inside = True
+
+    def quote(self, said: str) -> None:
+        if self._lead is None:
+            self._lead = "".join(self._pieces)
+        self._pieces.append(said)
+        self.inside = True
+
+    def quote_doubly(self, said: str) -> None:
+        text, expands = _unquoted(said)
+        self.quote(text)
+        if expands:
+            self._wild.add("$")
+            self._reading.doubt(_ODD["$"])
+
+    def redirect(self, said: str) -> None:
+        self.end_word()
+        self._target = said
+        if "<<" in said:
+            self._reading.doubt("it has a document in it")
+
+    def end_word(self) -> None:
+        if not self.inside:
+            return
+        text = "".join(self._pieces)
+        word = Word(text, not _becomes_others(self._wild, text))
+        if not self._target:
+            self._words.append(word)
+            self._leads.append(text if self._lead is None else self._lead)
+        elif heredoc := _HEREDOC.fullmatch(self._target):
+            self.documents.append((text, bool(heredoc[1])))
+        elif not _harmless(self._target, word):
+            self._reading.doubt("it reads or writes a file")
+        self._pieces, self._wild, self._lead = [], set(), None
+        self.inside, self._target = False, ""
+
+    def end_segment(self) -> None:
+        self.end_word()
+        if self._target:
+            self._reading.doubt("a redirection goes nowhere")
+            self._target = ""
+        self._reading.segment(self._words, self._leads, self._depth)
+        self._words, self._leads = [], []
+
+
+def _becomes_others(wild: set[str], text: str) -> bool:
+    """Whether the unquoted characters that are `wild` make a shell put other words in a word's place."""
+    return bool(wild - _PAIRED) or wild >= {"[", "]"} or ("{" in wild and ("," in text or ".." in text))
+
+
+_ODD: Final[Mapping[str, str]] = {
+    "$": "it has a variable or a substitution",
+    "'": "a quote is not closed",
+    '"': "a quote is not closed",
+    "\\": "its end is missing",
+}
+
+
+def _unquoted(text: str) -> tuple[str, bool]:
+    """What is between double quotes, and whether the shell replaces something in it."""
+    expands = False
+
+    def replaced(found: re.Match[str]) -> str:
+        nonlocal expands
+        expands = expands or found["expanded"] is not None
+        return found["kept"] or found["expanded"] or ""
+
+    return _IN_DOUBLE.sub(replaced, text), expands
+
+
+def _harmless(redirect: str, target: Word) -> bool:
+    if not target.certain:
+        return False
+    return target.text == "/dev/null" or (redirect.endswith(("<&", ">&")) and bool(_DUPLICATED.fullmatch(target.text)))
+
+
+def _behind(text: str, at: int, documents: Sequence[tuple[str, bool]]) -> int:
+    """Where the line behind the documents begins."""
+    for mark, tabs in documents:
+        indented = r"\t*" if tabs else ""
+        found = re.compile(rf"^{indented}{re.escape(mark)}$", re.MULTILINE).search(text, at)
+        if found is None:
+            return len(text)
+        at = found.end()
+    return at

@@ -1,0 +1,199 @@
+"""Contents as the parts of a message.
+
+Owns what text, pictures and files look like on this wire, both ways. Knows nothing of messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from callboard.core import (
+    Content,
+    DocumentCanister,
+    FileContent,
+    PictureContent,
+    ReasoningContent,
+    RefusalContent,
+    ResultCanister,
+    TextualContent,
+)
+from callboard.errors import CallerError
+from callboard.wires.chat.schema import (
+    Audio,
+    AudioPart,
+    FilePart,
+    FileShape,
+    ImagePart,
+    ImageUrl,
+    RefusalPart,
+    Said,
+    TextPart,
+)
+from callboard.wires.common.data_url import SCHEME, decode_data_url, encode_base64, encode_data_url, is_audio
+from callboard.wires.common.tool_extra import kept, own_fields, unnamed_in
+
+_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+"""What OpenAI hears, by its names."""
+_FORMATS = {
+    **{f"audio/{name}": "wav" for name in ("wav", "x-wav", "wave", "vnd.wave")},
+    **{f"audio/{name}": "mp3" for name in ("mpeg", "mp3", "x-mp3", "mpeg3", "x-mpeg-3")},
+}
+_PLAIN = {"type", "text"}
+_INSIDE = ("text", "refusal")
+"""Fields of parts that are not called as their type is."""
+_FORMAT = re.compile(r"[A-Za-z0-9.+_-]{1,32}")
+
+
+ITEM = "item"
+"""The key of a content's `extra` that holds an item as it came: what the provider's own tools did, or a compaction.
+
+Only the Responses wire carries it.
+"""
+
+
+def kind(content: Content) -> str:
+    """What a content is called where it is counted as dropped."""
+    item = held_item(content)
+    return str(content.__struct_config__.tag) if item is None else f"item {item.get('type')}"
+
+
+def held_item(content: Content) -> Mapping[str, Any] | None:
+    """The item of another wire that the content stands for, if it does."""
+    item = content.extra.get(ITEM) if isinstance(content, ReasoningContent) and content.extra else None
+    return item if isinstance(item, dict) else None
+
+
+def encode_part(content: Content) -> dict[str, Any] | None:
+    """The content as a part of a user's message; None for what this wire cannot carry."""
+    part = _encode_part(content)
+    return part | own_fields("chat", content.extra) if part is not None and content.extra else part
+
+
+def _encode_part(content: Content) -> dict[str, Any] | None:
+    match content:
+        case TextualContent(text=text):
+            return {"type": "text", "text": text}
+        case PictureContent(data=data, mime_type=mime_type, url=url) if data or url:
+            where: dict[str, Any] = {"url": url if not data else encode_data_url(data, mime_type)}
+            return {"type": "image_url", "image_url": where | _kept(content.extra, "detail")}
+        case FileContent(data=data, mime_type=mime_type, extra=extra) if data and is_audio(mime_type):
+            named = _FORMATS.get(mime_type.partition(";")[0].strip().lower()) or (extra or {}).get("format")
+            audio = {"data": encode_base64(data), "format": named}
+            return {"type": "input_audio", "input_audio": audio} if named else None
+        case FileContent(data=data, mime_type=mime_type, name=name) if data:
+            file = {"filename": name} if name else {}
+            return {"type": "file", "file": file | {"file_data": encode_data_url(data, mime_type)}}
+        case FileContent(extra=extra) if _kept(extra, "file_id"):
+            return {"type": "file", "file": _kept(extra, "file_id")}
+        case _:
+            return None
+
+
+def encode_content(content: Iterable[Content], dropped: list[str]) -> str | list[dict[str, Any]]:
+    """A user's content: a string where it is only text, its texts joined as `core.joined` does, else parts."""
+    parts: list[dict[str, Any]] = []
+    for item in content:
+        part = encode_part(item)
+        if part is None:
+            dropped.append(kind(item))
+        else:
+            parts.append(part)
+    if all(part.keys() == _PLAIN for part in parts):
+        return "\n".join([part["text"] for part in parts])
+    return parts
+
+
+def apart(result: ResultCanister) -> tuple[ResultCanister, tuple[Content, ...]]:
+    """The result as its own message carries it, and the contents of a user's message for what only that can hold."""
+    said: list[Content] = []
+    parts: list[Content] = []
+    for content in result.content:
+        if isinstance(content, PictureContent | FileContent) and encode_part(content) is not None:
+            said.append(TextualContent(f"[{kind(content)}: in the next message]"))
+            parts.append(content)
+        else:
+            said.append(content)
+    if not parts:
+        return result, ()
+    whose = TextualContent(f"From the result of {result.invocation_id}:")
+    return msgspec.structs.replace(result, content=tuple(said)), (whose, *parts)
+
+
+def titled(document: DocumentCanister) -> tuple[Content, ...]:
+    """The contents of a document, its title before them."""
+    match document:
+        case DocumentCanister(title=""):
+            return document.content
+        case DocumentCanister(title=title, content=(TextualContent(text=text), *rest)):
+            return (TextualContent(f"{title}\n\n{text}"), *rest)
+        case _:
+            return (TextualContent(document.title), *document.content)
+
+
+def decode_content(said: Said, path: str, raw: Any = None) -> tuple[Content, ...]:
+    """The contents of a message; `raw` is the same with all fields. Raises CallerError below `path` for data that are none."""
+    if not said:
+        return ()
+    if isinstance(said, str):
+        return (TextualContent(said),)
+    contents = [_decode_part(part, f"{path}[{place}]") for place, part in enumerate(said)]
+    return tuple(map(_with_own, contents, raw)) if isinstance(raw, list) else tuple(contents)
+
+
+def _with_own(content: Content, raw: Mapping[str, Any]) -> Content:
+    """With the fields of its part that have no name here."""
+    own = unnamed_in(raw, ("type", str(raw.get("type")), *_INSIDE))
+    return replace(content, extra={**(content.extra or {}), **kept("chat", own)}) if own else content
+
+
+def _decode_part(part: TextPart | RefusalPart | ImagePart | FilePart | AudioPart, path: str) -> Content:
+    match part:
+        case TextPart(text=text):
+            return TextualContent(text)
+        case RefusalPart(refusal=text):
+            return RefusalContent(text)
+        case ImagePart(image_url=image):
+            return _picture(image if isinstance(image, ImageUrl) else ImageUrl(image), f"{path}.image_url.url")
+        case FilePart(file=file):
+            return _file(file, f"{path}.file")
+        case AudioPart(input_audio=audio):
+            return _audio(audio, f"{path}.input_audio")
+
+
+def _picture(image: ImageUrl, path: str) -> PictureContent:
+    extra = {"detail": image.detail} if image.detail else None
+    if not image.url.startswith(SCHEME):
+        return PictureContent(url=image.url, extra=extra)
+    data, mime_type = decode_data_url(image.url, path)
+    return PictureContent(data=data, mime_type=mime_type or "image/png", extra=extra)
+
+
+def _file(file: FileShape, path: str) -> FileContent:
+    name = file.filename or ""
+    if file.file_data:
+        data, mime_type = decode_data_url(file.file_data, f"{path}.file_data")
+        return FileContent(data=data, mime_type=mime_type or "application/octet-stream", name=name)
+    if file.file_id:
+        return FileContent(name=name, extra={"file_id": file.file_id})
+    raise CallerError("a file without file_data or file_id", path=path)
+
+
+def _audio(audio: Audio, path: str) -> FileContent:
+    """A file. What has a format that OpenAI has not keeps its name, for a backend that has it."""
+    data, _ = decode_data_url(audio.data, f"{path}.data")
+    if not data:
+        raise CallerError("audio without data", path=f"{path}.data")
+    if audio.format in _TYPES:
+        return FileContent(data, _TYPES[audio.format])
+    if not _FORMAT.fullmatch(audio.format):
+        raise CallerError("no format of audio", path=f"{path}.format", hint=f"there are {', '.join(_TYPES)}")
+    return FileContent(data, f"audio/{audio.format}", extra={"format": audio.format})
+
+
+def _kept(extra: Mapping[str, Any] | None, key: str) -> dict[str, Any]:
+    return {key: extra[key]} if extra and key in extra else {}

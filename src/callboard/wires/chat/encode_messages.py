@@ -1,0 +1,157 @@
+"""Canisters become messages.
+
+Owns the order and form of a request's messages. Knows nothing of tools, controls or names: `on_wire` is given.
+Laws: every call is followed at once by its result, and every result follows its call; arguments are an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from callboard.core import (
+    Canister,
+    Content,
+    DocumentCanister,
+    InvocationCanister,
+    ReasoningContent,
+    RefusalContent,
+    Request,
+    ResultCanister,
+    SupervisorCanister,
+    TextualContent,
+    UserCanister,
+    result_contents,
+)
+from callboard.wires.chat.content import apart, encode_content, held_item, kind, titled
+from callboard.wires.common.encode_cache import Words
+from callboard.wires.common.group_turns import Turn, arguments_object, turns
+from callboard.wires.common.tool_extra import own_fields
+from callboard.wires.common.tool_names import Naming
+
+_encode = msgspec.json.Encoder().encode
+CHAT_PREFILLS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+    "last": ({}, {}),
+    "prefix": ({"prefix": True}, {}),
+    "partial": ({"partial": True}, {}),
+    "continue": ({}, {"continue_final_message": True, "add_generation_prompt": False}),
+}
+"""How servers are asked for a reply that goes on from the last message, by what a profile calls the way: fields of the
+message (DeepSeek and Mistral say `prefix`, Moonshot `partial`), and of the body (vLLM and SGLang).
+"""
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What a backend takes: the field of reasoning that is sent back, "" for none, and whether content may have parts."""
+
+    reasoning: str = "reasoning_content"
+    parts: bool = True
+
+
+TAKEN = Taken()
+
+
+def words(
+    canisters: Sequence[Canister], request: Request, naming: Naming, _: Any = None, *, taken: Taken = TAKEN
+) -> Words:
+    """The canisters in this wire's words."""
+    messages = Messages(canisters, model=request.model, on_wire=naming.on_wire, taken=taken)
+    if request.prefill and canisters[-1] is request.canisters[-1]:
+        messages.body[-1].update(CHAT_PREFILLS[request.prefill][0])
+    return Words(messages.body, messages.dropped)
+
+
+class Messages:
+    """The messages of a conversation; `dropped` names what they could not carry."""
+
+    def __init__(
+        self, canisters: Sequence[Canister], *, model: str, on_wire: Callable[[str], str], taken: Taken = TAKEN
+    ) -> None:
+        self.body: list[dict[str, Any]] = []
+        self.dropped: list[str] = []
+        self._replayed = model if taken.reasoning else None
+        self._on_wire = on_wire
+        self._taken = taken
+        for step in turns(canisters):
+            match step:
+                case Turn():
+                    self._turn(step)
+                case SupervisorCanister(content=content):
+                    self._add("system", self._text(content), **own_fields("chat", step.extra))
+                case UserCanister(content=content):
+                    self._add("user", self._content(content), **own_fields("chat", step.extra))
+                case ResultCanister():
+                    self._add("user", self._content(result_contents(step)))
+                case DocumentCanister():
+                    self._add("user", self._content(titled(step)))
+
+    def _add(self, role: str, content: Any, **fields: Any) -> None:
+        self.body.append({"role": role, "content": content, **fields})
+
+    def _turn(self, turn: Turn) -> None:
+        text: list[TextualContent] = []
+        reasoning: list[str] = []
+        refusal: list[str] = []
+        for canister in turn.said:
+            for content in canister.content:
+                match content:
+                    case TextualContent():
+                        text.append(content)
+                    case RefusalContent(text=said):
+                        refusal.append(said)
+                    case ReasoningContent(text=said, origin=origin) if said and origin == self._replayed:
+                        reasoning.append(said)
+                    case _:
+                        self.dropped.append(kind(content))
+        fields = {name: value for each in turn.said for name, value in own_fields("chat", each.extra).items()}
+        if reasoning:
+            fields[self._taken.reasoning] = "".join(reasoning)
+        if refusal:
+            fields["refusal"] = "".join(refusal)
+        if turn.invocations:
+            fields["tool_calls"] = [self._call(call) for call in turn.invocations]
+        said = self._joined(text, "")
+        contents = [each for canister in turn.said for each in canister.content]
+        if contents and not said and not fields and all(map(held_item, contents)):
+            return  # nothing of it can be said here, and an empty message is an answer
+        self._add("assistant", None if not said and (refusal or turn.invocations) else said, **fields)
+        self._results(turn.results)
+
+    def _call(self, call: InvocationCanister) -> dict[str, Any]:
+        arguments = _encode(arguments_object(call.arguments, call.raw)).decode()
+        function = {"name": self._on_wire(call.name), "arguments": arguments}
+        return {"id": call.identifier, "type": "function", "function": function}
+
+    def _results(self, results: Iterable[ResultCanister]) -> None:
+        """A tool message for each; what only a user's message can hold follows after all of them."""
+        carried: list[Content] = []
+        for result in results:
+            said, parts = apart(result) if self._taken.parts else (result, ())
+            carried += parts
+            contents = result_contents(said)
+            texts = [each for each in contents if isinstance(each, TextualContent)]
+            self.dropped += [kind(each) for each in contents if not isinstance(each, TextualContent)]
+            fields = own_fields("chat", result.extra)
+            self._add("tool", self._joined(texts), tool_call_id=said.invocation_id, **fields)
+        if carried:
+            self._add("user", self._content(carried))
+
+    def _content(self, content: Iterable[Content]) -> str | list[dict[str, Any]]:
+        return encode_content(content, self.dropped) if self._taken.parts else self._text(content)
+
+    def _text(self, content: Iterable[Content]) -> str | list[dict[str, Any]]:
+        content = list(content)
+        texts = [item for item in content if isinstance(item, TextualContent)]
+        self.dropped += [kind(item) for item in content if not isinstance(item, TextualContent)]
+        if self._taken.parts and any(item.extra for item in texts):
+            return encode_content(texts, self.dropped)
+        return self._joined(texts)
+
+    def _joined(self, texts: Iterable[TextualContent], between: str = "\n") -> str:
+        """The texts as one, which has none of their fields."""
+        for item in texts:
+            if item.extra:
+                self.dropped += [f"messages.content.{name}" for name in own_fields("chat", item.extra)]
+        return between.join([item.text for item in texts])

@@ -1,0 +1,179 @@
+"""Events become the chunks that a client reads.
+
+Owns the server half of the stream. Knows nothing of frames or HTTP.
+Law: `[DONE]` last and once, after a failure too; what was sent is never taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from callboard.core import (
+    ArgumentsPiece,
+    Ending,
+    Event,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Logprobs,
+    Note,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyExtra,
+    ReplyFailed,
+    ReplyStarted,
+    Request,
+    TextPiece,
+    Usage,
+    Why,
+)
+from callboard.text.sse import encode_frame
+from callboard.wires.chat.errors import error_body
+from callboard.wires.chat.schema import DONE
+from callboard.wires.common.stream_end import ending, vendor_field
+
+_encode = msgspec.json.Encoder().encode
+_REASONS: dict[Ending, str] = {
+    "stop": "stop",
+    "invocations": "tool_calls",
+    "length": "length",
+    "filter": "content_filter",
+    "refusal": "content_filter",
+    "no_call": "length",
+    "retry": "stop",
+}
+
+
+class StreamEncoder:
+    """A Stage: events in, frames out, each the bytes of one SSE frame, at last `[DONE]`.
+
+    `created` is in seconds since 1970. With `include_usage` the usage is sent in a chunk without choices, as
+    OpenAI does. Of Notes those are told that say why a reply is incomplete, of reasoning only the text. A retry cannot be told either: where
+    one may come, hold the events until the reply has ended.
+    """
+
+    def __init__(
+        self, *, identifier: str, model: str, created: int, request: Request | None = None, include_usage: bool = True
+    ) -> None:
+        head = {"id": identifier, "object": "chat.completion.chunk", "created": created, "model": model}
+        self._head = b"data: " + _encode(head)[:-1] + b',"choices":['
+        self._include_usage = include_usage
+        self._usage: Usage | None = None
+        self._refused = False
+        self._spelled: set[int] = set()
+        self._open: set[int] = set()
+        """Calls that have not ended."""
+        self._is_cut = False
+        self._warnings: list[str] = []
+        self._over = False
+
+    def feed(self, event: Event, /) -> list[bytes]:
+        if self._over:
+            return []
+        match event:
+            case TextPiece(text=text):
+                return [self._chunk({"content": text})] if text else []
+            case ArgumentsPiece(index=index, json=json):
+                self._spelled.add(index)
+                return [self._call({"index": index, "function": {"arguments": json}})]
+            case ReasoningPiece(text=text):
+                return [self._chunk({"reasoning_content": text})] if text else []
+            case ReplyStarted():
+                return [self._chunk({"role": "assistant", "content": ""})]
+            case Logprobs(tokens=tokens, is_refusal=is_refusal):
+                said = {"content": None, "refusal": None, "refusal" if is_refusal else "content": tokens}
+                return [self._chunk({}, logprobs=said)]
+            case ReplyExtra(wire="chat"):
+                return self._extra(event)
+            case RefusalPiece(text=text):
+                self._refused = True
+                return [self._chunk({"refusal": text})]
+            case InvocationStarted(index=index, identifier=identifier, name=name):
+                self._is_cut = self._is_cut or index in self._open
+                self._open.add(index)
+                function = {"name": name, "arguments": ""}
+                return [self._call({"index": index, "id": identifier, "type": "function", "function": function})]
+            case InvocationEnded(index=index):
+                self._open.discard(index)
+                if index in self._spelled:
+                    return []
+                return [self._call({"index": index, "function": {"arguments": spell_arguments(event)}})]
+            case InvocationIncomplete():
+                self._is_cut = True
+            case Usage():
+                self._usage = event
+            case Note(code="incomplete", text=text):
+                self._warnings.append(text)
+            case ReplyEnded(reason=reason) if reason != "retry":
+                return self._end(reason)
+            case ReplyFailed():
+                return self._fail(event)
+            case _:
+                pass
+        return []
+
+    def finish(self, why: Why = "stop", /) -> list[bytes]:
+        """Nothing after a whole reply; an error and `[DONE]` where the events broke off."""
+        return [] if self._over else self._fail(ReplyFailed("provider", "cut", "the reply broke off"))
+
+    def _chunk(self, delta: Mapping[str, Any], reason: str | None = None, **fields: Any) -> bytes:
+        more = b"," + _encode(vendor_field(self._warnings))[1:] if reason and self._warnings else b"}"
+        return (
+            self._head
+            + _encode({"index": 0, "delta": delta, "finish_reason": reason, **fields})
+            + b"]"
+            + more
+            + b"\n\n"
+        )
+
+    def _extra(self, extra: ReplyExtra) -> list[bytes]:
+        """A chunk of its own; what is one word of the reply, such as its fingerprint, stands in each from then on."""
+        words = {name: value for name, value in extra.fields.items() if isinstance(value, str | int | float)}
+        if words:
+            self._head = self._head.replace(b'"choices":[', _encode(words)[1:-1] + b',"choices":[')
+        rest = {name: value for name, value in extra.fields.items() if name not in words}
+        chunk = self._chunk(extra.message, **extra.choice)
+        return [chunk if not rest else chunk.removesuffix(b"}\n\n") + b"," + _encode(rest)[1:-1] + b"}\n\n"]
+
+    def _call(self, call: dict[str, Any]) -> bytes:
+        return self._chunk({"tool_calls": [call]})
+
+    def _end(self, reason: Ending) -> list[bytes]:
+        is_cut = self._is_cut or bool(self._open)
+        reason = ending(reason, is_cut=is_cut)
+        payloads = [self._chunk({}, finish_reason(reason, refused=self._refused and not is_cut))]
+        if self._include_usage and self._usage is not None:
+            payloads.append(self._head + b'],"usage":' + _encode(usage_body(self._usage)) + b"}\n\n")
+        return self._done(payloads)
+
+    def _fail(self, failure: ReplyFailed) -> list[bytes]:
+        return self._done([encode_frame(_encode(error_body(failure)))])
+
+    def _done(self, payloads: list[bytes]) -> list[bytes]:
+        self._over = True
+        return [*payloads, encode_frame(DONE.encode())]
+
+
+def finish_reason(reason: Ending, *, refused: bool) -> str:
+    """OpenAI's word for an ending; a refusal that was spelled out is a plain stop there."""
+    return "stop" if reason == "refusal" and refused else _REASONS[reason]
+
+
+def spell_arguments(call: InvocationEnded) -> str:
+    """The arguments as JSON, for a call that came without pieces; clients parse them, so never empty."""
+    return call.raw or "{}" if call.arguments is None else msgspec.json.encode(call.arguments).decode()
+
+
+def usage_body(usage: Usage) -> dict[str, Any]:
+    """The usage as OpenAI writes it: no null among its details, which some clients cannot read."""
+    return {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.input + usage.output,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }

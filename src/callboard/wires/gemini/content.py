@@ -1,0 +1,152 @@
+"""Contents as the parts of a turn, and results as function responses.
+
+Owns what text, pictures, files and results look like on this wire, both ways. Knows nothing of turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from callboard.core import (
+    Content,
+    FileContent,
+    PictureContent,
+    RefusalContent,
+    ResultCanister,
+    TextualContent,
+    ToolError,
+)
+from callboard.errors import CallerError
+from callboard.wires.chat.content import kind
+from callboard.wires.common.data_url import decode_base64, encode_base64
+from callboard.wires.gemini.schema import Blob, FileData, FunctionResponse, Part, ResultPart
+
+OUTPUT = "output"
+ERROR = "error"
+_HEAD = "Error: "
+"""What `core.error_result` puts before the message."""
+_MEDIA = ("mediaResolution", "videoMetadata")
+_PICTURES: Mapping[str, str] = {
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "webp": "image/webp",
+    "gif": "image/gif",
+    "heic": "image/heic",
+    "heif": "image/heif",
+}
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def encode_part(content: Content, dropped: list[str]) -> dict[str, Any] | None:
+    """The content as a part; None for what this wire cannot carry. A refusal is a text here."""
+    match content:
+        case TextualContent(text=text) | RefusalContent(text=text):
+            return {"text": text} if text else None
+        case PictureContent(data=data, url=url) | FileContent(data=data, url=url) if data or url:
+            if isinstance(content, FileContent) and content.name:
+                dropped.append("name of a file")
+            return _media(content) | _kept(content.extra)
+        case _:
+            dropped.append(kind(content))
+            return None
+
+
+def _media(content: PictureContent | FileContent) -> dict[str, Any]:
+    if content.data:
+        return {"inlineData": {"mimeType": content.mime_type, "data": encode_base64(content.data)}}
+    mime_type = content.mime_type
+    if mime_type == "image/png":  # also what a picture of unknown type has
+        mime_type = _PICTURES.get(content.url.rpartition(".")[2].lower(), mime_type)
+    return {"fileData": {"mimeType": mime_type, "fileUri": content.url}}
+
+
+def _kept(extra: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: extra[key] for key in _MEDIA if key in extra} if extra else {}
+
+
+def encode_result(result: ResultCanister, dropped: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The response object, and the parts that stand behind it.
+
+    A JSON object in the one spelling that decoding gives back is the response itself; other texts stay to the
+    letter, for a model may have to quote them.
+    """
+    parts: list[dict[str, Any]] = []
+    for content in result.content:
+        if isinstance(content, PictureContent | FileContent):
+            part = encode_part(content, dropped)
+            if part is not None:
+                parts.append(part)
+        elif not isinstance(content, TextualContent):
+            dropped.append(kind(content))
+    text = result.text
+    if result.error is not None:
+        return {ERROR: text or result.error.message}, parts
+    if text.startswith("{") and text.endswith("}") and (found := _object(text)) is not None:
+        return found, parts
+    return {OUTPUT: text}, parts
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        found = _decode(text)
+        same = _encode(found).decode() == text
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+    return found if same and _wrapped(found) is None else None
+
+
+def _wrapped(response: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The key and text of a response that is only one text."""
+    if len(response) == 1:
+        ((key, value),) = response.items()
+        if key in {OUTPUT, ERROR} and isinstance(value, str):
+            return key, value
+    return None
+
+
+def decode_result(response: FunctionResponse, identifier: str, path: str) -> ResultCanister:
+    """The result that a client gives back. Raises CallerError below `path` for data that are none."""
+    said = {OUTPUT: ""} if response.response is None else response.response
+    key, text = _wrapped(said) or (OUTPUT, _encode(said).decode())
+    content: list[Content] = [TextualContent(text)] if text else []
+    for place, part in enumerate(response.parts or []):
+        content += decode_media(part, f"{path}.parts[{place}]")
+    error = ToolError("execution", text.removeprefix(_HEAD)) if key == ERROR else None
+    return ResultCanister(invocation_id=identifier, content=tuple(content), error=error)
+
+
+def decode_media(part: Part | ResultPart, path: str) -> list[Content]:
+    """The picture or file that a part is, if it is one. Raises CallerError below `path` for data that are none."""
+    extra: dict[str, Any] = {}
+    if isinstance(part, Part):
+        named = zip(_MEDIA, (part.media_resolution, part.video_metadata), strict=True)
+        extra = {name: value for name, value in named if value is not None}
+    if part.inline_data is not None:
+        return [_inline(part.inline_data, extra or None, f"{path}.inlineData")]
+    if part.file_data is not None:
+        return [_linked(part.file_data, extra or None, f"{path}.fileData")]
+    return []
+
+
+def _inline(blob: Blob, extra: Mapping[str, Any] | None, path: str) -> Content:
+    if not blob.data:
+        raise CallerError("inlineData without its data", path=f"{path}.data")
+    data = decode_base64(blob.data, f"{path}.data")
+    mime_type = blob.mime_type or "application/octet-stream"
+    if mime_type.startswith("image/"):
+        return PictureContent(data=data, mime_type=mime_type, extra=extra)
+    return FileContent(data=data, mime_type=mime_type, name=blob.display_name or "", extra=extra)
+
+
+def _linked(file: FileData, extra: Mapping[str, Any] | None, path: str) -> Content:
+    if not file.file_uri:
+        raise CallerError("fileData without its fileUri", path=f"{path}.fileUri")
+    mime_type = file.mime_type or "application/octet-stream"
+    if mime_type.startswith("image/"):
+        return PictureContent(url=file.file_uri, mime_type=mime_type, extra=extra)
+    return FileContent(url=file.file_uri, mime_type=mime_type, name=file.display_name or "", extra=extra)

@@ -1,0 +1,132 @@
+"""Contents become canisters.
+
+Owns what a client's turns mean, and which result answers which call where identifiers are missing. Knows nothing
+of the rest of its request.
+Law: what a reply left in a conversation, and the client sent back, is what the reply's events fold to; constant work a part.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    Content,
+    Fold,
+    InvocationEnded,
+    ReasoningPiece,
+    ResultCanister,
+    SupervisorCanister,
+    TextPiece,
+    TextualContent,
+    UserCanister,
+)
+from callboard.wires.common.sealed_reasoning import unseal
+from callboard.wires.gemini.content import decode_media, decode_result
+from callboard.wires.gemini.schema import ContentShape, FunctionCall, FunctionResponse, Instruction, Part
+from callboard.wires.gemini.thought_signatures import FOLLOWING, from_client
+
+_encode = msgspec.json.Encoder().encode
+
+
+def instructions(instruction: Instruction | None) -> list[Canister]:
+    parts = instruction.parts or [] if instruction is not None else []
+    return [SupervisorCanister((TextualContent(part.text),)) for part in parts if part.text]
+
+
+class Transcript:
+    """The `canisters` of a conversation; reasoning that is not sealed is taken to be the model's own.
+
+    Raises CallerError with the place.
+    """
+
+    def __init__(self, turns: Iterable[ContentShape], *, model: str) -> None:
+        self.canisters: list[Canister] = []
+        self._model = model
+        self._fold = Fold()
+        self._count = 0
+        self._used: set[str] = set()
+        self._waiting: set[str] = set()
+        """Identifiers of the turn's calls without result."""
+        self._named: dict[str, deque[str]] = {}
+        """The turn's calls by their names, answered ones too."""
+        replying = False  # a client may keep each chunk of a stream as a content
+        for place, turn in enumerate(turns):
+            parts = turn.parts or []
+            path = f"contents[{place}]"
+            if turn.role == "model":
+                if not replying:
+                    self._waiting, self._named = set(), {}
+                self._model_turn(parts, path)
+            else:
+                self.canisters += self._fold.finish()
+                self._user_turn(parts, path)
+            replying = turn.role == "model"
+        self.canisters += self._fold.finish()
+
+    def _model_turn(self, parts: Iterable[Part], path: str) -> None:
+        for place, part in enumerate(parts):
+            signature, origin = unseal(from_client(part.thought_signature or ""), self._model)
+            if part.thought:
+                self._fold.feed(ReasoningPiece(part.text or "", signature, origin))
+                continue
+            if signature:
+                self._fold.feed(ReasoningPiece("", FOLLOWING + signature, origin))
+            if part.function_call is not None:
+                self._call(part.function_call)
+            elif part.text:
+                self._fold.feed(TextPiece(part.text))
+            elif media := decode_media(part, f"{path}.parts[{place}]"):
+                self.canisters += [*self._fold.finish(), AssistantCanister(tuple(media))]
+
+    def _call(self, call: FunctionCall) -> None:
+        identifier = call.id or f"call_{self._count}"
+        while not call.id and identifier in self._used:
+            identifier += "_"
+        self._count += 1
+        self._used.add(identifier)
+        self._waiting.add(identifier)
+        self._named.setdefault(call.name, deque()).append(identifier)
+        arguments = call.args or {}
+        raw = _encode(arguments).decode()
+        self.canisters += self._fold.feed(InvocationEnded(0, identifier, call.name, arguments, raw))
+
+    def _user_turn(self, parts: Iterable[Part], path: str) -> None:
+        said: list[Content] = []
+        result: ResultCanister | None = None  # pictures and files at once behind it are its own
+        for place, part in enumerate(parts):
+            where = f"{path}.parts[{place}]"
+            if (response := part.function_response) is not None:
+                self._close(result, said)
+                result = decode_result(response, self._answered(response), f"{where}.functionResponse")
+                said = []
+            elif part.text:
+                if result is not None:
+                    self._close(result, said)
+                    result, said = None, []
+                said.append(TextualContent(part.text))
+            else:
+                said += decode_media(part, where)
+        self._close(result, said)
+
+    def _close(self, result: ResultCanister | None, said: list[Content]) -> None:
+        if result is not None:
+            content = (*result.content, *said)
+            self.canisters.append(msgspec.structs.replace(result, content=content) if said else result)
+        elif said:
+            self.canisters.append(UserCanister(tuple(said)))
+
+    def _answered(self, response: FunctionResponse) -> str:
+        """The identifier of the call: the response's own, else that of the first call of its name that waits."""
+        found = response.id or ""
+        if found not in self._waiting and found not in self._used:
+            named = self._named.get(response.name, deque())
+            while named and named[0] not in self._waiting:
+                named.popleft()
+            found = named[0] if named else found or response.name
+        self._waiting.discard(found)
+        return found

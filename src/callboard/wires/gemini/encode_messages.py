@@ -1,0 +1,150 @@
+"""Canisters become contents.
+
+Owns the order and form of a request's turns. Knows nothing of tools, controls or names: `on_wire` is given.
+Laws: neighbours of one role are one content; the results of a turn follow it at once, in one content; a signature
+stands on the part that had it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    Content,
+    DocumentCanister,
+    InvocationCanister,
+    ReasoningContent,
+    Request,
+    ResultCanister,
+    SupervisorCanister,
+    TextualContent,
+    UserCanister,
+    result_contents,
+)
+from callboard.wires.chat.content import kind, titled
+from callboard.wires.common.encode_cache import Words
+from callboard.wires.common.group_turns import Turn, arguments_object, aside, turns
+from callboard.wires.common.tool_names import Naming
+from callboard.wires.gemini.content import encode_part, encode_result
+from callboard.wires.gemini.thought_signatures import split
+
+
+def words(
+    canisters: Sequence[Canister], request: Request, naming: Naming, after: Any = None, *, stand_in: str = ""
+) -> Words:
+    """The canisters in this wire's words. What has to be known of those before is the role of the last content."""
+    contents = Contents(canisters, model=request.model, on_wire=naming.on_wire, role=after or "", stand_in=stand_in)
+    return Words(contents.body, contents.dropped, contents.more, contents.system, contents.role)
+
+
+class Contents:
+    """The contents of canisters, and their `system` parts; `dropped` names what they could not carry.
+
+    `role` is that of the last content, by the time they are made of the last before them. What is said in the same
+    role is `more` of that one. `stand_in` is the signature of a turn's first call where its own is not known: models refuse
+    one without.
+    """
+
+    def __init__(
+        self,
+        canisters: Sequence[Canister],
+        *,
+        model: str,
+        on_wire: Callable[[str], str],
+        role: str = "",
+        stand_in: str = "",
+    ) -> None:
+        self.body: list[dict[str, Any]] = []
+        self.more: list[dict[str, Any]] = []
+        self.system: list[dict[str, Any]] = []
+        self.dropped: list[str] = []
+        self.role = role
+        self._parts = self.more
+        self._model = model
+        self._on_wire = on_wire
+        self._stand_in = stand_in
+        # A turn tells texts from calls; in what order they came, which a signature needs, the canisters tell.
+        spoken = (each for each in canisters if isinstance(each, AssistantCanister | InvocationCanister))
+        for step in turns(canisters):
+            match step:
+                case Turn(said=said, invocations=invocations):
+                    self._turn(islice(spoken, len(said) + len(invocations)))
+                    for call, result in zip(invocations, step.results, strict=True):
+                        self._result(call, result)
+                case SupervisorCanister():
+                    self._instruct(step)
+                case UserCanister(content=content):
+                    self._add_all("user", content)
+                case ResultCanister():
+                    self._add_all("user", result_contents(step))
+                case DocumentCanister():
+                    self._add_all("user", titled(step))
+
+    def _add(self, role: str, part: dict[str, Any]) -> None:
+        if role == self.role:
+            self._parts.append(part)
+        else:
+            self.role, self._parts = role, [part]
+            self.body.append({"role": role, "parts": self._parts})
+
+    def _add_all(self, role: str, content: Iterable[Content]) -> None:
+        for item in content:
+            if (part := encode_part(item, self.dropped)) is not None:
+                self._add(role, part)
+
+    def _instruct(self, supervisor: SupervisorCanister) -> None:
+        if supervisor.text and self.role:  # later ones stay at their place
+            self._add("user", {"text": aside(supervisor.text)})
+        elif supervisor.text:
+            self.system.append({"text": supervisor.text})
+        for content in supervisor.content:
+            if not isinstance(content, TextualContent):
+                self.dropped.append(kind(content))
+
+    def _turn(self, spoken: Iterable[AssistantCanister | InvocationCanister]) -> None:
+        signature, stand_in = "", self._stand_in
+        for canister in spoken:
+            if isinstance(canister, InvocationCanister):
+                self._signed(self._call(canister), signature or stand_in)
+                signature = stand_in = ""
+                continue
+            for content in canister.content:
+                if isinstance(content, ReasoningContent):
+                    signature = self._thought(content, signature)
+                elif (part := encode_part(content, self.dropped)) is not None:
+                    self._signed(part, signature)
+                    signature = ""
+        if signature:
+            self._signed({"text": ""}, signature)
+
+    def _thought(self, content: ReasoningContent, signature: str) -> str:
+        """The signature of the part that follows."""
+        if content.origin != self._model:
+            self.dropped.append("reasoning")
+            return signature
+        own, following = split(content.opaque)
+        if content.text or own:
+            self._signed({"text": content.text, "thought": True}, own)
+        if signature and following:
+            self._signed({"text": ""}, signature)
+        return following or signature
+
+    def _signed(self, part: dict[str, Any], signature: str) -> None:
+        if signature:
+            part["thoughtSignature"] = signature
+        self._add("model", part)
+
+    def _call(self, call: InvocationCanister) -> dict[str, Any]:
+        arguments = arguments_object(call.arguments, call.raw)
+        return {"functionCall": {"id": call.identifier, "name": self._on_wire(call.name), "args": arguments}}
+
+    def _result(self, call: InvocationCanister, result: ResultCanister) -> None:
+        response, parts = encode_result(result, self.dropped)
+        name = self._on_wire(call.name)
+        self._add("user", {"functionResponse": {"id": call.identifier, "name": name, "response": response}})
+        for part in parts:
+            self._add("user", part)

@@ -1,0 +1,259 @@
+"""Contents as the blocks of a message.
+
+Owns what text, pictures, documents and thinking look like on this wire, both ways. Knows nothing of messages.
+Law: a block that has no name here is kept whole, as a text with the block in its `extra`, and written back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from callboard.core import (
+    Content,
+    DocumentCanister,
+    FileContent,
+    PictureContent,
+    ReasoningContent,
+    RefusalContent,
+    TextualContent,
+)
+from callboard.errors import CallerError
+from callboard.wires.chat.content import kind
+from callboard.wires.common.data_url import decode_base64, encode_base64
+from callboard.wires.common.sealed_reasoning import unseal
+from callboard.wires.messages.schema import (
+    NAME,
+    REDACTED,
+    Base64Source,
+    ContentSource,
+    DocumentBlock,
+    FileSource,
+    ImageBlock,
+    RedactedBlock,
+    TextBlock,
+    TextSource,
+    ThinkingBlock,
+    UrlSource,
+)
+
+Shape = TypeVar("Shape")
+
+_CARRIED = frozenset({"cache_control", "caller", "citations", "context", "toolset_name", "transformations"})
+"""Fields of blocks that have no name in the core and are written back."""
+_PICTURES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+_PDF = "application/pdf"
+
+
+def carried(extra: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What of an `extra` stands on this wire."""
+    return {name: extra[name] for name in extra.keys() & _CARRIED} if extra else {}
+
+
+def kept(block: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The fields of a block that go to `extra`."""
+    found = {name: block[name] for name in block.keys() & _CARRIED if block[name] is not None}
+    return found or None
+
+
+def encode_block(content: Content, model: str = "") -> dict[str, Any] | None:
+    """The content as a block; None for what this wire cannot carry, and for reasoning that is not of `model`.
+
+    A refusal is its text, for this wire has no block for one.
+    """
+    block: dict[str, Any]
+    match content:
+        case TextualContent(text=text, extra=extra):
+            if extra is not None and isinstance(extra.get(NAME), Mapping):
+                return dict(extra[NAME])
+            block = {"type": "text", "text": text}
+        case RefusalContent(text=text):
+            block = {"type": "text", "text": text}
+        case ReasoningContent(text="", opaque=opaque, origin=origin) if opaque.startswith(REDACTED):
+            return {"type": "redacted_thinking", "data": opaque[len(REDACTED) :]} if origin == model else None
+        case ReasoningContent(text=text, opaque=opaque, origin=origin):
+            signed = opaque and origin == model
+            return {"type": "thinking", "thinking": text, "signature": opaque} if signed else None
+        case PictureContent():
+            source = _picture_source(content)
+            block = {"type": "image", "source": source}
+        case FileContent(name=name):
+            source = _file_source(content)
+            block = {"type": "document", "source": source} | ({"title": name} if name else {})
+    if block.get("source", block) is None:
+        return None
+    return block | carried(content.extra) if content.extra else block
+
+
+def blank(content: Content) -> bool:
+    """Whether the content is a text of nothing but whitespace, which the API refuses."""
+    return (
+        isinstance(content, TextualContent | RefusalContent)
+        and (not content.text or content.text.isspace())
+        and not (content.extra and NAME in content.extra)
+    )
+
+
+def encode_blocks(contents: Iterable[Content], dropped: list[str], model: str = "") -> list[dict[str, Any]]:
+    """The contents that say something; `dropped` gets those that the wire cannot carry."""
+    blocks: list[dict[str, Any]] = []
+    for content in contents:
+        if type(content) is TextualContent and content.extra is None:
+            text = content.text
+            if text and not text.isspace():
+                blocks.append({"type": "text", "text": text})
+        elif not blank(content):
+            block = encode_block(content, model)
+            if block is None:
+                dropped.append(kind(content))
+            else:
+                blocks.append(block)
+    return blocks
+
+
+def encode_document(canister: DocumentCanister, dropped: list[str]) -> dict[str, Any] | None:
+    """A document as a block: plain text where it is one text, else its contents; None if it is empty."""
+    source: dict[str, Any]
+    match canister.content:
+        case (TextualContent(text=text, extra=None),) if text and not text.isspace():
+            source = {"type": "text", "media_type": "text/plain", "data": text}
+        case contents:
+            blocks = encode_blocks([c for c in contents if isinstance(c, TextualContent | PictureContent)], dropped)
+            dropped += [kind(c) for c in contents if not isinstance(c, TextualContent | PictureContent)]
+            if not blocks:
+                return None
+            source = {"type": "content", "content": blocks}
+    title = {"title": canister.title} if canister.title else {}
+    return {"type": "document", "source": source, **title, **carried(canister.extra)}
+
+
+def decode_contents(said: str | list[dict[str, Any]] | None, path: str, model: str = "") -> tuple[Content, ...]:
+    """The contents of blocks. Raises CallerError below `path` for blocks that are none."""
+    if not said:
+        return ()
+    if isinstance(said, str):
+        return (TextualContent(said),)
+    return tuple([decode_block(block, f"{path}[{place}]", model) for place, block in enumerate(said)])
+
+
+def decode_block(block: dict[str, Any], path: str, model: str) -> Content:
+    """The content of a block; thinking that is not sealed is taken to be `model`'s own. Raises CallerError below `path`."""
+    name = block.get("type")
+    if not isinstance(name, str):
+        raise CallerError("a block without its type", path=f"{path}.type")
+    match name:
+        case "text":
+            text = block.get("text")
+            if len(block) == 2 and type(text) is str:
+                return TextualContent(text)
+            return TextualContent(read(block, TextBlock, path).text, extra=kept(block))
+        case "thinking":
+            shape = read(block, ThinkingBlock, path)
+            return ReasoningContent(shape.thinking, *unseal(shape.signature or "", model))
+        case "redacted_thinking":
+            data, origin = unseal(read(block, RedactedBlock, path).data, model)
+            return ReasoningContent("", REDACTED + data, origin)
+        case "image":
+            return _image(block, path)
+        case "document":
+            return _document(block, path)
+        case _:
+            return TextualContent(_readable(block), extra={NAME: block})
+
+
+def decode_document(block: dict[str, Any], path: str) -> DocumentCanister | None:
+    """The document that stands in a block as text; None for one that is a file. Raises CallerError."""
+    shape = read(block, DocumentBlock, path)
+    match shape.source:
+        case TextSource(data=text) | ContentSource(content=str(text)):
+            content = decode_contents(text, path)
+        case ContentSource(content=list(blocks)):
+            content = decode_contents(blocks, f"{path}.source.content")
+        case _:
+            return None
+    return DocumentCanister(content, title=shape.title or "", extra=kept(block))
+
+
+def read(value: Any, shape: type[Shape], path: str) -> Shape:
+    """The value as that shape. Raises CallerError with the place."""
+    try:
+        return msgspec.convert(value, shape)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        what, _, where = str(error).partition(" - at `$")
+        where = where.rstrip("`")
+        raise CallerError(what, path=path + where if path else where.removeprefix(".")) from None
+
+
+def _image(block: dict[str, Any], path: str) -> Content:
+    match read(block, ImageBlock, path).source:
+        case Base64Source(media_type=mime_type, data=data):
+            return PictureContent(
+                data=decode_base64(data, f"{path}.source.data"), mime_type=mime_type, extra=kept(block)
+            )
+        case UrlSource(url=url):
+            return PictureContent(url=url, extra=kept(block))
+        case FileSource(file_id=file_id):
+            return PictureContent(extra={"file_id": file_id, **(kept(block) or {})})
+
+
+def _document(block: dict[str, Any], path: str) -> Content:
+    shape = read(block, DocumentBlock, path)
+    name = shape.title or ""
+    match shape.source:
+        case Base64Source(media_type=mime_type, data=data):
+            return FileContent(
+                data=decode_base64(data, f"{path}.source.data"), mime_type=mime_type, name=name, extra=kept(block)
+            )
+        case UrlSource(url=url):
+            return FileContent(url=url, mime_type=_PDF, name=name, extra=kept(block))
+        case FileSource(file_id=file_id):
+            return FileContent(name=name, extra={"file_id": file_id, **(kept(block) or {})})
+        case TextSource(data=text):
+            return FileContent(
+                data=text.encode("utf-8", "replace"), mime_type="text/plain", name=name, extra=kept(block)
+            )
+        case ContentSource():
+            return TextualContent(_readable(block), extra={NAME: block})
+
+
+def _picture_source(picture: PictureContent) -> dict[str, Any] | None:
+    if picture.data:
+        if picture.mime_type not in _PICTURES:
+            return None
+        return {"type": "base64", "media_type": picture.mime_type, "data": encode_base64(picture.data)}
+    return _elsewhere(picture)
+
+
+def _file_source(file: FileContent) -> dict[str, Any] | None:
+    if not file.data:
+        return _elsewhere(file)
+    if file.mime_type == _PDF:
+        return {"type": "base64", "media_type": _PDF, "data": encode_base64(file.data)}
+    if file.mime_type.startswith("text/"):
+        try:
+            return {"type": "text", "media_type": "text/plain", "data": file.data.decode()}
+        except UnicodeDecodeError:
+            return None
+    return None
+
+
+def _elsewhere(content: PictureContent | FileContent) -> dict[str, Any] | None:
+    if content.url:
+        return {"type": "url", "url": content.url}
+    if content.extra and "file_id" in content.extra:
+        return {"type": "file", "file_id": content.extra["file_id"]}
+    return None
+
+
+def _readable(block: Mapping[str, Any]) -> str:
+    """What of a block without a name here another wire can say: its texts, or the tool that it refers to."""
+    if block.get("type") == "tool_reference":
+        return f"tool {block.get('tool_name')}"
+    source = block.get("source")
+    inner = source.get("content") if isinstance(source, Mapping) else block.get("content")
+    if not isinstance(inner, list):
+        return ""
+    texts = [part.get("text") for part in inner if isinstance(part, Mapping)]
+    return "\n".join([text for text in texts if isinstance(text, str)])

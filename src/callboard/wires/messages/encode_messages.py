@@ -1,0 +1,208 @@
+"""Canisters become messages.
+
+Owns the order and form of a request's messages. Knows nothing of tools, controls or names: `on_wire` is given.
+Laws: user and assistant take turns; a turn's results are in one message, before whatever the user says; a call's
+identifier is one that the API accepts and that no other call has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    DocumentCanister,
+    InvocationCanister,
+    Request,
+    ResultCanister,
+    SupervisorCanister,
+    TextualContent,
+    UserCanister,
+    joined,
+    result_contents,
+)
+from callboard.wires.chat.content import kind
+from callboard.wires.common.encode_cache import Words
+from callboard.wires.common.group_turns import Turn, arguments_object, aside, turns
+from callboard.wires.common.tool_names import Naming
+from callboard.wires.messages.content import blank, carried, encode_blocks, encode_document
+
+AS_SYSTEM: Mapping[str, Any] = {"role": "system"}
+"""The `extra` of instructions that stood among the messages as a message of their own."""
+
+_UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
+_UNCACHED = frozenset({"thinking", "redacted_thinking"})
+_encode = msgspec.json.Encoder().encode
+
+
+class Past(msgspec.Struct, frozen=True):
+    """What messages have to know of those before them.
+
+    `role` is that of the last one, empty where there is none yet but system, and `identifiers` those of the calls.
+    `marked` tells whether a block has a breakpoint of its own, `behind` how many bytes of JSON the last message has
+    behind its last block that can be one; None where it has no such block.
+    """
+
+    role: str = ""
+    opened: bool = False
+    """Whether there was more than leading instructions."""
+    identifiers: Mapping[str, int] = MappingProxyType({})
+    marked: bool = False
+    behind: int | None = None
+
+
+NOTHING = Past()
+
+
+def words(canisters: Sequence[Canister], request: Request, naming: Naming, after: Past | None = None) -> Words:
+    """The canisters in this wire's words, behind those that gave this `after`."""
+    messages = Messages(canisters, model=request.model, on_wire=naming.on_wire, before=after or NOTHING)
+    return Words(messages.body, messages.dropped, messages.more, messages.system, messages.past)
+
+
+class Messages:
+    """The messages of canisters and their `system` blocks; `dropped` names what they could not carry.
+
+    Instructions before all else are `system`. Later ones are a message with the role system if they came as one,
+    which not every model accepts, else a text of the user's between tags. Blocks of the same role as the message
+    before all of these are `more` of that one.
+    """
+
+    def __init__(
+        self, canisters: Sequence[Canister], *, model: str, on_wire: Callable[[str], str], before: Past = NOTHING
+    ) -> None:
+        self.system: list[dict[str, Any]] = []
+        self.more: list[dict[str, Any]] = []
+        self.body: list[dict[str, Any]] = []
+        self.dropped: list[str] = []
+        self._model = model
+        self._on_wire = on_wire
+        self._before = before
+        self._role = before.role
+        self._blocks = self.more
+        self._used = dict(before.identifiers)
+        first = 0 if before.opened else _leading(canisters)
+        self._opened = before.opened or first < len(canisters)
+        for canister in canisters[:first]:
+            self.system += self._instructions(canister)
+        rest = canisters[first:]
+        spoken = iter([c for c in rest if isinstance(c, AssistantCanister | InvocationCanister)])
+        for step in turns(rest):
+            match step:
+                case Turn():
+                    count = len(step.said) + len(step.invocations)
+                    self._turn([next(spoken) for _ in range(count)], step.results)
+                case UserCanister(content=content):
+                    self._add("user", encode_blocks(content, self.dropped))
+                case ResultCanister():
+                    self._add("user", encode_blocks(result_contents(step), self.dropped))
+                case DocumentCanister():
+                    block = encode_document(step, self.dropped)
+                    self._add("user", [] if block is None else [block])
+                case SupervisorCanister(extra=extra):
+                    blocks = self._instructions(step)
+                    if extra and extra.get("role") == "system":
+                        self._add("system", blocks)
+                    elif blocks:
+                        text = joined([part for part in step.content if not blank(part)])
+                        self._add("user", [{"type": "text", "text": aside(text)}])
+
+    @property
+    def past(self) -> Past:
+        """What those behind have to know."""
+        blocks = [*self.system, *self.more, *[block for message in self.body for block in message["content"]]]
+        return Past(
+            self._role,
+            self._opened,
+            self._used,
+            self._before.marked or any(map(is_marked, blocks)),
+            _behind(self._blocks, None if self.body else self._before.behind),
+        )
+
+    def _add(self, role: str, blocks: list[dict[str, Any]]) -> None:
+        """The blocks as a message, or at the end of the last one if its role is the same."""
+        if not blocks:
+            return
+        if role == self._role != "system":
+            self._blocks += blocks
+        else:
+            self.body.append({"role": role, "content": blocks})
+            self._role, self._blocks = role, blocks
+
+    def _turn(self, spoken: Sequence[Canister], results: Sequence[ResultCanister]) -> None:
+        """The turn in the order in which it was said: thinking belongs to what follows it."""
+        blocks: list[dict[str, Any]] = []
+        identifiers: list[str] = []
+        for canister in spoken:
+            match canister:
+                case InvocationCanister(identifier=identifier, name=name, extra=extra):
+                    identifiers.append(self._identifier(identifier))
+                    call = {
+                        "type": "tool_use",
+                        "id": identifiers[-1],
+                        "name": self._on_wire(name),
+                        "input": arguments_object(canister.arguments, canister.raw),
+                    }
+                    blocks.append(call | carried(extra) if extra else call)
+                case AssistantCanister(content=content):
+                    blocks += encode_blocks(content, self.dropped, self._model)
+                case _:
+                    pass
+        self._add("assistant", blocks)
+        self._add("user", [self._result(*pair) for pair in zip(identifiers, results, strict=True)])
+
+    def _result(self, identifier: str, result: ResultCanister) -> dict[str, Any]:
+        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": identifier}
+        content = encode_blocks(result.content, self.dropped)
+        if result.error is not None:
+            block["is_error"] = True
+            if not content and result.error.message:
+                content = [{"type": "text", "text": result.error.message}]
+        if content:
+            block["content"] = content
+        return block | carried(result.extra) if result.extra else block
+
+    def _identifier(self, identifier: str) -> str:
+        """One of a-z, A-Z, 0-9, _ and - that no call before has."""
+        safe = _UNSAFE.sub("_", identifier) or "call"
+        wire = safe
+        while wire in self._used:
+            self._used[safe] += 1
+            wire = f"{safe}_{self._used[safe]}"
+        self._used[wire] = 1
+        return wire
+
+    def _instructions(self, canister: Canister) -> list[dict[str, Any]]:
+        content = canister.content if isinstance(canister, SupervisorCanister) else ()
+        self.dropped += [kind(part) for part in content if not isinstance(part, TextualContent)]
+        return encode_blocks([part for part in content if isinstance(part, TextualContent)], self.dropped)
+
+
+def is_marked(block: Mapping[str, Any]) -> bool:
+    """Whether there is a breakpoint on the block, or on one inside it."""
+    if "cache_control" in block:
+        return True
+    source = block.get("source")
+    inner = source.get("content") if isinstance(source, Mapping) else block.get("content")
+    return isinstance(inner, list) and any(isinstance(each, Mapping) and "cache_control" in each for each in inner)
+
+
+def _leading(canisters: Sequence[Canister]) -> int:
+    """How many supervisors are before all else."""
+    return next((i for i, c in enumerate(canisters) if not isinstance(c, SupervisorCanister)), len(canisters))
+
+
+def _behind(blocks: Sequence[Mapping[str, Any]], behind: int | None) -> int | None:
+    """Bytes behind the last block that can be a breakpoint, with these at the end of a message that had `behind`."""
+    for block in blocks:
+        if block.get("type") not in _UNCACHED:
+            behind = 0
+        elif behind is not None:
+            behind += len(b",") + len(_encode(block))
+    return behind

@@ -1,0 +1,176 @@
+"""Events become the blocks of a reply.
+
+Owns which block a piece belongs to and what each block holds. Knows nothing of frames.
+Law: blocks are in the order in which they begin, and a piece is kept once; constant work an event.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from callboard.core import (
+    ArgumentsPiece,
+    Event,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    ReasoningPiece,
+    RefusalPiece,
+    TextPiece,
+)
+from callboard.text.string_builder import Pieces
+from callboard.wires.chat.calls import parse_arguments
+from callboard.wires.common.group_turns import arguments_object
+from callboard.wires.common.sealed_reasoning import sealed
+from callboard.wires.messages.schema import REDACTED
+
+
+class Part:
+    """A block of a reply; `kind` is its type on the wire, `opaque` a signature or what was redacted."""
+
+    __slots__ = ("begun", "ended", "identifier", "kind", "looked", "name", "opaque", "pieces", "told")
+
+    def __init__(self, kind: str, identifier: str = "", name: str = "") -> None:
+        self.kind = kind
+        self.identifier = identifier
+        self.name = name
+        self.opaque = ""
+        self.pieces = Pieces()
+        self.told = 0
+        self.begun = False
+        self.ended = False
+        self.looked = False
+
+    def take(self) -> str:
+        """What was not taken before. A call's is kept besides."""
+        if self.kind != "tool_use":
+            pieces, self.pieces = self.pieces, Pieces()
+            return pieces.joined()
+        said = self.pieces.joined(self.told)
+        self.told = len(self.pieces)
+        return said
+
+    def whole(self) -> bool:
+        """Whether nothing can follow in this block when another has begun; a call's input is looked at once."""
+        if self.ended or self.kind != "tool_use":
+            return True
+        if self.looked:
+            return False
+        self.looked = True
+        raw = self.pieces.joined()
+        return bool(raw) and not raw.isspace() and parse_arguments(raw) is not None
+
+    def opening(self) -> dict[str, Any]:
+        """The block as it begins."""
+        match self.kind:
+            case "tool_use":
+                return {"type": "tool_use", "id": self.identifier, "name": self.name, "input": {}}
+            case "thinking":
+                return {"type": "thinking", "thinking": "", "signature": ""}
+            case "redacted_thinking":
+                return {"type": "redacted_thinking", "data": self.opaque}
+            case _:
+                return {"type": "text", "text": ""}
+
+    def body(self) -> dict[str, Any]:
+        """The block as it is in the end."""
+        said = self.pieces.joined()
+        match self.kind:
+            case "tool_use":
+                return self.opening() | {"input": arguments_object(parse_arguments(said), said)}
+            case "thinking":
+                return {"type": "thinking", "thinking": said, "signature": self.opaque}
+            case "redacted_thinking":
+                return self.opening()
+            case _:
+                return {"type": "text", "text": said}
+
+
+class Layout:
+    """The blocks of a reply so far; who has sent one may take it from the left.
+
+    The client was told that it is `model` that replies: what another one thought is sealed.
+    """
+
+    def __init__(self, model: str) -> None:
+        self.blocks: deque[Part] = deque()
+        self._model = model
+        self._origin = ""
+        """Of the last thinking."""
+        self._calls: dict[int, Part] = {}
+        self._is_cut = False
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a call never became whole."""
+        return self._is_cut or bool(self._calls)
+
+    def put(self, event: Event) -> bool:
+        """Whether the event added to a block, or ended one. A refusal is a text here."""
+        match event:
+            case TextPiece(text=text) | RefusalPiece(text=text):
+                if not text:
+                    return False
+                self._last("text").pieces.append(text)
+            case ReasoningPiece(text="", opaque=opaque, origin=origin) if opaque.startswith(REDACTED):
+                block = self._new(Part("redacted_thinking"))
+                block.opaque = sealed(opaque[len(REDACTED) :], origin, self._model)
+                block.ended = True
+            case ReasoningPiece(text=text, opaque=opaque, origin=origin):
+                if not text and not opaque:
+                    return False
+                block = self._thinking(origin)
+                if text:
+                    block.pieces.append(text)
+                if opaque:
+                    block.opaque = sealed(opaque, origin, self._model)
+                    block.ended = True
+            case InvocationStarted(index=index, identifier=identifier, name=name):
+                self._is_cut = self._is_cut or index in self._calls
+                self._calls[index] = self._new(Part("tool_use", identifier, name))
+            case ArgumentsPiece(index=index, json=json):
+                call = self._calls.get(index)
+                if call is None or call.ended or not json:
+                    return False
+                call.pieces.append(json)
+            case InvocationEnded(index=index) | InvocationIncomplete(index=index):
+                self._is_cut = self._is_cut or isinstance(event, InvocationIncomplete)
+                call = self._calls.pop(index, None)
+                if call is None or call.ended:
+                    return False
+                if not call.pieces and (json := _spelled(event)):
+                    call.pieces.append(json)
+                call.ended = True
+            case _:
+                return False
+        return True
+
+    def _last(self, kind: str) -> Part:
+        if self.blocks and self.blocks[-1].kind == kind and not self.blocks[-1].ended:
+            return self.blocks[-1]
+        return self._new(Part(kind))
+
+    def _thinking(self, origin: str) -> Part:
+        """The open block of what that model thought."""
+        origin = origin or self._model
+        if origin != self._origin and self.blocks and self.blocks[-1].kind == "thinking":
+            self.blocks[-1].ended = True
+        block = self._last("thinking")
+        if origin != self._origin or not block.pieces:
+            self._origin = origin
+            block.opaque = sealed("", origin, self._model)
+        return block
+
+    def _new(self, block: Part) -> Part:
+        self.blocks.append(block)
+        return block
+
+
+def _spelled(call: InvocationEnded | InvocationIncomplete) -> str:
+    """The input of a call that came without pieces; an empty object has none on this wire."""
+    if isinstance(call, InvocationIncomplete) or call.arguments is None:
+        return call.raw
+    return msgspec.json.encode(call.arguments).decode() if call.arguments else ""

@@ -1,0 +1,151 @@
+"""Contents as the parts of an item.
+
+Owns what text, pictures, files and refusals look like on this wire, both ways. Knows nothing of items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from callboard.core import (
+    Content,
+    FileContent,
+    PictureContent,
+    RefusalContent,
+    TextualContent,
+)
+from callboard.errors import CallerError
+from callboard.wires.chat.content import kind
+from callboard.wires.common.data_url import SCHEME, decode_data_url, encode_data_url, is_audio
+from callboard.wires.responses.reading import read
+from callboard.wires.responses.schema import (
+    FilePart,
+    ImagePart,
+    ImageUrl,
+    OutputPart,
+    RefusalPart,
+    Said,
+    TextPart,
+)
+
+_TEXT = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
+_SHAPES: Mapping[Any, type[TextPart | RefusalPart | ImagePart | FilePart | OutputPart]] = {
+    **dict.fromkeys(_TEXT, TextPart),
+    "refusal": RefusalPart,
+    "input_image": ImagePart,
+    "image_url": ImagePart,
+    "computer_screenshot": ImagePart,
+    "input_file": FilePart,
+    "output": OutputPart,
+}
+
+
+def encode_part(content: Content) -> dict[str, Any] | None:
+    """The content as a part of a message to the model; None for what this wire cannot carry."""
+    match content:
+        case TextualContent(text=text):
+            return {"type": "input_text", "text": text}
+        case PictureContent(data=data, mime_type=mime_type, url=url, extra=extra):
+            part = {"type": "input_image", "detail": (extra or {}).get("detail") or "auto"}
+            if data or url:
+                return part | {"image_url": encode_data_url(data, mime_type) if data else url}
+            return part | kept if (kept := _kept(extra, "file_id")) else None
+        case FileContent(data=data, mime_type=mime_type, name=name, url=url, extra=extra):
+            if data and is_audio(mime_type):
+                return None
+            file: dict[str, Any] = {"type": "input_file"} | ({"filename": name} if name else {})
+            if data:
+                return file | {"file_data": encode_data_url(data, mime_type)}
+            if url:
+                return file | {"file_url": url}
+            return file | kept if (kept := _kept(extra, "file_id")) else None
+        case _:
+            return None
+
+
+def encode_content(content: Iterable[Content], dropped: list[str]) -> str | list[dict[str, Any]]:
+    """A string where it is one text or nothing, else parts."""
+    parts: list[dict[str, Any]] = []
+    for item in content:
+        part = encode_part(item)
+        if part is None:
+            dropped.append(kind(item))
+        else:
+            parts.append(part)
+    if not parts:
+        return ""
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "input_text" else parts
+
+
+def encode_spoken(content: Iterable[TextualContent | RefusalContent]) -> str | list[dict[str, Any]]:
+    """What the model itself said: a string where it is one text, else parts."""
+    parts: list[dict[str, Any]] = [
+        {"type": "refusal", "refusal": item.text}
+        if isinstance(item, RefusalContent)
+        else {"type": "output_text", "text": item.text, "annotations": []}
+        for item in content
+    ]
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "output_text" else parts
+
+
+def decode_content(said: Said, path: str, dropped: list[str]) -> tuple[Content, ...]:
+    """The contents of an item; parts of a type that is not known are dropped.
+
+    Raises CallerError below `path` for a part that is not what its type says.
+    """
+    if not said:
+        return ()
+    if isinstance(said, str):
+        return (TextualContent(said),)
+    contents: list[Content] = []
+    for place, part in enumerate(said):
+        shape = _SHAPES.get(named) if isinstance(named := part.get("type"), str) else None
+        if shape is None:
+            dropped.append(f"part {named}")
+        else:
+            where = f"{path}[{place}]"
+            contents.append(_content(read(part, shape, where, f"a part {named}"), where))
+    return tuple(contents)
+
+
+def _content(part: TextPart | RefusalPart | ImagePart | FilePart | OutputPart, path: str) -> Content:
+    match part:
+        case TextPart(text=text) | OutputPart(body=text):
+            return TextualContent(text)
+        case RefusalPart(refusal=text):
+            return RefusalContent(text)
+        case ImagePart():
+            return _picture(part, path)
+        case FilePart():
+            return _file(part, path)
+
+
+def _picture(part: ImagePart, path: str) -> PictureContent:
+    image = part.image_url
+    url, detail = (image.url, image.detail) if isinstance(image, ImageUrl) else (image or "", part.detail)
+    extra: dict[str, Any] = {"detail": detail} if detail and detail != "auto" else {}
+    if url.startswith(SCHEME):
+        data, mime_type = decode_data_url(url, f"{path}.image_url")
+        return PictureContent(data=data, mime_type=mime_type or "image/png", extra=extra or None)
+    if url:
+        return PictureContent(url=url, extra=extra or None)
+    if part.file_id:
+        return PictureContent(extra={**extra, "file_id": part.file_id})
+    raise CallerError("a picture without image_url or file_id", path=path)
+
+
+def _file(part: FilePart, path: str) -> FileContent:
+    name = part.filename or ""
+    if part.file_data:
+        data, mime_type = decode_data_url(part.file_data, f"{path}.file_data")
+        return FileContent(data=data, mime_type=mime_type or "application/octet-stream", name=name)
+    if part.file_url:
+        return FileContent(name=name, url=part.file_url)
+    if part.file_id:
+        return FileContent(name=name, extra={"file_id": part.file_id})
+    raise CallerError("a file without file_data, file_url or file_id", path=path)
+
+
+def _kept(extra: Mapping[str, Any] | None, key: str) -> dict[str, Any]:
+    return {key: extra[key]} if extra and extra.get(key) else {}

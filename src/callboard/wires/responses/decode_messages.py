@@ -1,0 +1,204 @@
+"""Items become canisters.
+
+Owns what the items of a client's input mean. Knows nothing of the rest of its request.
+Law: no type of item is refused. What the provider's own tools did is kept as it came, for this wire alone; what
+is of no use to any model is dropped, and `dropped` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from callboard.core import (
+    CUSTOM_KEY,
+    AssistantCanister,
+    Canister,
+    Content,
+    InvocationCanister,
+    ReasoningContent,
+    ResultCanister,
+    SupervisorCanister,
+    TextualContent,
+    UserCanister,
+)
+from callboard.errors import CallerError
+from callboard.wires.chat.calls import parse_arguments
+from callboard.wires.chat.content import ITEM
+from callboard.wires.common.sealed_reasoning import unseal
+from callboard.wires.responses.content import decode_content
+from callboard.wires.responses.reading import read
+from callboard.wires.responses.schema import (
+    SEARCH,
+    AgentMessage,
+    Call,
+    Message,
+    Output,
+    Reasoning,
+    Tools,
+)
+from callboard.wires.responses.sealed import summary_of
+from callboard.wires.responses.tool_declarations import NOTHING_FOUND, Declared
+
+_encode = msgspec.json.Encoder().encode
+
+_RUN_BY_CLIENT: Mapping[str, tuple[str, str]] = {
+    "local_shell_call": ("local_shell", "action"),
+    "shell_call": ("shell", "action"),
+    "apply_patch_call": ("apply_patch", "operation"),
+    "computer_call": ("computer", "action"),
+}
+"""Calls of OpenAI's own tools that the client runs: the tool's name, and the field with what it is called with."""
+_KEPT = frozenset(
+    {
+        "compaction",
+        "compaction_summary",
+        "context_compaction",
+        "mcp_approval_request",
+        "mcp_list_tools",
+        "program",
+        "program_output",
+    }
+)
+
+
+class Transcript:
+    """The conversation; reasoning whose origin is not known is taken to be the asked model's own.
+
+    Tools that are declared among the items are given to `declared`. Raises CallerError with the place of an item
+    that is not what its type says.
+    """
+
+    def __init__(self, items: Iterable[Mapping[str, Any]], *, model: str, declared: Declared) -> None:
+        self.canisters: list[Canister] = []
+        self.dropped: list[str] = []
+        self._model = model
+        self._declared = declared
+        self._said: list[Content] = []
+        self._identifiers: dict[str, str] = {}
+        for place, item in enumerate(items):
+            self._take(item, f"input[{place}]")
+        self._settle()
+
+    def _take(self, item: Mapping[str, Any], path: str) -> None:
+        match item.get("type") or ("message" if "role" in item else None):
+            case "message":
+                self._message(read(item, Message, path, "a message"), path)
+            case "function_call":
+                call = read(item, Call, path, "a function call")
+                self._call(call, _called(call, path), call.arguments, path)
+            case "function_call_output" | "custom_tool_call_output" | "mcp_tool_call_output":
+                self._output(read(item, Output, path, "a call's output"), path)
+            case "reasoning":
+                self._reasoning(read(item, Reasoning, path, "reasoning"), path)
+            case "custom_tool_call":
+                call = read(item, Call, path, "a custom tool's call")
+                self._call(call, _called(call, path), {CUSTOM_KEY: call.input}, path)
+            case "additional_tools":
+                self._declared.take(read(item, Tools, path, "additional tools").tools, f"{path}.tools")
+            case "tool_search_call" if item.get("call_id"):
+                call = read(item, Call, path, "a tool search")
+                self._call(call, SEARCH, call.arguments, path)
+            case "tool_search_output":
+                self._found(read(item, Output, path, "the output of a tool search"), path)
+            case "agent_message":
+                said = read(item, AgentMessage, path, "an agent's message")
+                self._add(UserCanister(_from(said.author) + decode_content(said.content, path, self.dropped)))
+            case str(kind) if kind in _RUN_BY_CLIENT and (item.get("call_id") or item.get("id")):
+                name, field = _RUN_BY_CLIENT[kind]
+                self._call(read(item, Call, path, "a call"), name, item.get(field), path)
+            case str(kind) if kind.removesuffix("_output") in _RUN_BY_CLIENT:
+                self._output(read(item, Output, path, "a call's output"), path)
+            case "compaction" if (summary := summary_of(item.get("encrypted_content"))) is not None:
+                self._add(UserCanister((TextualContent(summary),)))
+            case str(kind) if kind in _KEPT or kind.endswith("_call"):
+                self._said.append(ReasoningContent("", extra={ITEM: dict(item)}))
+            case kind:
+                self.dropped.append(f"item {kind}")
+
+    def _settle(self) -> None:
+        if self._said:
+            self.canisters.append(AssistantCanister(tuple(self._said)))
+            self._said = []
+
+    def _add(self, canister: Canister) -> None:
+        self._settle()
+        self.canisters.append(canister)
+
+    def _message(self, message: Message, path: str) -> None:
+        content = decode_content(message.content, f"{path}.content", self.dropped)
+        match message.role:
+            case "user":
+                self._add(UserCanister(content))
+            case "system" | "developer":
+                self._add(SupervisorCanister(content))
+            case "assistant":
+                extra = {"phase": message.phase} if message.phase else None
+                self.canisters.append(AssistantCanister((*self._said, *content), extra=extra))
+                self._said = []
+            case "tool" if message.tool_call_id:  # as chat has it; seed 002's clients send it here
+                self._add(ResultCanister(content, invocation_id=message.tool_call_id))
+            case role:
+                raise CallerError(f"no role {role!r}", path=f"{path}.role", hint="user, assistant, system, developer")
+
+    def _reasoning(self, item: Reasoning, path: str) -> None:
+        parts = decode_content(item.content, f"{path}.content", self.dropped)
+        parts = parts or decode_content(item.summary, f"{path}.summary", self.dropped)
+        text = "\n\n".join([part.text for part in parts if isinstance(part, TextualContent)])
+        opaque, origin = unseal(item.encrypted_content or "", self._model)
+        if text or opaque:
+            self._said.append(ReasoningContent(text, opaque, origin))
+
+    def _call(self, call: Call, name: str, arguments: Any, path: str) -> None:
+        identifier = call.call_id or call.id
+        if not identifier:
+            raise CallerError("a call without call_id", path=f"{path}.call_id")
+        if call.id:
+            self._identifiers[call.id] = identifier
+        raw = arguments if isinstance(arguments, str) else _spelled(arguments, path)
+        self._add(InvocationCanister(identifier, name, parse_arguments(raw), raw))
+
+    def _output(self, output: Output, path: str) -> None:
+        identifier = output.call_id or self._identifiers.get(output.id or "", output.id or "")
+        if not (identifier or output.name):
+            raise CallerError("an output without call_id", path=f"{path}.call_id")
+        said = output.output
+        if isinstance(said, dict) and "type" in said:
+            said = [said]
+        if not (isinstance(said, str) or said is None or _are_parts(said)):
+            said = _spelled(said, path)
+        content = decode_content(said, f"{path}.output", self.dropped)
+        if not output.call_id and output.name:  # Codex's app tells so what the user did in it
+            content = _from(output.name) + content
+        self._add(ResultCanister(content, invocation_id=identifier))
+
+    def _found(self, output: Output, path: str) -> None:
+        found = Declared()
+        found.take(output.tools, f"{path}.tools")
+        self._declared.take(output.tools, f"{path}.tools")
+        if output.call_id:
+            names = "\n".join([tool.name for tool in found.tools]) or NOTHING_FOUND
+            self._add(ResultCanister((TextualContent(names),), invocation_id=output.call_id))
+
+
+def _called(call: Call, path: str) -> str:
+    if not call.name:
+        raise CallerError("a call without a name", path=f"{path}.name")
+    return f"{call.namespace}__{call.name}" if call.namespace else call.name
+
+
+def _from(author: str | None) -> tuple[Content, ...]:
+    return (TextualContent(f"From {author}:\n"),) if author else ()
+
+
+def _are_parts(output: Any) -> bool:
+    return isinstance(output, list) and all(isinstance(part, dict) and "type" in part for part in output)
+
+
+def _spelled(value: Any, path: str) -> str:
+    try:
+        return _encode({} if value is None else value).decode()
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        raise CallerError("not JSON", path=path) from None

@@ -1,0 +1,148 @@
+"""Canisters become the items of a request's input.
+
+Owns the order and form of a request's items. Knows nothing of the rest of its body.
+Law: items stand in the order of their canisters; every call's output follows its turn, in the order of the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    DocumentCanister,
+    InvocationCanister,
+    ReasoningContent,
+    RefusalContent,
+    Request,
+    ResultCanister,
+    SupervisorCanister,
+    TextualContent,
+    UserCanister,
+    result_contents,
+)
+from callboard.wires.chat.content import ITEM, kind, titled
+from callboard.wires.common.custom_tools import custom_text
+from callboard.wires.common.encode_cache import Words
+from callboard.wires.common.group_turns import Turn, arguments_object, turns
+from callboard.wires.responses.content import encode_content, encode_spoken
+from callboard.wires.responses.tool_declarations import Spelling
+
+_OUTPUTS = {"function": "function_call_output", "custom": "custom_tool_call_output"}
+_encode = msgspec.json.Encoder().encode
+
+
+def words(canisters: Sequence[Canister], request: Request, spelling: Spelling, after: Any = None) -> Words:
+    """The canisters in this wire's words. What has to be known of those before is only that there are some."""
+    apart = after is None and bool(instructions(canisters))
+    items = Items(canisters[1:] if apart else canisters, model=request.model, spelling=spelling)
+    return Words(items.body, items.dropped, after=True)
+
+
+def instructions(canisters: Sequence[Canister]) -> str:
+    """What the first supervisor said, which stands apart from the items where it is one text."""
+    match canisters[:1]:
+        case [SupervisorCanister(content=(TextualContent(text=text),))]:
+            return text
+        case _:
+            return ""
+
+
+class Items:
+    """The items of canisters; `dropped` names what they could not carry."""
+
+    def __init__(self, canisters: Sequence[Canister], *, model: str, spelling: Spelling) -> None:
+        self.body: list[dict[str, Any]] = []
+        self.dropped: list[str] = []
+        self._model = model
+        self._spelling = spelling
+        said = iter(
+            [canister for canister in canisters if isinstance(canister, AssistantCanister | InvocationCanister)]
+        )
+        for step in turns(canisters):
+            match step:
+                case Turn():
+                    self._turn(step, said)
+                case SupervisorCanister(content=content):
+                    self._message("system", encode_content(content, self.dropped))
+                case UserCanister(content=content):
+                    self._message("user", encode_content(content, self.dropped))
+                case ResultCanister():
+                    self._message("user", encode_content(result_contents(step), self.dropped))
+                case DocumentCanister():
+                    self._message("user", encode_content(titled(step), self.dropped))
+
+    def _message(self, role: str, content: Any, **fields: Any) -> None:
+        self.body.append({"type": "message", "role": role, "content": content, **fields})
+
+    def _turn(self, turn: Turn, said: Iterator[AssistantCanister | InvocationCanister]) -> None:
+        for _ in range(len(turn.said) + len(turn.invocations)):
+            canister = next(said)
+            if isinstance(canister, InvocationCanister):
+                self.body.append(self._call(canister))
+            else:
+                self._said(canister)
+        for call, result in zip(turn.invocations, turn.results, strict=True):
+            self._result(call, result)
+
+    def _said(self, canister: AssistantCanister) -> None:
+        phase = {"phase": canister.extra["phase"]} if canister.extra and canister.extra.get("phase") else {}
+        spoken: list[TextualContent | RefusalContent] = []
+        for content in canister.content:
+            match content:
+                case TextualContent() | RefusalContent():
+                    spoken.append(content)
+                case ReasoningContent():
+                    self._speak(spoken, phase)
+                    self._reasoning(content)
+                case _:
+                    self.dropped.append(kind(content))
+        self._speak(spoken, phase)
+
+    def _speak(self, spoken: list[TextualContent | RefusalContent], phase: dict[str, Any]) -> None:
+        if spoken:
+            self._message("assistant", encode_spoken(spoken), **phase)
+            spoken.clear()
+
+    def _reasoning(self, content: ReasoningContent) -> None:
+        if content.extra and isinstance(item := content.extra.get(ITEM), dict):
+            self.body.append(item)
+        elif content.origin != self._model:
+            self.dropped.append(kind(content))
+        elif content.opaque:
+            summary = [{"type": "summary_text", "text": content.text}] if content.text else []
+            self.body.append({"type": "reasoning", "summary": summary, "encrypted_content": content.opaque})
+        elif content.text:
+            thought = {"type": "reasoning_text", "text": content.text}
+            self.body.append({"type": "reasoning", "summary": [], "content": [thought]})
+
+    def _call(self, call: InvocationCanister) -> dict[str, Any]:
+        head = {"call_id": call.identifier, **self._spelling.called(call.name)}
+        match self._spelling.kind(call.name):
+            case "custom":
+                return {"type": "custom_tool_call", **head, "input": custom_text(call.arguments, call.raw)}
+            case "search":
+                arguments = arguments_object(call.arguments, call.raw)
+                return {"type": "tool_search_call", **_searched(call), "arguments": arguments}
+            case "function":
+                json = _encode(arguments_object(call.arguments, call.raw)).decode()
+                return {"type": "function_call", **head, "arguments": json}
+
+    def _result(self, call: InvocationCanister, result: ResultCanister) -> None:
+        called = self._spelling.kind(call.name)
+        if called == "search":
+            tools, whole = self._spelling.found(result)
+            if not whole:
+                self.dropped.append("text of a tool search's result")
+            self.body.append({"type": "tool_search_output", **_searched(call), "tools": tools})
+            return
+        output = encode_content(result_contents(result), self.dropped)
+        self.body.append({"type": _OUTPUTS[called], "call_id": call.identifier, "output": output})
+
+
+def _searched(call: InvocationCanister) -> dict[str, Any]:
+    return {"call_id": call.identifier, "execution": "client", "status": "completed"}

@@ -1,0 +1,260 @@
+"""The items of a reply while they are open.
+
+Owns what each kind of item looks like at its beginning, while it grows and at its end. Knows nothing of events,
+frames or sequence numbers: an item gives steps, each the type of an event and its fields.
+Source: the official sequence of the `openai` package 3.54.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from callboard.core import InvocationEnded, InvocationStarted, ToolDeclaration
+from callboard.text.string_builder import Pieces
+from callboard.wires.chat.encode_stream import spell_arguments
+from callboard.wires.common.custom_tools import RawInput
+from callboard.wires.common.sealed_reasoning import seal
+
+Step: TypeAlias = tuple[str, dict[str, Any]]
+Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
+PartKind: TypeAlias = Literal["output_text", "refusal"]
+
+_KEYS: Mapping[PartKind, str] = {"output_text": "text", "refusal": "refusal"}
+
+
+class _Item:
+    __slots__ = ("_base", "index")
+    prefix = ""
+
+    def __init__(self, base: str, index: int) -> None:
+        self._base = base
+        self.index = index
+
+    @property
+    def id(self) -> str:
+        return f"{self.prefix}_{self._base}_{self.index}"
+
+    @property
+    def at(self) -> dict[str, Any]:
+        return {"item_id": self.id, "output_index": self.index}
+
+    def body(self, status: Status) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def added(self) -> Step:
+        return "response.output_item.added", {"output_index": self.index, "item": self.body("in_progress")}
+
+    def done(self, status: Status) -> Step:
+        return "response.output_item.done", {"output_index": self.index, "item": self.body(status)}
+
+
+class Message(_Item):
+    prefix = "msg"
+
+    def __init__(self, base: str, index: int) -> None:
+        super().__init__(base, index)
+        self.kind: PartKind | None = None
+        """Of the part that is open."""
+        self.pieces = Pieces()
+        self.logprobs: list[Mapping[str, Any]] = []
+        """Of the open part."""
+        self._content: list[dict[str, Any]] = []
+
+    def body(self, status: Status) -> dict[str, Any]:
+        content = [] if status == "in_progress" else self._content
+        return {"type": "message", "id": self.id, "status": status, "role": "assistant", "content": content}
+
+    def delta(self) -> Step:
+        """What is the same in every delta of the open part."""
+        fields = {**self.at, "content_index": len(self._content)}
+        if self.kind == "refusal":
+            return "response.refusal.delta", fields
+        return "response.output_text.delta", {**fields, "logprobs": []}
+
+    def begin(self, kind: PartKind) -> list[Step]:
+        steps = self._end()
+        self.kind = kind
+        fields = {**self.at, "content_index": len(self._content), "part": _part(kind, "")}
+        return [*steps, ("response.content_part.added", fields)]
+
+    def close(self, status: Status) -> list[Step]:
+        return [*self._end(), self.done(status)]
+
+    def _end(self) -> list[Step]:
+        if self.kind is None:
+            return []
+        kind, text = self.kind, self.pieces.joined()
+        fields = {**self.at, "content_index": len(self._content)}
+        part = _part(kind, text)
+        said: dict[str, Any] = {_KEYS[kind]: text}
+        if kind == "output_text":
+            said["logprobs"] = part["logprobs"] = self.logprobs
+        self.kind, self.logprobs = None, []
+        self.pieces = Pieces()
+        self._content.append(part)
+        return [
+            (f"response.{kind}.done", {**fields, **said}),
+            ("response.content_part.done", {**fields, "part": part}),
+        ]
+
+
+class Reasoning(_Item):
+    prefix = "rs"
+
+    def __init__(self, base: str, index: int, origin: str) -> None:
+        super().__init__(base, index)
+        self.origin = origin
+        self.begun = False
+        self.pieces = Pieces()
+        self.opaque = ""
+        self.sealed = False
+
+    def body(self, status: Status) -> dict[str, Any]:
+        summary = [_summary(self.pieces.joined())] if self.begun and status != "in_progress" else []
+        body = {"type": "reasoning", "id": self.id, "summary": summary}
+        if status == "in_progress" or not (self.opaque or self.sealed):
+            return body
+        return body | {"encrypted_content": seal(self.opaque, self.origin) if self.origin else self.opaque}
+
+    def delta(self) -> Step:
+        return "response.reasoning_summary_text.delta", {**self.at, "summary_index": 0}
+
+    def begin(self) -> list[Step]:
+        self.begun = True
+        fields = {**self.at, "summary_index": 0, "part": _summary("")}
+        return [("response.reasoning_summary_part.added", fields)]
+
+    def close(self, status: Status) -> list[Step]:
+        if not self.begun:
+            return [self.done(status)]
+        text = self.pieces.joined()
+        fields = {**self.at, "summary_index": 0}
+        return [
+            ("response.reasoning_summary_text.done", {**fields, "text": text}),
+            ("response.reasoning_summary_part.done", {**fields, "part": _summary(text)}),
+            self.done(status),
+        ]
+
+
+class Call(_Item):
+    """A function's call."""
+
+    __slots__ = ("_pieces", "call_id", "name", "namespace", "said")
+    prefix = "fc"
+    kind = "function_call"
+    value = "arguments"
+    event = "response.function_call_arguments"
+
+    def __init__(self, base: str, index: int, started: InvocationStarted, tool: ToolDeclaration | None) -> None:
+        super().__init__(base, index)
+        self.call_id = started.identifier
+        self.name = started.name if tool is None else tool.local
+        self.namespace = "" if tool is None else tool.namespace
+        self._pieces = Pieces()
+        self.said = ""
+        """The whole value, once it is known."""
+
+    def body(self, status: Status) -> dict[str, Any]:
+        head = {"type": self.kind, "id": self.id, "call_id": self.call_id, "name": self.name}
+        if self.namespace:
+            head["namespace"] = self.namespace
+        return {**head, self.value: self.said, "status": status}
+
+    def delta(self) -> Step:
+        """What is the same in every delta."""
+        return f"{self.event}.delta", self.at
+
+    def take(self, json: str) -> str:
+        """The next piece of the value."""
+        if json:
+            self._pieces.append(json)
+        return json
+
+    def end(self, ended: InvocationEnded) -> str:
+        """The rest of the value, which is then whole."""
+        rest = "" if self._pieces else spell_arguments(ended)
+        self.said = self._pieces.joined() or rest
+        return rest
+
+    def break_off(self) -> None:
+        """The value stays as far as it came."""
+        self.said = self._pieces.joined()
+
+    def close(self) -> list[Step]:
+        named = {"name": self.name} if self.value == "arguments" else {}
+        return [(f"{self.event}.done", {**self.at, **named, self.value: self.said}), self.done("completed")]
+
+
+class CustomCall(Call):
+    """A custom tool's call, whose input is the text itself."""
+
+    prefix = "ctc"
+    kind = "custom_tool_call"
+    value = "input"
+    event = "response.custom_tool_call_input"
+
+    def __init__(self, base: str, index: int, started: InvocationStarted, tool: ToolDeclaration | None) -> None:
+        super().__init__(base, index, started, tool)
+        self._input = RawInput()
+
+    def take(self, json: str) -> str:
+        return self._input.feed(json)
+
+    def end(self, ended: InvocationEnded) -> str:
+        rest, self.said = self._input.finish(ended.arguments, ended.raw)
+        return rest
+
+    def break_off(self) -> None:
+        self.said = self._input.given
+
+
+class SearchCall(Call):
+    """The call of a tool search that the client runs: its arguments are an object, and come whole."""
+
+    prefix = "tsc"
+
+    def __init__(self, base: str, index: int, started: InvocationStarted, tool: ToolDeclaration | None) -> None:
+        super().__init__(base, index, started, tool)
+        self._arguments: Mapping[str, Any] = {}
+
+    def body(self, status: Status) -> dict[str, Any]:
+        head = {"type": "tool_search_call", "id": self.id, "call_id": self.call_id, "execution": "client"}
+        return {**head, "arguments": self._arguments, "status": status}
+
+    def take(self, json: str) -> str:
+        return ""
+
+    def end(self, ended: InvocationEnded) -> str:
+        self._arguments = {} if ended.arguments is None else dict(ended.arguments)
+        return ""
+
+    def close(self) -> list[Step]:
+        return [self.done("completed")]
+
+
+def call_item(base: str, index: int, started: InvocationStarted, tool: ToolDeclaration | None) -> Call:
+    """The item for a call of that tool; None is a tool that was not declared."""
+    if tool is not None and tool.kind == "custom":
+        return CustomCall(base, index, started, tool)
+    if tool is not None and tool.kind == "search":
+        return SearchCall(base, index, started, tool)
+    return Call(base, index, started, tool)
+
+
+def _part(kind: PartKind, text: str) -> dict[str, Any]:
+    if kind == "refusal":
+        return {"type": kind, "refusal": text}
+    return {"type": kind, "text": text, "annotations": [], "logprobs": []}
+
+
+def _summary(text: str) -> dict[str, Any]:
+    return {"type": "summary_text", "text": text}
+
+
+def head(step: Step) -> bytes:
+    """The beginning of a frame whose `delta` and sequence number follow."""
+    kind, fields = step
+    return b'event: %b\ndata: %b,"delta":' % (kind.encode(), msgspec.json.encode({"type": kind, **fields})[:-1])

@@ -1,0 +1,93 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callboard.coding.agents.code_blocks import Block, place_of, read_blocks
+
+CODE = "def f():\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("reply", "path"),
+    [
+        ("src/a.py\n```python\n" + CODE + "```", "src/a.py"),
+        ("Change `src/a.py`:\n\n```python\n" + CODE + "```", "src/a.py"),
+        ("**src/a.py**\n```\n" + CODE + "```", "src/a.py"),
+        ("```python src/a.py\n" + CODE + "```", "src/a.py"),
+        ("```python:src/a.py\n" + CODE + "```", "src/a.py"),
+        ('```python title="src/a.py"\n' + CODE + "```", ""),
+        ("```python\n# src/a.py\n" + CODE + "```", "src/a.py"),
+        ("```python\n# file: src/a.py\n" + CODE + "```", "src/a.py"),
+        ("```python\n" + CODE + "```", ""),
+        ("```\nsrc/a.py\n```\n```python\n" + CODE + "```", "src/a.py"),
+        ("```bash\nsrc/a.py\n```\n\n```python\n" + CODE + "```", "src/a.py"),
+        ("```python\nsrc/a.py\n" + CODE + "```", "src/a.py"),
+        ("```python\n\n# src/a.py\n" + CODE + "```", "src/a.py"),
+        ("```python src/a.py\n# src/a.py\n" + CODE + "```", "src/a.py"),
+        ("~~~~python\n" + CODE + "~~~~", ""),
+        ("Here it is.\n```python\n" + CODE, ""),
+        ("from ./src/a.py to src/b.py:\n```python\n" + CODE + "```", "src/b.py"),
+    ],
+)
+def test_code_and_the_file_that_it_is_for(reply, path):
+    (block,) = read_blocks(reply)
+    assert (block.code.strip(), block.path) == (CODE.strip(), path)
+
+
+@pytest.mark.parametrize("reply", ["", "No code.", "```bash\nls\n```", "```json\n{}\n```", "```python\n\n```", "`x`"])
+def test_what_is_no_code(reply):
+    assert read_blocks(reply) == []
+
+
+@pytest.mark.parametrize(("end", "is_cut"), [("```", False), ("", True), ("``", True)])
+def test_a_reply_that_ends_in_its_code(end, is_cut):
+    (block,) = read_blocks("a.py\n```\n" + CODE + end)
+    assert block.is_cut == is_cut
+
+
+def test_a_fence_inside_of_a_longer_one_is_code():
+    (block,) = read_blocks("````markdown.md\nx\n````\n````python\n```\nx\n```\n````")[-1:]
+    assert block.code == "```\nx\n```\n"
+
+
+FILES = ["src/a.py", "src/b.py", "web/a.js", "tests/test_a.py"]
+DEFINED = {"src/a.py": ["f", "g"], "src/b.py": ["h"], "web/a.js": ["f"], "tests/test_a.py": ["test_f"]}
+
+
+@pytest.mark.parametrize(
+    ("block", "names", "place"),
+    [
+        (Block("", "src/b.py"), ["f"], "src/b.py"),
+        (Block("", "b.py"), ["f"], "src/b.py"),
+        (Block("", "SRC/B.py"), ["f"], "src/b.py"),
+        (Block("", "new/c.py", (".py",)), ["f"], "new/c.py"),
+        (Block("", "", (".py",)), ["f"], "src/a.py"),
+        (Block("", "", (".js",)), ["f"], "web/a.js"),
+        (Block("", "", (".py",)), ["test_f"], "tests/test_a.py"),
+        (Block("", "README.md", (".py",)), ["h"], "src/b.py"),
+        (Block("", "", (".py",)), ["unknown"], ""),
+    ],
+)
+def test_where_a_block_belongs(block, names, place):
+    assert place_of(block, FILES, DEFINED, names) == place
+
+
+@pytest.mark.parametrize(
+    ("block", "names", "wanted", "place"),
+    [
+        (Block("", "", (".py",)), ["new"], ["tests/new.py"], "tests/new.py"),
+        (Block("", "", (".js",)), ["new"], ["tests/new.py"], ""),
+        (Block(""), ["new"], ["tests/new.py", "web/new.js"], ""),
+        (Block("", "", (".py",)), ["new"], ["tests/new.py", "web/new.js"], "tests/new.py"),
+        (Block("", "", (".py",)), ["f"], ["tests/new.py"], "src/a.py"),
+        (Block("", "src/b.py"), ["new"], ["tests/new.py"], "src/b.py"),
+    ],
+)
+def test_a_block_without_a_path_is_for_the_one_new_file(block, names, wanted, place):
+    assert place_of(block, FILES, DEFINED, names, wanted) == place
+
+
+@given(st.lists(st.sampled_from(["```", "```python", "x = 1", "a/b.py", "", "````", "~~~"]), max_size=30))
+def test_any_reply_is_read(lines):
+    for block in read_blocks("\n".join(lines)):
+        assert block.code.strip()

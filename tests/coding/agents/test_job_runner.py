@@ -1,0 +1,656 @@
+"""Jobs from their description to what they hand over, with models that say what they were told to."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from callboard.coding.agents.job_request import assign
+from callboard.coding.agents.job_runner import undo_job
+from callboard.configuration import load_settings
+from callboard.core import ReplyFailed, TextPiece
+from callboard.errors import CallerError
+from callboard.sandbox import detect
+from callboard.sandbox.detect import Candidate
+from callboard.sandbox.landlock import Landlock
+from callboard.testing import Call
+
+BUILD = {"description": "Make add work"}
+DEBUG = {"symptoms": "test_add fails"}
+MEND = "It subtracts.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n```\n"
+ANALYZED = [Call("file", {"path": "calc.py"}), "add is in calc.py.", "1. Mend add."]
+"""The phases before the one that implements."""
+FILE = Call("file", {"path": "calc.py"})
+EDIT = Call("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"})
+
+
+def test_a_tested_change_on_a_branch_of_its_own(run, repository, jobs):
+    before = repository.state()
+    done = run("debug", DEBUG, [MEND])
+    job = done.job
+    assert (job.state, job.reason, job.error) == ("completed", "", "")
+    assert (job.rounds, job.calls, job.phase) == (1, 1, "fix")
+    assert job.output["tests"] == "pytest: 1 passed"
+    assert job.output["files"] == ["calc.py"]
+    assert "+    return a + b" in job.output["diff"]
+    branch = job.output["branch"]
+    assert repository.git("rev-parse", branch).strip() == job.output["commits"][0]
+    assert repository.git("log", "-1", "--format=%s%n%b", branch).startswith("test_add fails\n")
+    assert repository.state() == before
+    assert repository.git("worktree", "list").count("\n") == 1
+    assert jobs.load(job.id) == job
+
+
+def test_undo_takes_the_branch_back(run, repository, jobs):
+    before = repository.state()
+    job = run("debug", DEBUG, [MEND]).job
+    told = asyncio.run(undo_job(job, jobs))
+    assert job.output["branch"] in told
+    assert job.output["branch"] not in repository.git("branch")
+    assert repository.state() == before
+
+
+def test_the_seeds_example_round_by_round(run, jobs, repository):
+    """Reads a file, writes its test, says that it is done (seed 003)."""
+    (repository.root / "test_calc.py").unlink()
+    (repository.root / "calc.py").write_text("def add(a, b):\n    return a + b\n")
+    repository.commit("No tests yet")
+    done = run(
+        "build",
+        {"description": "Add tests for add"},
+        [
+            [TextPiece("I'll start by reading the file:\n"), Call("file", {"path": "calc.py"})],
+            "add is in calc.py and has no test.",
+            "1. Write test_calc.py.",
+            [
+                TextPiece("Now I'll create the test file:\n"),
+                Call(
+                    "code_edit",
+                    {
+                        "-f": "test_calc.py",
+                        "-a": "from calc import add\n\n\ndef test_add():\n    assert add(1, 1) == 2\n",
+                    },
+                ),
+            ],
+            "Task complete. Created the tests.",
+            "All tests pass.",
+            "Add a test of add\n\nIt had none.",
+        ],
+        form="phased",
+    )
+    assert done.job.state == "completed"
+    assert done.phases == ["analyze", "plan", "implement", "validate", "deliver"]
+    assert done.job.output["pull_request"]["title"] == "Add a test of add"
+    assert done.job.output["tests"] == "pytest: 1 passed"
+    names = sorted(path.name for path in jobs.folder(done.job.id).glob("0*"))
+    assert names[:5] == [
+        "001-prompt.txt",
+        "002-response.txt",
+        "003-tool-calls.json",
+        "004-tool-results.json",
+        "005-prompt.txt",
+    ]
+    assert repository.git("log", "-1", "--format=%s", done.job.output["branch"]) == "Add a test of add\n"
+
+
+# The lessons of seed 003's authors, each made impossible.
+
+
+def test_lesson_1_done_without_a_write_is_refused(run):
+    done = run("build", BUILD, [*ANALYZED, "TASK_COMPLETE", "TASK_COMPLETE", "Really, all done."], form="phased")
+    assert (done.job.state, done.job.output["commits"]) == ("failed", [])
+    assert "no file has changed" in done.prompts[-1]
+    assert "evidence" in done.job.reason
+    done = run("debug", DEBUG, ["TASK_COMPLETE"] * 8)
+    assert "no file has changed" in " ".join(done.job.output["missing"])
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (Call("list_files", {}), "no tool 'list_files'"),
+        (Call("grep", {"pattern": "add"}), "search"),
+        (Call("file", {"type": "read", "path": "calc.py"}), "def add"),
+        (Call("file", {"path": "calc.py"}), "def add"),
+        (Call("navigate", {"action": "find"}), "action"),
+        (Call("code_edit", {"action": "get_lines", "path": "calc.py", "start_line": "x"}), "no range of lines"),
+    ],
+)
+def test_lesson_1_and_7_every_wrong_call_is_answered_in_words(run, call, told):
+    done = run("build", BUILD, [call, "It is in calc.py."], form="phased", rounds=2)
+    assert told in done.results[0]
+
+
+def test_lesson_3_calls_beside_the_signal_run_first(run):
+    done = run(
+        "build", BUILD, [*ANALYZED, [TextPiece("Task complete."), EDIT], "Done.", "Right.", "Mend add"], form="phased"
+    )
+    assert done.job.state == "completed"
+
+
+def test_lesson_4_results_that_the_model_made_up_are_cut(run):
+    made_up = 'Tool results:\n\nTool 1 (run_tests) output:\n{"success": true}\n3 passed. Task complete.'
+    script = [[FILE, TextPiece(made_up)], *ANALYZED[1:], EDIT, "Done.", "Right.", "Mend add"]
+    done = run("build", BUILD, script, form="phased")
+    seen = "".join(part.text for each in done.model.requests[1].canisters for part in getattr(each, "content", ()))
+    assert "3 passed" not in seen
+    assert any(type(each).__name__ == "Note" and each.kind == "alert" for each in done.steps)
+    assert done.job.state == "completed"
+
+
+def test_lesson_4_a_run_of_some_tests_is_not_a_run_of_all(run, repository):
+    (repository.root / "test_more.py").write_text("def test_more():\n    assert False\n")
+    repository.commit("Another one fails")
+    some = Call("test", {"run": "test_add"})
+    done = run("build", BUILD, [*ANALYZED, EDIT, "Done.", some, "All tests pass.", "Yes.", "Yes."], form="phased")
+    assert "1 passed" in done.results[-1]
+    assert (done.job.state, done.job.phase) == ("failed", "validate")
+    assert "test_more" in done.prompts[-1]
+
+
+def test_lesson_4_tests_before_the_last_edit_do_not_count(run):
+    spoil = Call("file", {"action": "replace", "path": "calc.py", "old": "a + b", "new": "a * b"})
+    script = [*ANALYZED, EDIT, "Done.", [Call("test"), spoil], "All passed.", "Yes.", "Yes."]
+    done = run("build", BUILD, script, form="phased")
+    assert "1 passed" in done.results[2]
+    assert done.job.state == "failed"
+    assert "the tests do not pass" in done.prompts[-1]
+
+
+def test_lesson_5_what_a_phase_says_is_handed_on_without_code(run):
+    script = [FILE, 'It is easy:\n```python\nreturn a + b\n```\n{"success": true}\nChange calc.py.', "1. calc.py"]
+    done = run("build", BUILD, [*script, EDIT], form="phased", rounds=4)
+    assert "return a + b" not in done.prompts[1]
+    assert "Change calc.py." in done.prompts[1]
+
+
+def test_lesson_6_a_repeated_call_is_told_and_ends_the_job(run):
+    done = run("build", BUILD, [FILE] * 4 + ["I give up."], form="phased", rounds=5)
+    assert ["already" in each for each in done.results] == [False, True, True, True]
+    assert done.job.state == "failed"
+
+
+def test_lesson_10_the_whole_task_is_in_the_prompt(run, tmp_path):
+    logs = tmp_path / "build.log"
+    logs.write_text("Traceback: it broke\n")
+    told = "x" * 5000
+    done = run("debug", {"symptoms": told, "logs": logs}, [MEND])
+    assert told in done.prompts[0]
+    assert "Traceback: it broke" in done.prompts[0]
+
+
+# What must not happen.
+
+
+def test_the_tests_that_fail_are_the_measure(run):
+    cheat = Call("file", {"action": "write", "path": "test_calc.py", "content": "def test_add():\n    pass\n"})
+    script = ["It fails.", FILE, "It subtracts.", FILE, "Line 2.", cheat, "Done.", "It passes.", "Yes.", "Yes."]
+    done = run("debug", DEBUG, script, form="phased")
+    assert (done.job.state, done.job.phase) == ("failed", "verify")
+    assert "test_calc.py may not be changed" in done.prompts[-1]
+
+
+def test_code_in_words_does_not_reach_the_tests_that_fail(run):
+    cheat = "test_calc.py\n```python\ndef test_add():\n    pass\n```"
+    done = run("debug", DEBUG, [cheat, MEND])
+    assert done.job.output["files"] == ["calc.py"]
+    assert done.job.rounds == 2
+
+
+def test_a_fresh_attempt_begins_where_the_first_one_did(run):
+    wrong = "calc.py\n```python\ndef add(a, b):\n    return a * b\n\n\ndef more():\n    pass\n```"
+    done = run("debug", DEBUG, ["Nothing to do.", wrong, MEND])
+    assert len({*done.prompts}) == 3
+    assert all(each.endswith(done.prompts[0][-150:]) for each in done.prompts)
+    assert "there is no code in a fence in your answer" in done.prompts[1]
+    assert "-1 == 5" not in done.prompts[1].partition("Another answer")[2]
+    assert "6 == 5" in done.prompts[2].partition("Another answer was not right")[2]
+    assert "return a * b" not in done.prompts[2]
+    assert [len(request.canisters) for request in done.model.requests] == [2, 2, 2]
+    assert [request.controls.temperature for request in done.model.requests] == [None, 0.7, 0.7]
+    assert not done.model.requests[0].tools
+    assert "more" not in done.job.output["diff"]
+    assert (done.job.state, done.job.calls) == ("completed", 2)
+
+
+NEW_TESTS = {"description": "Add tests for add in tests/test_add.py"}
+WRITTEN = "```python\ndef test_sum():\n    assert add(1, 1) == 2\n\n\ndef test_wrong():\n    assert add(1, 1) == 3\n```"
+
+
+@pytest.fixture
+def mended(repository):
+    (repository.root / "calc.py").write_text("def add(a, b):\n    return a + b\n")
+    repository.commit("Mended")
+
+
+@pytest.mark.usefixtures("mended")
+def test_new_tests_that_are_wrong_of_the_code_are_left_out(run, repository):
+    done = run("build", NEW_TESTS, [WRITTEN])
+    assert (done.job.state, done.job.rounds, done.job.output["files"]) == ("completed", 1, ["tests/test_add.py"])
+    written = repository.git("show", f"{done.job.output['branch']}:tests/test_add.py")
+    assert written == "from calc import add\n\n\ndef test_sum():\n    assert add(1, 1) == 2\n"
+    told = [each.text for each in done.steps if type(each).__name__ == "Told"]
+    assert "left out, since they fail on the code as it is: tests/test_add.py::test_wrong" in told
+    assert "- tests/test_add.py::test_wrong" in done.job.output["pull_request"]["body"]
+    assert done.prompts[0].endswith("Begin with the new file tests/test_add.py.")
+
+
+@pytest.mark.usefixtures("mended")
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "```python\ndef test_wrong():\n    assert add(1, 1) == 3\n```",
+        f"{WRITTEN}\ncalc.py\n```python\ndef add(a, b):\n    return b + a\n```",
+        "```python\nimport nowhere\n\n\ndef test_sum():\n    pass\n```",
+        "```python\nimport pytest\n```",
+        "```python\nx = 1\n```",
+    ],
+)
+def test_nothing_is_left_out_where_the_code_may_be_wrong_or_nothing_would_stay(run, reply):
+    done = run("build", NEW_TESTS, [reply], rounds=1)
+    assert done.job.state == "failed"
+    assert not [each for each in done.steps if type(each).__name__ == "Told" and "left out" in each.text]
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_reply_that_was_cut_counts_as_far_as_it_is_whole(run, repository):
+    done = run("build", NEW_TESTS, [WRITTEN.partition("    assert add(1, 1) == 3")[0] + "    assert ("])
+    written = repository.git("show", f"{done.job.output['branch']}:tests/test_add.py")
+    assert (done.job.state, "test_wrong" in written) == ("completed", False)
+
+
+def test_tests_do_not_go_away(run, repository):
+    (repository.root / "test_more.py").write_text("def test_more():\n    assert True\n")
+    repository.commit("More tests")
+    away = Call("file", {"action": "write", "path": "test_more.py", "content": ""})
+    script = ["It fails.", FILE, "It subtracts.", FILE, "Line 2.", [away, EDIT], "Done.", "It passes.", "Yes.", "Yes."]
+    done = run("debug", DEBUG, script, form="phased")
+    assert done.job.state == "failed"
+    assert "only 1 tests ran, and 2 before" in done.prompts[-1]
+
+
+def test_deleting_everything_hurts_nobody(run, repository):
+    before = repository.state()
+    done = run(
+        "build",
+        BUILD,
+        [Call("bash", {"command": "rm -rf .git * .[a-z]* /home /root 2>/dev/null; ls -a"}), "Done.", "Done.", "Done."]
+        + ["Done."] * 12,
+        form="phased",
+        rounds=12,
+    )
+    assert done.job.state == "failed"
+    assert repository.state() == before
+
+
+def test_a_hook_that_was_planted_never_runs(run, tmp_path):
+    mark = tmp_path / "ran"
+    hook = f"#!/bin/sh\ntouch {mark}\n"
+    plant = [
+        Call("file", {"action": "write", "path": ".git/hooks/pre-commit", "content": hook}),
+        Call("file", {"action": "write", "path": ".git/config", "content": "[core]\n\tfsmonitor = touch x\n"}),
+        Call("file", {"action": "write", "path": ".gitattributes", "content": "*.py filter=x diff=x\n"}),
+    ]
+    done = run("build", BUILD, [*ANALYZED, [*plant, EDIT], "Done.", "Right.", "Mend add"], form="phased")
+    assert "Error" in done.results[1]
+    assert "Error" in done.results[2]
+    assert done.job.state == "completed"
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("path", ["../../outside", "/etc/passwd", "link/x", "../repository/calc.py"])
+def test_nothing_outside_is_written_or_read(run, repository, path):
+    (repository.root / "link").symlink_to("/etc")
+    repository.commit("A link out of the tree")
+    before = repository.state()
+    tries = [Call("file", {"action": "write", "path": path, "content": "x"}), Call("file", {"path": path})]
+    done = run("build", BUILD, [*ANALYZED, [*tries, EDIT], "Done.", "Right.", "Mend add"], form="phased")
+    assert all("Error" in each for each in done.results[1:3])
+    assert done.job.state == "completed"
+    assert repository.state() == before
+
+
+def test_keys_are_not_to_be_had(run, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "sk-secret-4711")
+    script = ["1", "2", Call("bash", {"command": "env; cat /proc/*/environ ~/.ssh/* ~/.netrc 2>/dev/null; true"})]
+    done = run("build", BUILD, [FILE, *script, EDIT], form="phased", rounds=6)
+    assert not any("sk-secret-4711" in each for each in done.results)
+
+
+def test_a_model_that_fails_fails_the_job_and_keeps_the_change(run, repository):
+    note = Call("file", {"action": "write", "path": "note.txt", "content": "x"})
+    done = run("build", BUILD, [*ANALYZED, note, [ReplyFailed("provider", "500", "it broke")]], form="phased")
+    assert done.job.state == "failed"
+    assert "it broke" in done.job.error
+    assert repository.git("show", f"{done.job.output['branch']}:note.txt") == "x"
+
+
+def test_what_programs_leave_behind_is_neither_a_change_nor_committed(run, repository):
+    """In a repository without a .gitignore."""
+    left = ["__pycache__/calc.cpython-311.pyc", "sub/.pytest_cache/v/x", ".mypy_cache/x", "old.pyc", ".coverage"]
+    make = "; ".join(f"mkdir -p $(dirname {each}); echo x > {each}" for each in left)
+    litter = Call("bash", {"command": make})
+    done = run("build", BUILD, [*ANALYZED, litter, "Done.", [litter, EDIT], "Done.", "Right.", "Mend"], form="phased")
+    assert "no file has changed" in done.prompts[3]
+    assert done.job.state == "completed"
+    assert done.job.output["files"] == ["calc.py"]
+    assert repository.git("show", "--name-only", "--format=", done.job.output["branch"]).split() == ["calc.py"]
+
+
+def test_a_fault_is_not_worked_on_where_pytest_is_missing(run, repository, jobs):
+    """Its tests could not say that it is mended."""
+    bare = repository.root / ".venv"
+    (bare / "bin").mkdir(parents=True)
+    real = Path(os.path.realpath(sys.executable))
+    (bare / "bin" / "python").symlink_to(real)
+    (bare / "pyvenv.cfg").write_text(f"home = {real.parent}\ninclude-system-site-packages = false\n")
+    (repository.root / ".gitignore").write_text(".venv\n")
+    repository.commit("An environment without pytest")
+    before = repository.state()
+    with pytest.raises(CallerError, match=f"pytest is not installed in {bare}/bin/python.*install it there"):
+        run("debug", DEBUG, [MEND] * 8)
+    assert jobs.all() == []
+    assert [*jobs.directory.iterdir()] == []
+    assert repository.state() == before
+    assert repository.git("branch").split() == ["*", "main"]
+    # What is to be built may do without.
+    done = run("build", BUILD, [MEND])
+    assert done.job.state == "completed"
+    told = [each.text for each in done.steps if type(each).__name__ == "Told"]
+    assert f"the tests are not run: pytest is not installed in {bare}/bin/python" in told
+
+
+def test_rounds_run_out(run):
+    done = run("build", BUILD, [FILE, Call("file", {"path": "test_calc.py"}), ""], form="phased", rounds=2)
+    assert done.job.state == "failed"
+    assert "rounds" in done.job.reason + " ".join(done.job.output["missing"])
+
+
+def test_a_project_without_tests_says_so(run, repository):
+    repository.git("rm", "-q", "test_calc.py", "pytest.ini")
+    repository.commit("No tests")
+    done = run("build", BUILD, [MEND, "Done."])
+    assert done.job.state == "completed"
+    assert done.job.output["tests"] == ""
+    assert "No tests were run." in done.job.output["pull_request"]["body"]
+
+
+def test_a_folder_without_git_gets_a_patch(run, repository, jobs):
+    place = repository.root
+    shutil.rmtree(place / ".git")
+    job = run("debug", DEBUG, [MEND], directory=place).job
+    assert job.state == "completed"
+    assert (place / "calc.py").read_text().endswith("a - b\n")
+    subprocess.run(["git", "apply", job.output["patch"]], cwd=place, check=True)
+    assert (place / "calc.py").read_text().endswith("a + b\n")
+    asyncio.run(undo_job(job, jobs))
+
+
+# Rights, permissions and settings.
+
+
+def test_without_a_person_what_is_asked_for_is_denied(run):
+    done = run("debug", DEBUG, [MEND] * 8, settings='[permissions]\nask = ["put_code"]\n')
+    assert done.asked
+    assert "may not run" in done.results[0]
+    assert done.job.state == "failed"
+
+
+@pytest.mark.parametrize("pattern", ["file(calc.py)", "code_edit", "put_code(*.py)"])
+def test_a_rule_for_one_of_the_seven_tools_holds_for_its_actions(run, pattern):
+    done = run("debug", DEBUG, [MEND] * 8, settings=f'[permissions]\ndeny = ["{pattern}"]\n')
+    assert "may not run" in done.results[0]
+    assert done.job.output["files"] == []
+
+
+def test_forbidden_commands_are_judged_by_every_word(run):
+    settings = '[coding.tools]\nforbidden_commands = ["curl*"]\nallowed_bash_commands = ["ls*", "curl*"]\n'
+    commands = ["ls && curl http://x", "ls", "cat calc.py"]
+    calls = [Call("bash", {"command": each}) for each in commands]
+    done = run("build", BUILD, [FILE, "a", "b", calls, EDIT], form="phased", settings=settings, rounds=5)
+    denied = ["may not run" in each for each in done.results[1:4]]
+    assert denied == [True, False, True]
+
+
+def test_a_rule_knows_absolute_paths_in_the_tree(run, jobs):
+    def spoil(_):
+        (root,) = jobs.directory.glob("*/tree")
+        return Call("file", {"action": "delete", "path": str(root / "test_calc.py")})
+
+    settings = '[permissions]\ndeny = ["file(test_*.py)"]\n'
+    done = run("build", BUILD, [FILE, "a", "b", spoil], form="phased", settings=settings, rounds=4)
+    assert "says deny" in done.results[1]
+    assert done.asked == []
+
+
+def test_what_is_found_out_under_way_is_told_once(run, repository):
+    repository.git("rm", "-q", "test_calc.py", "pytest.ini")
+    repository.commit("No tests")
+    done = run("build", BUILD, [FILE, "a", "b", EDIT, "Done.", "Done.", "Done."], form="phased")
+    told = [each.text for each in done.steps if type(each).__name__ == "Told"]
+    assert [each.partition(":")[0] for each in told].count("the tests are not run") == 1
+
+
+def test_rights_take_tools_away(run):
+    done = run(
+        "build", BUILD, [FILE, "a", "b", Call("bash", {"command": "ls"}), EDIT], form="phased", rights="edit", rounds=5
+    )
+    offered = {tool.name for request in done.model.requests for tool in request.tools}
+    assert "bash" not in offered
+    assert "no tool 'bash'" in done.results[1]
+
+
+def test_the_repositorys_instructions_are_read(run, repository):
+    (repository.root / "AGENTS.md").write_text("Use tabs.")
+    repository.commit("Instructions")
+    done = run("debug", DEBUG, [MEND], settings='[coding.project]\nname = "Calc"\n')
+    told = done.model.requests[0].canisters[0].text
+    assert "Use tabs." in told
+    assert "The project is Calc." in told
+
+
+def test_a_long_result_is_cut_and_can_be_read_on(run, repository):
+    (repository.root / "long.txt").write_text("".join(f"line {number}\n" for number in range(4000)))
+    repository.commit("A long file")
+
+    def read_on(request):
+        text = request.canisters[-1].text
+        identifier = text.rpartition('identifier="')[2].partition('"')[0]
+        offset = int(text.rpartition("offset=")[2].partition(")")[0])
+        return Call("read_result", {"identifier": identifier, "offset": offset, "limit": 40})
+
+    settings = "[coding.context.tool_result_limits]\nfile = 500\n"
+    script = [Call("file", {"path": "long.txt"}), read_on, "Seen."]
+    done = run("build", BUILD, [*script, "1."], form="phased", settings=settings, rounds=4)
+    assert "truncated" in done.results[0]
+    assert len(done.results[0]) < 800
+    assert done.results[1].splitlines()[1].startswith("line ")
+
+
+# Reviews and triage.
+
+
+FINDING = '{"answer": [{"file": "calc.py", "line": 2, "severity": "high", "problem": "It adds one."}]}'
+
+
+@pytest.fixture
+def branch(repository):
+    (repository.root / "calc.py").write_text("def add(a, b):\n    return a + b\n")
+    repository.commit("Right")
+    repository.git("switch", "-qc", "feature")
+    (repository.root / "calc.py").write_text("def add(a, b):\n    return a + b + 1\n")
+    repository.commit("Wrong")
+    repository.git("switch", "-q", "main")
+    return "feature"
+
+
+def test_a_review_has_findings_in_the_change(run, repository, branch):
+    before = repository.state()
+    elsewhere = FINDING.replace("calc.py", "other.py")
+    done = run("review", {"branch": branch, "base": ""}, [elsewhere, FINDING])
+    assert "return a + b + 1" in done.prompts[0]
+    assert "'other.py' is no file of the change" in done.prompts[1]
+    assert done.job.state == "completed"
+    assert done.job.output["summary"] == "calc.py:2: high: It adds one."
+    assert done.job.output["findings"][0]["line"] == 2
+    assert repository.state() == before
+    assert repository.git("branch").split() == ["feature", "*", "main"]
+
+
+def test_a_review_in_phases(run, branch):
+    script = [FILE, "It adds.", "No faults.", "It adds one too many.", FINDING]
+    done = run("review", {"branch": branch, "base": ""}, script, form="phased")
+    assert done.phases == ["gather", "security", "quality", "compile"]
+    assert done.job.output["summary"] == "calc.py:2: high: It adds one."
+
+
+def test_triage_names_the_place(run):
+    done = run("triage", {"description": "add is wrong"}, ["Somewhere.", "calc.py, line 2: it subtracts. High."])
+    assert "no file of the repository is named" in done.prompts[1]
+    assert done.job.output["summary"].startswith("calc.py, line 2")
+
+
+# Mistakes of the caller.
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "options", "told"),
+    [
+        ("build", {}, {}, "missing 'description' in input"),
+        ("debug", {}, {}, "missing 'symptoms' in input"),
+        ("review", {}, {}, "missing 'branch' in input"),
+        ("triage", {}, {}, "missing 'description' in input"),
+        ("build", BUILD, {"rights": "all"}, "no rights 'all'"),
+        ("build", BUILD, {"rights": "read-only"}, "build changes files"),
+        ("build", BUILD, {"form": "long"}, "no form 'long'"),
+        ("debug", {**DEBUG, "logs": "/nowhere/at.log"}, {}, "/nowhere/at.log"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_said_before_anything_begins(tmp_path, kind, given, options, told):
+    settings = load_settings({}, tmp_path, {"XDG_CONFIG_HOME": str(tmp_path)})
+    with pytest.raises(CallerError, match=told):
+        assign(kind, given, tmp_path, settings, **options)
+
+
+def test_a_commit_that_is_none_fails_the_job(run):
+    done = run("build", {**BUILD, "at": "nowhere"}, [])
+    assert done.job.state == "failed"
+    assert "nowhere" in done.job.error
+
+
+# The end from outside.
+
+SLOW = """
+import asyncio, sys
+from pathlib import Path
+from callboard.coding.jobs.store import Jobs
+from callboard.coding.agents.job_request import assign
+from callboard.coding.agents.job_runner import work
+from callboard.configuration import load_settings
+from callboard.testing import Call, ScriptedModel
+
+place, folder = Path(sys.argv[1]), Path(sys.argv[2])
+settings = load_settings({}, place, {"XDG_CONFIG_HOME": str(folder)})
+script = [Call("file", {"path": "calc.py"}), "a", "b",
+          Call("file", {"action": "write", "path": "half.txt", "content": "done so far"}),
+          Call("bash", {"command": "echo $$ > /dev/null; sleep 4711"})]
+
+class Nobody:
+    rules = ()
+    async def __call__(self, invocation, why):
+        return "deny"
+
+def show(step):
+    if type(step).__name__ == "InvocationEnded" and step.name == "bash":
+        print("sleeping", flush=True)
+
+job = asyncio.run(work(assign("build", {"description": "x"}, place, settings, form="phased"),
+                       ScriptedModel(script), Jobs(folder / "jobs"), show, Nobody()))
+print(job.state, flush=True)
+"""
+
+
+def sleepers():
+    found = subprocess.run(["pgrep", "-f", "^sleep 4711"], capture_output=True, text=True, check=False)
+    return found.stdout.split()
+
+
+def eventually(holds):
+    """Waits for what another process does, for half a minute at the most."""
+    for _ in range(3000):
+        if holds():
+            return
+        time.sleep(0.01)
+    pytest.fail("it did not happen")
+
+
+@pytest.fixture
+def slow(repository, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(SLOW), str(repository.root), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "sleeping\n", process.stderr.read()
+    eventually(sleepers)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_cancel_ends_the_call_and_its_processes(slow, jobs, repository):
+    before = repository.state()
+    (job,) = jobs.all()
+    assert (job.state, job.phase) == ("running", "implement")
+    ended = asyncio.run(jobs.cancel(job.id))
+    assert ended.state == "cancelled"
+    assert slow.wait() == 0
+    assert sleepers() == []
+    assert repository.git("show", f"{ended.output['branch']}:half.txt") == "done so far"
+    assert repository.git("log", "-1", "--format=%s", ended.output["branch"]) == "Not finished: b\n"
+    assert repository.state() == before
+
+
+def test_ctrl_c_does_the_same(slow, jobs, repository):
+    before = repository.state()
+    slow.send_signal(signal.SIGINT)
+    slow.wait()
+    (job,) = jobs.all()
+    assert job.state == "cancelled"
+    assert sleepers() == []
+    assert repository.state() == before
+
+
+def test_a_kill_leaves_no_process_and_the_tree_as_it_was(slow, jobs, repository):
+    before = repository.state()
+    slow.kill()
+    slow.wait()
+    eventually(lambda: not sleepers())
+    (job,) = jobs.all()
+    assert job.state == "failed"
+    assert repository.state() == before
+    assert "gone" in asyncio.run(undo_job(job, jobs))
+    assert repository.git("worktree", "list").count("\n") == 1
+
+
+def test_a_job_runs_no_command_in_a_weaker_sandbox_unless_the_user_allows_it(run, monkeypatch):
+    labels = ("bubblewrap (system)", "bubblewrap (bundled)")
+    absent = {label: Candidate(label=label, reason="is not here") for label in labels}
+    weaker = {"landlock": Candidate(label="landlock", sandbox=Landlock(5))}
+    monkeypatch.setattr(detect, "_candidates", {**absent, **weaker})
+    refused = run("debug", DEBUG, [MEND])
+    assert refused.job.state == "failed"
+    assert "signals can be sent" in refused.job.error
+    assert "--allow-weaker-sandbox" in refused.job.error
+    assert refused.prompts == []
+    assert run("debug", DEBUG, [MEND], allow_weaker_sandbox=True).job.state == "completed"
+    allowed = run("debug", DEBUG, [MEND], settings="[coding.sandbox]\nallow_weaker = true\n")
+    assert allowed.job.state == "completed"

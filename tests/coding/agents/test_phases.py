@@ -1,0 +1,47 @@
+import pytest
+
+from callboard.coding.agents.phases import actions, phases_of
+
+KINDS = ["build", "debug", "review", "triage"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("build", ["analyze", "plan", "implement", "validate", "deliver"]),
+        ("debug", ["reproduce", "investigate", "isolate", "fix", "verify", "commit"]),
+        ("review", ["gather", "security", "quality", "compile"]),
+        ("triage", ["gather", "diagnose"]),
+    ],
+)
+def test_the_phases_are_those_of_the_seed(kind, names):
+    assert [phase.name for phase in phases_of(kind, "phased")] == names
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_short_form_is_one_phase_with_few_tools(kind):
+    (phase,) = phases_of(kind, "short")
+    assert len(actions(phase.tools)) <= 5
+
+
+@pytest.mark.parametrize("form", ["phased", "short"])
+@pytest.mark.parametrize("kind", ["review", "triage"])
+def test_who_looks_only_has_no_tool_that_edits(kind, form):
+    edits = {*actions(("edit",)), *actions(("commit",))}
+    for phase in phases_of(kind, form):
+        assert not edits & {*actions(phase.tools)}
+
+
+@pytest.mark.parametrize("form", ["phased", "short"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_prompts_tell_no_stories(kind, form):
+    """Examples of conversations teach models to make results up (seed 003's lesson 4)."""
+    for phase in phases_of(kind, form):
+        assert "```" not in phase.prompt
+        assert "xample" not in phase.prompt
+        assert phase.rounds > 0
+
+
+def test_groups_are_their_actions_once():
+    assert actions(("look", "read_file", "bash"))[-1] == "bash"
+    assert len(set(actions(("look", "look")))) == len(actions(("look",)))

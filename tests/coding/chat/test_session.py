@@ -1,0 +1,588 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from callboard.coding.agents.job_request import Assignment
+from callboard.coding.agents.job_runner import undo_job
+from callboard.coding.chat.session import open_chat, undo_chat
+from callboard.coding.jobs.log import Prompted, Told, replayed
+from callboard.coding.jobs.replay_conversation import folded
+from callboard.coding.jobs.store import Jobs
+from callboard.configuration import load_settings
+from callboard.configuration.coding import CodingSettings
+from callboard.core import (
+    AssistantCanister,
+    InvocationCanister,
+    InvocationEnded,
+    ReplyEnded,
+    ResultCanister,
+    ResultReady,
+    RolledBack,
+    RoundStarted,
+    RunEnded,
+    TextPiece,
+    Usage,
+    UserCanister,
+    contents,
+)
+from callboard.errors import CallerError
+from callboard.sandbox import Outcome
+from callboard.testing import Call, ScriptedModel
+from callboard.tools import Rule
+
+CODE = "def add(a, b):\n    return a - b\n"
+EDIT = Call("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"})
+BACK = Call("file", {"action": "replace", "path": "calc.py", "old": "a + b", "new": "a * b"})
+NEW = Call("file", {"action": "write", "path": "new.py", "content": "x = 1\n"})
+READ = Call("file", {"action": "read", "path": "calc.py"})
+
+
+class Person:
+    """Answers, and keeps what was asked."""
+
+    def __init__(self, *verdicts, rules=()):
+        self.asked = []
+        self.rules = list(rules)
+        self._verdicts = [*verdicts]
+
+    async def __call__(self, invocation, why, *, diff="", pattern=""):
+        self.asked.append((invocation.name, diff, pattern))
+        return self._verdicts.pop(0) if self._verdicts else "allow"
+
+
+@pytest.fixture
+def place(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "calc.py").write_text(CODE)
+    return folder
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    return Jobs(tmp_path / "jobs")
+
+
+@pytest.fixture
+def chatting(place, jobs):
+    """A chat of a scripted model and a person; what was shown is in `steps`."""
+
+    @asynccontextmanager
+    async def chatting(model, person=None, *, rights="edit", resume=None, **settings):
+        given = load_settings({}, place, {})
+        given = msgspec.structs.replace(
+            given,
+            permissions=msgspec.convert(settings.get("permissions", {}), type(given.permissions)),
+            coding=msgspec.convert(settings.get("coding", {}), CodingSettings),
+        )
+        assignment = Assignment(
+            kind="chat",
+            directory=place,
+            given={},
+            settings=given,
+            rights=rights,
+            without_sandbox=True,
+        )
+        steps = []
+        async with open_chat(assignment, model, jobs, steps.append, person or Person(), resume=resume) as chat:
+            chat.steps = steps
+            yield chat
+
+    return chatting
+
+
+def git(place, *arguments):
+    subprocess.run(["git", "-C", place, *arguments], check=True, capture_output=True)
+
+
+def told(model):
+    """What the model was told last."""
+    return model.requests[-1].canisters[-1].text
+
+
+def test_looking_is_free_and_an_edit_is_shown_before_it_is_made(place, chatting):
+    person = Person()
+    model = ScriptedModel([READ, EDIT, "Done."])
+
+    async def scenario():
+        async with chatting(model, person) as chat:
+            result = await chat.turn("mend add")
+            assert (result.state, result.output) == ("completed", "Done.")
+
+    asyncio.run(scenario())
+    ((name, diff, _),) = person.asked
+    assert name == "file"
+    assert "-    return a - b\n+    return a + b\n" in diff
+    assert "a + b" in (place / "calc.py").read_text()
+
+
+def test_a_no_leaves_the_file_as_it_is(place, chatting):
+    model = ScriptedModel([EDIT, "A pity."])
+
+    async def scenario():
+        async with chatting(model, Person("deny")) as chat:
+            await chat.turn("mend add")
+
+    asyncio.run(scenario())
+    assert (place / "calc.py").read_text() == CODE
+    assert "the answer was no" in told(model)
+
+
+def test_nobody_is_asked_about_an_edit_that_fails(place, chatting):
+    person = Person()
+    model = ScriptedModel([BACK, "Hm."])
+
+    async def scenario():
+        async with chatting(model, person) as chat:
+            await chat.turn("mend add")
+
+    asyncio.run(scenario())
+    assert person.asked == []
+    assert "old is not in the file" in told(model)
+    assert (place / "calc.py").read_text() == CODE
+
+
+@pytest.mark.parametrize(("verdict", "made"), [("allow", True), ("deny", False)])
+def test_an_edit_that_another_one_makes_possible_is_asked_about_when_it_is_its_turn(place, chatting, verdict, made):
+    person = Person("allow", verdict)
+    model = ScriptedModel([[EDIT, BACK], "Done."])
+
+    async def scenario():
+        async with chatting(model, person) as chat:
+            await chat.turn("mend add")
+
+    asyncio.run(scenario())
+    first, second = (diff for _, diff, _ in person.asked)
+    assert "+    return a + b\n" in first
+    assert "-    return a + b\n+    return a * b\n" in second
+    assert ("a * b" in (place / "calc.py").read_text()) == made
+
+
+def test_lines_that_a_failed_edit_showed_count_as_seen(place, chatting):
+    edit = {"action": "edit_lines", "path": "calc.py", "start_line": 2, "new_content": "    return b + a\n"}
+    model = ScriptedModel([Call("code_edit", edit), Call("code_edit", {**edit, "end_line": 2}), "Done."])
+
+    async def scenario():
+        async with chatting(model) as chat:
+            await chat.turn("mend add")
+
+    asyncio.run(scenario())
+    assert "b + a" in (place / "calc.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("rights", "asked"),
+    [("edit", ["file", "git", "bash", "test"]), ("full", []), ("read-only", [])],
+)
+def test_rights(place, chatting, rights, asked):
+    git(place, "init", "--quiet")
+    person = Person(*["deny"] * 4)
+    calls = [EDIT, Call("git", {"action": "add", "files": ["."]}), Call("bash", {"command": "true"}), Call("test")]
+    model = ScriptedModel([[READ, *calls, Call("git", {"action": "status"})], "Done."])
+
+    async def scenario():
+        async with chatting(model, person, rights=rights) as chat:
+            await chat.turn("go")
+            return {name: free for name, _, free in chat.tools()}
+
+    free = asyncio.run(scenario())
+    assert [name for name, _, _ in person.asked] == asked
+    results = [each for each in model.requests[-1].canisters if isinstance(each, ResultCanister)]
+    assert results[0].text == CODE
+    assert "On branch" in results[-1].text
+    assert ("a + b" in (place / "calc.py").read_text()) == (rights == "full")
+    assert all(free.values()) == (rights != "edit")
+    assert ("bash" in free) == (rights != "read-only")
+
+
+@pytest.mark.parametrize(
+    ("settings", "rules", "call", "asked"),
+    [
+        ({"permissions": {"allow": ["bash(echo*)"]}}, [], Call("bash", {"command": "echo x"}), False),
+        ({"permissions": {"deny": ["bash(echo*)"]}}, [("bash", "allow")], Call("bash", {"command": "echo x"}), False),
+        ({"permissions": {"allow": ["file(src/**)"]}}, [], EDIT, True),
+        ({"permissions": {"allow": ["file(*.py)"]}}, [], EDIT, False),
+        ({"permissions": {"ask": ["file(*.py)"]}}, [], READ, True),
+        ({"coding": {"tools": {"forbidden_commands": ["rm*"]}}}, [], Call("bash", {"command": "rm x"}), False),
+        ({}, [("git(commit *)", "allow")], Call("git", {"action": "commit", "message": "x"}), False),
+        ({}, [("git(commit*)", "allow")], Call("git", {"action": "add", "files": ["."]}), True),
+    ],
+)
+def test_settings_and_earlier_answers_hold(chatting, settings, rules, call, asked):
+    person = Person("deny", rules=[Rule(*rule) for rule in rules])
+
+    async def scenario():
+        async with chatting(ScriptedModel([call, "Done."]), person, **settings) as chat:
+            await chat.turn("go")
+
+    asyncio.run(scenario())
+    assert bool(person.asked) == asked
+
+
+@pytest.mark.parametrize(
+    ("call", "pattern"),
+    [
+        (EDIT, "file(*)"),
+        (Call("file", {"action": "write", "path": "src/x/a.py", "content": ""}), "file(src/x/**)"),
+        (Call("code_edit", {"-p": "--- a/calc.py\n+++ b/calc.py\n@@ -1 +0,0 @@\n-def add(a, b):\n"}), ""),
+        (Call("bash", {"command": "git push origin main"}), "bash(git push *)"),
+        (Call("bash", {"-c": "make"}), "bash(make *)"),
+        (Call("bash", {"command": "make && rm -rf ."}), ""),
+        (Call("git", {"action": "add", "files": ["."]}), "git(add *)"),
+        (Call("test"), "test"),
+    ],
+)
+def test_the_pattern_of_an_answer_is_one_that_permissions_understand(chatting, call, pattern):
+    person = Person("deny")
+
+    async def scenario():
+        async with chatting(ScriptedModel([call, "Done."]), person) as chat:
+            await chat.turn("go")
+
+    asyncio.run(scenario())
+    assert [each for _, _, each in person.asked] == [pattern]
+
+
+def test_undo_takes_back_turn_by_turn_and_the_model_is_told(place, chatting, jobs):
+    git(place, "init", "--quiet")
+    model = ScriptedModel([[EDIT, NEW], "One.", BACK, "Two.", READ, "Nothing to do.", "I see."])
+
+    async def scenario():
+        async with chatting(model, rights="full") as chat:
+            await chat.turn("first")
+            await chat.turn("second")
+            await chat.turn("look only")
+            assert chat.job.output["files"] == ["calc.py", "new.py"]
+            assert "+    return a * b" in await chat.diff()
+            assert await chat.undo() == ("calc.py",)
+            assert "a + b" in (place / "calc.py").read_text()
+            assert await chat.undo() == ("calc.py", "new.py")
+            assert (place / "calc.py").read_text() == CODE
+            assert not (place / "new.py").exists()
+            with pytest.raises(CallerError, match="nothing to take back"):
+                await chat.undo()
+            await chat.turn("and now?")
+
+    asyncio.run(scenario())
+    assert told(model).count("took your changes back") == 2
+    assert told(model).endswith("and now?")
+    (job,) = jobs.all()
+    assert (job.state, job.output["files"], job.output["diff"]) == ("completed", [], "")
+
+
+def test_undo_leaves_what_somebody_else_changed_and_refuses_where_it_is_the_same_file(place, chatting):
+    model = ScriptedModel([[EDIT, NEW], "One."])
+
+    async def scenario():
+        async with chatting(model, rights="full") as chat:
+            await chat.turn("first")
+            (place / "own.py").write_text("mine\n")
+            changed = (place / "calc.py").read_text() + "# mine\n"
+            (place / "calc.py").write_text(changed)
+            with pytest.raises(CallerError, match=r"changed since by somebody else: calc\.py"):
+                await chat.undo()
+            assert ((place / "calc.py").read_text(), (place / "new.py").exists()) == (changed, True)
+            (place / "calc.py").write_text(changed.removesuffix("# mine\n"))
+            assert await chat.undo() == ("calc.py", "new.py")
+            assert (place / "own.py").read_text() == "mine\n"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("between", ["", "# mine\n"])
+def test_a_whole_chat_is_taken_back(place, chatting, jobs, between):
+    async def scenario():
+        async with chatting(ScriptedModel([EDIT, "One.", [BACK, NEW], "Two."]), rights="full") as chat:
+            await chat.turn("first")
+            with (place / "calc.py").open("a") as file:
+                file.write(between)
+            await chat.turn("second")
+            with pytest.raises(CallerError, match="running already"):
+                await undo_chat(chat.job, jobs)
+        return await undo_chat(jobs.load(chat.job.id), jobs)
+
+    if between:
+        with pytest.raises(CallerError, match=r"calc\.py"):
+            asyncio.run(scenario())
+        assert (place / "new.py").exists()
+        return
+    assert asyncio.run(scenario()) == "as before the chat: calc.py, new.py"
+    assert ((place / "calc.py").read_text(), (place / "new.py").exists()) == (CODE, False)
+    (job,) = jobs.all()
+    assert "nothing" in asyncio.run(undo_job(job, jobs))
+    assert any(isinstance(each, Prompted) and "took your" in each.text for each in replayed(jobs.folder(job.id)))
+
+
+def test_a_file_that_became_a_folder_becomes_a_file_again(place, chatting):
+    calls = [
+        Call("file", {"action": "delete", "path": "calc.py"}),
+        Call("file", {"action": "write", "path": "calc.py/part.py", "content": "x\n"}),
+    ]
+
+    async def scenario():
+        async with chatting(ScriptedModel([calls, "Done."]), rights="full") as chat:
+            await chat.turn("go")
+            assert (place / "calc.py" / "part.py").is_file()
+            await chat.undo()
+
+    asyncio.run(scenario())
+    assert (place / "calc.py").read_text() == CODE
+
+
+def test_what_a_command_changed_is_taken_back_too(place, chatting):
+    command = Call("bash", {"command": "echo more >> calc.py; touch made; mkdir sub; touch sub/x"})
+
+    async def scenario():
+        async with chatting(ScriptedModel([command, "Done."]), rights="full") as chat:
+            await chat.turn("go")
+            assert await chat.undo() == ("calc.py", "made", "sub/x")
+
+    asyncio.run(scenario())
+    assert (place / "calc.py").read_text() == CODE
+
+
+def test_where_no_states_can_be_kept_the_user_is_told_and_the_chat_goes_on(place, chatting, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    async def scenario():
+        async with chatting(ScriptedModel([EDIT, "One.", BACK, "Two."])) as chat:
+            await chat.turn("first")
+            await chat.turn("second")
+            told = [each.text for each in chat.steps if type(each).__name__ == "Told"]
+            assert len(told) == 1
+            assert "cannot be taken back: git is not installed" in told[0]
+            with pytest.raises(CallerError, match="git is not installed"):
+                await chat.undo()
+
+    asyncio.run(scenario())
+    assert "a * b" in (place / "calc.py").read_text()
+
+
+def test_a_turn_that_only_looks_takes_no_snapshot(chatting, jobs):
+    async def scenario():
+        async with chatting(ScriptedModel([READ, "I see."])) as chat:
+            await chat.turn("look")
+        return chat.job
+
+    job = asyncio.run(scenario())
+    assert not (jobs.folder(job.id) / "snapshots.git").exists()
+
+
+def test_a_cancelled_turn_ends_its_processes_and_the_chat_goes_on(place, chatting):
+    pid = place / "pid"
+    sleep = Call("bash", {"command": "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"})
+    model = ScriptedModel([["I shall sleep.", sleep], "Awake."])
+
+    async def scenario():
+        async with chatting(model, rights="full") as chat:
+            turn = asyncio.create_task(chat.turn("sleep"))
+            while not pid.exists():  # noqa: ASYNC110  # a file of another process
+                await asyncio.sleep(0.01)
+            turn.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await turn
+            with pytest.raises(ProcessLookupError):
+                os.kill(int(pid.read_text()), 0)
+            assert chat.job.state == "waiting"
+            result = await chat.turn("awake?")
+            assert result.output == "Awake."
+            assert await chat.undo() == ("pid",)
+            return chat.job
+
+    asyncio.run(scenario())
+    shown = model.requests[-1].canisters
+    assert [type(each) for each in shown[-4:]] == [
+        AssistantCanister,
+        InvocationCanister,
+        ResultCanister,
+        UserCanister,
+    ]
+    assert shown[-2].error.category == "cancelled"
+
+
+def test_what_a_turn_changed_whose_process_died_can_be_taken_back(place, chatting, jobs):
+    async def scenario():
+        async with chatting(ScriptedModel([EDIT, "Done."]), rights="full") as chat:
+            await chat.turn("mend add")
+        return chat.job
+
+    job = asyncio.run(scenario())
+    (turn,) = job.output["turns"]
+    # As it is on disk from before the first change on.
+    job = jobs.update(job, output={"turns": [{"before": turn["before"]}]})
+    assert asyncio.run(undo_chat(job, jobs)) == "as before the chat: calc.py"
+    assert (place / "calc.py").read_text() == CODE
+
+
+def test_what_a_sandbox_turns_out_not_to_do_is_told_once(chatting):
+    class Sandbox:
+        name, notice = "bubblewrap", ""
+
+        async def run(self, *_, **__):
+            self.notice = "commands run as root"
+            return Outcome(0, b"x\n", 2, "", 0.0)
+
+    command = Call("bash", {"command": "echo x"})
+
+    async def scenario():
+        async with chatting(ScriptedModel([command, "One.", command, "Two."]), rights="full") as chat:
+            chat.workspace.sandbox = Sandbox()
+            await chat.turn("one")
+            await chat.turn("two")
+            return chat.steps
+
+    told = [each.text for each in asyncio.run(scenario()) if isinstance(each, Told)]
+    assert told == ["commands run as root"]
+
+
+@pytest.mark.parametrize("how", ["raised", "cancelled"])
+def test_however_a_chat_ends_its_job_says_so_and_can_go_on(place, chatting, jobs, how):
+    async def scenario():
+        async with chatting(ScriptedModel([EDIT, "Done."]), rights="full") as chat:
+            await chat.turn("mend add")
+            if how == "raised":
+                raise OSError(5, "Input/output error")
+            asyncio.current_task().cancel()
+            await asyncio.sleep(1)
+
+    with pytest.raises((OSError, asyncio.CancelledError)):
+        asyncio.run(scenario())
+    (job,) = jobs.all()
+    assert job.state == ("failed" if how == "raised" else "cancelled")
+    assert job.output["files"] == ["calc.py"]
+    model = ScriptedModel(["Yes."])
+
+    async def again():
+        async with chatting(model, resume=job) as chat:
+            await chat.turn("do you remember?")
+            assert await chat.undo() == ("calc.py",)
+            return chat.job
+
+    ended = asyncio.run(again())
+    assert (place / "calc.py").read_text() == CODE
+    texts = [each.text for each in model.requests[-1].canisters if not isinstance(each, InvocationCanister)]
+    assert texts[1] == "mend add"
+    assert texts[-2:] == ["Done.", "do you remember?"]
+    job = jobs.load(ended.id)
+    assert (job.state, job.rounds, job.description) == ("completed", 3, "mend add")
+
+
+def test_a_conversation_is_forgotten_and_files_stay(place, chatting, jobs):
+    model = ScriptedModel([EDIT, "Done.", "Who are you?", "I forgot."])
+
+    async def scenario():
+        async with chatting(model, rights="full") as chat:
+            await chat.turn("mend add")
+            chat.clear()
+            await chat.turn("hello")
+            await chat.turn("hello again")
+        return chat.job
+
+    job = asyncio.run(scenario())
+    assert [each.text for each in model.requests[-1].canisters][1:] == ["hello", "Who are you?", "hello again"]
+    assert "a + b" in (place / "calc.py").read_text()
+    assert [each.text for each in folded(replayed(jobs.folder(job.id)))] == [
+        *("hello", "Who are you?", "hello again", "I forgot."),
+    ]
+
+
+def test_long_results_are_cut_and_read_on(place, chatting):
+    (place / "long.txt").write_text("".join(f"line {number}\n" for number in range(5000)))
+    model = ScriptedModel([Call("file", {"action": "read", "path": "long.txt"}), "Long."])
+
+    async def scenario():
+        async with chatting(model, coding={"context": {"tool_result_limits": {"file": 1000}}}) as chat:
+            await chat.turn("read it")
+
+    asyncio.run(scenario())
+    assert len(told(model)) < 1200
+    assert "Read on with read_result(" in told(model)
+
+
+def test_usage_and_cost_are_sums(chatting):
+    replies = [["One.", Usage(input=10, output=2, cached=4)], ["Two.", Usage(input=20, output=3)]]
+    model = ScriptedModel(replies, profile={"price_input": 1_000_000.0, "price_output": 2_000_000.0})
+
+    async def scenario():
+        async with chatting(model) as chat:
+            await chat.turn("one")
+            await chat.turn("two")
+            return chat
+
+    chat = asyncio.run(scenario())
+    assert (chat.usage, chat.rounds, chat.cost) == (Usage(input=30, output=5, cached=4), 2, 40.0)
+    assert chat.job.usage == {"input": 30, "output": 5, "cached": 4}
+
+
+def test_small_models_get_single_actions_and_instructions_of_the_directory_hold(place, chatting):
+    (place / "AGENTS.md").write_text("Write tests first.")
+    model = ScriptedModel(["Hello."], profile={"coding": "short"})
+
+    async def scenario():
+        async with chatting(model, coding={"project": {"name": "Calc"}}) as chat:
+            await chat.turn("hello")
+            return [name for name, _, _ in chat.tools()]
+
+    names = asyncio.run(scenario())
+    assert {"read_file", "replace_in_file", "bash"} <= {*names}
+    assert "code_edit" not in names
+    supervisor = model.requests[0].canisters[0].text
+    assert "Write tests first." in supervisor
+    assert "The project is Calc." in supervisor
+
+
+CALLED = InvocationEnded(0, "c1", "file", {"action": "read", "path": "a"}, "{}")
+RESULT = ResultCanister(contents("text"), invocation_id="c1")
+
+
+@pytest.mark.parametrize(
+    ("steps", "texts"),
+    [
+        ([], []),
+        ([Prompted("a")], ["a"]),
+        (
+            [Prompted("a"), Prompted("b"), RoundStarted(1), TextPiece("c"), ReplyEnded("stop"), RunEnded("completed")],
+            ["a\n\nb", "c"],
+        ),
+        (
+            [
+                Prompted("a"),
+                RoundStarted(1),
+                TextPiece("lost"),
+                ReplyEnded("retry"),
+                TextPiece("c"),
+                ReplyEnded("stop"),
+            ],
+            ["a", "c"],
+        ),
+        ([Prompted("a"), RoundStarted(1), TextPiece("cut")], ["a", "cut"]),
+        (
+            [
+                Prompted("a"),
+                RoundStarted(1),
+                CALLED,
+                ReplyEnded("invocations"),
+                ResultReady(RESULT),
+                RoundStarted(2),
+                TextPiece("b"),
+                ReplyEnded("stop"),
+            ],
+            ["a", "file", "text", "b"],
+        ),
+        (
+            [Prompted("a"), RoundStarted(1), CALLED, ReplyEnded("invocations"), Prompted("b"), RoundStarted(1)],
+            ["a", "file", "Error: the run was cancelled", "b"],
+        ),
+        ([Prompted("a"), RoundStarted(1), CALLED, Prompted("b")], ["a", "file", "Error: the run was cancelled", "b"]),
+        ([Prompted("a"), RoundStarted(1), TextPiece("b"), ReplyEnded("stop"), RolledBack(0), Prompted("c")], ["c"]),
+    ],
+)
+def test_a_record_is_a_conversation(steps, texts):
+    found = [each.name if isinstance(each, InvocationCanister) else each.text for each in folded(steps)]
+    assert found == texts

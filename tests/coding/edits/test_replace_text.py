@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callboard.coding.edits.replace_text import replace_text
+from callboard.coding.edits.result import EditRefused, lines_of
+
+TEXT = """def one():
+    return 1
+
+
+def two():
+\treturn "2"
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "made"),
+    [
+        ("return 1", "return 3", TEXT.replace("1", "3")),
+        ("one", "1", TEXT.replace("one", "1")),
+        ("\n\n\ndef", "\n\ndef", TEXT.replace("\n\n\n", "\n\n")),
+        ("    return 1\n", "", TEXT.replace("    return 1\n", "")),
+        (TEXT, "", ""),
+    ],
+)
+def test_what_is_there_once(old, new, made):
+    assert replace_text(TEXT, old, new).text == made
+
+
+def test_each():
+    assert replace_text("a b a\na", "a", "cc", every=True).text == "cc b cc\ncc"
+    assert replace_text("aaa", "aa", "b", every=True).text == "ba"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        pytest.param("", "x", "old is empty; to add lines, insert them at a line, or append them", id="empty"),
+        pytest.param("one", "one", "old and new are the same: nothing would change", id="the same"),
+        pytest.param(
+            "return",
+            "yield",
+            "old is 2 times in the file, at lines 2, 6; give more of the lines around the one that is meant, "
+            "or all=true to replace each",
+            id="twice",
+        ),
+        pytest.param(
+            "def one():  \n    return 1",
+            "x",
+            "old is not in the file: lines 1 to 2 of the file differ in white space at the end of lines only; "
+            "this is exactly what the file has:\ndef one():\n    return 1",
+            id="white space at the end",
+        ),
+        pytest.param(
+            "def one():\n  return 1",
+            "x",
+            "old is not in the file: lines 1 to 2 of the file differ in indentation only; "
+            "this is exactly what the file has:\ndef one():\n    return 1",
+            id="indentation",
+        ),
+        pytest.param(
+            '    return "2"',
+            "x",
+            "old is not in the file: line 6 of the file differs in indentation only; "
+            'this is exactly what the file has:\n\treturn "2"',
+            id="a tab",
+        ),
+        pytest.param(
+            "return '2'",
+            "x",
+            "old is not in the file: line 6 of the file differs in quotes and white space only; "
+            'this is exactly what the file has:\n\treturn "2"',
+            id="quotes",
+        ),
+        pytest.param(
+            "def one( ):",
+            "x",
+            "old is not in the file: line 1 of the file differs in white space only; "
+            "this is exactly what the file has:\ndef one():",
+            id="white space within",
+        ),
+        pytest.param(
+            "DEF ONE():",
+            "x",
+            "old is not in the file: line 1 of the file differs in upper and lower case, quotes and white space only; "
+            "this is exactly what the file has:\ndef one():",
+            id="case",
+        ),
+        pytest.param(
+            "def two():\n    return 3",
+            "x",
+            'old is not in the file: the nearest is lines 5 to 6:\n5| def two():\n6| \treturn "2"\n'
+            "the file has '\\treturn \"2\"' where '    return 3' was given",
+            id="another line",
+        ),
+        pytest.param(
+            "def ona():",
+            "x",
+            "old is not in the file: the nearest is line 1:\n1| def one():\nthe file has 'def one():' where 'def ona():' was given",
+            id="another character",
+        ),
+        pytest.param(
+            "zzzzzz", "x", "old is not in the file: nothing in the file is like it; read the file again", id="nothing"
+        ),
+        pytest.param(
+            "  \n \n", "x", "old is not in the file: it is white space only; write the lines around it too", id="blank"
+        ),
+    ],
+)
+def test_what_is_refused(old, new, told):
+    with pytest.raises(EditRefused) as refused:
+        replace_text(TEXT, old, new)
+    assert str(refused.value) == told
+
+
+def test_the_end_of_the_last_line():
+    with pytest.raises(EditRefused, match="line 2 of the file is the same but for what ends the last line"):
+        replace_text("a\nb", "b\n", "c\n")
+
+
+def test_an_empty_file():
+    with pytest.raises(EditRefused, match="the file is empty"):
+        replace_text("", "a", "b")
+
+
+def test_what_is_told_is_bounded():
+    lines = "\n".join(f"line {number} {'x' * 5000}" for number in range(100))
+    with pytest.raises(EditRefused) as refused:
+        replace_text(lines, "\n".join(f"lyne {number} {'x' * 5000}" for number in range(100)), "")
+    assert len(str(refused.value)) < 20_000
+
+
+TEXTS = st.text("ab \n", max_size=30)
+
+
+@given(TEXTS, st.text("ab \n", min_size=1, max_size=4), st.text("ab \n", max_size=4))
+def test_it_is_what_python_does(text, old, new):
+    if old != new and old in text:
+        change = replace_text(text, old, new, every=True)
+        assert change.text == text.replace(old, new)
+        assert spliced(text, change) == lines_of(change.text)
+
+
+def spliced(text, change):
+    """The new lines, by the spans."""
+    old, new, made, done, at = lines_of(text), lines_of(change.text), [], 0, 0
+    for start, removed, added in change.spans:
+        made += old[done : start - 1]
+        at += start - 1 - done
+        made += new[at : at + added]
+        at += added
+        done = start - 1 + removed
+    return [*made, *old[done:]]

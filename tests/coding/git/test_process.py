@@ -1,0 +1,224 @@
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from callboard.coding.git.process import check_version, git_path, run_git
+from callboard.errors import CallerError
+from callboard.sandbox.landlock_process import landlock_version
+
+SHELL = Path("/bin/sh")
+
+
+def assert_gone(process):
+    with suppress(ProcessLookupError):
+        while True:
+            os.kill(process, signal.SIG_DFL)
+
+
+def run(arguments, directory, **options):
+    return asyncio.run(run_git(arguments, directory, **options))
+
+
+def test_git_is_not_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CallerError, match="git is not installed; install git"):
+        run(["version"], tmp_path)
+
+
+def test_a_program_of_the_current_directory_is_not_taken_for_git(monkeypatch, tmp_path):
+    planted = tmp_path / "git"
+    planted.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    planted.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f".::{os.environ['PATH']}")
+    assert Path(git_path()).parent != tmp_path
+    assert run(["version"], tmp_path).text.startswith("git version")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("said", ["git version 2.32.0\n", "git version 2.50.1 (Apple Git-155)\n", "git version 3.0\n"])
+def test_versions_that_will_do(said):
+    check_version(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [("git version 2.31.9\n", "2.31.9 is too old"), ("hub\n", "'hub' is no version"), ("", "no version")],
+)
+def test_versions_that_will_not_do(said, words):
+    with pytest.raises(CallerError, match=words):
+        check_version(said)
+
+
+def test_what_is_more_than_the_limit_is_cut_while_it_is_read(repo):
+    (repo / "large").write_bytes(b"0123456789\n" * 100_000)
+    outcome = run(["hash-object", "-w", "large"], repo, writable=[repo])
+    read = run(["cat-file", "blob", outcome.text.strip()], repo, limit=1000)
+    assert (len(read.output), read.cut, read.code) == (1000, True, 0)
+
+
+def test_a_call_that_takes_too_long_is_ended(repo):
+    # It waits for its input, which the fifo never gives.
+    os.mkfifo(repo / "fifo")
+    with pytest.raises(CallerError, match="git took more than"):
+        run(["hash-object", "fifo"], repo, seconds=0.2)
+
+
+def test_a_call_that_is_cancelled_takes_its_lock_away(repo, tmp_path, git):
+    """A filter of the user's own that waits: git holds the lock of the index, and is ended."""
+    script = tmp_path / "slow"
+    os.mkfifo(tmp_path / "fifo")
+    script.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nread -r _ < {tmp_path}/fifo\n")
+    script.chmod(0o755)
+    git(repo, "config", "filter.slow.clean", str(script))
+    (repo / ".gitattributes").write_text("*.slow filter=slow\n")
+    (repo / "x.slow").write_text("x\n")
+
+    async def cancelled():
+        task = asyncio.create_task(run_git(["add", "x.slow"], repo, writable=[tmp_path], programs=[script, SHELL]))
+        while not task.done() and not ((tmp_path / "pid").exists() and (repo / ".git" / "index.lock").exists()):  # noqa: ASYNC110  # for another process
+            await asyncio.sleep(0.01)
+        assert task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert not (repo / ".git" / "index.lock").exists()
+    assert_gone(int((tmp_path / "pid").read_text()))
+
+
+def test_much_is_written_and_read_at_once(repo):
+    """More than a pipe holds, both ways, of many calls at a time."""
+    names = [f"HEAD:{number}".encode() for number in range(20_000)]
+
+    async def many():
+        given = b"\n".join(names) + b"\n"
+        return await asyncio.gather(*[run_git(["cat-file", "--batch-check"], repo, stdin=given) for _ in range(8)])
+
+    for outcome in asyncio.run(many()):
+        assert outcome.output == b"".join([name + b" missing\n" for name in names])
+
+
+def test_what_git_does_not_read_is_no_error(repo):
+    assert run(["version"], repo, stdin=b"x" * 1_000_000).code == 0
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_call_may_be_cancelled_at_any_time(repo, turns):
+    """Also before its thread has begun."""
+
+    async def cancelled():
+        task = asyncio.create_task(run_git(["cat-file", "--batch"], repo, stdin=b"HEAD\n" * 100_000))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    before = len([*Path("/proc/self/fd").iterdir()])
+    asyncio.run(cancelled())
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+@pytest.mark.usefixtures("git")
+def test_nothing_of_the_environment_gets_through(monkeypatch, repo, tmp_path):
+    """What would make git run something, or work elsewhere, is not passed on."""
+    script = tmp_path / "run"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n")
+    script.chmod(0o755)
+    for name in ("GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_EDITOR", "GIT_SSH_COMMAND", "GIT_ASKPASS", "PAGER", "EDITOR"):
+        monkeypatch.setenv(name, str(script))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", f"'core.fsmonitor={script}'")
+    (repo / "a.py").write_text("changed\n")
+    assert "+changed" in run(["diff"], repo).text
+    assert "a.py" in run(["status", "--short"], repo).text
+    assert "second" in run(["log", "-p"], repo).text
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("allowed", ["", "always"])
+def test_the_network_is_not_reached_unless_it_is_asked_for(repo, tmp_path, git, allowed):
+    """Whatever the repository says of the protocol that is to be used."""
+    script = tmp_path / "ssh"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 1\n")
+    script.chmod(stat.S_IRWXU)
+    git(repo, "config", "core.sshCommand", str(script))
+    git(repo, "remote", "add", "origin", "ssh://host/repository")
+    if allowed:
+        git(repo, "config", "protocol.ssh.allow", allowed)
+        git(repo, "config", "protocol.ext.allow", allowed)
+    assert "not allowed" in run(["ls-remote", "origin"], repo).error
+    assert "not allowed" in run(["ls-remote", f"ext::{script}"], repo, online=True).error
+    assert not (tmp_path / "ran").exists()
+
+
+needs_landlock = pytest.mark.skipif(not landlock_version(), reason="Landlock: the kernel has none that can do this")
+
+
+@needs_landlock
+@pytest.mark.parametrize("how", ["hook", "monitor", "filter", "editor"])
+def test_git_can_run_nothing_but_itself(repo, tmp_path, how):
+    """Where every setting that keeps it from running something is taken away."""
+    script = tmp_path / "trap"
+    script.write_text(f"#!/bin/sh\ntouch {repo}/ran\ncat\n")
+    script.chmod(0o755)
+    (tmp_path / "hooks").mkdir()
+    for name in ("post-commit", "pre-commit", "post-index-change"):
+        (tmp_path / "hooks" / name).symlink_to(script)
+    (repo / ".gitattributes").write_text("* filter=x\n")
+    settings, arguments = {
+        "hook": ([("core.hooksPath", str(tmp_path / "hooks"))], ["commit", "--allow-empty", "-m", "x"]),
+        "monitor": ([("core.fsmonitor", str(script))], ["status"]),
+        "filter": ([("filter.x.clean", f"sh {script}"), ("filter.x.process", str(script))], ["add", "."]),
+        "editor": ([("core.editor", str(script))], ["commit", "--allow-empty", "--edit"]),
+    }[how]
+    environment = {"GIT_EDITOR": str(script)} if how == "editor" else {}
+    run(arguments, repo, settings=settings, environment=environment, writable=[repo])
+    assert not (repo / "ran").exists()
+    # It is a trap.
+    subprocess.run(
+        ["git", *[part for setting in settings for part in ("-c", "=".join(setting))], *arguments],
+        cwd=repo,
+        env={**os.environ, **environment},
+        check=False,
+        capture_output=True,
+    )
+    assert (repo / "ran").exists()
+
+
+@needs_landlock
+def test_git_can_write_nothing_but_the_repository(repo, tmp_path):
+    """Such as a reflog that is a link to a file of the user's."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine\n")
+    log = repo / ".git" / "logs" / "HEAD"
+    log.unlink()
+    log.symlink_to(victim)
+    run(["commit", "--allow-empty", "-m", "x"], repo, writable=[repo])
+    assert victim.read_text() == "mine\n"
+    assert run(["diff", f"--output={victim}", "HEAD~1"], repo, writable=[repo]).code
+    assert victim.read_text() == "mine\n"
+
+
+@needs_landlock
+def test_a_git_that_is_a_script_runs_without_the_wall(monkeypatch, tmp_path, repo):
+    """As version managers install it; the settings alone hold then."""
+    script = tmp_path / "bin" / "git"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nexec {git_path()} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    assert git_path() == str(script)
+    assert run(["log", "-1", "--format=%s"], repo).text == "second\n"
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(CallerError, match="no such folder"):
+        run(["version"], tmp_path / "nothing")

@@ -1,0 +1,94 @@
+import asyncio
+import os
+from pathlib import Path
+
+from callboard.coding.git.repository import find_repository
+from callboard.coding.git.tree_state import digest_of, settle, state_of
+
+
+def run(awaitable):
+    return asyncio.run(awaitable)
+
+
+def found(directory):
+    repository = run(find_repository(directory))
+    assert repository is not None
+    return repository
+
+
+def test_a_digest_is_of_the_content(repo, git, tmp_path):
+    repository = found(repo)
+    clean = run(digest_of(repository))
+    assert clean == git(repo, "rev-parse", "HEAD^{tree}").strip()
+    held = sorted(Path(repo / ".git").rglob("*"))
+    index = (repo / ".git" / "index").read_bytes()
+    (repo / "a.py").write_text("x\n")
+    changed = run(digest_of(repository, tmp_path / "scratch"))
+    (repo / "new").write_text("y\n")
+    more = run(digest_of(repository, tmp_path / "scratch"))
+    assert len({clean, changed, more}) == 3
+    (repo / "new").unlink()
+    assert run(digest_of(repository)) == changed
+    git(repo, "config", "core.excludesFile", str(tmp_path / "ignore"))
+    (tmp_path / "ignore").write_text("*.log\n")
+    (repo / "x.log").write_text("ignored\n")
+    assert run(digest_of(repository)) == changed
+    assert sorted(Path(repo / ".git").rglob("*")) == held
+    assert (repo / ".git" / "index").read_bytes() == index
+    git(repo, "add", "a.py")
+    assert run(digest_of(repository)) == changed
+    run(repository.commit("x"))
+    assert run(digest_of(repository)) == changed
+
+
+def test_a_digest_where_the_path_of_the_objects_is_odd(tmp_path, git):
+    odd = tmp_path / 'a:b "c" \\d'
+    odd.mkdir()
+    git(odd, "init", "-q")
+    (odd / "x").write_text("x\n")
+    git(odd, "add", ".")
+    git(odd, "commit", "-qm", "first")
+    (odd / "y").write_text("y\n")
+    assert len(run(digest_of(found(odd)))) == 40
+
+
+def test_a_digest_in_the_middle_of_a_merge(repo, git):
+    git(repo, "checkout", "-qb", "other", "main~1")
+    (repo / "a.py").write_text("different\n")
+    git(repo, "commit", "-qam", "third")
+    git(repo, "merge", "main", check=False)
+    assert len(run(digest_of(found(repo)))) == 40
+
+
+def test_a_change_of_the_same_length_in_the_same_second_is_a_change(repo):
+    repository = found(repo)
+    before = run(digest_of(repository))
+    index = repo / ".git" / "index"
+    about = (repo / "a.py").stat()
+    with (repo / "a.py").open("r+") as file:
+        file.write("two")
+    # Git keeps seconds: as if all of that had been done in the one in which the index was written.
+    os.utime(repo / "a.py", ns=(about.st_atime_ns, about.st_mtime_ns))
+    os.utime(index, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert run(digest_of(repository)) != before
+
+
+def test_a_settled_index_is_younger_than_the_files(repo, git):
+    run(settle(found(repo)))
+    written = (repo / ".git" / "index").stat().st_mtime
+    assert all(int(path.stat().st_mtime) < int(written) for path in repo.glob("*.py"))
+    assert git(repo, "status", "--porcelain") == ""
+
+
+def test_large_files_have_a_name_and_are_not_read(repo):
+    repository = found(repo)
+    before = run(state_of(repository))
+    with (repo / "large.bin").open("wb") as file:
+        file.truncate(51 * 1024 * 1024)
+    first = run(state_of(repository))
+    assert (first.tree, [*first.large]) == (before.tree, ["large.bin"])
+    with (repo / "large.bin").open("ab") as file:
+        file.write(b"more")
+    assert len({before.name, first.name, run(state_of(repository)).name}) == 3
+    (repo / "b.py").write_text("new\n")
+    assert run(repository.stage()) == ("large.bin",)

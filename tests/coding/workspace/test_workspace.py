@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from callboard import Context, Ensemble, Invoker, tool
+from callboard.coding.workspace.workspace import Workspace, connection, workspace_of
+from callboard.errors import CallerError
+
+
+def test_it_lives_as_long_as_it_is_connected(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "f").write_text("x")
+    workspace = Workspace(tmp_path / "link", sandbox=object())
+    asyncio.run(workspace.connect())
+    assert workspace.root == tmp_path.resolve()
+    assert workspace.files.read("f", 1) == b"x"
+    assert workspace.confinement.workspace == workspace.root
+    assert workspace.confinement.kept == (".git",)
+    assert workspace.confinement.hosts == ()
+    asyncio.run(workspace.disconnect())
+    with pytest.raises(RuntimeError, match="not connected"):
+        workspace.files.read("f", 1)
+
+
+def test_a_root_that_is_none(tmp_path):
+    with pytest.raises(CallerError, match="No such file"):
+        asyncio.run(connection(str(tmp_path / "nothing")).connect())
+
+
+def test_options(tmp_path):
+    made = connection(str(tmp_path), hosts=["example.org"], readable=["/opt"])
+    assert made.confinement.hosts == ("example.org",)
+    assert [str(path) for path in made.confinement.readable] == ["/opt"]
+    assert made.confinement.workspace == tmp_path
+
+
+def test_no_sandbox_is_no_reason_not_to_read(tmp_path, monkeypatch):
+    from callboard import sandbox
+
+    async def none(**_):
+        raise sandbox.SandboxUnavailable("there is none", hint="--no-sandbox")
+
+    monkeypatch.setattr(sandbox, "find_sandbox", none)
+    workspace = connection(str(tmp_path))
+    asyncio.run(workspace.connect())
+    assert workspace.sandbox is None
+    assert workspace.unavailable == "there is none; --no-sandbox"
+    asyncio.run(workspace.disconnect())
+
+
+def test_a_sandbox_that_is_none(tmp_path):
+    workspace = connection(str(tmp_path), sandbox="none")
+    asyncio.run(workspace.connect())
+    assert workspace.sandbox.name == "none"
+    asyncio.run(workspace.disconnect())
+
+
+def test_the_workspace_of_a_tool(tmp_path):
+    @tool
+    def act() -> str:
+        return ""
+
+    workspace = Workspace(tmp_path)
+    (invoker,) = Ensemble("x", [act], connection=workspace).invokers.values()
+    assert workspace_of(Context({}, {}, invoker)) is workspace
+    for context in (Context(), Context({}, {}, Invoker.of(act))):
+        with pytest.raises(TypeError, match="belongs to an ensemble with a workspace"):
+            workspace_of(context)

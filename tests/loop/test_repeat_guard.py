@@ -1,0 +1,344 @@
+"""Calls that are made again: which are answered, with what, and when a run ends of it."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from callboard.core import (
+    InvocationCanister,
+    InvocationEnded,
+    Note,
+    ReplyEnded,
+    ResultCanister,
+    ResultReady,
+    TextPiece,
+    UserCanister,
+    error_result,
+)
+from callboard.loop import CallModel, CheckOutput, Execute, Finish, Limits, Loop
+from callboard.loop.repeat_guard import Guard
+from callboard.tools import Ensemble, Invoker, Policy, Roster, tool
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@tool(idempotent=True)
+def read(path: str) -> str:
+    """Read."""
+    return path
+
+
+@tool
+def write(path: str, text: str = "") -> str:
+    """Write."""
+    return path + text
+
+
+async def act(_context, arguments):
+    return arguments
+
+
+FILE = Invoker("file", act, {"type": "object"}, repeatable=lambda given: given["action"] == "read")
+ROSTER = Roster([Ensemble("local", [read, write, FILE])])
+
+
+class Driven:
+    """A loop that tells of repeated calls. What is not said of a result is `name: arguments`."""
+
+    def __init__(self, on_repeated_call="tell", **options):
+        self.loop = Loop([UserCanister("Go.")], ROSTER, on_repeated_call=on_repeated_call, **options)
+        self.actions = self.loop.start(NOW)
+        self.count = 0
+
+    def round(self, *calls):
+        """One reply with these calls; for each whether it ran, else what it was answered."""
+        made = []
+        for index, (name, arguments, *came) in enumerate(calls):
+            self.count += 1
+            made.append((InvocationEnded(index, f"c{self.count}", name, arguments, ""), *came))
+        self.actions = [out for e, *_ in made for out in self.loop.feed(e, NOW)]
+        self.actions += self.loop.feed(ReplyEnded("invocations"), NOW)
+        (execute,) = self.actions
+        assert isinstance(execute, Execute)
+        ran = []
+        for invocation, *came in made:
+            answer = execute.answered.get(invocation.identifier)
+            ran.append("ran" if answer is None else answer.text)
+            result = answer or (came[0] if came else f"{invocation.name}: {invocation.arguments}")
+            if isinstance(result, str):
+                result = ResultCanister(invocation_id=invocation.identifier, content=result)
+            elif answer is None:
+                result = error_result(invocation.identifier, result.error.category, result.error.message)
+            self.actions = self.loop.feed(ResultReady(result), NOW)
+        return ran
+
+    def say(self, text):
+        self.actions = [out for e in (TextPiece(text), ReplyEnded("stop")) for out in self.loop.feed(e, NOW)]
+        return self.actions
+
+
+A, B = ("read", {"path": "a"}), ("read", {"path": "b"})
+CHANGE = ("write", {"path": "a"})
+AGAIN = (
+    "You made this call in round 1 already, and nothing has changed since: its result is below. "
+    "Do something else: use what it says, look somewhere else, change something, or finish."
+)
+
+
+def test_a_call_that_is_made_again_is_told_and_gets_its_result():
+    run = Driven()
+    assert run.round(A) == ["ran"]
+    assert run.round(B) == ["ran"]
+    assert run.round(A) == [f"{AGAIN}\nread: {{'path': 'a'}}"]
+    assert run.round(A) == [f"{AGAIN}\nread: {{'path': 'a'}}"]  # as often as it is made, with one sentence
+    assert not run.actions[0].last
+
+
+def test_a_change_makes_a_call_worth_it_again():
+    run = Driven()
+    assert [run.round(each) for each in (A, CHANGE, A)] == [["ran"], ["ran"], ["ran"]]
+
+
+@pytest.mark.parametrize(
+    "error", [error_result("?", "execution", "no such file"), error_result("?", "validation", "x")]
+)
+def test_a_change_that_failed_is_none(error):
+    run = Driven()
+    run.round(A)
+    run.round((*CHANGE, error))
+    assert run.round(A)[0].startswith("You made this call in round 1 already")
+
+
+def test_a_call_that_changes_something_is_not_made_again_by_its_own_change():
+    run = Driven()
+    assert run.round(CHANGE) == ["ran"]
+    assert run.round(CHANGE)[0].startswith("You made this call in round 1 already")
+    run = Driven()
+    run.round(CHANGE)
+    run.round(("write", {"path": "b"}))
+    assert run.round(CHANGE) == ["ran"]
+
+
+def test_a_call_that_failed_is_not_tried_again_unchanged():
+    run = Driven()
+    run.round((*A, error_result("?", "execution", "no such file")))
+    (told,) = run.round(A)
+    assert told.startswith("You made this call in round 1 already, it failed, and nothing has changed since: its error")
+    assert told.endswith("\nError: no such file")
+    run.round(CHANGE)
+    assert run.round(A) == ["ran"]
+
+
+def test_a_failure_of_the_network_may_pass():
+    run = Driven()
+    run.round((*A, error_result("?", "network", "gone")))
+    assert run.round(A) == ["ran"]
+
+
+def test_what_cannot_run_is_told_as_well():
+    run = Driven()
+    assert "no tool 'raed'" in run.round(("raed", {}))[0]
+    assert run.round(("raed", {}))[0].startswith("You made this call in round 1 already, it failed")
+    run = Driven(policy=Policy([("write", "deny")]))
+    run.round(CHANGE)
+    assert "may not run" in run.round(CHANGE)[0]
+
+
+def test_which_calls_of_a_tool_change_something_may_depend_on_their_arguments():
+    run = Driven()
+    reading, writing = ("file", {"action": "read"}), ("file", {"action": "write"})
+    run.round(reading)
+    run.round(("file", {"action": "read", "path": "b"}))
+    assert run.round(reading)[0].startswith("You made this call in round 1")
+    run.round(writing)
+    assert run.round(reading) == ["ran"]
+
+
+def test_in_one_reply_a_change_counts_from_where_it_stands():
+    run = Driven()
+    run.round(A)
+    told, ran, fresh = run.round(A, CHANGE, A)
+    assert (told != "ran", ran, fresh) == (True, "ran", "ran")
+
+
+@pytest.mark.parametrize("length", [2, 3, 4])
+def test_a_circle_is_told_where_it_begins_for_the_third_time(length):
+    """Each of these changes something, so none of them repeats a call with nothing in between."""
+    steps = [("write", {"path": str(number)}) for number in range(length)]
+    run = Driven()
+    for _ in range(2):
+        assert [run.round(each) for each in steps] == [["ran"]] * length
+    (told,) = run.round(steps[0])
+    assert told.startswith("You are going in circles: the calls of write gave the same results twice, and this one was")
+    assert f"made in round {length + 1}. It was not run again" in told
+    assert told.endswith("write: {'path': '0'}")
+    assert run.round(steps[1])[0].startswith("You ")
+
+
+def test_a_circle_of_five_is_none():
+    steps = [("write", {"path": str(number)}) for number in range(5)]
+    run = Driven()
+    assert {told for _ in range(3) for each in steps for told in run.round(each)} == {"ran"}
+
+
+def test_what_came_of_it_makes_the_difference():
+    run = Driven()
+    test, edit = ("write", {"path": "test"}), ("write", {"path": "edit"})
+    for number in range(6):
+        assert run.round((*test, f"{6 - number} failed")) == ["ran"]
+        assert run.round(edit) == ["ran"]
+
+
+def test_times_make_no_difference():
+    run = Driven()
+    test, edit = ("write", {"path": "test"}), ("write", {"path": "edit"})
+    for seconds in ("0.12", "0.31"):
+        assert run.round((*test, f"1 failed in {seconds}s")) == ["ran"]
+        assert run.round(edit) == ["ran"]
+    assert run.round((*test, "1 failed in 2 s"))[0].startswith("You are going in circles")
+
+
+def test_after_three_rounds_of_nothing_else_the_last_reply_is_asked_for():
+    run = Driven()
+    run.round(A, B)
+    for last in (False, False, True):
+        run.round(B, A)
+        assert [each.last for each in run.actions] == [last]
+    why = "nothing but calls that were made before, in 3 rounds"
+    assert run.say("So far a.") == [Finish("incomplete", "So far a.", why)]
+
+
+def test_something_new_beside_them_is_enough_to_go_on():
+    run = Driven()
+    run.round(A)
+    for number in range(6):
+        run.round(A, ("read", {"path": str(number)}))
+        assert [each.last for each in run.actions] == [False]
+
+
+# With "answer", and by default.
+
+
+def earlier(number, text):
+    return f"This call was not run again. It is the same as in round {number}, and this is its earlier result:\n{text}"
+
+
+A_EARLIER = earlier(1, "read: {'path': 'a'}")
+CHANGE_EARLIER = earlier(1, "write: {'path': 'a'}")
+
+
+def test_by_default_every_repeated_call_runs():
+    run = Driven(on_repeated_call="run")
+    for _ in range(5):
+        assert run.round(A, CHANGE) == ["ran", "ran"]
+        assert not run.actions[0].last
+
+
+@pytest.mark.parametrize(("call", "answer"), [(A, A_EARLIER), (CHANGE, CHANGE_EARLIER)])
+def test_answer_gives_the_result_of_the_round_before_as_an_earlier_one_and_asks_for_the_last_reply(call, answer):
+    run = Driven("answer")
+    assert run.round(call) == ["ran"]
+    assert run.round(call) == [answer]
+    assert run.actions[0].last
+    assert run.say("It is a.") == [Finish("completed", "It is a.")]
+
+
+def test_answer_gives_an_idempotent_call_its_result_of_any_earlier_round():
+    run = Driven("answer")
+    run.round(A)
+    run.round(B)
+    assert run.round(A, ("read", {"path": "c"})) == [A_EARLIER, "ran"]
+    assert not run.actions[0].last
+    assert run.round(A) == [A_EARLIER]
+    assert run.actions[0].last
+
+
+def test_answer_runs_an_idempotent_call_again_once_something_has_changed():
+    run = Driven("answer")
+    assert [run.round(each) for each in (A, CHANGE, A)] == [["ran"], ["ran"], ["ran"]]
+    run = Driven("answer")
+    run.round(A)
+    assert run.round(CHANGE, A) == ["ran", "ran"]
+
+
+def test_answer_runs_a_call_that_changes_something_again_after_another_round():
+    run = Driven("answer")
+    assert [run.round(each) for each in (CHANGE, A, CHANGE)] == [["ran"], ["ran"], ["ran"]]
+
+
+def test_answer_lets_a_call_that_failed_be_tried_again():
+    run = Driven("answer")
+    run.round((*A, error_result("?", "execution", "no such file")))
+    assert run.round(A) == ["ran"]
+
+
+# The work of it.
+
+
+def test_the_work_of_a_call_does_not_grow():
+    import sys
+
+    guard = Guard(ROSTER)
+    counts = []
+    for number in range(1000):
+        call = InvocationCanister(f"c{number}", "read", {"path": str(number % 700)})
+        done = 0
+
+        def watch(_frame, event, _argument):
+            nonlocal done
+            done += event in {"call", "c_call"}
+
+        sys.setprofile(watch)
+        try:
+            answered = guard.answers([call])
+            guard.record([(call, ResultCanister(invocation_id=call.identifier, content="x"))], answered, number)
+        finally:
+            sys.setprofile(None)
+        counts.append(done)
+    assert max(counts[20:]) <= 2 * max(counts[10:20])
+
+
+# What the model made up.
+
+CUT = Note("alert", "the model wrote a result itself, and it was cut: Observation: 3")
+
+
+def test_results_behind_a_made_up_one_say_so():
+    run = Driven()
+    run.loop.feed(CUT, NOW)
+    run.round(A, B)
+    first, second = [each for each in run.loop.transcript if isinstance(each, ResultCanister)]
+    assert first.text.startswith("Part of your last reply was cut, for you had written a result of a call yourself.")
+    assert first.text.endswith("this is what they gave:\nread: {'path': 'a'}")
+    assert second.text == "read: {'path': 'b'}"
+    run.round(("read", {"path": "c"}))
+    assert run.loop.transcript[-1].text == "read: {'path': 'c'}"
+
+
+def test_a_finish_that_rests_on_a_made_up_result_is_refused():
+    run = Driven()
+    run.loop.feed(CUT, NOW)
+    assert [type(each) for each in run.say("It is 3.")] == [CallModel]
+    assert run.loop.transcript[-1].text.startswith("Your reply was cut, for you had written a result")
+    assert run.say("It is 4.") == [Finish("completed", "It is 4.")]
+    run = Driven()
+    run.loop.feed(CUT, NOW)
+    assert [type(each) for each in run.say("")] == [CallModel]
+    assert "no tool gave it" in run.loop.transcript[-1].text
+
+
+def test_other_alerts_say_nothing_of_that():
+    run = Driven()
+    run.loop.feed(Note("alert", "read did not return within 3 s"), NOW)
+    assert run.say("It is 3.") == [Finish("completed", "It is 3.")]
+
+
+def test_refused_finishes_may_be_more():
+    run = Driven(checks=True, limits=Limits(output_retries=3))
+
+    def refused(text):
+        assert run.say(text) == [CheckOutput(text)]
+        return run.loop.answer_check("run the tests", NOW)
+
+    assert [type(*refused(str(number))) for number in range(3)] == [CallModel] * 3
+    assert refused("3") == [Finish("incomplete", "3", "run the tests")]

@@ -1,0 +1,238 @@
+"""What servers send that is not quite what the SDK reads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp_types import jsonrpc_message_adapter
+
+from callboard.mcp import McpEnsemble
+from callboard.mcp.errors import ServerFailure
+from callboard.mcp.lenient_json import mend_tools, reread
+from callboard.mcp.settings import ServerSettings
+
+# Answers a call with the bytes in the file that is its argument; ANSWERED stands for the identifier.
+SERVER = """
+import json, sys
+from pathlib import Path
+about = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "raw", "version": "1"}}
+tools = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "tools/call":
+        said = Path(sys.argv[1]).read_bytes().replace(b"ANSWERED", str(message["id"]).encode())
+        sys.stdout.buffer.write(said + b"\\n")
+        sys.stdout.flush()
+    elif "id" in message:
+        result = {"initialize": about, "tools/list": tools}.get(message["method"])
+        outcome = {"error": {"code": -32601, "message": "no"}} if result is None else {"result": result}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **outcome}), flush=True)
+"""
+TEXT = b'{"jsonrpc":"2.0","id":ANSWERED,"result":{"content":[{"type":"text","text":"%s"}]}}'
+
+READ = [
+    (TEXT % rb"hi \ud83d", "hi \ufffd"),
+    (TEXT % rb"\ude00 hi \ud83d\ude00", "\ufffd hi \U0001f600"),
+    (TEXT % b"caf\xe9", "caf\ufffd"),
+    (b"\xef\xbb\xbf" + TEXT % b"marked", "marked"),
+    (TEXT % b"a\ttab", "a\ttab"),
+    (TEXT.replace(b'"jsonrpc":"2.0",', b"") % b"bare", "bare"),
+]
+FAILED = [
+    b'{"jsonrpc":"2.0","id":ANSWERED,"result":"done"}',
+    b'{"jsonrpc":"2.0","id":ANSWERED,"result":null}',
+    b'{"jsonrpc":"2.0","id":ANSWERED,"result":[1]}',
+    b'{"jsonrpc":"2.0","id":ANSWERED}',
+    b'{"jsonrpc":"2.0","id":ANSWERED,"error":"failed"}',
+    b'{"jsonrpc":"2.0","id":ANSWERED,"error":{"message":"no code"}}',
+    b'{"jsonrpc":"2.0","id":ANSWERED,"result":{"content":[{"type":"text","text":"cut',
+    b'{"result":{"content":[{"text":what?}]},"jsonrpc":"2.0","id":ANSWERED}',
+]
+
+
+@pytest.fixture
+def raw(tmp_path, small, using):
+    """The result of a call that is answered with these bytes, over both transports."""
+
+    async def over_stdio(said):
+        program, answer = tmp_path / "raw.py", tmp_path / "answer"
+        program.write_text(SERVER)
+        answer.write_bytes(said)
+        command = (sys.executable, "-S", str(program), str(answer))
+        settings = ServerSettings(name="s", command=command, pinned=False, protocol="legacy", idle_timeout=600)
+        async with McpEnsemble(settings) as ensemble:
+            return await ensemble.call_tool("echo", {})
+
+    def raw(transport, said):
+        if transport == "stdio":
+            return asyncio.run(asyncio.wait_for(over_stdio(said), 30))
+
+        def answer(given):
+            body = said.replace(b"ANSWERED", str(given["id"]).encode())
+            return web.Response(body=body, content_type="application/json")
+
+        return using(small(answer), lambda link: link.call("echo", {}))
+
+    return raw
+
+
+BOTH = pytest.mark.parametrize("transport", ["stdio", "http"])
+
+
+@BOTH
+@pytest.mark.parametrize(("said", "text"), READ[:4:2] + READ[3:4])
+def test_a_text_that_is_not_quite_unicode_is_read(raw, transport, said, text):
+    assert raw(transport, said).content[0].text == text
+
+
+@pytest.mark.parametrize(("said", "text"), [*READ[:3], (TEXT % b"hi", "hi")])
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\n\n: bye\n"])
+def test_a_stream_of_events_is_read_leniently(small, using, said, text, end):
+    assert using(small(events(said, end)), lambda link: link.call("echo", {})).content[0].text == text
+
+
+def events(said, end):
+    def answer(given):
+        body = b": hello\nevent: message\ndata: " + said.replace(b"ANSWERED", str(given["id"]).encode()) + end
+        return web.Response(body=body, content_type="text/event-stream")
+
+    return answer
+
+
+def test_an_event_that_is_no_answer_fails_its_call_at_once(small, using):
+    with pytest.raises(ServerFailure, match="Failed to parse SSE message"):
+        using(small(events(FAILED[0], b"\n\n")), lambda link: link.call("echo", {}))
+
+
+@BOTH
+@pytest.mark.parametrize("said", [FAILED[0], FAILED[6]])
+def test_an_answer_that_is_none_fails_its_call_at_once(raw, transport, said):
+    with pytest.raises(ServerFailure, match="its answer cannot be read"):
+        raw(transport, said)
+
+
+def message(said):
+    read = reread(said.replace(b"ANSWERED", b"7"))
+    return jsonrpc_message_adapter.validate_json(read, by_name=False) if read is not None else None
+
+
+@pytest.mark.parametrize(("said", "text"), READ)
+def test_what_is_read_leniently(said, text):
+    assert message(said).result["content"][0]["text"] == text
+
+
+@pytest.mark.parametrize("said", FAILED)
+def test_what_fails_the_call_that_it_answers(said):
+    read = message(said)
+    assert (read.id, read.error.code) == (7, -32700)
+    assert read.error.message.startswith("its answer cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"DEBUG: starting up",
+        b"7",
+        b"[]",
+        b"null",
+        b'"text"',
+        b"{}",
+        b'{"level":"info","msg":"hi"}',
+        b'{"id":true}',
+        b'{"jsonrpc":"1.0","id":1,"result":{}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{what?}}',
+        b'a log of {"jsonrpc":"2.0","id":1,"result":{}}',
+        b'{"result":{"id":1,',
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_no_message(said):
+    assert reread(said) is None
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_no_message_or_one(data):
+    read = reread(data)
+    if read is not None:
+        jsonrpc_message_adapter.validate_json(read, by_name=False)
+
+
+@given(st.dictionaries(st.text(max_size=5), st.text() | st.integers() | st.none(), max_size=4))
+def test_any_result_reads_as_it_was_sent(result):
+    said = json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}).encode()
+    assert jsonrpc_message_adapter.validate_json(reread(said), by_name=False).result == result
+
+
+# lists of tools
+
+GOOD = {"name": "good", "inputSchema": {"type": "object"}}
+VERSIONS = pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+
+
+@VERSIONS
+@pytest.mark.parametrize(
+    ("tool", "mended"),
+    [
+        ({"name": "a"}, {"name": "a", "inputSchema": {"type": "object"}}),
+        ({"name": "a", "inputSchema": None}, {"name": "a", "inputSchema": {"type": "object"}}),
+        (
+            {"name": "a", "inputSchema": {"properties": {"x": {}}}},
+            {"name": "a", "inputSchema": {"properties": {"x": {}}, "type": "object"}},
+        ),
+        ({"name": "a", "inputSchema": {"type": ["object", "null"]}}, {"name": "a", "inputSchema": {"type": "object"}}),
+        ({**GOOD, "annotations": {"readOnlyHint": "perhaps"}}, GOOD),
+        ({**GOOD, "outputSchema": "text", "description": "It."}, {**GOOD, "description": "It."}),
+    ],
+)
+def test_a_tool_that_is_not_quite_one_is_mended(version, tool, mended):
+    left_out = {}
+    assert mend_tools([GOOD, tool], version, left_out) == [GOOD, mended]
+    assert left_out == {}
+
+
+@VERSIONS
+@pytest.mark.parametrize(
+    ("tool", "name", "why"),
+    [
+        ({"name": "a", "inputSchema": {"type": "string"}}, "a", "inputSchema.type: Input should be 'object'"),
+        ({"name": "a", "inputSchema": "x"}, "a", "inputSchema: Input should be"),
+        ({"name": 1, "inputSchema": {}}, "1", "name: Input should be a valid string"),
+        ({"name": "a", "description": 3, "inputSchema": {}}, "a", "description: Input should be a valid string"),
+        ("a", "", "it is no object"),
+    ],
+)
+def test_a_tool_that_is_none_is_left_out_with_a_reason(version, tool, name, why):
+    left_out = {}
+    assert mend_tools([tool, GOOD], version, left_out) == [GOOD]
+    assert left_out[name].startswith(why)
+
+
+def test_one_tool_does_not_lose_the_server(tmp_path, monkeypatch, small, using):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    tools = [{"name": "open", "inputSchema": {}}, {"name": "odd", "inputSchema": {"type": "string"}}, GOOD]
+    told = []
+
+    async def use(link):
+        ensemble = McpEnsemble(link.settings, tell=told.append)
+        async with ensemble:
+            await ensemble.call_tool("good", {})
+            return [*ensemble.invokers]
+
+    assert using(small(tools=tools), use)[:2] == ["open", "good"]
+    assert told == ["s: the tool 'odd' is left out: inputSchema.type: Input should be 'object'"]
+
+
+def test_what_is_wrong_with_an_answer_is_said_without_a_page_of_pydantic(small, using):
+    def answer(given):
+        return web.json_response({**given, "result": {"content": "text"}})
+
+    with pytest.raises(ServerFailure) as failed:
+        using(small(answer), lambda link: link.call("echo", {}))
+    assert "content: Input should be a valid" in str(failed.value)
+    assert "pydantic" not in str(failed.value)

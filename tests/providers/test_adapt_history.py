@@ -1,0 +1,187 @@
+"""A conversation is sent as the model takes it: no text is lost, none changes its place, the last word is not the model's."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from callboard.core import (
+    AssistantCanister,
+    Controls,
+    DocumentCanister,
+    InvocationCanister,
+    PictureContent,
+    ReasoningContent,
+    Request,
+    ResultCanister,
+    SupervisorCanister,
+    TextualContent,
+    UserCanister,
+)
+from callboard.profiles import Profile, resolve
+from callboard.providers import adapt_history
+from callboard.providers.adapt_history import CONTINUE, NOT_RECORDED, fitted
+from callboard.providers.quirks import suited
+from callboard.wires import WIRES
+
+PICTURE = PictureContent(b"png")
+
+
+def said(canisters, **facts):
+    """The messages of a chat body."""
+    request, _ = fitted(Request("m", tuple(canisters)), Profile(**facts))
+    return WIRES["chat"].encode_request(request).body["messages"]
+
+
+def text(canister):
+    return "" if isinstance(canister, InvocationCanister) else canister.text
+
+
+@st.composite
+def conversations(draw):
+    """Each text is of its own, so that its place can be found."""
+    canisters = []
+    for place in range(draw(st.integers(1, 8))):
+        content = [f"text {place}.", *draw(st.sampled_from([[], [PICTURE], [PICTURE, f"more {place}."]]))]
+        match draw(st.integers(0, 4)):
+            case 0:
+                canisters.append(SupervisorCanister(f"text {place}."))
+            case 1:
+                canisters.append(UserCanister(content))
+            case 2:
+                thought = draw(st.sampled_from([[], [ReasoningContent(f"thought {place}.", origin="m")]]))
+                canisters.append(AssistantCanister([*thought, f"text {place}."]))
+            case 3:
+                canisters.append(DocumentCanister(f"text {place}.", title="d"))
+            case _:
+                thought = draw(st.sampled_from([[], [ReasoningContent(f"thought {place}.", origin="other")]]))
+                canisters += [AssistantCanister(thought)] if thought else []
+                canisters.append(InvocationCanister(f"c{place}", "f", {}, "{}"))
+                canisters.append(ResultCanister(f"text {place}.", invocation_id=f"c{place}"))
+    return canisters
+
+
+FACTS = st.fixed_dictionaries(
+    {
+        "merges_system": st.booleans(),
+        "takes_system": st.booleans(),
+        "alternates": st.booleans(),
+        "requires_reasoning": st.booleans(),
+        "reasoning_back": st.sampled_from(["never", "turn", "tools", "all"]),
+        "wire": st.sampled_from(["chat", "messages"]),
+    }
+)
+
+
+@given(conversations(), FACTS)
+def test_no_text_is_lost_and_none_changes_its_place(canisters, facts):
+    request, dropped = fitted(Request("m", tuple(canisters)), Profile(**facts))
+    whole = "\n".join(map(text, request.canisters))
+    places = [whole.index(each) for canister in canisters for each in text(canister).splitlines()]
+    assert (places, dropped) == (sorted(places), ())
+    assert not isinstance(request.canisters[-1], AssistantCanister)
+    assert fitted(request, Profile(**facts))[0] is request
+
+
+@given(conversations(), st.booleans())
+def test_where_roles_alternate_they_do(canisters, takes_system):
+    messages = said(canisters, merges_system=True, alternates=True, takes_system=takes_system)
+    every = [each["role"] for each in messages]
+    assert ("tool", "user") not in pairwise(every)
+    roles = [each["role"] for each in messages if each["role"] != "tool"]
+    turns = roles[1:] if roles[0] == "system" else roles
+    assert all(role in {"user", "assistant"} for role in turns)
+    assert not any(pair == ("user", "user") for pair in pairwise(turns))
+    assert turns[:1] in ([], ["user"])
+
+
+@given(conversations())
+def test_what_a_model_takes_as_it_is_stays_the_same_object(canisters):
+    request = Request("m", (*canisters, UserCanister("then")))
+    assert fitted(request, Profile())[0] is request
+
+
+@given(conversations())
+def test_reasoning_that_is_required_stands_on_every_turn_with_calls(canisters):
+    for message in said(canisters, requires_reasoning=True):
+        assert message.get("reasoning_content") or not message.get("tool_calls")
+
+
+def test_a_required_thought_is_the_other_model_s_own_words_where_there_are_any():
+    call = InvocationCanister("c", "f", {}, "{}")
+    for thought, expected in [
+        (ReasoningContent("theirs", "sealed", "other"), "theirs"),
+        (ReasoningContent("", "sealed", "other"), NOT_RECORDED),
+    ]:
+        messages = said([UserCanister("u"), AssistantCanister(thought), call], requires_reasoning=True)
+        assert messages[1]["reasoning_content"] == expected
+
+
+def test_pictures_stay_between_the_texts_of_merged_messages():
+    canisters = [UserCanister(["a", PICTURE]), UserCanister("b"), DocumentCanister("c", title="t")]
+    request, _ = fitted(Request("m", tuple(canisters)), Profile(alternates=True))
+    (only,) = request.canisters
+    assert [part.text if isinstance(part, TextualContent) else part for part in only.content][:2] == ["a", PICTURE]
+    assert only.content[2].text.startswith("b\n\n")
+
+
+@pytest.mark.parametrize(
+    ("wire", "fact", "asked", "way", "dropped"),
+    [
+        ("messages", "", "last", "last", ()),
+        ("messages", "none", "last", "", ("prefill",)),
+        ("messages", "last", "prefix", "last", ()),
+        ("chat", "", "last", "", ("prefill",)),
+        ("chat", "", "partial", "partial", ()),
+        ("chat", "continue", "last", "continue", ()),
+        ("chat", "none", "prefix", "", ("prefill",)),
+        ("responses", "", "last", "", ("prefill",)),
+        ("gemini", "", "last", "", ("prefill",)),
+    ],
+)
+def test_how_a_prefill_is_asked_for(wire, fact, asked, way, dropped):
+    canisters = (UserCanister("u"), AssistantCanister("{"))
+    request, lost = fitted(Request("m", canisters, prefill=asked), Profile(wire=wire, prefill=fact))
+    assert (request.prefill, lost) == (way, dropped)
+    assert request.canisters == (canisters if way else (*canisters, UserCanister(CONTINUE)))
+
+
+def test_thinking_that_cannot_be_asked_for_is_told():
+    effort = {"efforts": ("",)}
+    request = Request("m", (UserCanister("u"),))
+    asked = replace(request, controls=Controls(effort="high"))
+    assert suited(asked, Profile(**effort))[1] == ("effort high",)
+    assert suited(asked, Profile(efforts=("none",)))[1] == ("effort high",)
+    assert suited(asked, Profile(efforts=("none", "low")))[1] == ()
+
+
+@pytest.mark.parametrize("fact", ["merges_system", "alternates", "takes_system", "reasoning_back", "requires_reasoning", "prefill", "stand_in_signature"])  # fmt: skip
+def test_what_a_family_takes_otherwise_says_where_it_is_known_from(fact):
+    for family in FAMILIES:
+        resolution = resolve(family)
+        if resolution.sources[fact].startswith("family") and fact != "merges_system":  # `alternates` says it for both
+            assert len(resolution.evidence[fact]) > 10, family
+
+
+FAMILIES = [
+    "gpt-oss-20b", "claude-opus-4-6", "claude-sonnet-4-5", "gemini-3-pro", "mistral-small", "mistral-7b", "qwen3-8b",
+    "qwen3.6-27b", "deepseek-chat", "deepseek-r1", "deepseek-v3.2", "deepseek-v4", "deepseek-v4.1", "kimi-k2", "kimi-k3",
+    "glm-4.7", "glm-4.5", "gemma-4", "gemma-3", "gemma-2", "minimax-m2", "minimax-m1", "mimo", "functiongemma",
+]  # fmt: skip
+
+
+def test_many_messages_of_the_user_are_put_together_once(monkeypatch):
+    sizes = []
+    joined = adapt_history._text
+
+    def counted(texts):
+        sizes.append(sum(map(len, texts)))
+        return joined(texts)
+
+    monkeypatch.setattr(adapt_history, "_text", counted)
+    said([UserCanister("u" * 98)] * 1000, alternates=True)
+    assert sum(sizes) < 200_000

@@ -1,0 +1,280 @@
+"""What the doctor says of backends that each have one fault."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from callboard.core import (
+    InvocationEnded,
+    InvocationStarted,
+    ReasoningPiece,
+    ReplyEnded,
+    ReplyStarted,
+    TextPiece,
+    Usage,
+)
+from callboard.errors import CallerError
+from callboard.servers.gateway import BackendSettings
+from callboard.servers.gateway.doctor.checks import QUESTIONS
+from callboard.servers.gateway.doctor.probes import CLIENTS
+from callboard.servers.gateway.doctor.run import examine
+from callboard.testing import FakeBackend, Html, Status
+
+VECTORS = Path(__file__).parents[2] / "vectors"
+ARGUMENTS = {
+    "read_file": {"path": "notes.txt"},
+    "exec_command": {"cmd": "ls"},
+    "functions__exec": {"input": "text(1)"},
+    "Bash": {"command": "ls"},
+    "run_shell_command": {"command": "ls"},
+}
+USAGE = Usage(input=3, output=4)
+
+
+def refused(message, status=400):
+    return Status(status, {"error": {"message": message, "type": "invalid_request_error"}})
+
+
+def declared(body):
+    """The tools' names, where the backend is told of them, or where they stand in the prompt."""
+    told = [tool["function"]["name"] for tool in body.get("tools", [])]
+    said = json.dumps(body["messages"])
+    return told or [name for name in ARGUMENTS if name in said and '"description' in said.replace("\\", "")]
+
+
+def native(name, usage=USAGE):
+    raw = json.dumps(ARGUMENTS[name])
+    call = [InvocationStarted(0, "c1", name), InvocationEnded(0, "c1", name, ARGUMENTS[name], raw)]
+    return [ReplyStarted(), *call, *([usage] if usage else []), ReplyEnded("invocations")]
+
+
+def hermes(name):
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': ARGUMENTS[name]})}\n</tool_call>"
+
+
+class Model:
+    """A backend's model that calls the first tool it knows; `fault(body)` answers instead where it gives something."""
+
+    def __init__(self, fault=None, *, call=native, text="ready", ignores_choice=False):
+        self.fault = fault
+        self.call = call
+        self.text = text
+        self.ignores_choice = ignores_choice
+
+    def __call__(self, body):
+        if self.fault is not None and (answer := self.fault(body)) is not None:
+            return answer
+        last = body["messages"][-1]
+        names = [name for name in ARGUMENTS if name in declared(body)]
+        done = last["role"] == "tool" or "call_1" in json.dumps(last) or "README.md" in str(last) or "milk" in str(last)
+        chosen = isinstance(body.get("tool_choice"), dict)
+        asked = "ready" not in json.dumps(last) and not (self.ignores_choice and (chosen or "morning" in str(last)))
+        return self.call(names[0]) if names and asked and not done else self.text
+
+
+def report(model, **settings):
+    rows, started = [], []
+
+    async def scenario():
+        async with FakeBackend(model) as backend:
+            given = BackendSettings(url=backend.url, **settings)
+            told = await examine(given, "", started.append, rows.append)
+            return told, backend
+
+    told, backend = asyncio.run(scenario())
+    assert [*told.backend, *told.clients] == rows
+    assert len(started) == len(rows) - (len(told.backend) > 1)  # what it thinks is not asked for
+    return told, {row.name: row for row in rows}, backend
+
+
+def test_a_backend_without_a_fault():
+    told, rows, backend = report(Model())
+    assert told.works
+    assert told.flags == ()
+    assert told.model == "fake-model"
+    assert rows["tools"].said == "native"
+    assert {row.name for row in told.backend if row.state != "yes"} == {
+        "several calls at once",
+        "tells thoughts apart",
+    }
+    assert [row.name for row in told.clients] == list(CLIENTS)
+    assert rows["Codex"].dropped == ("client_metadata", "description of the namespace multi_agent_v1")
+    assert rows["Gemini CLI"].dropped == ("generationConfig.topK",)
+    assert rows["Qwen Code"].dropped == ()
+    assert len([asked for asked in backend.requests if asked.method == "POST"]) < 30
+
+
+def test_gemini_cli_s_probe_has_the_fields_that_it_sends():
+    """But for those of the URL, and the limit that keeps the probe short."""
+    recorded = json.loads((VECTORS / "clients/gemini-2.5-pro.json").read_text("utf-8"))
+    for probe, real in zip(CLIENTS["Gemini CLI"][1], (recorded["first"], recorded["last"]), strict=True):
+        assert set(probe) - {"stream", "alt"} == set(real)
+        assert set(probe["generationConfig"]) - {"maxOutputTokens"} == set(real["generationConfig"])
+        assert [each["role"] for each in probe["contents"]] == [each["role"] for each in real["contents"]][
+            : len(probe["contents"])
+        ]
+        tools = {tool["name"]: set(tool) for tool in real["tools"][0]["functionDeclarations"]}
+        assert {tool["name"]: set(tool) for tool in probe["tools"][0]["functionDeclarations"]}.items() <= tools.items()
+
+
+def no_tools(body):
+    return refused("tools are not supported by this model") if body.get("tools") else None
+
+
+def late_system(body):
+    late = any(message["role"] == "system" for message in body["messages"][1:])
+    return refused("System message must be at the beginning.") if late else None
+
+
+def lacking(field):
+    return lambda body: refused(f"unknown field: {field}") if field in body else None
+
+
+def picture(body):
+    return refused("image input is not supported", 500) if "image_url" in json.dumps(body) else None
+
+
+def thought(body):
+    said = any("reasoning_content" in message for message in body["messages"])
+    return refused("Extra inputs are not permitted: reasoning_content") if said else None
+
+
+def strict(body):
+    told = any("strict" in tool["function"] for tool in body.get("tools", []))
+    return refused("strict is not known") if told else None
+
+
+def streaming(body):
+    return refused("streaming is not supported") if body.get("stream") else None
+
+
+def results(body):
+    told = any(message["role"] == "tool" for message in body["messages"])
+    return refused("no role tool") if told else None
+
+
+EVERY = list(CLIENTS)
+
+
+@pytest.mark.parametrize(
+    ("fault", "row", "flag", "stopped"),
+    [
+        (streaming, "streams", "--profile streams=false", EVERY),
+        (lacking("reasoning_effort"), "effort", """--profile 'efforts=[""]'""", EVERY[1:4]),
+        (lacking("max_tokens"), "answers", "--profile max_tokens_field=max_completion_tokens", EVERY),
+        (results, "goes on after a result", "--profile results=prose", EVERY),
+        (picture, "pictures", "--profile takes_parts=false", []),
+    ],
+)
+def test_a_fault_and_the_flag_that_cures_it(fault, row, flag, stopped):
+    told, rows, _ = report(Model(fault))
+    assert (rows[row].state, rows[row].fix) == ("no", flag)
+    assert [each.name for each in told.clients if each.state == "no"] == stopped
+    assert {each.fix for each in told.clients if each.state == "no"} <= {flag}
+    assert told.works == (not stopped)
+    assert told.flags == ((flag,) if stopped else ())
+
+
+@pytest.mark.parametrize(
+    ("fault", "row", "fact", "value"),
+    [
+        (late_system, "several system messages", "merges_system", True),
+        (lacking("stream_options"), "streams", "tells_usage", False),
+        (lacking("parallel_tool_calls"), "one call at a time", "takes_parallel", False),
+        (thought, "thoughts sent back", "reasoning_field", "reasoning"),
+        (strict, "strict of tools", "takes_strict", False),
+    ],
+)
+def test_what_the_gateway_finds_out_by_itself_stops_nobody_and_is_said(fault, row, fact, value):
+    told, rows, _ = report(Model(fault))
+    spelled = value if isinstance(value, str) else str(value).lower()
+    assert (rows[row].state, rows[row].fix) == ("yes", f"--profile {fact}={spelled}")
+    assert (told.works, told.flags, told.facts) == (True, (), {fact: value})
+
+
+@pytest.mark.parametrize(
+    ("fault", "facts"),
+    [
+        (late_system, {"merges_system": True}),
+        (lacking("stream_options"), {"tells_usage": False}),
+        (lacking("reasoning_effort"), {"efforts": [""]}),
+    ],
+)
+def test_with_the_flag_every_client_works(fault, facts):
+    assert report(Model(fault), profile=facts)[0].works
+
+
+def test_a_backend_that_takes_no_tools():
+    """The gateway finds it out by itself; the flag only spares it."""
+    told, rows, _ = report(Model(no_tools, call=hermes), dialect="hermes")
+    assert told.works
+    assert rows["tools"].said == "the tools stand in the prompt (mode validated)"
+    assert rows["tools"].fix == "--mode validated"
+
+
+def test_a_model_that_writes_its_calls_into_its_text():
+    told, rows, _ = report(Model(call=hermes))
+    assert told.works
+    assert {row.said for row in [rows["tools"], *told.clients]} == {"written into the text"}
+
+
+def test_a_model_whose_spelling_is_not_watched_for():
+    """`[read_file(path='notes.txt')]` is not what `auto` looks for in every text."""
+    told, rows, _ = report(Model(call=hermes), profile={"watch": "pythonic"})
+    assert not told.works
+    assert rows["tools"].state == "partly"
+    assert rows["tools"].fix.startswith("--dialect ")
+
+
+def test_a_backend_that_ignores_tool_choice():
+    """In the prompt it is asked once more; natively nothing holds it."""
+    told, rows, _ = report(Model(ignores_choice=True))
+    assert told.works
+    assert rows["tool_choice"].state == "partly"
+
+
+def test_a_model_that_never_calls():
+    told, rows, _ = report(Model(call=lambda name: "I would run ls."))
+    assert not told.works
+    assert {row.said for row in told.clients} == {"the model does not call its tools"}
+    assert told.flags == ()
+    assert rows["tools"].state == "partly"
+
+
+def test_a_backend_that_tells_no_usage():
+    def silent(body):
+        return [ReplyStarted(), TextPiece("ready"), ReplyEnded("stop")] if not declared(body) else None
+
+    _, rows, _ = report(Model(silent, call=lambda name: native(name, None)))
+    assert rows["usage in streams"].state == "partly"
+
+
+def test_a_model_that_thinks():
+    def thinks(body):
+        said = [ReplyStarted(), ReasoningPiece("So."), TextPiece("ready"), USAGE, ReplyEnded("stop")]
+        return said if not declared(body) else None
+
+    _, rows, _ = report(Model(thinks))
+    assert rows["tells thoughts apart"].state == "yes"
+
+
+@pytest.mark.parametrize("answer", [refused("Incorrect API key", 401), Status(500), Html()], ids=["key", "500", "page"])
+def test_a_backend_that_does_not_answer(answer):
+    told, rows, _ = report(lambda body: answer)
+    assert list(rows) == [QUESTIONS[0].name]
+    assert rows["answers"].state == "no"
+    assert rows["answers"].said
+    assert not told.works
+
+
+def test_no_model():
+    async def scenario():
+        async with FakeBackend([], models=()) as backend:
+            await examine(BackendSettings(url=backend.url), "", print, print)
+
+    with pytest.raises(CallerError, match="--model"):
+        asyncio.run(scenario())

@@ -1,0 +1,170 @@
+"""What is learned of a model from one client's request, and that it is that client's alone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from callboard.servers.gateway.auth import digest
+from callboard.servers.gateway.learned_facts import SECONDS, Learned
+from callboard.testing import FakeBackend, Status
+
+KEYS = {"ann": digest("key-of-ann-12345678"), "bob": digest("key-of-bob-12345678")}
+ANN, BOB = ({"authorization": f"Bearer key-of-{name}-12345678"} for name in ("ann", "bob"))
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+ASK = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [TOOL]}
+NO_TOOLS = Status(400, {"error": {"message": "this model does not support tools"}})
+
+
+def no_tools(body):
+    """A model that takes none."""
+    return NO_TOOLS if "tools" in body else "Hello"
+
+
+def echoing(body):
+    """A backend that says what it was sent, where it takes it no more than anything else."""
+    if effort := body.get("reasoning_effort"):
+        return Status(400, {"error": {"message": f"reasoning_effort {effort!r} of tools is not supported"}})
+    return "Hello"
+
+
+def tools_sent(backend):
+    return ["tools" in each.body for each in backend.requests if each.method == "POST"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_learned_from_one_key_holds_for_that_key_alone(serving, stream):
+    async def scenario():
+        async with FakeBackend(no_tools) as backend, serving(backend, keys=KEYS) as served:
+            answers = [await served.post("chat", {**ASK, "stream": stream}, key) for key in (ANN, ANN, BOB, BOB)]
+            return answers, tools_sent(backend)
+
+    answers, sent = asyncio.run(scenario())
+    assert [answer.status for answer in answers] == [200] * 4
+    assert sent == [True, False, False, True, False, False]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_nothing_is_learned_unless_the_request_succeeds_without_tools(serving, stream):
+    async def scenario():
+        async with FakeBackend(echoing) as backend, serving(backend, keys=KEYS) as served:
+            for _ in range(3):
+                answer = await served.post("chat", {**ASK, "stream": stream, "reasoning_effort": "high"}, ANN)
+                assert answer.status == 400
+            before = len(backend.requests)
+            for key in (BOB, ANN):
+                assert (await served.post("chat", {**ASK, "stream": stream}, key)).status == 200
+            return [("tools" in each.body) for each in backend.requests[before:]], served.gateway.backends[0]._learned
+
+    sent, learned = asyncio.run(scenario())
+    assert sent == [True, True]
+    assert len(learned) == 0
+
+
+def test_without_keys_of_the_gateway_clients_learn_by_their_own_keys(serving):
+    async def scenario():
+        async with FakeBackend(no_tools) as backend, serving(backend) as served:
+            for key in ("sk-ann", "sk-bob", "sk-ann"):
+                await served.post("chat", ASK, {"authorization": f"Bearer {key}"})
+            return tools_sent(backend)
+
+    assert asyncio.run(scenario()) == [True, False, True, False, False]
+
+
+def test_what_is_learned_is_tried_again_after_a_while(serving):
+    now = [0.0]
+
+    async def scenario():
+        async with FakeBackend(no_tools) as backend, serving(backend) as served:
+            served.gateway.backends[0]._learned = Learned(lambda: now[0])
+            for passed in (0.0, SECONDS - 1, 1.0):
+                now[0] += passed
+                await served.post("chat", ASK)
+            return tools_sent(backend)
+
+    assert asyncio.run(scenario()) == [True, False, False, True, False]
+
+
+def test_names_that_a_client_makes_up_push_out_nothing_of_others(serving):
+    async def scenario():
+        async with FakeBackend(no_tools) as backend, serving(backend, keys=KEYS) as served:
+            await served.post("chat", ASK, BOB)
+            for number in range(300):
+                await served.post("chat", {**ASK, "model": f"junk-{number}"}, ANN)
+            before = len(backend.requests)
+            await served.post("chat", ASK, BOB)
+            await served.post("chat", {**ASK, "model": "another"}, BOB)
+            await served.post("chat", {**ASK, "model": "another"}, BOB)
+            return len(served.gateway.backends[0]._learned), tools_sent(backend)[before - len(backend.requests) :]
+
+    kept, sent = asyncio.run(scenario())
+    assert kept <= 32
+    assert sent == [False, True, False, False]
+
+
+def test_owners_that_are_made_up_are_bounded():
+    learned = Learned(lambda: 0.0)
+    for number in range(5000):
+        learned.add(f"client-{number}", "m", {"mode": "validated"})
+    assert len(learned) <= 256
+    assert learned.facts("client-4999", "m") == {"mode": "validated"}
+
+
+LATE = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": "Hello."},
+    {"role": "system", "content": "Be kind."},
+    {"role": "user", "content": "And?"},
+]
+
+
+def picky(body):
+    """A template that wants one system message, on a server that does not know `stream_options`."""
+    if any(each["role"] == "system" for each in body["messages"][1:]):
+        return Status(500, {"error": {"message": "Jinja Exception: System message must be at the beginning."}})
+    if "stream_options" in body:
+        return Status(400, {"error": {"message": "stream_options: Extra inputs are not permitted"}})
+    return "Fine."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_refused_is_learned_once_for_each_model_and_shown(serving, stream):
+    async def scenario():
+        async with FakeBackend(picky) as backend, serving(backend, keys=KEYS) as served:
+            asked = {"model": "m", "messages": LATE, "stream": stream}
+            answers = [(await served.post("chat", asked, key)).status for key in (ANN, ANN, BOB)]
+            health = [(await served.get("/health", **key)).body for key in (ANN, BOB, {})]
+            posted = [each for each in backend.requests if each.method == "POST"]
+            return answers, len(posted), [each["backends"][0].get("learned") for each in health]
+
+    answers, count, learned = asyncio.run(scenario())
+    facts = {"merges_system": True} | ({"tells_usage": False} if stream else {})
+    assert answers == [200, 200, 200]
+    assert count == (3 + 1 + 3 if stream else 2 + 1 + 2)
+    assert learned == [{"m": facts}, {"m": facts}, None]
+
+
+def test_a_narrower_way_is_tried_before_the_tools_are_taken_away(serving):
+    def reply(body):
+        refuses = any("strict" in each["function"] for each in body.get("tools", ()))
+        return Status(400, {"error": {"message": "strict of tools is not supported"}}) if refuses else "Fine."
+
+    async def scenario():
+        async with FakeBackend(reply) as backend, serving(backend) as served:
+            function = {**TOOL["function"], "strict": True}
+            await served.post("chat", {**ASK, "tools": [{"type": "function", "function": function}]})
+            return tools_sent(backend)
+
+    assert asyncio.run(scenario()) == [True, True]
+
+
+def test_a_profile_that_was_written_spares_the_refusal(serving):
+    async def scenario():
+        profiles = {"m": {"merges_system": True}}
+        async with FakeBackend(picky) as backend, serving(backend, profiles=profiles) as served:
+            answer = await served.post("chat", {"model": "m", "messages": LATE})
+            return answer.status, len([each for each in backend.requests if each.method == "POST"])
+
+    assert asyncio.run(scenario()) == (200, 1)

@@ -1,0 +1,133 @@
+import asyncio
+
+import pytest
+
+from callboard import Agent, tool
+from callboard.errors import CallerError
+from callboard.servers.mcp.agent_tool import agent_ensemble
+from callboard.testing import Call, ScriptedModel
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@tool(approval=True)
+def deploy() -> str:
+    """Deploy."""
+    return "deployed"
+
+
+def test_a_run_is_one_call(serving, talk):
+    model = ScriptedModel([Call("add", {"a": 1, "b": 2}), "It is 3."])
+    steps, logged = [], []
+
+    async def progress(*step):
+        steps.append(step)
+
+    async def log(params):
+        logged.append(params.data)
+
+    async def scenario(client):
+        tools = (await client.list_tools()).tools
+        result = await client.call_tool("run", {"prompt": "1 + 2?"}, progress_callback=progress)
+        return [each.name for each in tools], result
+
+    server = serving([agent_ensemble(Agent(model, [add]))])
+    names, result = talk(server, scenario, logging_callback=log, log_level="info")
+    assert names == ["run"]
+    assert (result.content[0].text, result.is_error) == ("It is 3.", False)
+    assert [step[0] for step in steps] == [1, 2]
+    assert logged == [{"call": "add", "arguments": '{"a":1,"b":2}'}, {"result": "3", "error": False}]
+    assert model.requests[0].canisters[-1].text == "1 + 2?"
+
+
+@pytest.mark.parametrize(("answer", "result"), [(True, "deployed"), (False, "Error: deploy may not run")])
+def test_its_approvals_are_asked_of_the_clients_user(serving, talk, user, answer, result):
+    model = ScriptedModel([Call("deploy"), "Done."])
+    asked = user(("accept", {"allow": answer}))
+    server = serving([agent_ensemble(Agent(model, [deploy]))])
+    talk(server, lambda client: client.call_tool("run", {"prompt": "go"}), elicitation_callback=asked)
+    assert asked.asked == ["deploy asks for approval before each call: deploy {}"]
+    assert model.requests[1].canisters[-1].text.startswith(result)
+
+
+def test_an_agent_that_asks_somebody_else_still_does(serving, talk, user):
+    seen = []
+
+    async def approve(invocation, _why):
+        seen.append(invocation.name)
+        return "allow"
+
+    model = ScriptedModel([Call("deploy"), "Done."])
+    server = serving([agent_ensemble(Agent(model, [deploy], approve=approve))])
+    talk(server, lambda client: client.call_tool("run", {"prompt": "go"}), elicitation_callback=user())
+    assert seen == ["deploy"]
+
+
+def test_each_client_is_asked_about_its_own_run(serving, era):
+    """Two runs at once, of one agent."""
+    from mcp import Client
+
+    def scripted(request):
+        return Call("deploy") if len(request.canisters) == 1 else "Done."
+
+    server = serving([agent_ensemble(Agent(ScriptedModel([scripted] * 4), [deploy]))])
+    asked = {"a": [], "b": []}
+
+    async def one(name):
+        async def callback(_, params):
+            from mcp_types import ElicitResult
+
+            asked[name].append(params.message)
+            return ElicitResult(action="accept", content={"allow": True})
+
+        async with Client(server.protocol, mode=era, elicitation_callback=callback) as client:
+            await client.call_tool("run", {"prompt": name})
+
+    async def both():
+        await asyncio.gather(one("a"), one("b"))
+
+    asyncio.run(both())
+    assert [len(each) for each in asked.values()] == [1, 1]
+
+
+def test_a_run_that_fails_is_a_result_that_the_model_reads(serving, talk):
+    def broken(_request):
+        raise CallerError("no model here")
+
+    server = serving([agent_ensemble(Agent(ScriptedModel([broken]), [add]))])
+    result = talk(server, lambda client: client.call_tool("run", {"prompt": "go"}))
+    assert result.is_error
+    assert "no model here" in result.content[0].text
+
+
+def test_a_run_without_an_answer_says_why(serving, talk):
+    server = serving([agent_ensemble(Agent(ScriptedModel(["", ""]), [add]))])
+    result = talk(server, lambda client: client.call_tool("run", {"prompt": "go"}))
+    assert result.is_error
+    assert "the agent gave no answer: the model replied nothing" in result.content[0].text
+
+
+def test_a_cancelled_call_cancels_its_run(serving, talk):
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> None:
+        """Wait."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def scenario(client):
+        task = asyncio.create_task(client.call_tool("run", {"prompt": "go"}))
+        await begun.wait()
+        task.cancel()
+        await ended.wait()
+
+    talk(serving([agent_ensemble(Agent(ScriptedModel([Call("wait")]), [wait]))]), scenario)
+    assert ended.is_set()

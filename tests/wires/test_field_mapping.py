@@ -1,0 +1,520 @@
+"""What a client asked for on one wire and no backend on another has a name for is carried or told."""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+from pathlib import Path
+from typing import get_type_hints
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from callboard.core import Controls, HostedTool, PictureContent, Request, ToolDeclaration, UserCanister
+from callboard.wires import WIRES
+from callboard.wires.field_mapping import DEFAULTS, LONGEST_USER, MEANINGS, SILENT, crossed
+
+PAIRS = list(permutations(WIRES, 2))
+JSON = {"type": "json_object"}
+EMPTY = {"type": "object", "properties": {}}
+BASE = {
+    "responses": {"model": "m", "input": "u"},
+    "chat": {"model": "m", "messages": [{"role": "user", "content": "u"}]},
+    "messages": {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "u"}]},
+    "gemini": {"model": "m", "contents": [{"role": "user", "parts": [{"text": "u"}]}]},
+}
+# A value for each field of the official clients' parameters that the core has no name for.
+ASKED = {
+    "responses": {
+        "access_programs": {"cyber": {"intent": "x"}},
+        "background": True,
+        "background_options": {"x": 1},
+        "context_management": [{"type": "compaction", "compact_threshold": 1000}],
+        "conversation": "conv_1",
+        "image": {"x": 1},
+        "include": ["file_search_call.results"],
+        "max_tool_calls": 3,
+        "metadata": {"a": "b"},
+        "moderation": {"model": "omni-moderation-latest"},
+        "previous_response_id": "resp_0",
+        "prompt": {"id": "pmpt_1"},
+        "prompt_cache_key": "k",
+        "prompt_cache_options": {"mode": "explicit", "ttl": "30m", "prewarm": True},
+        "prompt_cache_retention": "24h",
+        "reasoning": {"effort": "low", "summary": "auto", "generate_summary": "auto", "context": "all_turns", "mode": "pro"},
+        "safety_identifier": "s",
+        "service_tier": "flex",
+        "store": True,
+        "text": {"verbosity": "low", "format": JSON},
+        "top_logprobs": 3,
+        "truncation": "auto",
+        "user": "me",
+    },
+    "chat": {
+        "audio": {"voice": "ash", "format": "wav"},
+        "frequency_penalty": 0.5,
+        "function_call": "auto",
+        "functions": [{"name": "f"}],
+        "logit_bias": {"1": 5},
+        "logprobs": True,
+        "metadata": {"a": "b"},
+        "modalities": ["text", "audio"],
+        "moderation": {"model": "omni-moderation-latest"},
+        "n": 2,
+        "prediction": {"type": "content", "content": "x"},
+        "presence_penalty": 0.25,
+        "prompt_cache_key": "k",
+        "prompt_cache_options": {"mode": "explicit", "ttl": "30m"},
+        "prompt_cache_retention": "24h",
+        "response_format": JSON,
+        "safety_identifier": "s",
+        "service_tier": "priority",
+        "store": True,
+        "top_logprobs": 3,
+        "user": "me",
+        "verbosity": "high",
+        "web_search_options": {},
+    },
+    "messages": {
+        "billing_policy": {"x": 1},
+        "cache_control": {"type": "ephemeral"},
+        "compaction": {"type": "x"},
+        "container": "c",
+        "context_management": {"edits": []},
+        "diagnostics": {"x": 1},
+        "fallback_credit_token": "x",
+        "fallbacks": "default",
+        "inference_geo": "eu",
+        "mcp_servers": [],
+        "metadata": {"user_id": "me"},
+        "output_config": {"effort": "high", "task_budget": {"type": "tokens", "total": 9}},
+        "service_tier": "standard_only",
+        "speed": "fast",
+        "thinking": {"type": "enabled", "budget_tokens": 2000, "display": "omitted"},
+        "thread": {"x": 1},
+        "top_k": 40,
+        "user_profile_id": "p",
+        "workspace_id": "w",
+    },
+    "gemini": {
+        "safetySettings": [{"category": "HARM_CATEGORY_HATE_SPEECH", "threshold": "OFF"}],
+        "cachedContent": "cachedContents/c",
+        "labels": {"a": "b"},
+        "serviceTier": "standard",
+        "store": True,
+        "toolConfig": {"retrievalConfig": {"languageCode": "en"}, "includeServerSideToolInvocations": True},
+        "generationConfig": {
+            "audioTimestamp": True,
+            "audioTranscriptionConfig": {},
+            "candidateCount": 2,
+            "enableAffectiveDialog": True,
+            "enableEnhancedCivicAnswers": True,
+            "frequencyPenalty": 0.5,
+            "logprobs": 3,
+            "mediaResolution": "MEDIA_RESOLUTION_LOW",
+            "modelSelectionConfig": {},
+            "presencePenalty": 0.25,
+            "responseFormat": [],
+            "responseLogprobs": True,
+            "responseMimeType": "application/json",
+            "responseModalities": ["TEXT", "AUDIO"],
+            "routingConfig": {},
+            "speechConfig": {},
+            "thinkingConfig": {"thinkingBudget": 2000, "includeThoughts": False},
+            "topK": 40.0,
+            "translationConfig": {},
+        },
+    },
+}  # fmt: skip
+NAMED = {
+    "responses": "input instructions max_output_tokens model parallel_tool_calls stream stream_options temperature "
+    "tool_choice tools top_p",
+    "chat": "max_completion_tokens max_tokens messages model parallel_tool_calls reasoning_effort seed stop stream "
+    "stream_options temperature tool_choice tools top_p",
+    "messages": "max_tokens messages model stop_sequences stream system tool_choice tools betas",  # the last is a header
+    "gemini": "contents model systemInstruction tools",
+}
+GENERATION = "maxOutputTokens responseJsonSchema responseSchema seed stopSequences temperature topP"
+OURS = {
+    "messages": {"top_k", "temperature", "top_p"},  # the package no longer types them
+    "responses": {"client_metadata"},
+    "chat": set(),
+    "gemini": set(),
+}
+OPENAI = {
+    "metadata": "metadata",
+    "moderation": "moderation",
+    "prompt_cache_key": "prompt_cache_key",
+    "prompt_cache_options.mode": "prompt_cache_options.mode",
+    "prompt_cache_options.ttl": "prompt_cache_options.ttl",
+    "prompt_cache_retention": "prompt_cache_retention",
+    "safety_identifier": "safety_identifier",
+    "service_tier": "service_tier",
+    "top_logprobs": "top_logprobs",
+    "user": "user",
+}
+CONFIG = "generationConfig."
+# Which of them is carried, from where to where.
+CARRIED = {
+    ("responses", "chat"): {**OPENAI, "text.verbosity": "verbosity", "text.format": "response_format"},
+    ("chat", "responses"): {**OPENAI, "verbosity": "text.verbosity", "response_format": "text.format", "logprobs": ""},
+    ("responses", "messages"): {"user": "metadata.user_id"},
+    ("chat", "messages"): {"user": "metadata.user_id"},
+    ("messages", "responses"): {"metadata.user_id": "user", "service_tier": "service_tier"},
+    ("messages", "chat"): {"metadata.user_id": "user", "service_tier": "service_tier"},
+    ("messages", "gemini"): {"service_tier": "serviceTier", "top_k": CONFIG + "topK"},
+    ("gemini", "messages"): {"serviceTier": "service_tier", CONFIG + "topK": "top_k"},
+    ("responses", "gemini"): {
+        "service_tier": "serviceTier",
+        "text.format": CONFIG + "responseMimeType",
+    },
+    ("chat", "gemini"): {
+        "service_tier": "serviceTier",
+        "response_format": CONFIG + "responseMimeType",
+        "frequency_penalty": CONFIG + "frequencyPenalty",
+        "presence_penalty": CONFIG + "presencePenalty",
+    },
+    ("gemini", "responses"): {
+        "serviceTier": "service_tier",
+        CONFIG + "responseMimeType": "text.format",
+    },
+    ("gemini", "chat"): {
+        "serviceTier": "service_tier",
+        CONFIG + "responseMimeType": "response_format",
+        CONFIG + "frequencyPenalty": "frequency_penalty",
+        CONFIG + "presencePenalty": "presence_penalty",
+    },
+}
+OBJECTS = {
+    "metadata", "output_config", "thinking", "reasoning", "text", "prompt_cache_options", "generationConfig",
+    "generationConfig.thinkingConfig", "toolConfig",
+}  # fmt: skip
+
+
+def official(wire):
+    """The fields of the official client's parameters."""
+    match wire:
+        case "responses":
+            from openai.types.responses.response_create_params import ResponseCreateParamsStreaming as Params
+        case "chat":
+            from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming as Params
+        case "messages":
+            from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming as Params
+        case "gemini":  # its parameters are not its body: this is what its body was seen to have
+            return {*BASE["gemini"], *ASKED["gemini"], "systemInstruction", "tools"}
+    return set(get_type_hints(Params)) | OURS[wire]
+
+
+def generation():
+    from google.genai.types import GenerationConfig
+
+    return {field.alias for field in GenerationConfig.model_fields.values()}
+
+
+def leaves(body, wire, within=""):
+    for name, value in body.items():
+        path = within + name
+        if path in OBJECTS and isinstance(value, dict) and not (path == "metadata" and wire != "messages"):
+            yield from leaves(value, wire, path + ".")
+        else:
+            yield path, value
+
+
+def at(body, path):
+    for name in path.split("."):
+        body = body[name]
+    return body
+
+
+def decoded(wire, fields):
+    return WIRES[wire].decode_request(msgspec.json.decode(msgspec.json.encode(BASE[wire] | fields)))
+
+
+def neutral(value):
+    """What differs between the wires in its spelling only."""
+    words = {"standard_only": "default", "standard": "default", "application/json": "json_object"}
+    return words.get(value, value) if isinstance(value, str) else "json_object" if value == JSON else value
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_there_is_a_value_for_each_official_field(wire):
+    assert official(wire) - OURS[wire] == {*ASKED[wire], *NAMED[wire].split()} - OURS[wire]
+    if wire == "gemini":
+        assert generation() == {*ASKED["gemini"]["generationConfig"], *GENERATION.split()}
+
+
+@pytest.mark.parametrize(("front", "back"), PAIRS)
+def test_every_field_is_carried_or_told_or_means_nothing(front, back):
+    request = decoded(front, ASKED[front])
+    asked, lost = crossed(request, front, back)
+    carried = CARRIED[front, back]
+    body = WIRES[back].encode_request(asked).body
+    for here, there in carried.items():
+        if there:
+            assert neutral(at(ASKED[front], here)) == neutral(at(body, there))
+    said = {path for path, _ in leaves(asked.extra, back)}
+    assert said == {there for there in carried.values() if there} | {
+        flag.removesuffix(".logprobs") if flag.startswith("include.") else flag
+        for meaning in MEANINGS
+        if front in meaning and back in meaning and meaning[front].path in carried
+        for flag in meaning[back].besides
+    }
+    left = [
+        path
+        for path, value in leaves(request.extra, front)
+        if path not in carried and path not in SILENT and value not in DEFAULTS.get(path, ())
+    ]
+    assert sorted(lost) == sorted(left)
+
+
+@pytest.mark.parametrize(("front", "back"), PAIRS)
+def test_the_other_client_knows_every_field(front, back):
+    asked, _ = crossed(decoded(front, ASKED[front]), front, back)
+    body = WIRES[back].encode_request(asked).body
+    assert body.keys() <= official(back)
+    match back:
+        case "gemini":
+            assert body["generationConfig"].keys() <= generation()
+        case "messages":
+            assert body.get("metadata", {}).keys() <= {"user_id"}
+        case "responses":
+            assert body.get("text", {}).keys() <= {"verbosity", "format"}
+            assert body.get("reasoning", {}).keys() <= {"effort"}
+
+
+@pytest.mark.parametrize(("front", "back"), PAIRS)
+def test_nothing_is_lost_twice(front, back):
+    asked, _ = crossed(decoded(front, ASKED[front]), front, back)
+    assert crossed(asked, back, back) == (asked, ())
+    _, lost = crossed(asked, back, front)
+    assert set(lost) <= {flag for meaning in MEANINGS if back in meaning for flag in meaning[back].besides}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_on_one_wire_all_stays(wire):
+    request = decoded(wire, ASKED[wire])
+    assert crossed(request, wire, wire) == (request, ())
+
+
+VALUES = [
+    ("responses", "messages", {"service_tier": "default"}, {"service_tier": "standard_only"}, ()),
+    ("responses", "messages", {"service_tier": "flex"}, {}, ("service_tier",)),
+    ("responses", "gemini", {"service_tier": "scale"}, {}, ("service_tier",)),
+    ("gemini", "chat", {"serviceTier": "unspecified"}, {}, ()),
+    ("messages", "chat", {"service_tier": "auto"}, {}, ()),
+    ("messages", "chat", {"metadata": {"user_id": "u" * LONGEST_USER}}, {"user": "u" * LONGEST_USER}, ()),
+    ("messages", "chat", {"metadata": {"user_id": "u" * (LONGEST_USER + 1)}}, {}, ("metadata.user_id",)),
+    ("messages", "chat", {"metadata": {"user_id": None}}, {}, ()),
+    ("messages", "chat", {"metadata": "odd"}, {}, ("metadata",)),
+    ("chat", "messages", {"safety_identifier": "s"}, {"metadata": {"user_id": "s"}}, ()),
+    ("chat", "responses", {"logprobs": True}, {"include": ["reasoning.encrypted_content", "message.output_text.logprobs"]}, ()),
+    ("responses", "chat", {"include": ["message.output_text.logprobs"]}, {"logprobs": True}, ()),
+    ("responses", "messages", {"include": ["message.output_text.logprobs"]}, {}, ("include.logprobs",)),
+    ("chat", "gemini", {"logprobs": True}, {}, ("logprobs",)),
+    ("chat", "responses", {"response_format": {"type": "grammar"}}, {}, ("response_format",)),
+    ("gemini", "messages", {"generationConfig": {"topK": 40.5}}, {"top_k": 40.5}, ()),
+    ("gemini", "messages", {"generationConfig": {"topK": 40.0}}, {"top_k": 40}, ()),
+    ("responses", "chat", {"client_metadata": {"a": "b"}}, {}, ("client_metadata",)),
+    ("responses", "chat", {"text": {"format": {"type": "odd"}, "verbosity": "low"}}, {"verbosity": "low"}, ("text.format",)),
+    ("chat", "messages", {"n": 1, "logprobs": False, "top_logprobs": 0, "frequency_penalty": 0, "logit_bias": {}, "metadata": {}}, {}, ()),
+    ("responses", "chat", {"truncation": "disabled", "background": False, "service_tier": "auto"}, {}, ()),
+    ("gemini", "responses", {"generationConfig": {"thinkingConfig": {"thinkingLevel": "HIGH"}}}, {}, ()),
+    ("gemini", "responses", {"generationConfig": {"thinkingConfig": {"thinkingLevel": "ULTRA"}}}, {}, ("generationConfig.thinkingConfig.thinkingLevel",)),
+    ("chat", "plugged-in", {"user": "me", "store": True}, {}, ("user",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("front", "back", "fields", "extra", "lost"), VALUES)
+def test_values(front, back, fields, extra, lost):
+    asked, told = crossed(decoded(front, fields), front, back)
+    assert (asked.extra, told) == (extra, lost)
+    assert repr(asked.extra) == repr(extra)  # 40 and 40.0 are equal
+
+
+@pytest.mark.parametrize(
+    ("thinking", "output", "effort", "lost"),
+    [
+        ({"type": "enabled", "budget_tokens": 1024}, {}, "low", ("thinking.budget_tokens",)),
+        ({"type": "enabled", "budget_tokens": 30000}, {}, "high", ("thinking.budget_tokens",)),
+        ({"type": "enabled", "budget_tokens": 30000}, {"effort": "low"}, "low", ("thinking.budget_tokens",)),
+        ({"type": "adaptive"}, {"effort": "high"}, "high", ()),
+        ({"type": "adaptive", "display": "omitted"}, {}, None, ()),
+        ({"type": "disabled"}, {}, "none", ()),
+        ({"type": "disabled"}, {"effort": "high"}, "high", ("thinking.type",)),
+        ({"type": "enabled", "budget_tokens": "odd"}, {}, None, ("thinking.budget_tokens",)),
+    ],
+)
+@pytest.mark.parametrize("back", sorted({*WIRES} - {"messages"}))
+def test_thinking_becomes_an_effort(back, thinking, output, effort, lost):
+    asked, told = crossed(decoded("messages", {"thinking": thinking, "output_config": output}), "messages", back)
+    assert (asked.controls.effort, told) == (effort, lost)
+
+
+def test_what_has_a_name_stays():
+    request = Request(
+        "m",
+        (UserCanister("u"),),
+        (ToolDeclaration("f", "does"),),
+        controls=Controls(0.5, seed=1, effort="low"),
+        hosted=(HostedTool("responses", "web_search"),),
+        namespaces={"ns": "described"},
+        extra={"user": "me"},
+    )
+    asked, lost = crossed(request, "responses", "chat")
+    assert (asked, lost) == (request, ())
+
+
+TOOLS = {
+    "responses": {"type": "function", "name": "f", "defer_loading": True},
+    "chat": {"type": "function", "odd": 1, "function": {"name": "f", "deep": 2}},
+    "messages": {"name": "f", "input_schema": EMPTY, "cache_control": {"type": "ephemeral"}, "defer_loading": True},
+    "gemini": {"functionDeclarations": [{"name": "f", "behavior": "BLOCKING"}]},
+}
+LOST = {
+    "responses": ("tools.defer_loading",),
+    "chat": ("tools.odd", "tools.function.deep"),
+    "messages": (),
+    "gemini": ("tools.behavior",),
+}
+
+
+@pytest.mark.parametrize(("front", "back"), PAIRS)
+def test_fields_of_tools_are_told_once(front, back):
+    tools = [TOOLS[front], msgspec.json.decode(msgspec.json.encode(TOOLS[front]).replace(b'"f"', b'"g"'))]
+    asked, lost = crossed(decoded(front, {"tools": tools}), front, back)
+    assert lost == LOST[front]
+    body = WIRES[back].encode_request(asked).body
+    assert not any(
+        name in str(body.get("tools")) for name in ("odd", "deep", "behavior", "defer_loading", "cache_control")
+    )
+
+
+NOW, LATER, OTHER = (
+    {"name": name, "input_schema": EMPTY, **({} if name == "now" else {"defer_loading": True, "x": 1})}
+    for name in ("now", "later", "other")
+)
+SEARCHED = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+FOUND = {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "tool_reference", "tool_name": "other"}]}
+CALLED = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "later", "input": {}}]}
+
+
+@pytest.mark.parametrize(
+    ("messages", "fields", "names"),
+    [
+        ([], {}, ["now"]),
+        ([CALLED], {}, ["now", "later"]),
+        ([CALLED, {"role": "user", "content": [FOUND]}], {}, ["now", "later", "other"]),
+        ([{"role": "user", "content": [FOUND]}, CALLED], {}, ["now", "other", "later"]),
+        ([], {"tool_choice": {"type": "tool", "name": "other"}}, ["now", "other"]),
+        ([], {"tools": [LATER, OTHER, NOW, SEARCHED]}, ["later", "other", "now"]),
+    ],
+    ids=["none", "called", "called and found", "in the order of the conversation", "chosen", "Anthropic searches"],
+)
+@pytest.mark.parametrize("back", sorted({*WIRES} - {"messages"}))
+def test_a_deferred_tool_is_declared_when_it_is_found(back, messages, fields, names):
+    said = [*BASE["messages"]["messages"], *messages]
+    request = decoded("messages", {"tools": [LATER, OTHER, NOW], "messages": said, **fields})
+    asked, lost = crossed(request, "messages", back)
+    assert [tool.name for tool in asked.tools] == names
+    assert set(lost) == ({"tools.x"} if len(names) > 1 else set()) | (
+        {"tools.defer_loading"} if "tools" in fields else set()
+    )
+    body = WIRES[back].encode_request(asked).body
+    assert [name for name in ("now", "later", "other") if f"'{name}'" in str(body["tools"])] == sorted(
+        names, key=["now", "later", "other"].index
+    )
+    assert crossed(request, "messages", "messages") == (request, ())
+
+
+STORED = {
+    "responses": {
+        "input": [
+            {"role": "user", "content": [{"type": "input_file", "file_id": "file_1"}, {"type": "input_text", "text": "u"}]},
+            {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "a", "output": [{"type": "input_image", "file_id": "file_1"}]},
+        ]
+    },
+    "chat": {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "file_1"}}, {"type": "text", "text": "u"}]}]},
+    "messages": {
+        "messages": [
+            {"role": "user", "content": [{"type": "document", "source": {"type": "file", "file_id": "file_1"}}, {"type": "text", "text": "u"}]},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image", "source": {"type": "file", "file_id": "file_1"}}]}]},
+        ]
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("front", "back"), list(product(STORED, WIRES)))
+def test_a_file_that_only_its_provider_has_goes_to_no_other(front, back):
+    request = decoded(front, STORED[front])
+    asked, lost = crossed(request, front, back)
+    kept = {front, back} <= {"responses", "chat"} or front == back
+    assert lost == (() if kept else ("file_id",))
+    assert asked.canisters == request.canisters if kept else "file_1" not in repr(asked)
+    assert ("file_1" in str(WIRES[back].encode_request(asked).body)) == kept
+    assert "'u'" in str(WIRES[back].encode_request(asked).body)
+
+
+def test_a_file_that_can_be_fetched_goes_everywhere():
+    request = Request("m", (UserCanister((PictureContent(url="https://x/y.png", extra={"file_id": "file_1"}),)),))
+    assert crossed(request, "chat", "gemini") == (request, ())
+
+
+@pytest.mark.parametrize(
+    ("back", "part", "dropped"),
+    [
+        ("chat", {"type": "input_audio", "input_audio": {"data": "d2F2", "format": "wav"}}, ()),
+        ("gemini", {"inlineData": {"mimeType": "audio/wav", "data": "d2F2"}}, ()),
+        ("messages", None, ("file",)),
+        ("responses", None, ("file",)),
+    ],
+)
+def test_a_client_s_audio_goes_where_it_can_be_heard_and_is_named_as_lost_elsewhere(back, part, dropped):
+    audio = {"type": "input_audio", "input_audio": {"data": "d2F2", "format": "wav"}}
+    request = decoded("chat", {"messages": [{"role": "user", "content": [{"type": "text", "text": "u"}, audio]}]})
+    lowered = WIRES[back].encode_request(crossed(request, "chat", back)[0])
+    assert lowered.dropped == dropped
+    assert part is None or part in next(iter(lowered.body.get("messages") or lowered.body["contents"])).popitem()[1]
+    assert part is not None or "d2F2" not in str(lowered.body)
+
+
+def test_the_page_lists_what_crosses():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "wires.md").read_text("utf-8")
+    for meaning in MEANINGS:
+        cells = [
+            f" `{meaning[wire].path}` " if wire in meaning else " "
+            for wire in ("responses", "chat", "messages", "gemini")
+        ]
+        assert f"|{'|'.join(cells)}|" in page.splitlines()
+
+
+JSONS = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+PATHS = {wire: sorted({path for path, _ in leaves(ASKED[wire], wire)}) for wire in WIRES}
+
+
+@pytest.mark.parametrize(("front", "back"), list(product(WIRES, [*WIRES, "plugged-in"])))
+@settings(max_examples=30)  # of each pair
+@given(data=st.data())
+def test_whatever_stands_there(front, back, data):
+    extra = {}
+    for path in data.draw(
+        st.lists(st.sampled_from([*PATHS[front], "text", "metadata", "thinking", "odd"]), max_size=6)
+    ):
+        *objects, name = path.split(".")
+        inner = extra
+        for each in objects:
+            inner = inner.setdefault(each, {}) if isinstance(inner.get(each, {}), dict) else {}
+        inner[name] = data.draw(JSONS)
+    request = Request("m", (), extra=extra)
+    before = repr(request)
+    asked, lost = crossed(request, front, back)
+    assert repr(request) == before
+    assert len(set(lost)) == len(lost)
+    if front != back:
+        assert crossed(asked, front, back)[0].canisters == ()
