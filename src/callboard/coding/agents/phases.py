@@ -50,7 +50,7 @@ READS: Final = ("look", "history")
 
 @cache
 def _table() -> _Table:
-    return msgspec.toml.decode(files("callboard.coding").joinpath("phases.toml").read_bytes(), type=_Table)
+    return msgspec.toml.decode(files("callboard.coding.agents").joinpath("phases.toml").read_bytes(), type=_Table)
 
 
 def phases_of(kind: JobType, form: Form) -> tuple[Phase, ...]:
