@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from callboard.coding.git import copy_tree as module
 from callboard.coding.git.copy_tree import copy_tree
 from callboard.errors import CallerError
 
