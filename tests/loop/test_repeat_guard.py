@@ -300,7 +300,7 @@ def test_the_work_of_a_call_does_not_grow():
 
 # What the model made up.
 
-CUT = Note("alert", "the model wrote a result itself, and it was cut: Observation: 3")
+CUT = Note("alert", "the model wrote a result itself, and it was cut: Observation: 3", code="hallucinated_result")
 
 
 def test_results_behind_a_made_up_one_say_so():

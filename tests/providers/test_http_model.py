@@ -24,6 +24,7 @@ from callboard.core import (
     ToolDeclaration,
     Usage,
     UserCanister,
+    unsent_note,
 )
 from callboard.errors import CallerError
 from callboard.modes import plan
@@ -303,7 +304,7 @@ def test_leaving_a_reply_closes_its_connection():
 def test_what_cannot_be_sent_is_told():
     content = (TextualContent("Listen:"), FileContent(url="https://example.org/song"))
     events, backend = ask([HELLO], changes={"canisters": (UserCanister(content),)})
-    assert events[0] == Note("dropped", "file cannot be sent to this endpoint")
+    assert events[0] == unsent_note("file")
     assert said(events) == "Hello"
     assert "Listen:" in str(backend.requests[0].body["messages"])
 

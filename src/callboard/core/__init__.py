@@ -54,6 +54,7 @@ from callboard.core.events import (
     ToolProgress,
     Usage,
     Verdict,
+    unsent_note,
 )
 from callboard.core.fold import Fold
 from callboard.core.jsonl import decode_canister, decode_event, encode_line
@@ -149,4 +150,5 @@ __all__ = [
     "joined",
     "pipe",
     "result_contents",
+    "unsent_note",
 ]

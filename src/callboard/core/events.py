@@ -18,7 +18,7 @@ Offsets: TypeAlias = tuple[int, int]
 
 Ending = Literal["stop", "invocations", "length", "filter", "refusal", "no_call", "retry"]
 NoteKind = Literal["recovered", "coerced", "dropped", "repaired", "alert"]
-NoteCode = Literal["", "quotation", "format", "failed_call", "duplicate", "incomplete", "cache"]
+NoteCode = Literal["", "quotation", "format", "failed_call", "duplicate", "incomplete", "cache", "hallucinated_result"]
 Place = Literal["wire", "text", "reasoning"]
 RunState = Literal["completed", "incomplete", "pending", "failed", "cancelled"]
 Verdict = Literal["allow", "deny", "defer"]
@@ -141,12 +141,21 @@ class Usage(_Event, frozen=True, tag="usage"):
 
 
 class Note(_Event, frozen=True, tag="note"):
-    """Something that was done on the way and that somebody may want to know. `code` says what to programs."""
+    """Something that was done on the way and that somebody may want to know.
+
+    `code` says what to programs; `unsent` names the part of a request that could not be sent.
+    """
 
     kind: NoteKind
     text: str
     offsets: Offsets | None = None
     code: NoteCode = ""
+    unsent: str = ""
+
+
+def unsent_note(part: str) -> Note:
+    """The note of a part of a request that cannot be sent."""
+    return Note("dropped", f"{part} cannot be sent to this endpoint", unsent=part)
 
 
 class ReplyEnded(_Event, frozen=True, tag="reply_ended"):

@@ -25,7 +25,6 @@ from callboard.core import (
     Usage,
     Why,
 )
-from callboard.loop.loop import MADE_UP
 
 EXCERPT: Final = 200
 """Characters of what was cut that are told."""
@@ -205,4 +204,5 @@ class Fabricated:
 
     def _note(self) -> Note:
         excerpt, self._excerpt = self._excerpt, ""
-        return Note("alert", f"{MADE_UP}, and it was cut: {excerpt}")
+        text = f"the model wrote a result itself, and it was cut: {excerpt}"
+        return Note("alert", text, code="hallucinated_result")

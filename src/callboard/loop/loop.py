@@ -66,8 +66,6 @@ QuotedCalls: TypeAlias = Literal["ask", "run"]
 GO_ON = "Go on."
 """What the user says behind a reply that decides nothing: a last message of the model's is a prefill to llama.cpp."""
 
-MADE_UP = "the model wrote a result itself"
-"""Begins the text of the alert that says so."""
 _BESIDE_RESULTS = (
     "Part of your last reply was cut, for you had written a result of a call yourself. "
     "Results come from the tools alone, and this is what they gave:"
@@ -223,7 +221,7 @@ class Loop:
                 self._reply_usage = event
             case InvocationIncomplete(identifier=identifier, why=why):
                 self._cut[identifier] = why
-            case Note(kind="alert", text=text) if text.startswith(MADE_UP):
+            case Note(code="hallucinated_result"):
                 self._made_up = True
             case Note(code="format", text=text):
                 self._no_format = f"Error: {text}"

@@ -36,6 +36,7 @@ from callboard.core import (
     Why,
     identify_in_turn,
     pipe,
+    unsent_note,
 )
 from callboard.errors import CallerError, ProviderError
 from callboard.modes import Plan, Watcher, choice, lower, reminded, watched
@@ -60,8 +61,6 @@ _MAX_ERROR = 64 * 1024
 _MAX_CONVERSATIONS = 16
 """Conversations of which it is kept what was read of their sources."""
 _EXCERPT = 500
-UNSENT = " cannot be sent to this endpoint"
-"""The end of the Note of what a request loses."""
 _RETRY = ReplyEnded("retry")
 _SAID: Mapping[type[Event], str] = {
     TextPiece: "text",
@@ -208,7 +207,7 @@ class RemoteModel:
         if self._forwards and request.constraint is not None and asked.constraint is None:
             lost = (*lost, "response_format")
         if lost:
-            yield [Note("dropped", kind + UNSENT) for kind in lost]
+            yield [unsent_note(part) for part in lost]
         posted = self._transport.post(
             self._base_url + self._wire.path(asked),
             headers={**self._headers, **headers} if headers else self._headers,

@@ -30,9 +30,10 @@ from callboard.core import (
     Request,
     ResultCanister,
     Usage,
+    unsent_note,
 )
 from callboard.errors import CallboardError
-from callboard.providers.http_model import NO_HEADERS, UNSENT, RemoteModel
+from callboard.providers.http_model import NO_HEADERS, RemoteModel
 from callboard.providers.lessons import MOST
 from callboard.providers.retries import retry_after
 from callboard.servers.gateway.attribution import strip_attribution
@@ -212,7 +213,7 @@ async def _asked(backend: Backend, name: str, request: Request, record: Record) 
     over = False
     try:
         if lost:
-            yield [Note("dropped", field + UNSENT) for field in lost]
+            yield [unsent_note(field) for field in lost]
         way: dict[str, Any] = {}
         while True:
             model = backend.model(name, record.owner, way)

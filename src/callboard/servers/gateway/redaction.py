@@ -271,7 +271,7 @@ class Redaction:
             case ReplyFailed():
                 words = {name: redactor.error(getattr(event, name)) for name in ("code", "message", "excerpt")}
             case Note():
-                words = {"text": redactor.error(event.text)}
+                words = {name: redactor.error(getattr(event, name)) for name in ("text", "unsent")}
             case ReplyExtra():
                 words = {name: _each(getattr(event, name), whole) for name in ("fields", "choice", "message")}
             case ReplyStarted():

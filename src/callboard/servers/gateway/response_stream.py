@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 
 from callboard.core import Event, Note, ReplyFailed
-from callboard.providers.http_model import UNSENT
 from callboard.servers.gateway.exchange import Exchange, dropped_header
 from callboard.servers.gateway.http_errors import Refusal
 
@@ -103,10 +102,7 @@ def noted(exchange: Exchange, events: list[Event]) -> list[Event]:
     """The events, of the notes only why the reply is incomplete. Raises a Refusal for a loss that is not allowed."""
     if type(events[0]) is not Note:
         return events
-    lost = [
-        event.text.removesuffix(UNSENT) for event in events if isinstance(event, Note) and event.text.endswith(UNSENT)
-    ]
-    exchange.record.drop(lost)
+    exchange.record.drop([event.unsent for event in events if isinstance(event, Note) and event.unsent])
     refuse_loss(exchange)
     return [event for event in events if type(event) is not Note or event.code == "incomplete"]
 
