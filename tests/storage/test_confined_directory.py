@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from callboard.errors import CallerError
-from callboard.storage.confined_directory import MAX_STEPS, Beneath
+from callboard.storage.confined_directory import MAX_STEPS, ConfinedDirectory
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def root(tmp_path):
 
 @pytest.fixture
 def beneath(root):
-    made = Beneath(str(root))
+    made = ConfinedDirectory(str(root))
     asyncio.run(made.connect())
     yield made
     asyncio.run(made.disconnect())
@@ -225,7 +225,7 @@ def test_a_directory_that_becomes_a_link(beneath, root, tmp_path):
 
 def test_a_root_that_is_a_link(root, tmp_path):
     (tmp_path / "link").symlink_to(root)
-    made = Beneath(str(tmp_path / "link"))
+    made = ConfinedDirectory(str(tmp_path / "link"))
     asyncio.run(made.connect())
     for path in (tmp_path / "link" / "up", root / "up"):
         assert made.read(str(path), 100) == b"in a"
@@ -233,7 +233,7 @@ def test_a_root_that_is_a_link(root, tmp_path):
 
 
 def test_the_current_directory_is_that_of_connecting(root, monkeypatch, tmp_path):
-    made = Beneath()
+    made = ConfinedDirectory()
     monkeypatch.chdir(root)
     asyncio.run(made.connect())
     monkeypatch.chdir(tmp_path)
@@ -242,7 +242,7 @@ def test_the_current_directory_is_that_of_connecting(root, monkeypatch, tmp_path
 
 
 def test_the_root_of_all():
-    made = Beneath("/")
+    made = ConfinedDirectory("/")
     asyncio.run(made.connect())
     assert made.names("/", 1000) == made.names("", 1000)
     with pytest.raises(PermissionError):
@@ -253,12 +253,12 @@ def test_the_root_of_all():
 @pytest.mark.parametrize(("name", "told"), [("nothing", "No such file or directory"), ("a/file", "Not a directory")])
 def test_a_root_that_is_none(root, name, told):
     with pytest.raises(CallerError, match=told):
-        asyncio.run(Beneath(str(root / name)).connect())
+        asyncio.run(ConfinedDirectory(str(root / name)).connect())
 
 
 def test_no_descriptor_is_left_open(root):
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names are what is asked
-    made = Beneath(str(root))
+    made = ConfinedDirectory(str(root))
     asyncio.run(made.connect())
     asyncio.run(made.connect())
     for path in ("a/b/up", "nothing", "out", "loop", "pipe", "a"):
@@ -398,7 +398,7 @@ def test_what_is_kept(root, path):
     (root / ".git" / "config").write_text("config")
     (root / "git").symlink_to(".git")
     (root / "way").symlink_to("a/../.git/hooks")
-    made = Beneath(str(root), (".git",))
+    made = ConfinedDirectory(str(root), (".git",))
     asyncio.run(made.connect())
     before = sorted(root.rglob("*"))
     with pytest.raises(PermissionError, match=r"is not to be changed: nothing in '\.(git|GIT|Git)' is"):

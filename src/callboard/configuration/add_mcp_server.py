@@ -17,7 +17,7 @@ from callboard.configuration.mcp import read_servers
 from callboard.configuration.toml import read_document
 from callboard.errors import CallerError
 from callboard.profiles import normalise
-from callboard.storage.directories import write_private
+from callboard.storage.atomic_file import write_private
 from callboard.tools.descriptors import below, dotted
 
 

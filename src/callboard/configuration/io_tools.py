@@ -9,7 +9,7 @@ import codecs
 from collections.abc import Mapping
 from typing import Annotated
 
-from callboard.storage.confined_directory import Beneath, guarded
+from callboard.storage.confined_directory import ConfinedDirectory, set_path_guard
 from callboard.tools import Context, Subject, tool
 
 MAX_BYTES = 10 * 1024 * 1024
@@ -26,9 +26,9 @@ _SUBJECTS: Mapping[str, Subject] = {"path": "path"}
 _SLOW = frozenset({"idna", "punycode"})
 
 
-def connection(root: str = ".") -> Beneath:
+def connection(root: str = ".") -> ConfinedDirectory:
     """What the ensemble connects to; `root` is the directory, by default the current one."""
-    return Beneath(root)
+    return ConfinedDirectory(root)
 
 
 @tool(idempotent=True, subjects=_SUBJECTS)
@@ -65,10 +65,10 @@ def _checked(encoding: str) -> str:
     return name
 
 
-def _root(context: Context) -> Beneath:
+def _root(context: Context) -> ConfinedDirectory:
     ensemble = context.invoker.ensemble if context.invoker else None
     root = ensemble.connection if ensemble else None
-    if not isinstance(root, Beneath):
+    if not isinstance(root, ConfinedDirectory):
         raise TypeError("this tool belongs to an ensemble with a root")
-    guarded(context.permits)
+    set_path_guard(context.permits)
     return root

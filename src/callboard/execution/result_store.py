@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from callboard.errors import NoSuchTool
-from callboard.storage.directories import state_directory, write_private
+from callboard.storage.atomic_file import write_private
+from callboard.storage.directories import state_directory
 from callboard.tools import Context, Ensemble, Invoker
 
 READ_RESULT: Final = "read_result"
@@ -36,10 +37,10 @@ _SCHEMA: Final[Mapping[str, Any]] = {
 
 
 class KeptResults:
-    """Texts by their identifiers, in a directory, by default beneath `state_directory()`."""
+    """Texts by their identifiers, in a directory, by default `mcp` of `state_directory()`."""
 
     def __init__(self, directory: Path | None = None) -> None:
-        self.directory = directory or state_directory() / "results"
+        self.directory = directory or state_directory() / "mcp" / "results"
         self.tool_name = READ_RESULT
         """What the tool that reads on is called where the results are used."""
 

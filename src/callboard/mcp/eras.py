@@ -12,14 +12,15 @@ from pathlib import Path
 
 from callboard.mcp.identity import state_file
 from callboard.mcp.settings import ServerSettings
-from callboard.storage.directories import state_directory, write_private
+from callboard.storage.atomic_file import write_private
+from callboard.storage.directories import state_directory
 
 
 class Eras:
-    """The servers that speak an older protocol, in a directory, by default beneath `state_directory()`."""
+    """The servers that speak an older protocol, in a directory, by default `mcp` of `state_directory()`."""
 
     def __init__(self, directory: Path | None = None) -> None:
-        self._directory = directory or state_directory() / "eras"
+        self._directory = directory or state_directory() / "mcp" / "eras"
 
     def is_legacy(self, settings: ServerSettings) -> bool:
         """Whether the server spoke an older protocol when it was last connected."""

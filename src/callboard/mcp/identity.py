@@ -10,12 +10,14 @@ import hashlib
 import json
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
+from callboard.errors import CallerError
 from callboard.mcp.settings import ServerSettings
-from callboard.storage.directories import file_name
 
 _DIGITS: Final = 12
+_LONGEST: Final = 200
+"""Bytes of a name in a file's; the file systems take 255."""
 
 
 def identity_of(settings: ServerSettings) -> str:
@@ -28,6 +30,14 @@ def identity_of(settings: ServerSettings) -> str:
     words = [str(directory / word) if _is_file(directory / word) else word for word in settings.command]
     facts = [settings.url] if settings.transport == "http" else [str(directory) if settings.directory else "", *words]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:_DIGITS]
+
+
+def file_name(name: str) -> str:
+    """A server's name as a file's, without its suffix. Raises CallerError if it is too long for one."""
+    quoted = quote(name, safe=" ")
+    if not quoted or len(quoted) > _LONGEST:
+        raise CallerError("a server's name has 1 to some 60 characters", path=name[:64])
+    return quoted
 
 
 def state_file(directory: Path, settings: ServerSettings) -> Path:

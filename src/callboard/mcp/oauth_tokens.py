@@ -23,8 +23,10 @@ import msgspec
 from callboard.errors import CallerError
 from callboard.mcp.environment import resolved
 from callboard.mcp.errors import ServerFailure
+from callboard.mcp.identity import file_name
 from callboard.mcp.settings import ServerSettings
-from callboard.storage.directories import file_name, state_directory, write_private
+from callboard.storage.atomic_file import write_private
+from callboard.storage.directories import state_directory
 
 if TYPE_CHECKING:
     import httpx2
@@ -60,7 +62,7 @@ class TokenFile:
     """
 
     def __init__(self, settings: ServerSettings, directory: Path | None = None) -> None:
-        self.path = (directory or state_directory() / "tokens") / f"{file_name(settings.name)}.json"
+        self.path = (directory or state_directory() / "mcp" / "tokens") / f"{file_name(settings.name)}.json"
         self._url = settings.url
         self.kept = Kept(settings.url)
         self.load()

@@ -20,7 +20,8 @@ import msgspec
 from callboard.errors import CallerError
 from callboard.mcp.identity import files_of, identity_of, name_of, state_file
 from callboard.mcp.settings import ServerSettings
-from callboard.storage.directories import state_directory, write_private
+from callboard.storage.atomic_file import write_private
+from callboard.storage.directories import state_directory
 
 if TYPE_CHECKING:
     from mcp_types import Tool
@@ -55,14 +56,14 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class Pins:
-    """The pins of servers, kept in a directory, by default beneath `state_directory()`.
+    """The pins of servers, kept in a directory, by default `mcp` of `state_directory()`.
 
     Whoever only `looks` trusts nobody: a first use is none.
     """
 
     def __init__(self, directory: Path | None = None, *, looks: bool = False) -> None:
         self._looks = looks
-        self._directory = directory or state_directory() / "pins"
+        self._directory = directory or state_directory() / "mcp" / "pins"
 
     def compare(self, server: ServerSettings, tools: Iterable[Tool], instructions: str = "") -> Compared:
         """What is as pinned; at the first use all is, and is pinned.

@@ -5,12 +5,12 @@ import pytest
 
 from callboard.coding.test_runners import RUNNERS, Folder, Selection, detect, folder_of
 from callboard.coding.test_runners.python import UNITTEST
-from callboard.storage.confined_directory import Beneath
+from callboard.storage.confined_directory import ConfinedDirectory
 
 
 def look(root, place=""):
     async def looked():
-        files = Beneath(str(root))
+        files = ConfinedDirectory(str(root))
         await files.connect()
         try:
             return folder_of(files, place)

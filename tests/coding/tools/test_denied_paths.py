@@ -15,7 +15,7 @@ from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration import io_tools
 from callboard.errors import SandboxUnavailable
 from callboard.sandbox import find_sandbox
-from callboard.storage.confined_directory import Beneath, guarded
+from callboard.storage.confined_directory import ConfinedDirectory, set_path_guard
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Ensemble, Invoker, Policy
 
@@ -292,11 +292,11 @@ def test_a_command_neither_reads_nor_changes_nor_makes_a_denied_path(sandbox, ro
 
 def test_a_link_that_is_turned_between_the_decision_and_the_call_leads_nowhere(root):
     """What is judged at last is the path that the walk took."""
-    tree = Beneath(str(root))
+    tree = ConfinedDirectory(str(root))
 
     async def run():
         await tree.connect()
-        guarded(lambda path: not path.startswith((".env", ".github")))
+        set_path_guard(lambda path: not path.startswith((".env", ".github")))
         for path in ("docs/up/.env", "docs/hard", "docs/ci/workflows/ci.yml"):
             for act in (lambda path=path: tree.read(path, 100), lambda path=path: tree.write(path, b"x")):
                 with pytest.raises(PermissionError, match="a rule keeps this call from"):
@@ -312,7 +312,9 @@ def test_a_link_that_is_turned_between_the_decision_and_the_call_leads_nowhere(r
 def test_the_files_of_the_built_in_ensemble_have_the_same_rules(root):
     async def run():
         io = Ensemble(
-            "io", [io_tools.read_file, io_tools.write_file, io_tools.list_directory], connection=Beneath(str(root))
+            "io",
+            [io_tools.read_file, io_tools.write_file, io_tools.list_directory],
+            connection=ConfinedDirectory(str(root)),
         )
         await io.connect()
         policy = Policy([("*", "allow"), *((each, "deny") for each in DENY)])

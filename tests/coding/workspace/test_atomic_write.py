@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from callboard.coding.workspace.atomic_write import FileChange, write_all
-from callboard.storage.confined_directory import Beneath
+from callboard.storage.confined_directory import ConfinedDirectory
 
 
 @pytest.fixture
 def files(tmp_path):
-    made = Beneath(str(tmp_path), (".git",))
+    made = ConfinedDirectory(str(tmp_path), (".git",))
     asyncio.run(made.connect())
     yield made
     asyncio.run(made.disconnect())

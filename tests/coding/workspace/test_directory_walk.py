@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from callboard.coding.workspace.directory_walk import by_path, files_below, told, walk
-from callboard.storage.confined_directory import Beneath
+from callboard.storage.confined_directory import ConfinedDirectory
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def files(tmp_path):
     (root / "link").symlink_to("b")
     (root / "up").symlink_to("..")
     os.mkfifo(root / "pipe")
-    made = Beneath(str(root))
+    made = ConfinedDirectory(str(root))
     asyncio.run(made.connect())
     yield made
     asyncio.run(made.disconnect())
@@ -80,7 +80,7 @@ def test_a_deep_tree(tmp_path):
         os.close(opened)
         opened = below
     os.close(opened)
-    made = Beneath(str(tmp_path))
+    made = ConfinedDirectory(str(tmp_path))
     asyncio.run(made.connect())
     assert len(walk(made, ".").entries) == 400
     asyncio.run(made.disconnect())
@@ -91,7 +91,7 @@ def test_a_directory_that_becomes_a_link(tmp_path):
     root = tmp_path / "root"
     (root / "a" / "inner").mkdir(parents=True)
     (tmp_path / "beside" / "inner" / "secret").mkdir(parents=True)
-    made = Beneath(str(root))
+    made = ConfinedDirectory(str(root))
     asyncio.run(made.connect())
     going = True
 

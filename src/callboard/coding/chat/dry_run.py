@@ -25,7 +25,7 @@ from callboard.coding.workspace.text_file import MAX_BYTES, NoText, decode
 from callboard.coding.workspace.workspace import Workspace
 from callboard.core import InvocationCanister, ResultCanister
 from callboard.execution import run_invoker
-from callboard.storage.confined_directory import Beneath, Place
+from callboard.storage.confined_directory import ConfinedDirectory, ResolvedPath
 from callboard.tools import Ensemble, Invoker
 
 AROUND: Final = 3
@@ -74,13 +74,13 @@ class _StandIn(Workspace):
         self.seen = workspace.seen.copy()
 
 
-class Imagined(Beneath):
+class Imagined(ConfinedDirectory):
     """Files as they would be: what is written is kept in memory, what is not written is read where it is.
 
     Good for as long as the `files` are connected.
     """
 
-    def __init__(self, files: Beneath) -> None:
+    def __init__(self, files: ConfinedDirectory) -> None:
         super().__init__()
         # The same open directory, and so the same paths lead out of it.
         vars(self).update(vars(files))
@@ -102,13 +102,13 @@ class Imagined(Beneath):
         except FileNotFoundError:
             # In a directory that would be made.
             steps = os.path.normpath(path)
-            if steps.startswith("..") or any(step.casefold() in self._kept for step in steps.split("/")):
+            if steps.startswith("..") or any(step.casefold() in self._read_only for step in steps.split("/")):
                 raise PermissionError(f"{path!r} is not to be changed") from None
             return steps.lstrip("/")
 
     def write(self, path: str, data: bytes, mode: int | None = None) -> None:
         try:
-            with self._place(path, change=True) as place:
+            with self._resolve(path, change=True) as place:
                 key = place.path
                 _check(place, path)
         except FileNotFoundError:
@@ -116,7 +116,7 @@ class Imagined(Beneath):
         self._written[key] = data
 
     def delete(self, path: str) -> None:
-        with self._place(path, change=True, follow=False) as place:
+        with self._resolve(path, change=True, follow=False) as place:
             _check(place, path)
             self._written[place.path] = None
 
@@ -131,7 +131,7 @@ class Imagined(Beneath):
             return None
 
 
-def _check(place: Place, path: str) -> None:
+def _check(place: ResolvedPath, path: str) -> None:
     """Raises OSError for a path that leads to nothing, or to a directory."""
     if stat.S_ISDIR(os.stat(place.name, dir_fd=place.parent, follow_symlinks=False).st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from callboard.errors import CallerError
-from callboard.storage.directories import write_private
+from callboard.storage.atomic_file import write_private
 from callboard.tools import Rule
 from callboard.tools.shell_parser import parse_command
 

@@ -20,7 +20,7 @@ import msgspec
 
 from callboard.coding.git.repository import Repository, shown
 from callboard.errors import CallerError
-from callboard.storage.directories import write_private
+from callboard.storage.atomic_file import write_private
 
 Kind: TypeAlias = Literal["worktree", "copy", "place"]
 

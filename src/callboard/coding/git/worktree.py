@@ -44,7 +44,7 @@ from callboard.coding.git.undo_worktree import (
     write_record,
 )
 from callboard.errors import CallerError
-from callboard.storage.directories import write_private
+from callboard.storage.atomic_file import write_private
 
 __all__ = ["Changes", "Kind", "Tree", "TreeRecord", "open_place", "open_tree", "reopen_tree", "tree_record", "undo"]
 

@@ -24,7 +24,8 @@ from msgspec.structs import replace
 from callboard.coding.jobs.json_encoding import carried, encoded
 from callboard.core.ports import Clock
 from callboard.errors import CallerError
-from callboard.storage.directories import write_private
+from callboard.storage.atomic_file import write_private
+from callboard.storage.directories import data_directory
 
 JobType: TypeAlias = Literal["build", "debug", "review", "triage", "chat"]
 JobState: TypeAlias = Literal["pending", "running", "waiting", "completed", "failed", "cancelled"]
@@ -71,8 +72,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 def jobs_directory() -> Path:
     """`${XDG_DATA_HOME:-~/.local/share}/callboard/jobs`."""
-    from callboard.providers.local import data_directory  # noqa: PLC0415 - costs 10 ms, on first use
-
     return data_directory() / "jobs"
 
 

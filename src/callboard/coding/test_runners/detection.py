@@ -1,6 +1,6 @@
 """Which runner tests a folder.
 
-Owns the order of the table, and what is read of a folder to choose. Reads through `Beneath`, so a link leads nowhere.
+Owns the order of the table, and what is read of a folder to choose. Reads through `ConfinedDirectory`, so a link leads nowhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from callboard.coding.test_runners.javascript import NPM
 from callboard.coding.test_runners.make import MAKE
 from callboard.coding.test_runners.python import PYTEST
 from callboard.coding.test_runners.runner import Folder, Runner
-from callboard.storage.confined_directory import Beneath
+from callboard.storage.confined_directory import ConfinedDirectory
 
 RUNNERS: Final[tuple[Runner, ...]] = (GO, PYTEST, CARGO, NPM, MAKE)
 """In the order in which they are tried; a folder may fit several."""
@@ -27,7 +27,7 @@ _MAX_NAMES = 20_000
 _MAX_MANIFEST = 256 * 1024
 
 
-def folder_of(files: Beneath, place: str = "", borrowed: Sequence[str] = ()) -> Folder:
+def folder_of(files: ConfinedDirectory, place: str = "", borrowed: Sequence[str] = ()) -> Folder:
     """What is known of a folder beneath the root; `borrowed` are folders that are shown there too.
 
     Raises OSError for one that is not there.
@@ -52,7 +52,7 @@ def detect(folder: Folder, kind: str = "") -> Runner | None:
     return next((each for each in RUNNERS if each.fits(folder)), None)
 
 
-def _names(files: Beneath, place: str) -> list[str]:
+def _names(files: ConfinedDirectory, place: str) -> list[str]:
     try:
         return files.names(place, _MAX_NAMES)
     except OSError as error:

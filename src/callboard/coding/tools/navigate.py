@@ -14,7 +14,7 @@ from callboard.coding.tools.action_tool import Actions, action
 from callboard.coding.workspace.directory_walk import by_path, is_skipped, told, walk
 from callboard.coding.workspace.file_editor import open_text
 from callboard.coding.workspace.workspace import Workspace, workspace_of
-from callboard.storage.confined_directory import Beneath
+from callboard.storage.confined_directory import ConfinedDirectory
 from callboard.tools import Context
 
 MAX_ENTRIES: Final = 500
@@ -91,7 +91,7 @@ def imports(context: Context, path: FilePath) -> str:
     return _limited(found, "nothing is imported there", limit=MAX_SYMBOLS)
 
 
-def _permitted(context: Context, files: Beneath, directory: str) -> Callable[[str], bool]:
+def _permitted(context: Context, files: ConfinedDirectory, directory: str) -> Callable[[str], bool]:
     """Whether the rules let an entry of a directory be shown, by its path from there."""
     start = files.canonical(directory)
     return lambda path: context.permits(f"{start}/{path}" if start else path)

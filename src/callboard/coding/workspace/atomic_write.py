@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from callboard.storage.confined_directory import Beneath
+from callboard.storage.confined_directory import ConfinedDirectory
 
 
 class FileChange(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class FileChange(msgspec.Struct, frozen=True):
     mode: int | None = None
 
 
-def write_all(files: Beneath, changes: Sequence[FileChange]) -> None:
+def write_all(files: ConfinedDirectory, changes: Sequence[FileChange]) -> None:
     """Writes and deletes. Raises what the first that fails raises; what could not be put back is in its notes."""
     done: list[FileChange] = []
     try:
@@ -38,7 +38,7 @@ def write_all(files: Beneath, changes: Sequence[FileChange]) -> None:
         raise
 
 
-def _put(files: Beneath, change: FileChange, data: bytes | None) -> None:
+def _put(files: ConfinedDirectory, change: FileChange, data: bytes | None) -> None:
     if data is None:
         files.delete(change.path)
     else:

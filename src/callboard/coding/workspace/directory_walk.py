@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from callboard.storage.confined_directory import DIRECTORY, Beneath
+from callboard.storage.confined_directory import DIRECTORY, ConfinedDirectory
 
 SKIPPED: Final = frozenset({"node_modules", "vendor", ".venv", "__pycache__", "target", "dist", "build"})
 """Directories that hold what others wrote or what was made; so do those that are hidden."""
@@ -47,7 +47,7 @@ def is_skipped(name: str) -> bool:
 
 
 def walk(
-    files: Beneath,
+    files: ConfinedDirectory,
     path: str,
     *,
     limit: int = MAX_ENTRIES,
@@ -72,7 +72,7 @@ def walk(
     return Walk(found[:limit], len(found) > limit)
 
 
-def files_below(files: Beneath, path: str, limit: int = MAX_ENTRIES) -> tuple[list[str], bool]:
+def files_below(files: ConfinedDirectory, path: str, limit: int = MAX_ENTRIES) -> tuple[list[str], bool]:
     """The files below a directory, from the root, in the order of their paths, and whether there are more."""
     found = walk(files, path, limit=limit)
     prefix = f"{path.rstrip('/')}/" if path not in ("", ".") else ""

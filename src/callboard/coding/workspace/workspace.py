@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from callboard.coding.workspace.read_tracker import Seen
 from callboard.errors import SandboxUnavailable
 from callboard.programs import work_in
-from callboard.storage.confined_directory import Beneath, guarded
+from callboard.storage.confined_directory import ConfinedDirectory, set_path_guard
 from callboard.tools import Context
 from callboard.tools.context import Permits, everything
 
@@ -48,7 +48,7 @@ class Workspace:
         prefer: str = "",
     ) -> None:
         self.root = Path(root)
-        self.files = Beneath(str(root), KEPT)
+        self.files = ConfinedDirectory(str(root), KEPT)
         self.seen = Seen()
         self.changing = RLock()
         self.sandbox = sandbox
@@ -72,7 +72,7 @@ class Workspace:
         return self._confinement
 
     def aliases(self, path: str) -> list[str]:
-        """Every name of what a path leads to, for the rules; see Beneath."""
+        """Every name of what a path leads to, for the rules; see ConfinedDirectory."""
         return self.files.aliases(path)
 
     @property
@@ -145,5 +145,5 @@ def workspace_of(context: Context, *, opens_any: bool = False) -> Workspace:
     workspace = ensemble.connection if ensemble else None
     if not isinstance(workspace, Workspace):
         raise TypeError("this tool belongs to an ensemble with a workspace")
-    guarded(None if opens_any else context.permits)
+    set_path_guard(None if opens_any else context.permits)
     return workspace

@@ -2,7 +2,7 @@
 
 from callboard.providers.local.catalogue import Catalogue, Entry, Hub, Wheels, shipped
 from callboard.providers.local.download import pull
-from callboard.providers.local.model_files import data_directory, directory, locate, remove
+from callboard.providers.local.model_files import directory, locate, remove
 from callboard.providers.local.progress import (
     Progress,
     ProgressEvent,
@@ -25,7 +25,6 @@ __all__ = [
     "Verifying",
     "Waiting",
     "Wheels",
-    "data_directory",
     "directory",
     "locate",
     "pull",

@@ -20,6 +20,7 @@ import msgspec
 
 from callboard.errors import ModelFileError, NoSuchModel
 from callboard.providers.local.catalogue import Catalogue, Entry, shipped
+from callboard.storage.directories import data_directory
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -28,12 +29,6 @@ class _Record(msgspec.Struct, frozen=True):
     size: int
     mtime_ns: int
     sha256: str
-
-
-def data_directory() -> Path:
-    """Where we keep what is to stay. A relative XDG_DATA_HOME is ignored, as its specification says."""
-    data = Path(os.environ.get("XDG_DATA_HOME", ""))
-    return (data if data.is_absolute() else Path.home() / ".local" / "share") / "callboard"
 
 
 def directory() -> Path:
