@@ -29,7 +29,7 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.execution import OnError
 from callboard.loop import AnswerAfter, Limits, OnRepeatedCall, QuotedCalls
-from callboard.text.suggest import near
+from callboard.text.suggest import suggest
 from callboard.tools import Context, Ensemble, Policy
 
 _CANISTERS: Final = (
@@ -121,7 +121,7 @@ def check_arguments(**given: Any) -> None:
             continue
         if name in _WORDS and value not in _WORDS[name]:
             words = _WORDS[name]
-            hint = near(value, words) if isinstance(value, str) else f"there are {', '.join(words)}"
+            hint = suggest(value, words) if isinstance(value, str) else f"there are {', '.join(words)}"
             raise CallerError(f"{value!r} is no word for it", path=name, hint=hint)
         if name in _KINDS:
             fits, wanted = _KINDS[name]
@@ -132,7 +132,7 @@ def check_arguments(**given: Any) -> None:
 def check_tool_choice(choice: ToolChoice, names: Collection[str]) -> None:
     """Refuse the choice of a tool that is not there. Raises CallerError."""
     if isinstance(choice, NamedTool) and choice.name not in names:
-        raise CallerError(f"no tool {choice.name!r}", path="tool_choice", hint=near(choice.name, names))
+        raise CallerError(f"no tool {choice.name!r}", path="tool_choice", hint=suggest(choice.name, names))
     if choice == "required" and not names:
         raise CallerError("there is no tool that could be called", path="tool_choice", hint="give the agent tools")
 

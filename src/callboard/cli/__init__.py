@@ -15,10 +15,10 @@ import typer
 
 from callboard.cli import chat, dialects, doctor, explain, job_commands, jobs, mcp, models, parse, run, serve, tools
 from callboard.cli.clients import commands as clients
-from callboard.cli.display import plain
 from callboard.cli.help import Group, use_our_help
 from callboard.errors import CallboardError
 from callboard.programs import absolute_path
+from callboard.text.display import strip_controls
 
 app = typer.Typer(
     cls=Group,
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def _end(why: str, code: int) -> NoReturn:
-    typer.echo(plain(f"callboard: {why}"), err=True)
+    typer.echo(strip_controls(f"callboard: {why}"), err=True)
     sys.exit(code)
 
 

@@ -16,6 +16,7 @@ from typing import Final, Protocol, TypeAlias
 
 from callboard.coding.chat.saved_approvals import FILE, Answers, pattern_of
 from callboard.core import InvocationCanister, Verdict
+from callboard.text.display import escape
 from callboard.tools import Rule
 
 Ask: TypeAlias = Callable[[str], Awaitable[str | None]]
@@ -58,7 +59,7 @@ class Approvals:
         more = bool(diff) and tell_diff(self._display, diff)
         if pattern is None:
             pattern = pattern_of(invocation.name, invocation.arguments or {})
-        lasting = f", [s]ession or [g]ood: {shown(pattern)} from now on" if pattern else ""
+        lasting = f", [s]ession or [g]ood: {escape(pattern)} from now on" if pattern else ""
         question = f"run it? [y]es, [n]o{lasting}"
         answer = await self._answer(f"{question}, [a]ll of the diff" if more else question)
         if more and answer == "a":
@@ -92,17 +93,10 @@ def tell_diff(display: Tells, diff: str, *, whole: bool = False) -> bool:
     more = not whole and len(lines) > MAX_LINES
     for line in lines[:MAX_LINES] if more else lines:
         cut = line if whole or len(line) <= MAX_WIDTH else f"{line[:MAX_WIDTH]}... ({len(line)} characters)"
-        display.tell(shown(cut), next((color for begin, color in _COLORS if line.startswith(begin)), ""))
+        display.tell(escape(cut, keep="\t"), next((color for begin, color in _COLORS if line.startswith(begin)), ""))
     if more:
         display.tell(f"... {diff.count(chr(10)) - MAX_LINES} more lines", "33")
     return more or (not whole and any(len(line) > MAX_WIDTH for line in lines))
-
-
-def shown(text: str) -> str:
-    """The text with what cannot be printed, or would be obeyed by a terminal, as Python writes it."""
-    if text.isprintable():
-        return text
-    return "".join([char if char.isprintable() or char == "\t" else repr(char)[1:-1] for char in text])
 
 
 def _lines(text: str) -> Iterator[str]:

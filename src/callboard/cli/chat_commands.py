@@ -48,9 +48,9 @@ async def _tools(chat: Chat, _rest: str, display: JobDisplay) -> None:
 
 
 async def _undo(chat: Chat, _rest: str, display: JobDisplay) -> None:
-    from callboard.cli.approvals import shown  # noqa: PLC0415  # not for --help
+    from callboard.text.display import escape  # noqa: PLC0415  # not for --help
 
-    display.tell(f"taken back: {', '.join(map(shown, await chat.undo()))}")
+    display.tell(f"taken back: {', '.join(map(escape, await chat.undo()))}")
 
 
 async def _cost(chat: Chat, _rest: str, display: JobDisplay) -> None:
@@ -96,10 +96,10 @@ def command_of(typed: str) -> tuple[str, str] | None:
 
 async def obey(chat: Chat, name: str, rest: str, display: JobDisplay) -> None:
     """Does what a command says, and says so where there is none of that name. Raises CallerError."""
-    from callboard.text.suggest import near  # noqa: PLC0415  # not for --help
+    from callboard.text.suggest import suggest  # noqa: PLC0415  # not for --help
 
     command = COMMANDS.get(name)
     if command is None or command.act is None:
-        display.tell(f"no command /{name}; {near(name, COMMANDS)}", "33")
+        display.tell(f"no command /{name}; {suggest(name, COMMANDS)}", "33")
     else:
         await command.act(chat, rest, display)

@@ -30,12 +30,10 @@ from callboard.core import (
     TextualContent,
     ToolProgress,
 )
-from callboard.text.display import display
+from callboard.text.display import collapse, strip_controls
 
 _WIDTH = 120
 _MESSAGE = 1000
-_OBEYED = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
-"""Characters that a terminal would obey: a model's text is shown without them."""
 
 
 class Display:
@@ -54,32 +52,32 @@ class Display:
         match event:
             case TextPiece(text=text) | RefusalPiece(text=text):
                 self._end_reasoning()
-                self._out.write(plain(text) if self._terminal else text)
+                self._out.write(strip_controls(text) if self._terminal else text)
                 self._out.flush()
                 self._in_line = not text.endswith("\n") if text else self._in_line
             case InvocationEnded(name=name, arguments=arguments, raw=raw):
-                self.tell(f"-> {one_line(name)}({_arguments(arguments, raw)})", "36")
+                self.tell(f"-> {collapse(name)}({_arguments(arguments, raw)})", "36")
             case InvocationIncomplete(name=name, why=why):
-                self.tell(f"-> {one_line(name) or 'a call'} (incomplete: {why})", "33")
+                self.tell(f"-> {collapse(name) or 'a call'} (incomplete: {why})", "33")
             case ToolProgress(progress=progress, total=total, message=message) if self._verbose:
                 far = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
-                self.tell(f".. {far} {one_line(message)}".rstrip(), "2")
+                self.tell(f".. {far} {collapse(message)}".rstrip(), "2")
             case ResultReady(canister=canister):
-                self.tell(f"<- {one_line(described(canister)) or '(nothing)'}", "31" if canister.error else "32")
+                self.tell(f"<- {collapse(described(canister)) or '(nothing)'}", "31" if canister.error else "32")
             case ReplyFailed(message=message, excerpt=excerpt, path=path, hint=hint):
-                where = f" ({one_line(path, _MESSAGE)})" if path else ""
-                helps = f"; {one_line(hint, _MESSAGE)}" if hint else ""
-                self.tell(f"callboard: the provider failed: {one_line(message, _MESSAGE)}{where}{helps}", "31")
+                where = f" ({collapse(path, _MESSAGE)})" if path else ""
+                helps = f"; {collapse(hint, _MESSAGE)}" if hint else ""
+                self.tell(f"callboard: the provider failed: {collapse(message, _MESSAGE)}{where}{helps}", "31")
                 if excerpt and self._verbose:
-                    self.tell(f"   {one_line(excerpt)}", "31")
+                    self.tell(f"   {collapse(excerpt)}", "31")
             case Note(code="failed_call") if not self._verbose:
                 pass  # its result says so too
             case Note(kind=kind, text=text) if self._verbose or kind == "alert":
-                self.tell(f"note ({kind}): {one_line(text)}", "33")
+                self.tell(f"note ({kind}): {collapse(text)}", "33")
             case RoundStarted(number=number) if self._verbose:
                 self.tell(f"round {number}", "2")
             case ReasoningPiece(text=text) if self._verbose:
-                self._err.write(plain(text))
+                self._err.write(strip_controls(text))
                 self._err.flush()
                 self._in_reasoning = not text.endswith("\n") if text else self._in_reasoning
             case ReplyEnded():
@@ -91,7 +89,7 @@ class Display:
 
     def tell(self, line: str, color: str = "") -> None:
         """A line on standard error, behind whatever line of text is open, without what a terminal would obey."""
-        line = plain(line)
+        line = strip_controls(line)
         self._end_line()
         self._end_reasoning()
         self._err.write(f"\x1b[{color}m{line}\x1b[0m\n" if self._color and color else f"{line}\n")
@@ -127,26 +125,5 @@ def _content(part: Content) -> str:
 
 def _arguments(arguments: Mapping[str, Any] | None, raw: str) -> str:
     if arguments is None:
-        return one_line(raw)
-    return one_line(", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items()))
-
-
-def plain(text: str) -> str:
-    """The text without what a terminal would obey, but for line breaks and tabs."""
-    return text.translate(_OBEYED)
-
-
-def seen(text: str) -> str:
-    """The text with what cannot be seen spelled out, but for line breaks and tabs."""
-    if text.isprintable():
-        return text
-    return "\n".join(
-        ["\t".join([display(part, 10 * len(part)) for part in line.split("\t")]) for line in text.split("\n")]
-    )
-
-
-def one_line(text: str, width: int = _WIDTH) -> str:
-    """The text in one line, without what a terminal would obey."""
-    plain = "".join([char if char.isprintable() else " " for char in text[: 4 * width]])
-    line = " ".join(plain.split())
-    return line if len(line) <= width and len(text) <= 4 * width else f"{line[:width]} ... ({len(text)} characters)"
+        return collapse(raw)
+    return collapse(", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items()))

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO
 import typer
 
 from callboard.cli import complete
-from callboard.cli.display import Display, one_line, plain
+from callboard.cli.display import Display
+from callboard.text.display import collapse, strip_controls
 
 if TYPE_CHECKING:
     from callboard.coding.jobs.log import Step
@@ -63,7 +64,7 @@ class JobDisplay(Display):
                 self.tell(f"== {name}", "1")
             case PhaseEnded(missing=missing):
                 for each in missing:
-                    self.tell(f"   missing: {one_line(each, 400)}", "33")
+                    self.tell(f"   missing: {collapse(each, 400)}", "33")
             case Told(text=text):
                 self.tell(text, "2")
             case Prompted(text=text):
@@ -84,10 +85,10 @@ def tell_outcome(job: Job, display: Display) -> None:
     """What a person needs to know at a job's end."""
     output = job.output
     # The error says where, and what to do, too.
-    why = one_line(job.error or job.reason, 1000)
+    why = collapse(job.error or job.reason, 1000)
     display.tell(f"{job.state}{f': {why}' if why else ''}", _COLORS.get(job.state, ""))
     for each in output.get("missing", ()):
-        display.tell(f"missing: {one_line(each, 400)}", "33")
+        display.tell(f"missing: {collapse(each, 400)}", "33")
     if job.type in ("review", "triage") and output.get("summary"):
         _print(f"{output['summary']}\n")
     if output.get("patch"):
@@ -123,7 +124,7 @@ def list_jobs(
         else:
             began = f"{each.created_at.astimezone():%Y-%m-%d %H:%M}"
             state = each.state if each.state != "running" else f"running {each.phase}"
-            typer.echo(f"{each.id}  {began}  {each.type:6}  {one_line(state):18}  {one_line(each.description, 60)}")
+            typer.echo(f"{each.id}  {began}  {each.type:6}  {collapse(state):18}  {collapse(each.description, 60)}")
     if not found and not as_json:
         typer.echo("no jobs" if all_ else "no jobs of this directory; --all shows those of others", err=True)
 
@@ -166,7 +167,7 @@ def show_job(
     }
     for name, value in rows.items():
         if value:
-            typer.echo(f"{name:9}  {one_line(str(value), 400)}")
+            typer.echo(f"{name:9}  {collapse(str(value), 400)}")
     _print(f"\n{found.description}\n")
     if found.output.get("summary"):
         _print(f"\n{found.output['summary']}\n")
@@ -174,7 +175,7 @@ def show_job(
 
 def _print(text: str) -> None:
     """As it is; on a terminal without what that would obey."""
-    sys.stdout.write(plain(text) if sys.stdout.isatty() else text)
+    sys.stdout.write(strip_controls(text) if sys.stdout.isatty() else text)
 
 
 @app.command("cancel")

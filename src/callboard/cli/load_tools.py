@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 
-from callboard.cli.display import one_line
 from callboard.configuration import (
     DescribedServer,
     Settings,
@@ -30,6 +29,7 @@ from callboard.configuration import (
     user_file,
 )
 from callboard.errors import CallboardError, CallerError
+from callboard.text.display import collapse
 from callboard.tools import Ensemble, Tool
 
 _LONGEST = 1000
@@ -100,7 +100,7 @@ class Toolbox:
 
     def _tell_line(self, line: str) -> None:
         # What a server says of itself is in it.
-        self._tell(one_line(line, _LONGEST))
+        self._tell(collapse(line, _LONGEST))
 
 
 def load_ensembles(specifications: Iterable[str], beside: Path | None) -> list[Ensemble]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from callboard.cli import interrupt, mcp_pins, mcp_serve, mcp_servers
-from callboard.cli.display import described, one_line, seen
+from callboard.cli.display import described
+from callboard.text.display import collapse, escape
 
 if TYPE_CHECKING:
     from callboard.core import ResultCanister
@@ -58,7 +59,7 @@ def list_servers(mcp: mcp_servers.Files = None, as_json: mcp_servers.Json = Fals
     for row in every:
         facts = [row["name"], row["transport"], row["state"], *_counts(row)]
         about = row["server"] or row["why"]
-        typer.echo("  ".join([*facts, *([one_line(about, _WIDTH)] if about else [])]))
+        typer.echo("  ".join([*facts, *([collapse(about, _WIDTH)] if about else [])]))
 
 
 @app.command("tools")
@@ -120,9 +121,9 @@ def call_tool(
     if as_json:
         typer.echo(encode_line(result))
     elif result.error is None:
-        typer.echo(seen(described(result)) if _is_terminal() else described(result))
+        typer.echo(escape(described(result), keep="\n\t") if _is_terminal() else described(result))
     if result.error is not None:
-        sys.exit(1 if as_json else seen(result.text))
+        sys.exit(1 if as_json else escape(result.text, keep="\n\t"))
 
 
 @app.command("add")
@@ -219,7 +220,7 @@ def _print_tool(row: dict[str, Any]) -> None:
     required = row["parameters"].get("required", ())
     names = [each if each in required else f"[{each}]" for each in row["parameters"].get("properties", {})]
     state = "" if row["state"] == "offered" else f"  ({row['state']}: not offered)"
-    typer.echo(f"{one_line(row['name'])}({one_line(', '.join(names))}){state}")
+    typer.echo(f"{collapse(row['name'])}({collapse(', '.join(names))}){state}")
     if row["state"] not in ("changed", "new"):
         for line in cleaned(row["description"], _WIDTH).splitlines()[:1]:
             typer.echo(f"    {line}")
@@ -232,7 +233,7 @@ def _print_tool(row: dict[str, Any]) -> None:
 
 def _print_whole(text: str) -> None:
     """All of it, with what is not seen spelled out."""
-    for line in seen(text).splitlines():
+    for line in escape(text, keep="\n\t").splitlines():
         typer.echo(f"    {line}")
 
 

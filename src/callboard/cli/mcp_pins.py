@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from callboard.cli import mcp_servers
-from callboard.cli.display import one_line
 from callboard.errors import NoSuchTool
+from callboard.text.display import collapse
 
 if TYPE_CHECKING:
     from callboard.mcp import McpEnsemble
@@ -38,9 +38,9 @@ def list_pins(as_json: mcp_servers.Json = False) -> None:
     if not every:
         typer.echo("nothing is trusted yet; a server's tools are from its first use on", err=True)
     for each in every:
-        typer.echo(f"{one_line(each.server)}  ({each.identity})")
+        typer.echo(f"{collapse(each.server)}  ({each.identity})")
         for name, pin in each.tools.items():
-            typer.echo(f"    {one_line(name)}  {pin[:12]}")
+            typer.echo(f"    {collapse(name)}  {pin[:12]}")
 
 
 @app.command("accept")
@@ -68,7 +68,7 @@ def accept_pins(
     if as_json:
         mcp_servers.print_json({"server": name, **found})
         return
-    things = [*map(one_line, found["accepted"]), *(["its instructions"] if found["instructions"] else [])]
+    things = [*map(collapse, found["accepted"]), *(["its instructions"] if found["instructions"] else [])]
     typer.echo(f"accepted: {', '.join(things) or 'nothing, for nothing changed and nothing is new'}", err=True)
 
 

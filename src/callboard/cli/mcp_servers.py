@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from callboard.cli import complete, interrupt
-from callboard.cli.display import Display, one_line
+from callboard.cli.display import Display
 from callboard.errors import CallerError
+from callboard.text.display import collapse
 
 if TYPE_CHECKING:
     from mcp_types import Tool
@@ -74,15 +75,15 @@ def shown(tell: Callable[[str, str], None], *, verbose: bool) -> Callable[[LinkE
     def show(event: LinkEvent) -> None:
         match event:
             case Logged(server=server, level=level, text=text) if verbose or level in _LOUD:
-                tell(f"{server} ({level}): {one_line(text)}", "2")
+                tell(f"{server} ({level}): {collapse(text)}", "2")
             case StateChanged(server=server, state="backoff", why=why) if why and server in ready:
                 # One that was never ready is told of where the run is prepared.
-                tell(f"{server} is connected no more: {one_line(why)}; the next call connects it again", "33")
+                tell(f"{server} is connected no more: {collapse(why)}; the next call connects it again", "33")
             case StateChanged(server=server, state=state, why=why):
                 if state == "ready":
                     ready.add(server)
                 if verbose:
-                    tell(f"{server} is {state}{f': {one_line(why)}' if why else ''}", "33" if why else "2")
+                    tell(f"{server} is {state}{f': {collapse(why)}' if why else ''}", "33" if why else "2")
             case ToolsChanged(server=server) if verbose:
                 tell(f"{server} changed its tools", "2")
             case _:
@@ -95,13 +96,13 @@ def asked(tell: Callable[[str, str], None], read: Callable[[], Awaitable[str]]) 
     """Asks a person at a terminal, field by field. Nothing is sent before they say so."""
 
     async def ask(text: str, schema: Mapping[str, Any]) -> tuple[Action, Mapping[str, Any] | None]:
-        tell(f"{one_line(text, _WIDTH)}", "33")
+        tell(f"{collapse(text, _WIDTH)}", "33")
         fields = schema.get("properties", {})
         required = schema.get("required", ())
         filled: dict[str, Any] = {}
         for name, field in fields.items() if isinstance(fields, Mapping) else ():
             about = field if isinstance(field, Mapping) else {}
-            tell(f"  {one_line(name)}{_described(about)}:", "")
+            tell(f"  {collapse(name)}{_described(about)}:", "")
             given = (await read()).strip()
             while given and (why := _misfit(given, about)):
                 tell(f"  {why}; again, or nothing to leave it out:", "33")
@@ -120,8 +121,8 @@ def asked(tell: Callable[[str, str], None], read: Callable[[], Awaitable[str]]) 
 
 def _described(field: Mapping[str, Any]) -> str:
     known = [field.get("title"), field.get("description"), field.get("enum") or field.get("type")]
-    facts = [one_line(str(each)) for each in known if each]
-    default = f" [{one_line(str(field['default']))}]" if "default" in field else ""
+    facts = [collapse(str(each)) for each in known if each]
+    default = f" [{collapse(str(field['default']))}]" if "default" in field else ""
     return (f" ({'; '.join(facts)})" if facts else "") + default
 
 
@@ -135,7 +136,7 @@ def _misfit(given: str, field: Mapping[str, Any]) -> str:
     try:
         _read(given, field)
     except (ValueError, KeyError):
-        return f"{one_line(given, 40)!r} is no {field.get('type')}"
+        return f"{collapse(given, 40)!r} is no {field.get('type')}"
     return ""
 
 
@@ -159,11 +160,11 @@ def found(files: list[str] | None) -> dict[str, DescribedServer]:
 
 
 def named(name: str, files: list[str] | None) -> DescribedServer:
-    from callboard.tools import near  # noqa: PLC0415  # not for --help
+    from callboard.text.suggest import suggest  # noqa: PLC0415  # not for --help
 
     every = found(files)
     if name not in every:
-        hint = near(name, every) if every else f"callboard mcp add {name} -- COMMAND"
+        hint = suggest(name, every) if every else f"callboard mcp add {name} -- COMMAND"
         raise CallerError("no such server", path=name, hint=hint)
     return every[name]
 
@@ -175,7 +176,7 @@ def with_server(name: str, files: list[str] | None, use: Callable[[McpEnsemble],
     described = named(name, files)
 
     def tell(line: str) -> None:
-        typer.echo(one_line(line, _WIDTH), err=True)
+        typer.echo(collapse(line, _WIDTH), err=True)
 
     async def used() -> T:
         ensemble = McpEnsemble(described.settings, tell=tell, found_by=described.found_by)

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import typer
 
-from callboard.cli.display import one_line
 from callboard.configuration import Settings, load_settings, user_file
 from callboard.configuration.setting_keys import BY_NAME
 from callboard.errors import CallerError
+from callboard.text.display import collapse
 
 _LONGEST: Final = 2000
 """Characters of a notice: all keys of a project's file, and paths."""
@@ -29,7 +29,7 @@ def settings_in(place: Path, flags: Mapping[str, Any]) -> Settings:
     """
     settings = load_settings(flags, place, os.environ)
     for notice in settings.notices:
-        typer.echo(f"callboard: {one_line(notice, _LONGEST)}", err=True)
+        typer.echo(f"callboard: {collapse(notice, _LONGEST)}", err=True)
     from callboard.modes import mode_named  # noqa: PLC0415  # not for --help
     from callboard.providers.transport import check_url  # noqa: PLC0415  # as above
 

@@ -69,13 +69,14 @@ def call_tool(
 ) -> None:
     """Call a tool as a model would: validated, with its timeout. Prints the result; exit code 1 if it is an error."""
     from callboard.execution import run_invoker  # noqa: PLC0415  # not for --help
-    from callboard.tools import Roster, near  # noqa: PLC0415
+    from callboard.text.suggest import suggest  # noqa: PLC0415
+    from callboard.tools import Roster  # noqa: PLC0415
 
     async def called() -> ResultCanister:
         async with _toolbox(tools, ensembles) as prepared:
             roster = Roster(prepared)
             if name not in roster:
-                raise NoSuchTool(f"no tool {name!r}", hint=near(name, roster))
+                raise NoSuchTool(f"no tool {name!r}", hint=suggest(name, roster))
             # Whoever types the call has approved it.
             return await run_invoker(roster[name], given(arguments), on_error="feedback")
 

@@ -17,7 +17,8 @@ from typing import Any
 from callboard.errors import CallerError, DescriptorError
 from callboard.plugins import plugins
 from callboard.schema import ArgumentsInvalid, derive
-from callboard.tools import EnsembleDescriptor, InvokerDescriptor, near
+from callboard.text.suggest import suggest
+from callboard.tools import EnsembleDescriptor, InvokerDescriptor
 from callboard.tools.descriptors import ENSEMBLE_KEYS
 
 BUILT_IN = {"io": "callboard.configuration.io_tools"}
@@ -71,7 +72,7 @@ def find_callable(invoker: InvokerDescriptor, ensemble: EnsembleDescriptor) -> C
     except AttributeError:
         own = [name for name, value in vars(imported).items() if getattr(value, "__module__", "") == module]
         functions = [name for name in own if not name.startswith("_")]
-        hint = near(attribute, functions) if functions else "it has no functions"
+        hint = suggest(attribute, functions) if functions else "it has no functions"
         raise DescriptorError(f"{module} has no {attribute!r}", path=invoker.path, hint=hint) from None
     if not callable(found):
         raise DescriptorError(f"{module}:{attribute} is no function", path=invoker.path)
@@ -88,7 +89,7 @@ def make_connection(ensemble: EnsembleDescriptor) -> Any:
     names = [*inspect.signature(maker).parameters] if maker else []
     for key in ensemble.options:
         if key not in names:
-            raise DescriptorError("unknown key", path=ensemble.places[key], hint=near(key, [*ENSEMBLE_KEYS, *names]))
+            raise DescriptorError("unknown key", path=ensemble.places[key], hint=suggest(key, [*ENSEMBLE_KEYS, *names]))
     if maker is None or not names:
         return maker() if maker else None
     try:

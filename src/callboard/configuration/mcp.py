@@ -19,7 +19,7 @@ import msgspec
 from callboard.configuration.toml import MAX_BYTES
 from callboard.errors import CallerError, DescriptorError
 from callboard.mcp.settings import ServerSettings
-from callboard.tools import near
+from callboard.text.suggest import suggest
 from callboard.tools.descriptors import Keys, Where, below, converted, dotted, refuse_unknown
 
 KEYS: Final = tuple(name for name in ServerSettings.__struct_fields__ if name != "name")
@@ -133,7 +133,7 @@ def _translated(entry: Any, where: Where, environ: Mapping[str, str]) -> dict[st
     guessed = "http" if "url" in entry else "stdio"
     kind = entry.get("type", guessed)
     if kind not in _TYPES:
-        hint = "ask for a URL of streamable HTTP" if kind == "sse" else near(str(kind), _TYPES)
+        hint = "ask for a URL of streamable HTTP" if kind == "sse" else suggest(str(kind), _TYPES)
         raise DescriptorError(f"no transport {kind!r}", path=where(("type",)), hint=hint)
     text = {
         key: _expanded(entry[key], (key,), where, environ)

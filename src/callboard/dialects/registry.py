@@ -14,7 +14,7 @@ from callboard.dialects.dialect import Dialect
 from callboard.dialects.table import AUTO, DIALECTS
 from callboard.errors import CallerError
 from callboard.plugins import plugins
-from callboard.text.suggest import near
+from callboard.text.suggest import suggest
 
 
 def dialect_named(name: str) -> Dialect:
@@ -28,7 +28,7 @@ def dialect_named(name: str) -> Dialect:
         return found
     added: dict[str, Dialect] = {dialect.name: dialect for dialect in plugins("callboard.dialects")}
     if wanted not in added:
-        hint = near(wanted, [*DIALECTS, *added]) or "`callboard dialects` lists them"
+        hint = suggest(wanted, [*DIALECTS, *added]) or "`callboard dialects` lists them"
         raise CallerError(f"no dialect {name!r}", hint=hint)
     return added[wanted]
 

@@ -31,7 +31,9 @@ from callboard.mcp.results import content_of
 from callboard.mcp.sanitize import MAX_NAME, MAX_TOOLS, clean_schema, cleaned
 from callboard.mcp.settings import ServerSettings
 from callboard.schema import compile_schema
-from callboard.tools import Context, Ensemble, Invoker, near
+from callboard.text.display import display
+from callboard.text.suggest import suggest
+from callboard.tools import Context, Ensemble, Invoker
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
@@ -178,7 +180,7 @@ class McpEnsemble(Ensemble):
         known = {tool.name: tool for tool in self._offered}
         made: dict[str, Invoker] = {}
         offered: list[Tool] = []
-        left_out = [f"the tool {_shown(name)} is left out: {why}" for name, why in self.link.left_out.items()]
+        left_out = [f"the tool '{display(name, 64)}' is left out: {why}" for name, why in self.link.left_out.items()]
         for tool in self._as_pinned([*tools]) if "tools" in self.settings.expose else ():
             if not is_chosen(tool.name, self.settings):
                 continue
@@ -193,14 +195,14 @@ class McpEnsemble(Ensemble):
                 else:
                     made[tool.name] = create_invoker_from_mcp_tool(tool, self, settings=self.settings, kept=self._kept)
             except CallerError as refused:
-                left_out.append(f"the tool {_shown(tool.name)} is left out: {refused}")
+                left_out.append(f"the tool '{display(tool.name, 64)}' is left out: {refused}")
             else:
                 offered.append(tool)
         self._some(left_out, "are left out")
         names = [tool.name for tool in tools]
         for pattern in (*self.settings.tools, *self.settings.exclude):
             if names and pattern != "*" and not any(fnmatchcase(name, pattern) for name in names):
-                self._once(f"{self.name}: no tool of it is {pattern!r}; {near(pattern, names)}")
+                self._once(f"{self.name}: no tool of it is {pattern!r}; {suggest(pattern, names)}")
         for invoker in self._own():
             name = invoker.name
             while name in made:
@@ -229,7 +231,7 @@ class McpEnsemble(Ensemble):
             self._once(f"{self.name}: its instructions changed and are not used; {accept}")
         for what, names in (("changed", compared.changed), ("is new", compared.new)):
             lines = [
-                f"the tool {_shown(name)} {what} since its first use and is not offered; {accept}"
+                f"the tool '{display(name, 64)}' {what} since its first use and is not offered; {accept}"
                 for name in names
                 if is_chosen(name, self.settings)
             ]
@@ -314,7 +316,3 @@ def _is_idempotent(name: str, settings: ServerSettings) -> bool:
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _shown(name: str) -> str:
-    return repr(name[:64])

@@ -35,6 +35,7 @@ from callboard.core import (
     ToolDeclaration,
     Why,
 )
+from callboard.text.display import replace_invisible
 
 _PLACES: Final = {"wire": "the wire's field", "text": "the text", "reasoning": "the reasoning"}
 _MAX_NAME: Final = 80
@@ -187,7 +188,7 @@ class _Callee:
 
 
 def _dropped(call: InvocationStarted) -> Note:
-    name = "".join([each if each.isprintable() else "?" for each in call.name[:_MAX_NAME]])
+    name = replace_invisible(call.name[:_MAX_NAME])
     said = f"a call of {name} in {_PLACES[call.found_in]} was told before at another place: it is one call"
     return Note("dropped", said, call.offsets, "duplicate")
 

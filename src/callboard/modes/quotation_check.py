@@ -30,6 +30,7 @@ from callboard.core import (
 )
 from callboard.modes.quotations import Quotation, may_continue, may_repeat
 from callboard.modes.sources import Sources
+from callboard.text.display import replace_invisible
 
 _FIRST_LOOK = 512
 """Characters of arguments after which a held call is looked at; then each time they have doubled."""
@@ -144,7 +145,7 @@ class QuotationCheck:
         source = Quotation(event.name, arguments, event.raw, self._written).source(self._sources)
         if not source:
             return [*held, event]
-        name = "".join([each if each.isprintable() else "?" for each in event.name[:_MAX_NAME]])
+        name = replace_invisible(event.name[:_MAX_NAME])
         told = f"a call of {name} stands word for word in {source}"
         if not self._to_text:
             if isinstance(event, InvocationIncomplete):

@@ -34,6 +34,7 @@ from callboard.core import (
     TextualContent,
     UserCanister,
 )
+from callboard.text.display import replace_invisible
 from callboard.text.normal_form import may_hide, normal_form, squeezed, without_prefixes
 
 _MAX_TITLE: Final = 80
@@ -193,4 +194,4 @@ def _spelled(name: str, arguments: Mapping[str, object] | None, raw: str) -> str
 
 def _plain(name: str) -> str:
     """In one short line, whatever a model or a page made up."""
-    return "".join([each if each.isprintable() else "?" for each in name[:_MAX_TITLE]])
+    return replace_invisible(name[:_MAX_TITLE])

@@ -20,6 +20,7 @@ from callboard.profiles import ModeName, Resolution, providers, resolve
 from callboard.providers.fallback import Planned
 from callboard.providers.http_model import NO_HEADERS, Heard, Overheard, RemoteModel
 from callboard.providers.transport import Transport
+from callboard.text.suggest import find_closest
 
 if TYPE_CHECKING:
     from callboard.providers.embedded import EmbeddedServer
@@ -131,13 +132,11 @@ class LocalModel:
 
 
 def _provider_hint(name: str) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415  # only where something was misspelled
-
     prefix, colon, model = name.partition(":")
     known = [f"{provider}:" for provider in providers()]
-    close = get_close_matches(f"{prefix}:", known, n=1) if colon else []
-    meant = f"did you mean {close[0]}{model}? Else " if close else ""
-    return f"{meant}begin with its provider ({', '.join(known)}) or give a base URL"
+    close = find_closest(f"{prefix}:", known, cutoff=0.6) if colon else []
+    suggestion = f"did you mean {close[0]}{model}? Else " if close else ""
+    return f"{suggestion}begin with its provider ({', '.join(known)}) or give a base URL"
 
 
 def _variable(name: str) -> str:

@@ -12,6 +12,10 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
+from callboard.text.display import replace_invisible
+from callboard.text.suggest import find_closest
+from callboard.text.truncate import truncate
+
 LISTED: Final = 20
 """Mistakes, and allowed values, that are listed before the rest is only counted."""
 SHOWN: Final = 200
@@ -128,7 +132,7 @@ _PYDANTIC: Final = {
 
 
 def of_pydantic(kind: str, message: str) -> str:
-    return _PYDANTIC.get(kind) or shown(message)
+    return _PYDANTIC.get(kind) or shorten(message)
 
 
 def wrong_type(names: Sequence[str]) -> str:
@@ -144,7 +148,7 @@ def wrong_value(allowed: Sequence[Any]) -> str:
 
 
 def wrong_pattern(pattern: str) -> str:
-    return f"String should match pattern '{shown(pattern)}'"
+    return f"String should match pattern '{shorten(pattern)}'"
 
 
 def wrong_name(message: str) -> str:
@@ -153,10 +157,8 @@ def wrong_name(message: str) -> str:
 
 def unexpected(name: str, declared: Iterable[str]) -> str:
     """For a member that is not declared, with the nearest that is."""
-    from difflib import get_close_matches  # noqa: PLC0415 - 7 ms that only a mistake needs
-
-    near = get_close_matches(name[:SHOWN], [other for other in declared if len(other) <= SHOWN], 1)
-    return f"{EXTRA}; did you mean '{shown(near[0])}'?" if near else EXTRA
+    close = find_closest(name, [other for other in declared if len(other) <= SHOWN], cutoff=0.6)
+    return f"{EXTRA}; did you mean '{shorten(close[0])}'?" if close else EXTRA
 
 
 def either(messages: Iterable[str]) -> str:
@@ -169,19 +171,18 @@ def either(messages: Iterable[str]) -> str:
 
 def place(path: Path) -> str:
     """The path with dots, on one line; `arguments` where it is empty."""
-    return shown(".".join(shown(str(step)) for step in path[:LISTED])) or "arguments"
+    return shorten(".".join(shorten(str(step)) for step in path[:LISTED])) or "arguments"
 
 
-def shown(text: str) -> str:
+def shorten(text: str) -> str:
     """At most 200 characters of it, on one line."""
-    cut = text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
-    return cut if cut.isprintable() else "".join(c if c.isprintable() else " " for c in cut)
+    return replace_invisible(truncate(text, SHOWN), " ")
 
 
 def _literal(value: Any) -> str:
     if isinstance(value, str):
-        return f"'{shown(value)}'"
-    return shown(msgspec.json.encode(value).decode())
+        return f"'{shorten(value)}'"
+    return shorten(msgspec.json.encode(value).decode())
 
 
 def _count(number: Any, noun: str) -> str:

@@ -17,7 +17,7 @@ import msgspec
 
 from callboard.errors import SchemaError
 from callboard.schema.coercion import Coercion, compile_coercion
-from callboard.schema.errors import UNEXPLAINED, ArgumentsInvalid, shown
+from callboard.schema.errors import UNEXPLAINED, ArgumentsInvalid, shorten
 from callboard.schema.explain_errors import explain
 from callboard.schema.json_values import as_object, coerced, encode, plain
 from callboard.schema.regex import accepted, engine
@@ -82,9 +82,9 @@ def compile_schema(schema: Mapping[str, Any], *, path: str = "") -> Validator:
         judge = jsonschema_rs.validator_for(own, pattern_options=engine(), validate_formats=False, offline=True)
     except jsonschema_rs.ValidationError as error:
         place = path + pointer(tuple(error.instance_path))
-        raise SchemaError(f"not a valid JSON Schema: {shown(error.message)}", path=place) from None
+        raise SchemaError(f"not a valid JSON Schema: {shorten(error.message)}", path=place) from None
     except ValueError as error:
-        raise SchemaError(f"not a valid JSON Schema: {shown(str(error))}", path=path + "#") from None
+        raise SchemaError(f"not a valid JSON Schema: {shorten(str(error))}", path=path + "#") from None
     dropped += _drop_defaults(own, found)
     coerce = compile_coercion(own)
     if "object" not in coerce.types:
@@ -101,7 +101,7 @@ def _private(schema: Any, path: str) -> dict[str, Any]:
     except RecursionError:
         raise SchemaError(f"nested deeper than {DEPTH} levels", path=path + "#") from None
     except (TypeError, ValueError) as error:
-        raise SchemaError(f"not JSON: {shown(str(error))}", path=path + "#") from None
+        raise SchemaError(f"not JSON: {shorten(str(error))}", path=path + "#") from None
     if len(encoded) > SIZE:
         raise SchemaError(f"larger than {SIZE // 1024} KB", path=path + "#")
     own: dict[str, Any] = msgspec.json.decode(encoded)
@@ -139,7 +139,7 @@ def _target(root: dict[str, Any], reference: Any, place: str) -> tuple[Steps, An
         return tuple(pointed(reference)), resolve(root, reference)
     except (LookupError, ValueError):
         raise SchemaError(
-            f"{shown(reference)} is not in this schema", path=place, hint="use references such as #/$defs/name"
+            f"{shorten(reference)} is not in this schema", path=place, hint="use references such as #/$defs/name"
         ) from None
 
 
@@ -163,7 +163,7 @@ def _drop_patterns(found: dict[int, _Found], path: str) -> Iterator[str]:
                 del schema["patternProperties"][pattern]
                 schema.pop("additionalProperties", None)
                 schema.pop("unevaluatedProperties", None)
-            yield f"{pointer(steps)}: {keyword} is left out: not of linear time, or no regular expression: {shown(pattern)}"
+            yield f"{pointer(steps)}: {keyword} is left out: not of linear time, or no regular expression: {shorten(pattern)}"
 
 
 def _bound_references(root: dict[str, Any], found: dict[int, _Found], path: str) -> None:

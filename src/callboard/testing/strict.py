@@ -20,7 +20,7 @@ import msgspec
 from callboard.errors import CallerError
 from callboard.testing import refusals
 from callboard.testing.refusals import Check
-from callboard.text.suggest import near
+from callboard.text.suggest import suggest
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -143,7 +143,7 @@ class Rulebook:
             elif item in TEMPLATES:
                 self._rules += TEMPLATES[item]
             else:
-                hint = near(item, [*SERVERS, *TEMPLATES])
+                hint = suggest(item, [*SERVERS, *TEMPLATES])
                 raise CallerError(f"no strict server or template is named {item!r}", path="strict", hint=hint)
         self._server = servers[0] if servers else Server("")
 

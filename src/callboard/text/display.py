@@ -1,33 +1,66 @@
-"""Make a text that somebody else chose safe to show on one line.
+"""Make a text that somebody else wrote safe to show: in a log, in a terminal, in a message, in a header.
 
-Owns which characters may be seen as they are. A line of a log or of a terminal must not end, move the cursor, change
-its colour or its direction because of what a client, a model or a backend wrote into it.
+A client, a model, a backend or the name of a file must not end a line, move the cursor, change its colour or turn the
+direction of writing. What counts as visible is Python's `str.isprintable`: it refuses all of Unicode's categories C
+and Z but the space. Which function to take depends on what is to remain of the text: `display` one bounded line,
+`escape` all of it, `replace_invisible` as many characters as before, `strip_controls` its lines, `collapse` its words.
 
 Law: what `display` returns has no control character (C0, C1), no line or paragraph separator, no bidirectional
-override and no other invisible character, and it is never longer than was asked for.
+override and no other invisible character, and it is never longer than its limit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
+from callboard.text.truncate import truncate, truncate_line
+
 LONGEST: Final = 1000
-"""Characters that are shown, unless somebody asks for another number."""
+"""Default limit of `display`, in characters."""
+_CONTROLS: Final = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
 
 
 def display(text: str, longest: int = LONGEST) -> str:
-    r"""Return the text on one line, with what cannot be seen spelled out, such as `\n` or `\u202e`.
+    r"""Return the text on one line, with invisible characters escaped, such as `\n` or `\u202e`.
 
     Args:
         text: What somebody else wrote.
-        longest: The most characters that are returned; of a longer text the beginning is, and `...`.
+        longest: The most characters that are returned; a longer text is cut and ends in `...`.
     """
     # An escape is longer than its character, so this beginning is always enough.
-    begin = text[: longest + 1]
-    shown = begin if begin.isprintable() else "".join([_seen(char) for char in begin])
-    return shown if len(shown) <= longest else f"{shown[: max(0, longest - 3)]}..."[:longest]
+    return truncate(escape(text[: longest + 1]), longest)
 
 
-def _seen(char: str) -> str:
-    """The character, or its escape; Python's idea of what is printable leaves out all of Unicode's C and Z but " "."""
-    return char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+def escape(text: str, keep: str = "") -> str:
+    """Return the text with each invisible character escaped, but for those in `keep`."""
+    if text.isprintable():
+        return text
+    return "".join(
+        [char if char.isprintable() or char in keep else char.encode("unicode_escape").decode("ascii") for char in text]
+    )
+
+
+def replace_invisible(text: str, by: str = "?") -> str:
+    """Return the text with `by` in place of each invisible character."""
+    return text if text.isprintable() else "".join([char if char.isprintable() else by for char in text])
+
+
+def strip_controls(text: str) -> str:
+    """Return the text without the control characters (C0, C1) that a terminal obeys, but for line breaks and tabs."""
+    return text.translate(_CONTROLS)
+
+
+def collapse(text: str, longest: int = 120) -> str:
+    """Return the text's words on one line: a run of whitespace and invisible characters becomes one space.
+
+    Of a text that is cut, its length in characters is added.
+    """
+    begin = replace_invisible(text[: 4 * longest + 1], " ")
+    return truncate_line(begin, longest, f" ... ({len(text)} characters)")
+
+
+def display_names(names: Collection[str], most: int = 5) -> str:
+    """Return the first `most` names on one line, escaped, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join([escape(name) for name in list(names)[:most]]) + more

@@ -1,21 +1,28 @@
-"""The names that somebody may have meant."""
+"""Did you mean: the names that are closest to a misspelled one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
-MAX_LISTED = 20
+MAX_LISTED: Final = 20
+_MAX_COMPARED: Final = 64
+"""Characters of the misspelled name: somebody else wrote it, and difflib's time grows with its square."""
 
 
-def near(name: str, names: Iterable[str]) -> str:
-    """A hint: the nearest of `names`, else what there is."""
-    from difflib import get_close_matches  # noqa: PLC0415  # only where something was misspelled
+def find_closest(name: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0.5) -> list[str]:
+    """The names most like `name`, best first; `cutoff` is difflib's ratio, from 0 (anything) to 1 (equal)."""
+    from difflib import get_close_matches  # noqa: PLC0415 - 7 ms that only a misspelled name needs
 
+    return get_close_matches(name[:_MAX_COMPARED], list(names), most, cutoff)
+
+
+def suggest(name: str, names: Iterable[str]) -> str:
+    """A hint for a message: up to three names like `name`, else the first 20 of all names."""
     known = list(names)
     if not known:
         return "there are no tools"
-    close = get_close_matches(name[:64], known, n=3, cutoff=0.5)
-    if close:
+    if close := find_closest(name, known, most=3):
         return f"did you mean {' or '.join(map(repr, close))}?"
     listed = ", ".join(known[:MAX_LISTED])
     return f"there are {listed}" + (" ..." if len(known) > MAX_LISTED else "")

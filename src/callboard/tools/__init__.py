@@ -3,7 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from callboard.text.suggest import near
 from callboard.tools.context import Context
 from callboard.tools.ensemble import Ensemble, ToolLike, as_invoker, refuse_clashes, refuse_same_names
 from callboard.tools.invalid_calls import denial, edited_invocation, edited_result, quotation_reason, refusal
@@ -40,7 +39,6 @@ __all__ = [
     "filtered",
     "is_seconds",
     "make_invoker",
-    "near",
     "prefixed",
     "quotation_reason",
     "read_ensemble",

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from callboard.errors import CallerError, DescriptorError
-from callboard.text.suggest import near
+from callboard.text.suggest import suggest
 from callboard.tools.tool import Subject
 
 Keys: TypeAlias = tuple[str | int, ...]
@@ -144,7 +144,7 @@ def refuse_unknown(
     """Raises `mistake` for the first key that is not known."""
     for key in given:
         if key not in known:
-            raise mistake("unknown key", path=where((str(key),)), hint=near(str(key), known))
+            raise mistake("unknown key", path=where((str(key),)), hint=suggest(str(key), known))
 
 
 def converted(kind: Any, values: Any, where: Where, mistake: type[CallerError] = DescriptorError) -> Any:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from callboard.errors import DescriptorError, NoSuchTool, ToolDefinitionError
-from callboard.text.suggest import near
+from callboard.text.suggest import suggest
 from callboard.tools.invoker import Invoker
 from callboard.tools.tool import Tool, is_seconds
 
@@ -75,7 +75,7 @@ class Ensemble:
         try:
             return self.invokers[name]
         except KeyError:
-            raise NoSuchTool(f"no tool {name!r}", path=self.name, hint=near(name, self._invokers)) from None
+            raise NoSuchTool(f"no tool {name!r}", path=self.name, hint=suggest(name, self._invokers)) from None
 
     @property
     def source(self) -> Ensemble:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callboard.core import InvocationCanister, ResultCanister, TextualContent, error_result
-from callboard.text.suggest import near
+from callboard.text.suggest import suggest
 from callboard.tools.invoker import Invoker
 from callboard.tools.permissions import Policy
 
@@ -23,7 +23,7 @@ def refusal(invocation: InvocationCanister, invokers: Mapping[str, Invoker], why
     """The result of an invocation that cannot run, None for one that can. `why` says what cut it short."""
     if invocation.name not in invokers:
         meant = [each.calls[invocation.name] for each in invokers.values() if invocation.name in each.calls]
-        hint = f"did you mean {' or '.join(meant)}?" if meant else near(invocation.name, invokers)
+        hint = f"did you mean {' or '.join(meant)}?" if meant else suggest(invocation.name, invokers)
         return error_result(invocation.identifier, "not_found", f"no tool {invocation.name[:64]!r}; {hint}")
     if invocation.arguments is None:
         wrote = f"; you wrote {invocation.raw[:_MAX_EXCERPT]!r}" if invocation.raw else ""

@@ -14,7 +14,7 @@ from callboard.errors import DescriptorError, ToolDefinitionError
 from callboard.schema import ArgumentsInvalid, compile_schema
 from callboard.schema.docstring import read_docstring
 from callboard.schema.errors import EXTRA
-from callboard.text.suggest import near
+from callboard.text.suggest import suggest
 from callboard.tools.descriptors import InvokerDescriptor
 from callboard.tools.invoker import Invocable, Invoker, Validates, by_keywords
 from callboard.tools.tool import Tool, checked_subjects, context_parameters, is_async
@@ -125,7 +125,7 @@ def _fitting(
     properties = schema.get("properties", {})
     for name in properties:
         if name not in names and not takes_any:
-            hint = near(name, names) if names else "it takes none"
+            hint = suggest(name, names) if names else "it takes none"
             raise DescriptorError(f"the function takes no argument {name!r}", path=path, hint=hint)
     given = {*schema.get("required", ()), *(name for name, one in properties.items() if _has_default(one))}
     for name, one in names.items():

@@ -29,7 +29,7 @@ from typing import (
 
 from callboard.errors import ToolDefinitionError
 from callboard.schema import Derived, check_signature, derive, derive_output
-from callboard.text.suggest import near
+from callboard.text.suggest import suggest
 from callboard.tools.context import Context
 
 Subject: TypeAlias = Literal["path", "command", "further_path"]
@@ -174,7 +174,7 @@ def checked_subjects(
     """The subjects. Raises ToolDefinitionError for one of no argument: a rule that looks at it would never match."""
     for name, subject in (subjects or {}).items():
         if name not in names:
-            raise ToolDefinitionError(f"no argument {name!r}", path=f"{path}: subjects", hint=near(name, names))
+            raise ToolDefinitionError(f"no argument {name!r}", path=f"{path}: subjects", hint=suggest(name, names))
         if subject not in get_args(Subject):
             raise ToolDefinitionError(
                 f"no subject {subject!r}", path=f"{path}: subjects.{name}", hint=", ".join(get_args(Subject))

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from callboard.coding.git.process import GitFailed
-from callboard.coding.git.repository import Repository, find_repository, shown
+from callboard.coding.git.repository import Repository, find_repository
 from callboard.coding.git.tree_state import digest_of
 from callboard.errors import CallerError
+from callboard.text.display import display_names
 
 
 def run(awaitable):
@@ -173,7 +174,7 @@ def test_odd_names(repo, git, name):
     (repo / name).write_text("changed\n")
     run(repository.restore([name]))
     assert (repo / name).read_text() == "odd\n"
-    assert shown([name]).isprintable()
+    assert display_names([name]).isprintable()
 
 
 @pytest.mark.parametrize(

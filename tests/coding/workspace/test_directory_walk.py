@@ -6,8 +6,9 @@ import threading
 
 import pytest
 
-from callboard.coding.workspace.directory_walk import by_path, files_below, told, walk
+from callboard.coding.workspace.directory_walk import by_path, files_below, walk
 from callboard.storage.confined_directory import ConfinedDirectory
+from callboard.text.display import escape
 
 
 @pytest.fixture
@@ -67,9 +68,9 @@ def test_files_in_the_order_of_paths(files):
 
 
 def test_names_on_one_line():
-    assert told("a/b c") == "a/b c"
-    assert told("a\nb\x1b") == "a\\nb\\x1b"
-    assert told(os.fsdecode(b"\xff")) == "\\udcff"
+    assert escape("a/b c") == "a/b c"
+    assert escape("a\nb\x1b") == "a\\nb\\x1b"
+    assert escape(os.fsdecode(b"\xff")) == "\\udcff"
 
 
 def test_a_deep_tree(tmp_path):

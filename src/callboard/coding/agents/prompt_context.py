@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from callboard.coding.workspace.directory_walk import told
+from callboard.text.display import escape
 
 MAX_FILES: Final = 4
 MAX_TEXT: Final = 10_000
@@ -108,19 +108,19 @@ def shown_files(names: Iterable[str], read: Callable[[str], str | None]) -> str:
         if text is None or len(text) > left:
             continue
         left -= len(text)
-        parts.append(f"{told(name)}:\n{_fenced(text)}")
+        parts.append(f"{escape(name)}:\n{_fenced(text)}")
     return "\n\n".join(parts)
 
 
 def shown_tree(files: Sequence[str]) -> str:
     """The names of the files, or of the folders where there are many."""
     if len(files) <= MAX_TREE:
-        return "\n".join(map(told, files))
+        return "\n".join(map(escape, files))
     counts: dict[str, int] = {}
     for name in files:
         folder = "/".join(name.split("/")[:-1][:2]) or "."
         counts[folder] = counts.get(folder, 0) + 1
-    rows = [f"{told(folder)}/ ({count} files)" for folder, count in sorted(counts.items())]
+    rows = [f"{escape(folder)}/ ({count} files)" for folder, count in sorted(counts.items())]
     more = f"\n... and {len(rows) - MAX_TREE} folders more" if len(rows) > MAX_TREE else ""
     return "\n".join(rows[:MAX_TREE]) + more
 

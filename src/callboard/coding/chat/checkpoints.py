@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from callboard.coding.git.repository import shown
 from callboard.coding.git.snapshots import Snapshots, open_snapshots
 from callboard.errors import CallerError
+from callboard.text.display import display_names
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ async def _take_back(states: Snapshots, turns: Sequence[Turn]) -> tuple[str, ...
             stands[path] = old
     if foreign:
         raise CallerError(
-            f"changed since by somebody else: {shown(sorted(foreign), 20)}", hint="nothing was taken back"
+            f"changed since by somebody else: {display_names(sorted(foreign), 20)}", hint="nothing was taken back"
         )
     await states.put_back(stands, now)
     await states.take("after going back")

@@ -19,13 +19,13 @@ import msgspec
 from callboard.coding.agents.phases import actions
 from callboard.coding.edits.result import lines_of
 from callboard.coding.tools import single_action
-from callboard.coding.workspace.directory_walk import told
 from callboard.coding.workspace.read_tracker import Seen
 from callboard.coding.workspace.text_file import MAX_BYTES, NoText, decode
 from callboard.coding.workspace.workspace import Workspace
 from callboard.core import InvocationCanister, ResultCanister
 from callboard.execution import run_invoker
 from callboard.storage.confined_directory import ConfinedDirectory, ResolvedPath
+from callboard.text.display import escape
 from callboard.tools import Ensemble, Invoker
 
 AROUND: Final = 3
@@ -166,7 +166,7 @@ def unified(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
 
 
 def _diff(path: str, before: bytes | None, after: bytes | None) -> Iterator[str]:
-    name = told(path)
+    name = escape(path)
     yield f"--- {f'a/{name}' if before is not None else '/dev/null'}\n"
     yield f"+++ {f'b/{name}' if after is not None else '/dev/null'}\n"
     try:

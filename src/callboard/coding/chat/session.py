@@ -21,7 +21,6 @@ from callboard.coding.jobs.log import Prompted, Record, Step, Told, replayed
 from callboard.coding.jobs.replay_conversation import folded
 from callboard.coding.jobs.store import MAX_DIFF, Job, Jobs
 from callboard.coding.shielding import finished
-from callboard.coding.workspace.directory_walk import told
 from callboard.coding.workspace.read_tracker import Seen
 from callboard.coding.workspace.sandbox_profile import confinement_of
 from callboard.coding.workspace.workspace import Workspace
@@ -37,6 +36,7 @@ from callboard.core import (
 from callboard.errors import CallboardError, CallerError
 from callboard.execution.result_store import KeptResults
 from callboard.programs import work_in
+from callboard.text.display import escape
 
 
 class Chat:
@@ -274,10 +274,8 @@ async def undo_chat(job: Job, jobs: Jobs) -> str:
         jobs.update(job, output={**job.output, "turns": turns.record, "files": turns.files, "diff": ""})
         with Record(folder) as record:
             record.add(Prompted(_taken_back(files)))
-    return f"as before the chat: {', '.join(map(told, files))}" if files else f"{job.id} left nothing changed"
+    return f"as before the chat: {', '.join(map(escape, files))}" if files else f"{job.id} left nothing changed"
 
 
 def _taken_back(files: Iterable[str]) -> str:
-    return (
-        f"(The user took your changes back. These files are again as they were before: {', '.join(map(told, files))}.)"
-    )
+    return f"(The user took your changes back. These files are again as they were before: {', '.join(map(escape, files))}.)"

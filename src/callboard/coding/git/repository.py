@@ -49,6 +49,7 @@ from callboard.coding.git.settings import (
 from callboard.coding.git.tree_state import NEW_FILES, is_generated, large_files, put
 from callboard.errors import CallerError
 from callboard.programs import find_program
+from callboard.text.display import display_names
 
 Operation: TypeAlias = Literal["", "merge", "rebase", "am", "cherry-pick", "revert", "bisect"]
 
@@ -377,7 +378,9 @@ class Repository:
         if files is not None or not await self._is_staged():
             left_out = await self.stage(files, leave_out)
         if not await self._is_staged() and self.operation != "merge":
-            raise GitFailed("nothing to commit" + (f" but {shown(left_out)}" if left_out else ""), path=str(self.root))
+            raise GitFailed(
+                "nothing to commit" + (f" but {display_names(left_out)}" if left_out else ""), path=str(self.root)
+            )
         arguments = ("commit", "--quiet", "--no-verify", "--cleanup=whitespace", "--file=-")
         told = message.encode("utf-8", "replace")
         await self.git(*arguments, stdin=told, environment=await self.identity())
@@ -416,7 +419,7 @@ class Repository:
         """
         remotes = remote_names(await self.settings())
         if remote not in remotes:
-            raise GitFailed(f"there is no remote {remote!r}", hint=f"there is {shown(remotes) or 'none'}")
+            raise GitFailed(f"there is no remote {remote!r}", hint=f"there is {display_names(remotes) or 'none'}")
         if branch not in await self.branches():
             raise GitFailed(f"there is no branch {branch!r}", path=str(self.root))
         refs = f"refs/heads/{branch}:refs/heads/{branch}"
@@ -530,13 +533,6 @@ def _programs(settings: Iterable[Setting]) -> list[Path]:
         return []
     found = [find_program(name) for name in ("git-lfs", "sh")]
     return [Path(each) for each in (*found, _SHELL) if each]
-
-
-def shown(names: Collection[str], most: int = 5) -> str:
-    """Names in a line, made safe to show; of many the first."""
-    listed = [name if name.isprintable() else ascii(name) for name in list(names)[:most]]
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(listed) + more
 
 
 def _state(place: Path) -> object:

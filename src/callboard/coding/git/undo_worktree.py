@@ -18,9 +18,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from callboard.coding.git.repository import Repository, shown
+from callboard.coding.git.repository import Repository
 from callboard.errors import CallerError
 from callboard.storage.atomic_file import write_private
+from callboard.storage.directories import write_private
+from callboard.text.display import display_names
 
 Kind: TypeAlias = Literal["worktree", "copy", "place"]
 
@@ -129,7 +131,9 @@ async def _check_untouched(repository: Repository, record: TreeRecord, tip: str)
     pushed = [name for name in others if name.endswith(f"/{record.branch}")]
     if merged := [name for name in others if name not in pushed]:
         raise CallerError(
-            f"the branch {record.branch} is part of {shown(merged)}", path=record.directory, hint="git revert undoes it"
+            f"the branch {record.branch} is part of {display_names(merged)}",
+            path=record.directory,
+            hint="git revert undoes it",
         )
     return pushed
 

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from callboard.coding.git.copy_tree import BORROWED, copy_tree
 from callboard.coding.git.process import GitFailed, GitOutcome, failed, run_git
-from callboard.coding.git.repository import MAX_DIFF, Commit, Repository, find_repository, shown
+from callboard.coding.git.repository import MAX_DIFF, Commit, Repository, find_repository
 from callboard.coding.git.settings import allowed_settings, format_settings, runs_lfs
 from callboard.coding.git.tree_state import settle, state_of
 from callboard.coding.git.undo_worktree import (
@@ -45,6 +45,8 @@ from callboard.coding.git.undo_worktree import (
 )
 from callboard.errors import CallerError
 from callboard.storage.atomic_file import write_private
+from callboard.storage.directories import write_private
+from callboard.text.display import display_names
 
 __all__ = ["Changes", "Kind", "Tree", "TreeRecord", "open_place", "open_tree", "reopen_tree", "tree_record", "undo"]
 
@@ -136,7 +138,7 @@ class Tree:
         left_out = await self.repository.stage()
         if left_out:
             why = "of more than 50 MB, or for a filter or in a repository of its own"
-            self.notices = (*self.notices, f"not committed ({why}): {shown(left_out)}")
+            self.notices = (*self.notices, f"not committed ({why}): {display_names(left_out)}")
         try:
             return await self.repository.commit(message, files=())
         except GitFailed as error:
@@ -304,7 +306,7 @@ async def _worktree(repository: Repository, directory: Path, job: Path, branch: 
         await settle(own)
     notices = await _notices(repository)
     if missing:
-        notices = (*notices, f"git-lfs has not fetched these here (git lfs pull does): {shown(missing)}")
+        notices = (*notices, f"git-lfs has not fetched these here (git lfs pull does): {display_names(missing)}")
     return Tree(record, own, borrowed, notices)
 
 
@@ -424,9 +426,9 @@ async def _copy(directory: Path, job: Path, branch: str, repository: Repository 
     why = "is in no commit yet" if repository else "is no git repository"
     notices = [f"{directory} {why}: the job works on a copy, and its result is a patch"]
     if left_out:
-        notices.append(f"not in the copy: {shown(left_out)}")
+        notices.append(f"not in the copy: {display_names(left_out)}")
     if large:
-        notices.append(f"no part of the result, since they have more than 50 MB: {shown(large)}")
+        notices.append(f"no part of the result, since they have more than 50 MB: {display_names(large)}")
     return Tree(record, own, borrowed, tuple(notices))
 
 
@@ -468,7 +470,9 @@ async def _notices(repository: Repository) -> tuple[str, ...]:
     told = []
     status = await repository.status()
     if status.changes:
-        told.append(f"the working tree has changes that are not in it: {shown([each.path for each in status.changes])}")
+        told.append(
+            f"the working tree has changes that are not in it: {display_names([each.path for each in status.changes])}"
+        )
     if operation := repository.operation:
         told.append(f"a {operation} is under way here; the job begins at the last commit")
     elif not await repository.branch():

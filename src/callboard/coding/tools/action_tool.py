@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
 from callboard.errors import ToolDefinitionError
 from callboard.schema import ArgumentsInvalid
-from callboard.schema.errors import MISSING, shown
+from callboard.schema.errors import MISSING, shorten
 from callboard.schema.json_values import as_object
+from callboard.text.suggest import find_closest
 from callboard.tools import Context, Tool
 
 ACTION = "action"
@@ -138,7 +138,7 @@ class Actions(Tool[..., Any]):
         if (
             default is None
             or not isinstance(asked, str)
-            or (_like(asked, self.actions) and not set(asked) & {".", "/"})
+            or (find_closest(asked, self.actions) and not set(asked) & {".", "/"})
         ):
             return ""
         also = getattr(default, "also", {})
@@ -219,13 +219,9 @@ def _first_line(text: str) -> str:
 def _no_action(asked: Any, actions: Mapping[str, Any]) -> str:
     wanted = f"Input should be {_either(actions)}"
     if not isinstance(asked, str):
-        return f"{wanted}, not {shown(str(asked))}"
-    like = _like(asked, actions)
-    return f"{wanted}; did you mean '{like}'?" if like else wanted
-
-
-def _like(asked: str, actions: Iterable[str]) -> str:
-    return next(iter(get_close_matches(asked[:64], actions, n=1, cutoff=0.5)), "")
+        return f"{wanted}, not {shorten(str(asked))}"
+    close = find_closest(asked, actions)
+    return f"{wanted}; did you mean '{close[0]}'?" if close else wanted
 
 
 def _either(names: Iterable[str]) -> str:

@@ -15,11 +15,11 @@ from callboard.coding.edits.result import EditRefused
 from callboard.coding.tools.action_tool import Action, Actions, action
 from callboard.coding.tools.file import SUBJECTS, FilePath, append_text
 from callboard.coding.workspace.apply_patch import files_of, patch_files
-from callboard.coding.workspace.directory_walk import told
 from callboard.coding.workspace.file_editor import Opened, check_seen, open_text, save, shown_lines
 from callboard.coding.workspace.text_file import lf
 from callboard.coding.workspace.workspace import workspace_of
 from callboard.schema import ArgumentsInvalid
+from callboard.text.display import escape
 from callboard.tools import Context
 
 FirstLine = Annotated[int | str, "The first line, from 1; or a range such as 3:9"]
@@ -96,7 +96,7 @@ def _put(context: Context, path: str, start_line: int | str, end_line: int | Non
         change = replace_lines(opened.file.text, start, end, lf(content))
         check_seen(workspace, opened, start, end)
         what = "Edited" if content else "Deleted lines of"
-        return f"{what} {told(path)}:\n{save(workspace, opened, change)}"
+        return f"{what} {escape(path)}:\n{save(workspace, opened, change)}"
 
 
 def _insert(context: Context, path: str, line: int, content: str) -> str:
@@ -108,7 +108,7 @@ def _insert(context: Context, path: str, line: int, content: str) -> str:
             # At the end it is the last line that says where.
             beside = min(line, len(opened.lines))
             check_seen(workspace, opened, beside, beside)
-        return f"Inserted into {told(path)}:\n{save(workspace, opened, change)}"
+        return f"Inserted into {escape(path)}:\n{save(workspace, opened, change)}"
 
 
 def _range(opened: Opened, start_line: int | str, end_line: int | None) -> tuple[int, int]:

@@ -11,10 +11,10 @@ from callboard.coding.edits.lines import insert_lines
 from callboard.coding.edits.replace_text import replace_text
 from callboard.coding.edits.result import Change, Span, lines_of
 from callboard.coding.tools.action_tool import Actions, action
-from callboard.coding.workspace.directory_walk import told
 from callboard.coding.workspace.file_editor import MAX_SHOWN, encoded, open_text, save
 from callboard.coding.workspace.text_file import TextFile, lf
 from callboard.coding.workspace.workspace import workspace_of
+from callboard.text.display import escape
 from callboard.tools import Context
 
 FilePath = Annotated[str, "The file's path"]
@@ -60,7 +60,7 @@ def replace_in_file(
         change = replace_text(opened.file.text, old, new, every=all)
         count = opened.file.text.count(old)
         shown = save(workspace, opened, change)
-        return f"Replaced {count} occurrence{'s' if count > 1 else ''} in {told(path)}:\n{shown}"
+        return f"Replaced {count} occurrence{'s' if count > 1 else ''} in {escape(path)}:\n{shown}"
 
 
 @action(approval=True, subjects=SUBJECTS)
@@ -75,7 +75,7 @@ def delete_file(context: Context, path: FilePath) -> str:
     workspace = workspace_of(context)
     with workspace.changing:
         workspace.files.delete(path)
-    return f"Deleted {told(path)}"
+    return f"Deleted {escape(path)}"
 
 
 file = Actions(
@@ -102,7 +102,7 @@ def append_text(context: Context, path: str, content: str) -> str:
         except FileNotFoundError:
             return _write(context, path, content)
         change = insert_lines(opened.file.text, len(opened.lines) + 1, lf(content))
-        return f"Appended to {told(path)}:\n{save(workspace, opened, change)}"
+        return f"Appended to {escape(path)}:\n{save(workspace, opened, change)}"
 
 
 def _write(context: Context, path: str, content: str) -> str:
@@ -114,11 +114,11 @@ def _write(context: Context, path: str, content: str) -> str:
             data = encoded(TextFile(content))
             workspace.files.write(path, data)
             workspace.seen.show(workspace.files.canonical(path), 1, lines_of(lf(content)))
-            return f"Wrote {len(data)} bytes to {told(path)}"
+            return f"Wrote {len(data)} bytes to {escape(path)}"
         text = lf(content)
         new = opened.file.changed(Change(text, (Span(1, len(opened.lines), len(lines_of(text))),)))
         data = encoded(new)
         workspace.files.write(path, data)
         workspace.seen.forget(opened.key)
         workspace.seen.show(opened.key, 1, lines_of(text))
-        return f"Wrote {len(data)} bytes to {told(path)}"
+        return f"Wrote {len(data)} bytes to {escape(path)}"

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from callboard.coding.git.process import GitFailed
-from callboard.coding.git.repository import Repository, find_repository, shown
+from callboard.coding.git.repository import Repository, find_repository
 from callboard.coding.tools.action_tool import Actions, action
 from callboard.coding.workspace.directory_walk import left_out
 from callboard.coding.workspace.workspace import Workspace, workspace_of
+from callboard.text.display import display_names
 from callboard.tools import Context, Subject
 
 MAX_DIFF: Final = 60_000
@@ -46,7 +47,7 @@ async def git_status(context: Context) -> str:
     if repository.operation:
         lines.append(f"A {repository.operation} is under way")
     status = await repository.status()
-    lines += [f"{each.staged}{each.unstaged} {shown([each.path])}" for each in status.changes[:MAX_STATUS]]
+    lines += [f"{each.staged}{each.unstaged} {display_names([each.path])}" for each in status.changes[:MAX_STATUS]]
     if len(status.changes) > MAX_STATUS:
         lines.append(f"and {len(status.changes) - MAX_STATUS} more")
     return "\n".join(lines if status.changes else [*lines, "nothing to commit, working tree clean"])
@@ -68,7 +69,7 @@ async def git_diff(
     if outcome.cut:
         text = f"{text.rpartition(chr(10))[0]}\n[the patch goes on: ask for single files]"
     new = [] if branch else [path for path in await repository.new_files() if _is_within(path, paths)]
-    also = f"New files, not in the patch: {shown(new, 20)}" if new else ""
+    also = f"New files, not in the patch: {display_names(new, 20)}" if new else ""
     without = f"({left_out(len(refused))})" if refused else ""
     return "\n".join([part for part in (text.rstrip("\n"), also, without) if part]) or "no changes"
 
@@ -90,7 +91,7 @@ async def git_add(context: Context, files: Annotated[Sequence[str], "The files o
     skipped = await repository.stage(paths or None, refused)
     staged = [each for each in (await repository.status(every=True)).changes if each.staged not in " ?"]
     within = [each.path for each in staged if _is_within(each.path, paths)]
-    told = f"Staged {shown(within, 20)}" if within else "Nothing to stage there: these files did not change"
+    told = f"Staged {display_names(within, 20)}" if within else "Nothing to stage there: these files did not change"
     return f"{told}{_left_out(skipped)}{_by_rules(refused)}"
 
 
@@ -103,7 +104,7 @@ async def git_commit(context: Context, message: Annotated[str, "What was changed
     refused = await _refused_changes(context, repository)
     commit = await repository.commit(message, leave_out=refused)
     remaining = [each.path for each in (await repository.status()).changes]
-    also = f"\nNot in it: {shown(remaining)}" if remaining else ""
+    also = f"\nNot in it: {display_names(remaining)}" if remaining else ""
     subject = message.strip().splitlines()[0]
     return f"[{await repository.branch() or 'detached HEAD'} {commit[:7]}] {subject}{also}"
 
@@ -140,9 +141,9 @@ async def git_checkout(
     if not tracked:
         raise GitFailed(f"{branch!r} is no branch and no file of the last commit")
     if refused := _refused(context, repository, tracked):
-        raise PermissionError(f"a rule keeps this call from {shown(refused)}")
+        raise PermissionError(f"a rule keeps this call from {display_names(refused)}")
     await repository.restore([path])
-    return f"{shown([path])} is as in the last commit"
+    return f"{display_names([path])} is as in the last commit"
 
 
 @action(timeout=SECONDS, approval=True, also={"name": "branch"})
@@ -216,7 +217,7 @@ async def _refused_changes(context: Context, repository: Repository) -> list[str
 
 
 def _by_rules(paths: Sequence[str]) -> str:
-    return f"\n{left_out(len(paths))}: {shown(paths)}" if paths else ""
+    return f"\n{left_out(len(paths))}: {display_names(paths)}" if paths else ""
 
 
 def _is_within(path: str, places: Sequence[str]) -> bool:
@@ -226,4 +227,4 @@ def _is_within(path: str, places: Sequence[str]) -> bool:
 def _left_out(names: Sequence[str]) -> str:
     if not names:
         return ""
-    return f"\nLeft out: {shown(names)} (larger than 50 MB, another repository, or for a filter that is not run here)"
+    return f"\nLeft out: {display_names(names)} (larger than 50 MB, another repository, or for a filter that is not run here)"

@@ -11,10 +11,11 @@ from typing import Annotated, Final
 from callboard.coding.outlines import Outline, outline_of
 from callboard.coding.outlines.languages import NAMES
 from callboard.coding.tools.action_tool import Actions, action
-from callboard.coding.workspace.directory_walk import by_path, is_skipped, told, walk
+from callboard.coding.workspace.directory_walk import by_path, is_skipped, walk
 from callboard.coding.workspace.file_editor import open_text
 from callboard.coding.workspace.workspace import Workspace, workspace_of
 from callboard.storage.confined_directory import ConfinedDirectory
+from callboard.text.display import escape
 from callboard.tools import Context
 
 MAX_ENTRIES: Final = 500
@@ -42,7 +43,7 @@ def list_directory(
     permitted = _permitted(context, files, directory)
     end = extension if extension.startswith(".") or not extension else f".{extension}"
     names = [
-        told(entry.path) + "/" * (entry.kind == "directory")
+        escape(entry.path) + "/" * (entry.kind == "directory")
         for entry in found.entries
         if (show_hidden or not entry.path.startswith("."))
         and (not end or entry.path.endswith(end))
@@ -70,7 +71,7 @@ def tree(
     for entry in kept:
         name = entry.path.rpartition("/")[2]
         closed = entry.kind == "directory" and is_skipped(name)
-        lines.append("  " * (entry.depth - 1) + told(name) + "/" * (entry.kind == "directory") + " ..." * closed)
+        lines.append("  " * (entry.depth - 1) + escape(name) + "/" * (entry.kind == "directory") + " ..." * closed)
     more = len(shown) > len(kept) or found.cut
     return "\n".join([*(lines or ["nothing is there"]), *([f"... (limited to {MAX_ENTRIES} results)"] if more else [])])
 
@@ -101,7 +102,7 @@ def _outline(workspace: Workspace, path: str) -> tuple[Outline, list[str]]:
     opened = open_text(workspace, path)
     read = outline_of(opened.file.text, opened.key)
     if read is None:
-        raise ValueError(f"{told(path)} is in none of the languages that are understood: {', '.join(NAMES)}")
+        raise ValueError(f"{escape(path)} is in none of the languages that are understood: {', '.join(NAMES)}")
     return read, opened.lines
 
 

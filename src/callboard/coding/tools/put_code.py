@@ -14,10 +14,10 @@ from callboard.coding.edits.result import Change, Span, lines_of
 from callboard.coding.outlines.languages import language_of
 from callboard.coding.tools.action_tool import action
 from callboard.coding.tools.file import SUBJECTS, FilePath, write_file
-from callboard.coding.workspace.directory_walk import told
 from callboard.coding.workspace.file_editor import open_text, save
 from callboard.coding.workspace.text_file import lf
 from callboard.coding.workspace.workspace import workspace_of
+from callboard.text.display import escape
 from callboard.tools import Context
 
 MAX_COMPARED: Final = 4000
@@ -38,7 +38,7 @@ def put_code(
             return str(write_file.function(context, path, whole))
         text, names = put_definitions(opened.file.text, lf(code), path)
         shown = save(workspace, opened, Change(text, _spans(opened.lines, lines_of(text))))
-    return f"Put {', '.join(names)} into {told(path)}:\n{shown}"
+    return f"Put {', '.join(names)} into {escape(path)}:\n{shown}"
 
 
 def _spans(old: list[str], new: list[str]) -> tuple[Span, ...]:

@@ -16,9 +16,10 @@ from callboard.coding.search.globs import Glob
 from callboard.coding.search.query import Query, read_query
 from callboard.coding.search.search import matching
 from callboard.coding.tools.action_tool import Actions, action
-from callboard.coding.workspace.directory_walk import files_below, told
+from callboard.coding.workspace.directory_walk import files_below
 from callboard.coding.workspace.text_file import MAX_BYTES, NoText, decode
 from callboard.coding.workspace.workspace import Workspace, workspace_of
+from callboard.text.display import escape
 from callboard.tools import Context
 from callboard.tools.context import Permits, everything
 
@@ -112,7 +113,7 @@ async def find_files(
     glob = Glob(pattern)
     for path in paths:
         if glob.matches(path) and results.shows(path):
-            results.add(told(path))
+            results.add(escape(path))
         if results.full:
             break
     return results.text(f"no file is named {pattern}")
@@ -199,7 +200,7 @@ def _is(name: str, language: str | None) -> bool:
 
 def _result(path: str, number: int, text: str) -> str:
     shown = text if len(text) <= _LINE else f"{text[:_LINE]}..."
-    return f"{told(path)}:{number}:{shown}"
+    return f"{escape(path)}:{number}:{shown}"
 
 
 search = Actions(

@@ -14,10 +14,10 @@ import msgspec
 from callboard.coding.edits.hunks import FilePatch, apply_hunks
 from callboard.coding.edits.result import Change, EditRefused, lines_of
 from callboard.coding.workspace.atomic_write import FileChange, write_all
-from callboard.coding.workspace.directory_walk import told
 from callboard.coding.workspace.file_editor import Opened, changed, encoded, open_text
 from callboard.coding.workspace.text_file import MAX_BYTES, TextFile
 from callboard.coding.workspace.workspace import Workspace
+from callboard.text.display import escape
 
 _SHOWN: Final = 8
 """Files of which the changes are shown."""
@@ -46,13 +46,13 @@ def patch_files(workspace: Workspace, patches: list[FilePatch]) -> str:
         for path in files_of([each]):
             key = _key(workspace, path)
             if key in taken:
-                raise EditRefused(f"{told(path)} is in the patch twice; say what becomes of it in one place")
+                raise EditRefused(f"{escape(path)} is in the patch twice; say what becomes of it in one place")
             taken.add(key)
         try:
             planned.append(_plan(workspace, each))
         except EditRefused as refused:
             rest = "; nothing was changed in the other files either" if len(merged) > 1 else ""
-            raise EditRefused(f"{told(each.path)}: {refused}{rest}") from None
+            raise EditRefused(f"{escape(each.path)}: {refused}{rest}") from None
     write_all(workspace.files, [write for each in planned for write in each.writes])
     results = [_result(workspace, each, shown=count < _SHOWN) for count, each in enumerate(planned)]
     return "\n".join(results)
@@ -75,20 +75,22 @@ def _plan(workspace: Workspace, patch: FilePatch) -> _Planned:
     if patch.kind == "add":
         _check_absent(workspace, path)
         data = encoded(TextFile(patch.content))
-        return _Planned((FileChange(path, None, data),), f"Added {told(path)} ({len(lines_of(patch.content))} lines)")
+        return _Planned((FileChange(path, None, data),), f"Added {escape(path)} ({len(lines_of(patch.content))} lines)")
     mode = workspace.files.stat(path).st_mode if patch.kind == "delete" or patch.target else None
     if patch.kind == "delete":
-        return _Planned((FileChange(path, workspace.files.read(path, MAX_BYTES), None, mode),), f"Deleted {told(path)}")
+        return _Planned(
+            (FileChange(path, workspace.files.read(path, MAX_BYTES), None, mode),), f"Deleted {escape(path)}"
+        )
     opened = open_text(workspace, path)
     change = apply_hunks(opened.file.text, patch.hunks)
     if change.text == opened.file.text and not patch.target:
         raise EditRefused("nothing would change: the file has that already")
     data = encoded(opened.file.changed(change))
     if not patch.target:
-        return _Planned((FileChange(path, opened.data, data),), f"Updated {told(path)}", opened, change)
+        return _Planned((FileChange(path, opened.data, data),), f"Updated {escape(path)}", opened, change)
     _check_absent(workspace, patch.target)
     moved = (FileChange(patch.target, None, data, mode), FileChange(path, opened.data, None, mode))
-    return _Planned(moved, f"Moved {told(path)} to {told(patch.target)}")
+    return _Planned(moved, f"Moved {escape(path)} to {escape(patch.target)}")
 
 
 def _result(workspace: Workspace, planned: _Planned, *, shown: bool) -> str:
@@ -103,7 +105,7 @@ def _check_absent(workspace: Workspace, path: str) -> None:
         workspace.files.stat(path)
     except FileNotFoundError:
         return
-    raise EditRefused(f"{told(path)} is there already; update it, or delete it first")
+    raise EditRefused(f"{escape(path)} is there already; update it, or delete it first")
 
 
 def _key(workspace: Workspace, path: str) -> str:

@@ -107,11 +107,6 @@ def _kind(entry: os.DirEntry[str]) -> Kind:
     return "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
-def told(path: str) -> str:
-    """A path on one line: what cannot be printed is written as Python writes it."""
-    return path if path.isprintable() else repr(path)[1:-1]
-
-
 def left_out(count: int) -> str:
     """What is said of files that the rules keep a call from."""
     return f"{count} {'file is' if count == 1 else 'files are'} left out, by the rules"

@@ -13,10 +13,10 @@ import msgspec
 
 from callboard.coding.edits.result import Change, EditRefused, lines_of, numbered, span_of
 from callboard.coding.outlines import broken_line
-from callboard.coding.workspace.directory_walk import told
 from callboard.coding.workspace.text_file import MAX_BYTES, NoText, TextFile, decode
 from callboard.coding.workspace.workspace import Workspace
-from callboard.text.suggest import near
+from callboard.text.display import escape
+from callboard.text.suggest import suggest
 
 MAX_SHOWN: Final = 20_000
 """Characters of a file that one result shows."""
@@ -47,13 +47,13 @@ def open_text(workspace: Workspace, path: str) -> Opened:
     try:
         data = workspace.files.read(path, MAX_BYTES)
     except FileNotFoundError:
-        raise FileNotFoundError(f"there is no file {told(path)}{_near(workspace, path)}") from None
+        raise FileNotFoundError(f"there is no file {escape(path)}{_near(workspace, path)}") from None
     except IsADirectoryError:
-        raise IsADirectoryError(f"{told(path)} is a directory; list it with list_directory") from None
+        raise IsADirectoryError(f"{escape(path)} is a directory; list it with list_directory") from None
     try:
         file = decode(data)
     except NoText as error:
-        raise NoText(f"{told(path)}: {error}") from None
+        raise NoText(f"{escape(path)}: {error}") from None
     return Opened(path, workspace.files.canonical(path), data, file)
 
 
@@ -156,4 +156,4 @@ def _near(workspace: Workspace, path: str) -> str:
         names = workspace.files.names(directory or ("/" if path.startswith("/") else "."), _NAMES)
     except OSError:
         return ""
-    return f"; {near(name, [told(each) for each in names])}" if names else ""
+    return f"; {suggest(name, [escape(each) for each in names])}" if names else ""

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from callboard.errors import NoSuchModel
+from callboard.text.suggest import find_closest
 
 
 class Hub(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="hub"):
@@ -56,11 +57,9 @@ class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for entry in self.models:
             if entry.name == name:
                 return entry
-        from difflib import get_close_matches  # noqa: PLC0415 - that only a mistake needs
-
-        near = get_close_matches(name, [entry.name for entry in self.models], cutoff=0.4)
-        meant = f"did you mean {' or '.join(near)}? " if near else ""
-        raise NoSuchModel(f"no local model {name!r}", hint=f"{meant}`callboard models list` shows all")
+        close = find_closest(name, [entry.name for entry in self.models], most=3, cutoff=0.4)
+        suggestion = f"did you mean {' or '.join(close)}? " if close else ""
+        raise NoSuchModel(f"no local model {name!r}", hint=f"{suggestion}`callboard models list` shows all")
 
 
 @cache

@@ -14,6 +14,7 @@ from callboard.core import Event, ReplyFailed, Request, Stage
 from callboard.servers.gateway.dispatch import Record
 from callboard.servers.gateway.frontends import Front
 from callboard.servers.gateway.http_errors import STATUSES
+from callboard.text.display import replace_invisible
 
 _PASSED = ("x-request-id", "request-id")
 """Headers of a backend that its client gets."""
@@ -118,4 +119,4 @@ def dropped_header(dropped: list[str]) -> str:
     """What was lost, as a header's value."""
     text = ", ".join([thing.replace(",", ";") for thing in dropped])
     safe = text.encode("ascii", "replace").decode()
-    return "".join([each if each.isprintable() else "?" for each in safe])[:_MOST_DROPPED]
+    return replace_invisible(safe)[:_MOST_DROPPED]

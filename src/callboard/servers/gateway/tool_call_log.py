@@ -37,9 +37,11 @@ class Telling:
         for canister in request.canisters:
             match canister:
                 case InvocationCanister(name=name):
-                    log.debug("INPUT: Found function_call (%s) - will attach to assistant message", _shown(name))
+                    log.debug(
+                        "INPUT: Found function_call (%s) - will attach to assistant message", display(name, _LONGEST)
+                    )
                 case ResultCanister(invocation_id=identifier):
-                    log.debug("INPUT: Added function_call_output (call_id: %s)", _shown(identifier))
+                    log.debug("INPUT: Added function_call_output (call_id: %s)", display(identifier, _LONGEST))
                 case _:
                     pass
 
@@ -55,7 +57,7 @@ class Telling:
             if name and not known:
                 self._names[call.index] = name
                 if held := self._held.pop(call.index, 0):
-                    log.debug("Replaying %d buffered argument bytes for %s", held, _shown(name))
+                    log.debug("Replaying %d buffered argument bytes for %s", held, display(name, _LONGEST))
             elif size and not known:
                 self._held[call.index] = self._held.get(call.index, 0) + size
                 log.debug("Buffering %d argument bytes for tool index %s (name not yet received)", size, call.index)
@@ -64,9 +66,9 @@ class Telling:
         for event in events:
             match event:
                 case InvocationStarted(index=index, name=name):
-                    log.debug("Tool call started: %s (index %d)", _shown(name), index)
+                    log.debug("Tool call started: %s (index %d)", display(name, _LONGEST), index)
                 case InvocationEnded(name=name, raw=raw):
-                    log.debug("Tool call complete: %s - %d bytes of args", _shown(name), len(raw.encode()))
+                    log.debug("Tool call complete: %s - %d bytes of args", display(name, _LONGEST), len(raw.encode()))
                 case _:
                     pass
 
@@ -91,7 +93,3 @@ class _Choice(msgspec.Struct, frozen=True):
 
 class _Chunk(msgspec.Struct, frozen=True):
     choices: list[_Choice] = []
-
-
-def _shown(name: str) -> str:
-    return display(name, _LONGEST)

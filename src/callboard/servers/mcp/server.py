@@ -26,7 +26,7 @@ from callboard.servers.mcp.client_proxy import KEY, Peer, progressing
 from callboard.servers.mcp.results import answer_of
 from callboard.servers.mcp.session import Session, Sessions
 from callboard.servers.mcp.upstream import Upstream, instructions_of, output_schema, upstream_tool
-from callboard.text.suggest import near
+from callboard.text.suggest import suggest
 from callboard.tools import Context, Ensemble, Invoker, Policy, Roster
 from callboard.wires.common.tool_names import Naming
 
@@ -140,7 +140,7 @@ class ToolServer:
         if invoker is None and self._read():
             invoker = self._invokers.get(params.name)
         if invoker is None:
-            hint = near(params.name, self._invokers)
+            hint = suggest(params.name, self._invokers)
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:64]}; {hint}")
         call = Call(incoming, params)
         task = call.start(self._run(call, invoker, self._sessions.of(incoming)))
