@@ -29,6 +29,7 @@ from callboard.core import (
     Verdict,
     error_result,
 )
+from callboard.text.truncate import truncate
 from callboard.tools import Invoker, Policy, denial, edited_invocation, quotation_reason
 
 _VERDICTS: Final[dict[str | bool, Verdict]] = {
@@ -60,7 +61,9 @@ async def ask_approval(approve: Approve | None, invocation: InvocationCanister, 
         if inspect.isawaitable(answer):
             answer = await answer
     except Exception as error:  # noqa: BLE001  # whatever a callback raises, the call does not run
-        return _no_answer(invocation, f"the approval failed: {_cut(f'{type(error).__name__}: {error}')}")
+        return _no_answer(
+            invocation, f"the approval failed: {truncate(f'{type(error).__name__}: {error}', _MAX_SHOWN)}"
+        )
     return read_answer(invocation, answer)
 
 
@@ -94,7 +97,7 @@ def _allowed(invocation: InvocationCanister, arguments: Any) -> ApprovalAnswered
         # A copy: what was validated is what runs, whatever becomes of the caller's mapping.
         copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(dict(arguments)), type=dict[str, Any])
     except (TypeError, ValueError, RecursionError) as error:
-        return _no_answer(invocation, f"the edited arguments are no JSON: {_cut(str(error))}")
+        return _no_answer(invocation, f"the edited arguments are no JSON: {truncate(str(error), _MAX_SHOWN)}")
     return ApprovalAnswered(invocation, "allow", arguments=copied)
 
 
@@ -138,8 +141,8 @@ async def permit(
 
 def _shown(answer: object) -> str:
     """The answer as it was written, its type where it could be anything."""
-    return _cut(repr(answer)) if type(answer) in (str, int, float, type(None)) else f"a {type(answer).__name__}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+    return (
+        truncate(repr(answer), _MAX_SHOWN)
+        if type(answer) in (str, int, float, type(None))
+        else f"a {type(answer).__name__}"
+    )

@@ -23,6 +23,8 @@ MAX_KEPT: Final = 256
 MAX_READ: Final = 32 * 1024
 """Bytes that one call reads, as many as a result has by default."""
 
+_NOTICE: Final = 256
+"""Bytes that the notice of a cut may take."""
 _IDENTIFIER = re.compile(r"[0-9a-f]{16}")
 _SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -65,6 +67,32 @@ class KeptResults:
             file.seek(offset)
             data = file.read(limit)
         return f"[bytes {min(offset, size)} to {min(offset, size) + len(data)} of {size}]\n{data.decode('utf-8', 'ignore')}"
+
+    def truncate(self, tool: str, text: str, limit: int) -> str:
+        """The first `limit` characters of a result, and how to read on; the whole text is kept.
+
+        It is cut at the end of a line if one ends in the second half of these characters.
+        """
+        end = text.rfind("\n", limit // 2, limit) + 1 or limit
+        head = text[:end]
+        identifier = self.keep(text)
+        offset = len(head.encode("utf-8", "replace"))
+        tokens = (len(text) - len(head)) // 4
+        return (
+            f"{head.rstrip()}\n[Output of {tool} truncated: ~{tokens} more tokens. "
+            f'Read on with {READ_RESULT}(identifier="{identifier}", offset={offset})]'
+        )
+
+    def truncate_middle(self, text: str, limit: int) -> str:
+        """The beginning and the end of a result, about `limit` bytes, and how to read on; the whole text is kept."""
+        data = text.encode("utf-8", "replace")
+        half = max(0, limit - _NOTICE) // 2
+        begin, end = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
+        notice = (
+            f"[cut: here are the first and the last {half} of {len(data)} bytes; "
+            f'{self.tool_name} with identifier="{self.keep(text)}" and offset={half} reads on]'
+        )
+        return f"{begin}\n{notice}\n{end}"
 
     def invoker(self) -> Invoker:
         """The tool that reads on."""

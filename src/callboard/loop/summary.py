@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from callboard.core import AssistantCanister, Canister, InvocationCanister, ResultCanister, UserCanister
 from callboard.loop.truncation import size_of
+from callboard.text.truncate import truncate, truncate_line
 from callboard.tools import Invoker
 
 MAX_SAID: Final = 200
@@ -55,7 +56,7 @@ class Digest:
         for each in canisters:
             if isinstance(each, UserCanister):
                 self._said = each
-                self._line(f'the user then said: "{_short(each.text, MAX_SAID)}"')
+                self._line(f'the user then said: "{truncate_line(each.text, MAX_SAID)}"')
         return size
 
     def text(self, most: int, pinned: str, *, said_since: bool) -> str:
@@ -76,7 +77,7 @@ class Digest:
         return "\n".join(parts)
 
     def _line(self, line: str) -> None:
-        line = line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..."
+        line = truncate(line, MAX_LINE)
         self._lines.append(line)
         self._size += len(line)
 
@@ -88,7 +89,7 @@ class Digest:
             value = given.get(name)
             if subject == "path" and value is not None:
                 files = value if isinstance(value, (list, tuple)) else [value]
-                self._changed.update(dict.fromkeys([_short(str(each), _MAX_VALUE) for each in files]))
+                self._changed.update(dict.fromkeys([truncate_line(str(each), _MAX_VALUE) for each in files]))
 
 
 def _listed(names: Collection[str], most: int) -> str:
@@ -102,22 +103,16 @@ def _listed(names: Collection[str], most: int) -> str:
 
 def _told(said: str, calls: Sequence[str]) -> str:
     more = [f"{len(calls) - _MAX_CALLS} more calls"] if len(calls) > _MAX_CALLS else []
-    spoken = [f'"{_short(said, MAX_SAID)}"'] if said.strip() else []
+    spoken = [f'"{truncate_line(said, MAX_SAID)}"'] if said.strip() else []
     return "; ".join([*spoken, *calls[:_MAX_CALLS], *more])
 
 
 def _call(call: InvocationCanister, invoker: Invoker | None, *, failed: bool) -> str:
     about = _TOLD | (invoker.subjects.keys() if invoker else frozenset())
     given = call.arguments or {}
-    told = [f"{name} {_short(_text(given[name]), _MAX_VALUE)}" for name in given if name in about]
+    told = [f"{name} {truncate_line(_text(given[name]), _MAX_VALUE)}" for name in given if name in about]
     return f"{call.name} {', '.join(told)}".strip() + (" (failed)" if failed else "")
 
 
 def _text(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-
-
-def _short(text: str, most: int) -> str:
-    """On one line."""
-    line = " ".join(text[: 4 * most].split())
-    return line if len(line) <= most and len(text) <= 4 * most else f"{line[:most]}..."

@@ -21,12 +21,12 @@ from callboard.core import (
     ResultCanister,
     TextualContent,
 )
+from callboard.text.truncate import truncate_middle
 
 PICTURE: Final = 4000
 """Characters that a picture counts as."""
 _FRAME: Final = 16
 """Characters around each canister."""
-_MIN: Final = 40
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -67,11 +67,11 @@ def cut_to(canister: Canister, most: int) -> Canister:
     if isinstance(canister, ResultCanister):
         others = sum(not isinstance(part, TextualContent) for part in canister.content)
         note = f"\n[{others} pictures or files are not shown]" if others else ""
-        text = _cut(canister.text, most - _FRAME - len(note))
+        text = truncate_middle(canister.text, most - _FRAME - len(note))
         return replace(canister, content=(TextualContent(f"{text}{note}"),))
     if isinstance(canister, AssistantCanister):
         kept = tuple([part for part in canister.content if not isinstance(part, TextualContent)])
-        text = _cut(canister.text, most - _FRAME - sum(map(_size_of_part, kept)))
+        text = truncate_middle(canister.text, most - _FRAME - sum(map(_size_of_part, kept)))
         return replace(canister, content=(*kept, TextualContent(text)) if text else kept)
     return canister
 
@@ -79,26 +79,17 @@ def cut_to(canister: Canister, most: int) -> Canister:
 def _cut_call(call: InvocationCanister, most: int) -> InvocationCanister:
     given = call.arguments
     if given is None:
-        return replace(call, raw=_cut(call.raw, most - _FRAME - len(call.name)))
+        return replace(call, raw=truncate_middle(call.raw, most - _FRAME - len(call.name)))
     sizes = {name: len(value) for name, value in given.items() if isinstance(value, str)}
     fixed = size_of(call) - sum(sizes.values())
     share = fill(sizes.values(), max(0, most - fixed))
     shorter = call
     # What is escaped in JSON is longer there, up to six times.
     for each in (share, share // 2, share // 6):
-        arguments = {name: _cut(value, each) if isinstance(value, str) else value for name, value in given.items()}
+        arguments = {
+            name: truncate_middle(value, each) if isinstance(value, str) else value for name, value in given.items()
+        }
         shorter = replace(call, arguments=arguments, raw=_encode(arguments).decode())
         if size_of(shorter) <= most:
             break
     return shorter
-
-
-def _cut(text: str, most: int) -> str:
-    if len(text) <= most:
-        return text
-    told = f"\n[... {len(text)} characters, not all are shown ...]\n"
-    most -= len(told)
-    if most < _MIN:
-        return told.strip()
-    end = most // 3
-    return f"{text[: most - end]}{told}{text[-end:]}"

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 from callboard.core import Category
 from callboard.errors import CallerError, NoSuchTool, ToolExecutionFailure
+from callboard.text.truncate import truncate
 
 CONNECTION_CLOSED: Final = -32000
 REQUEST_TIMEOUT: Final = -32001
@@ -135,8 +136,7 @@ def reason_of(error: BaseException) -> str:
 
 def cut(text: str, most: int = _EXCERPT) -> str:
     """Its beginning, where it is long."""
-    text = text.strip()
-    return text if len(text) <= most else f"{text[:most]}…"
+    return truncate(text.strip(), most, "…")
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

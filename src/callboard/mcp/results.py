@@ -21,8 +21,6 @@ from callboard.mcp.sanitize import cleaned
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult
 
-_NOTICE: Final = 256
-"""Bytes that the notice of a cut may take."""
 _LABEL: Final = 512
 
 
@@ -69,19 +67,7 @@ def shortened(parts: Iterable[Content], kept: KeptResults, limit: int) -> tuple[
     ):
         return given or (TextualContent(""),)
     others = tuple(part for part in given if not isinstance(part, TextualContent))
-    return (TextualContent(_cut("\n".join(texts), kept, most)), *others)
-
-
-def _cut(text: str, kept: KeptResults, limit: int) -> str:
-    data = text.encode("utf-8", "replace")
-    half = max(0, limit - _NOTICE) // 2
-    begin, end = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
-    identifier = kept.keep(text)
-    notice = (
-        f"[cut: here are the first and the last {half} of {len(data)} bytes; "
-        f'{kept.tool_name} with identifier="{identifier}" and offset={half} reads on]'
-    )
-    return f"{begin}\n{notice}\n{end}"
+    return (TextualContent(kept.truncate_middle("\n".join(texts), most)), *others)
 
 
 def _contents(block: Any) -> Iterator[Content]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Typ
 import msgspec
 
 from callboard.errors import CallerError
+from callboard.text.truncate import truncate
 from callboard.tools.context import Permits, everything
 from callboard.tools.invoker import Invoker
 
@@ -237,7 +238,7 @@ def _paths(value: Any, root: str, places: Places | None) -> Iterator[_About]:
         if places is not None:
             yield from _aliases(text, places, root)
     else:
-        yield _unclear(f"{_cut(str(value))} is no path")
+        yield _unclear(f"{truncate(str(value), _MAX_TOLD)} is no path")
 
 
 def _aliases(text: str, places: Places, root: str) -> Iterator[_About]:
@@ -247,18 +248,20 @@ def _aliases(text: str, places: Places, root: str) -> Iterator[_About]:
     except PermissionError:
         return  # it leads out: the tool refuses it
     except (OSError, RuntimeError, ValueError) as error:
-        yield _unclear(f"where {_cut(text)} leads is not known: {error}")
+        yield _unclear(f"where {truncate(text, _MAX_TOLD)} leads is not known: {error}")
         return
     for name in names:
         if name != text:
-            yield _about_path(name or ".", f"{_cut(text)}, which is {_cut(name or 'the root')}", root)
+            yield _about_path(
+                name or ".", f"{truncate(text, _MAX_TOLD)}, which is {truncate(name or 'the root', _MAX_TOLD)}", root
+            )
 
 
 def _about_path(text: str, told: str, root: str) -> _About:
     from callboard.tools.permission_patterns import read_path  # noqa: PLC0415  # where a rule has a pattern
 
     path = read_path(text, root)
-    return _About(_cut(told), methodcaller("allows_path", path), methodcaller("of_path", path))
+    return _About(truncate(told, _MAX_TOLD), methodcaller("allows_path", path), methodcaller("of_path", path))
 
 
 def _segments(value: Any) -> Iterator[_About]:
@@ -269,14 +272,10 @@ def _segments(value: Any) -> Iterator[_About]:
     elif isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
         command = of_words(value)
     else:
-        yield _unclear(f"{_cut(str(value))} is no command")
+        yield _unclear(f"{truncate(str(value), _MAX_TOLD)} is no command")
         return
     for segment in command.segments:
         allows, answer = methodcaller("allows_command", segment), methodcaller("of_command", segment)
-        yield _About(_cut(str(segment)), allows, answer)
+        yield _About(truncate(str(segment), _MAX_TOLD), allows, answer)
     if command.unclear:
         yield _unclear(f"the command is not read for sure, {command.unclear}")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_TOLD else f"{text[: _MAX_TOLD - 3]}..."

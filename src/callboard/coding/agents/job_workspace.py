@@ -40,7 +40,6 @@ from callboard.configuration.coding import CodingSettings
 from callboard.core import Approve, InvocationCanister, ResultCanister
 from callboard.errors import CallerError
 from callboard.execution.result_store import KeptResults
-from callboard.execution.truncate import cut
 from callboard.sandbox import SandboxUnavailable, find_sandbox
 from callboard.tools import Ensemble, Policy
 from callboard.tools.context import Permits, everything
@@ -178,8 +177,8 @@ class Desk:
         return Did(action, action in _LOOKS, action in _CHANGES)
 
     def cut(self, tool: str, text: str, limit: int) -> str:
-        """A result, cut; see `cutting.cut`."""
-        return cut(self._kept, tool, text, limit)
+        """A result, cut; see `KeptResults.truncate`."""
+        return self._kept.truncate(tool, text, limit)
 
     async def gather(self, wanted: Iterable[Gathered], task: str) -> dict[str, str]:
         """What a phase's prompt is given, by title."""

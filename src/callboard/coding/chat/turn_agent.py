@@ -22,7 +22,6 @@ from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration.coding import CHAT_ROUNDS, Rights
 from callboard.core import InvocationCanister, Model, ResultCanister, TextualContent, contents
 from callboard.execution.result_store import KeptResults
-from callboard.execution.truncate import cut
 from callboard.loop import Fabricated, History, Limits
 from callboard.loop.cache_watch import CacheWatch
 from callboard.modes import plan_of
@@ -136,4 +135,4 @@ class Offer:
         text = result.text
         if len(text) <= limit or not all(isinstance(each, TextualContent) for each in result.content):
             return None
-        return msgspec.structs.replace(result, content=contents(cut(self._kept, invocation.name, text, limit)))
+        return msgspec.structs.replace(result, content=contents(self._kept.truncate(invocation.name, text, limit)))

@@ -20,6 +20,7 @@ from callboard.coding.workspace.directory_walk import files_below
 from callboard.coding.workspace.text_file import MAX_BYTES, NoText, decode
 from callboard.coding.workspace.workspace import Workspace, workspace_of
 from callboard.text.display import escape
+from callboard.text.truncate import truncate
 from callboard.tools import Context
 from callboard.tools.context import Permits, everything
 
@@ -199,8 +200,7 @@ def _is(name: str, language: str | None) -> bool:
 
 
 def _result(path: str, number: int, text: str) -> str:
-    shown = text if len(text) <= _LINE else f"{text[:_LINE]}..."
-    return f"{escape(path)}:{number}:{shown}"
+    return f"{escape(path)}:{number}:{truncate(text, _LINE)}"
 
 
 search = Actions(
