@@ -28,7 +28,7 @@ SECONDS: Final = 30.0
 """One search."""
 MOST: Final = 1000
 """Results that a call can ask for."""
-_LINE: Final = 300
+_LINE: Final = 303
 """Characters of a line that are shown."""
 _MENTIONS: Final = 5
 """Files that are named where there is no definition."""
