@@ -21,7 +21,6 @@ import msgspec
 from callboard.coding.git.repository import Repository
 from callboard.errors import CallerError
 from callboard.storage.atomic_file import write_private
-from callboard.storage.directories import write_private
 from callboard.text.display import display_names
 
 Kind: TypeAlias = Literal["worktree", "copy", "place"]

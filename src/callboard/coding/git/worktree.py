@@ -45,7 +45,6 @@ from callboard.coding.git.undo_worktree import (
 )
 from callboard.errors import CallerError
 from callboard.storage.atomic_file import write_private
-from callboard.storage.directories import write_private
 from callboard.text.display import display_names
 
 __all__ = ["Changes", "Kind", "Tree", "TreeRecord", "open_place", "open_tree", "reopen_tree", "tree_record", "undo"]
