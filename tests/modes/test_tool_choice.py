@@ -153,7 +153,7 @@ def test_what_a_model_is_told_that_disobeyed(wanted, word, said):
     again = reminded(request, said)
     assert [each.text for each in again.canisters[:-1]] == ["Hi", *([said] if said.strip() else [])]
     assert word in again.canisters[-1].text
-    assert (again.tools, again.choice) == (request.tools, request.tool_choice)
+    assert (again.tools, again.tool_choice) == (request.tools, request.tool_choice)
 
 
 # Any reply: pieces of text, thoughts, and calls whose steps may be interleaved, with any end or none.

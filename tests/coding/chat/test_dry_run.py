@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callboard.coding.chat import dry_run
 from callboard.coding.chat.dry_run import rehearse, unified
-from callboard.coding.chat.session import dry_run
 from callboard.coding.tools import ensemble
 from callboard.coding.workspace.workspace import Workspace
 from callboard.core import InvocationCanister

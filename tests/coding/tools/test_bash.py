@@ -6,7 +6,8 @@ from contextlib import suppress
 import pytest
 
 from callboard.coding.tools.bash import bash
-from callboard.coding.workspace.workspace import Workspace, run_command
+from callboard.coding.workspace import run_command
+from callboard.coding.workspace.workspace import Workspace
 from callboard.execution import run_invoker
 from callboard.sandbox import CommandLimits, Confinement, SandboxUnavailable, find_sandbox
 from callboard.tools import Ensemble

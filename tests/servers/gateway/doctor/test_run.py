@@ -24,7 +24,7 @@ from callboard.servers.gateway.doctor.probes import CLIENTS
 from callboard.servers.gateway.doctor.run import examine
 from callboard.testing import FakeBackend, Html, Status
 
-VECTORS = Path(__file__).parents[2] / "vectors"
+VECTORS = Path(__file__).parents[3] / "vectors"
 ARGUMENTS = {
     "read_file": {"path": "notes.txt"},
     "exec_command": {"cmd": "ls"},
