@@ -3,8 +3,11 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from typer.main import get_command
 
 from callboard import __version__
+from callboard.cli import app
+from callboard.cli.command_group import summary
 
 AT = ("--base-url", "http://127.0.0.1:1/v1", "--model", "m")
 URL = "--base-url: 127.0.0.1:1/v1 is not a URL that a provider can be asked at; "
@@ -92,13 +95,9 @@ def test_a_reader_that_has_gone(callboard):
     assert child.returncode == 1
 
 
-def test_help_costs_no_heavy_import(callboard):
-    program = (
-        "import sys, callboard.cli\n"
-        "print([name for name in ('pydantic', 'griffe', 'aiohttp', 'xllamacpp') if name in sys.modules])"
-    )
-    ended = subprocess.run([callboard.command[0], "-c", program], capture_output=True, text=True, check=True)
-    assert ended.stdout == "[]\n"
+@pytest.mark.parametrize("command", get_command(app).commands.values(), ids=lambda command: command.name)
+def test_the_summary_of_a_command_is_that_of_its_own_help(command):
+    assert command.help == summary(command.load().help)
 
 
 def test_what_is_said_last_cannot_be_written(callboard):

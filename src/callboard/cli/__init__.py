@@ -9,50 +9,83 @@ from __future__ import annotations
 import os
 import sys
 from io import TextIOWrapper
-from typing import NoReturn
+from typing import Any, Final, NoReturn
 
 import typer
 
-from callboard.cli import chat, dialects, doctor, explain, job_commands, jobs, mcp, models, parse, run, serve, tools
-from callboard.cli.clients import commands as clients
-from callboard.cli.help import Group, use_our_help
+from callboard.cli.command_group import Group, LazyCommand, new_app
 from callboard.errors import CallboardError
 from callboard.programs import absolute_path
 from callboard.text.display import strip_controls
 
-app = typer.Typer(
-    cls=Group,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=True,
-    help="Validated, executed tool calls from whatever a language model writes.",
+_COMMANDS: Final = {
+    "run": ("run:run", "Ask a model that can call your tools."),
+    "serve": (
+        "serve:serve",
+        "Serve any client on any model: Responses, Chat Completions, Messages and Gemini in front, any backend behind.",
+    ),
+    "doctor": (
+        "doctor:doctor",
+        "Ask a backend what Codex, Claude Code, Gemini CLI and Qwen Code would ask: what works, what is lost, what \
+helps.",
+    ),
+    "codex": (
+        "clients.commands:codex",
+        "Print or write what Codex needs to work with the gateway: its provider and a catalogue with the models.",
+    ),
+    "claude": ("clients.commands:claude", "Print or write what Claude Code needs to work with the gateway."),
+    "gemini": (
+        "clients.commands:gemini",
+        "Print or write what Gemini CLI needs to work with the gateway, and print what it is to be started with.",
+    ),
+    "qwen": ("clients.commands:qwen", "Print or write what Qwen Code needs to work with the gateway."),
+    "build": ("job_commands:build", "Build something: analyse, plan, implement, validate, deliver."),
+    "debug": ("job_commands:debug", "Mend a fault: reproduce, investigate, isolate, fix, verify, commit."),
+    "review": ("job_commands:review", "Review a branch: gather, security, quality, compile. Nothing is changed."),
+    "triage": (
+        "job_commands:triage",
+        "Say what a report is about: the likely cause, how severe it is, what to do first. Nothing is changed.",
+    ),
+    "chat": ("chat:chat", "Talk with a model that works in this directory, and asks before it changes something."),
+    "replay": ("jobs:replay", "Show again what a job did, step by step, as it was recorded. Nothing is run."),
+    "undo": (
+        "jobs:undo",
+        "Take back what a job did: its branch and its tree go; a chat's edits are taken out of your files.",
+    ),
+    "explain": (
+        "explain:explain",
+        "Show how a model would be asked for calls: mode, dialects, wire, and where each fact comes from.",
+    ),
+    "parse": (
+        "parse:parse_text",
+        "Find the calls in a text and print one JSON object: text, reasoning, invocations, dialect, notes.",
+    ),
+    "dialects": (
+        "dialects:dialects",
+        "Show how models spell calls: every dialect with an example, or one in full.",
+    ),
+    "jobs": ("jobs:app", "The jobs of the coding agents."),
+    "tools": ("tools:app", "Your tools, as models see them."),
+    "models": ("models:app", "Models that run on this machine."),
+    "mcp": ("mcp:app", "MCP servers: those of callboard.toml, and of mcp.json files."),
+}
+"""Each command, where it is below this package, and the summary of its help, word by word."""
+
+
+class _Commands(Group):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, (target, summary) in _COMMANDS.items():
+            self.add_command(LazyCommand(name, f"{__name__}.{target}", summary))
+
+
+app = new_app(
+    cls=_Commands, no_args_is_help=True, help="Validated, executed tool calls from whatever a language model writes."
 )
-app.command("run")(run.run)
-app.command("serve")(serve.serve)
-app.command("doctor")(doctor.doctor)
-app.command("codex")(clients.codex)
-app.command("claude")(clients.claude)
-app.command("gemini")(clients.gemini)
-app.command("qwen")(clients.qwen)
-app.command("build")(job_commands.build)
-app.command("debug")(job_commands.debug)
-app.command("review")(job_commands.review)
-app.command("triage")(job_commands.triage)
-app.command("chat")(chat.chat)
-app.command("replay")(jobs.replay)
-app.command("undo")(jobs.undo)
-app.add_typer(jobs.app, name="jobs")
-app.command("explain")(explain.explain)
-app.command("parse")(parse.parse_text)
-app.command("dialects")(dialects.dialects)
-app.add_typer(tools.app, name="tools")
-app.add_typer(models.app, name="models")
-app.add_typer(mcp.app, name="mcp")
-use_our_help(app)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(chosen: bool) -> None:
+    if chosen:
         from callboard import __version__  # noqa: PLC0415  # for this option only
 
         typer.echo(f"callboard {__version__}")
@@ -61,7 +94,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _callboard(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Show the version."),
 ) -> None:
     pass
 

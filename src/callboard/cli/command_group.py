@@ -1,0 +1,109 @@
+"""Commands that are imported when they are called, and the layout of `--help`.
+
+The root group knows each command's name and summary from a table, so that `callboard --help` and the completion of a
+command's name import no command. A command's module is imported when its arguments are parsed.
+
+`--help` differs from Typer's in three points: it is plain text, because Typer's own imports rich and a Markdown parser,
+which take longer than all the rest; paragraphs flow, whatever the lines of a docstring are; and an option shows a type
+only where something is to be typed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.main import get_group
+
+if TYPE_CHECKING:
+    _Base = TyperCommand
+else:
+    _Base = object
+
+_MAX_WIDTH: Final = 120
+
+
+class _Help(_Base):
+    def get_params(self, ctx: Any) -> Any:
+        params = super().get_params(ctx)
+        for each in params:
+            if isinstance(each, TyperOption) and each.metavar is None:
+                if each.is_flag:
+                    each.metavar = ""
+                elif each.multiple:
+                    each.metavar = "<str>"
+        return params
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.help = join_lines(self.help or "")
+        super().format_help(ctx, formatter)
+
+
+class Command(_Help, TyperCommand):
+    """A command with our help."""
+
+
+class Group(_Help, TyperGroup):
+    """A group of commands with our help."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary(each.help)) for name, each in self.commands.items()])
+
+
+class LazyCommand(TyperCommand):
+    """Stands for a command whose module is not imported yet.
+
+    Args:
+        name: What a person types.
+        target: Where the command is, as `module:attribute`: a function, or a `typer.Typer` with commands of its own.
+        help: The summary of the command's own help, word by word.
+    """
+
+    def __init__(self, name: str, target: str, help: str) -> None:  # noqa: A002  # Typer's name
+        super().__init__(name, help=help)
+        self._target = target
+
+    def load(self) -> TyperCommand | TyperGroup:
+        """Import the command."""
+        module, _, attribute = self._target.partition(":")
+        target = getattr(import_module(module), attribute)
+        parent = new_app()
+        if isinstance(target, typer.Typer):
+            parent.add_typer(target, name=self.name)
+        else:
+            parent.command(self.name)(target)
+        _set_classes(parent)
+        command: TyperCommand | TyperGroup = get_group(parent).commands[self.name or ""]  # type: ignore[assignment]
+        return command
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Have the command itself parse its arguments; the context leads to it, not to this stand-in."""
+        return self.load().make_context(info_name, args, parent=parent, **extra)
+
+
+def new_app(**settings: Any) -> typer.Typer:
+    """A Typer whose help is plain text and whose exceptions are left to `main`."""
+    context = {"max_content_width": _MAX_WIDTH}
+    return typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=context, **settings)
+
+
+def join_lines(text: str) -> str:
+    """The text with one line for each paragraph."""
+    return "\n\n".join([" ".join(paragraph.split()) for paragraph in text.split("\n\n")])
+
+
+def summary(text: str | None) -> str:
+    """The first paragraph, in one line."""
+    return join_lines(text or "").partition("\n\n")[0]
+
+
+def _set_classes(app: typer.Typer) -> None:
+    for command in app.registered_commands:
+        command.cls = Command
+    for group in app.registered_groups:
+        group.cls = Group
+        if group.typer_instance is not None:
+            _set_classes(group.typer_instance)
