@@ -8,7 +8,6 @@ dialects.md the catalogue and what becomes of texts that quote calls, into codin
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -23,17 +22,11 @@ VECTORS = HERE.parent / "tests/vectors/dialects"
 PHASES = re.compile(r"(<!-- phases: (?P<form>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 GROUPS = re.compile(r"(<!-- groups -->\n).*?(<!-- end -->)", re.DOTALL)
 SUMMARY = re.compile(r"(?P<call>.*?)(?: \((?P<whose>[^()]*)\))?")
-# What decides how help looks, the same everywhere. typer reads some of it when it is imported.
-FIXED = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
-UNSET = ("TERMINAL_WIDTH", "FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TTY_COMPATIBLE", "TYPER_USE_RICH")
 
 
 def help_texts() -> dict[str, str]:
     """The help of each command by its name, such as `callboard tools list`."""
-    os.environ.update(FIXED)
-    for name in UNSET:
-        os.environ.pop(name, None)
-    from typer.main import get_command  # noqa: PLC0415  # after the environment is set
+    from typer.main import get_command  # noqa: PLC0415
     from typer.testing import CliRunner  # noqa: PLC0415
 
     from callboard.cli import app  # noqa: PLC0415
@@ -49,6 +42,7 @@ def help_texts() -> dict[str, str]:
 
 def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
     """A command and those below it, each with its whole name."""
+    command = command.load() if hasattr(command, "load") else command
     yield name, command
     for word, below in getattr(command, "commands", {}).items():
         yield from commands(below, f"{name} {word}")

@@ -28,7 +28,6 @@ from typer.main import get_command
 import callboard
 from callboard import agent, core, errors, testing
 from callboard.cli import app, chat_commands, jobs, run
-from callboard.cli.command_group import LazyCommand
 from callboard.coding.agents import phase_runner, phases, prompt_context, prompts
 from callboard.coding.git import copy_tree, snapshots
 from callboard.coding.jobs import store
@@ -449,7 +448,7 @@ def test_exceptions(kind):
 
 
 def commands(command, name):
-    command = command.load() if isinstance(command, LazyCommand) else command
+    command = command.load() if hasattr(command, "load") else command
     yield name, command
     for word, below in getattr(command, "commands", {}).items():
         yield from commands(below, f"{name} {word}")
