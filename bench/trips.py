@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -190,7 +189,7 @@ async def _ask_twice(child: asyncio.subprocess.Process) -> None:
 
 
 def room_of(path: str) -> str:
-    parts = path.split(os.sep)
+    parts = Path(path).parts
     return "/".join(parts[:2] if parts[0] in PACKAGES and len(parts) > 2 else parts[:1])
 
 
