@@ -54,7 +54,7 @@ def search(query: str) -> str:
 def test_every_mode_on_every_model(mode, name, streams):
     async def scenario():
         async with FakeBackend(REPLIES[mode], chunk_size=7) as backend:
-            agent = Agent(name, [search], base_url=backend.url, mode=mode, profile={"streams": streams})
+            agent = Agent(name, [search], base_url=backend.url, mode=mode, profile={"supports_streaming": streams})
             return await agent.run("Search for Python docs"), backend.requests
 
     result, requests = asyncio.run(scenario())
@@ -85,7 +85,7 @@ def test_calls_that_leak_into_text_are_found_in_native_mode_too(name):
 def test_every_mode_on_every_wire(mode, wire, streams):
     async def scenario():
         async with FakeBackend(REPLIES[mode], chunk_size=7) as backend:
-            profile = {"streams": streams, "wire": wire}
+            profile = {"supports_streaming": streams, "wire": wire}
             agent = Agent("some-model", [search], base_url=backend.url, mode=mode, profile=profile)
             return await agent.run("Search for Python docs")
 
@@ -129,7 +129,7 @@ def test_no_request_ends_with_what_the_model_said(mode, wire):
 
     async def scenario():
         async with FakeBackend([thought, calling, thought, thought, answer, thought, answer]) as backend:
-            profile = {"wire": wire, "merges_system": True, "reasoning_field": ""}
+            profile = {"wire": wire, "merge_system_messages": True, "reasoning_field": ""}
             options = {"base_url": backend.url, "mode": mode, "profile": profile, "output_validator": check}
             agent = Agent("some-model", [search], **options)
             return await agent.run("Search for Python docs"), [each.body for each in backend.requests]

@@ -163,7 +163,7 @@ def test_the_model_is_told_the_schema_and_held_to_it_where_that_can_be():
             assert (await agent.run("?")).output == 3
             return backend.requests[0].body
 
-    free, held = (asyncio.run(scenario({"constrains": constrains})) for constrains in (False, True))
+    free, held = (asyncio.run(scenario({"supports_json_schema": constrains})) for constrains in (False, True))
     assert "integer" in free["messages"][0]["content"]
     assert "response_format" not in free
     assert held["response_format"]["json_schema"]["schema"]["properties"]["answer"]["type"] == "integer"

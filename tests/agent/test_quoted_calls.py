@@ -66,7 +66,11 @@ def run(tools, *, mode="native", streams=True, replies=None, prompt="Read the ne
     async def scenario():
         said = [*(replies or SPELLED[mode]), ANSWER.get(mode, "Nothing new.")]
         async with FakeBackend(said, chunk_size=7) as backend:
-            profile = {"streams": streams, "watch": "hermes"} if mode == "native" else {"streams": streams}
+            profile = (
+                {"supports_streaming": streams, "watch": "hermes"}
+                if mode == "native"
+                else {"supports_streaming": streams}
+            )
             agent = Agent(
                 "qwen3:8b", tools, base_url=backend.url, mode=mode, profile=profile, instructions="Help.", **options
             )

@@ -61,14 +61,14 @@ def test_a_fault_is_told_with_what_helps(examine):
     assert result.exit_code == 1
     assert (
         "several system messages  no      400: one system message, please\n"
-        "                                 helps: --profile merges_system=true\n" in result.stdout
+        "                                 helps: --profile merge_system_messages=true\n" in result.stdout
     )
-    assert f"\ncallboard serve --backend {url} --profile merges_system=true\n" in result.stdout
+    assert f"\ncallboard serve --backend {url} --profile merge_system_messages=true\n" in result.stdout
     assert "18/18 Qwen Code\n" in result.stderr
 
 
 def test_with_what_helps_every_client_can_work(examine):
-    result, _ = examine("--profile", "merges_system=true")
+    result, _ = examine("--profile", "merge_system_messages=true")
     assert result.exit_code == 0, result.output
     assert "Codex                    yes     native\n" in result.stdout
     assert "lost: client_metadata" in result.stdout
@@ -78,7 +78,7 @@ def test_with_what_helps_every_client_can_work(examine):
 def test_json(examine):
     result, _ = examine("--json")
     told = json.loads(result.stdout)
-    assert (result.exit_code, told["works"], told["flags"]) == (1, False, ["--profile merges_system=true"])
+    assert (result.exit_code, told["works"], told["flags"]) == (1, False, ["--profile merge_system_messages=true"])
     assert {row["name"]: row["state"] for row in told["clients"]} == {
         "Codex": "no",
         "Codex, newest models": "no",
@@ -89,7 +89,7 @@ def test_json(examine):
 
 
 def test_quick_asks_only_what_the_clients_ask(examine):
-    result, _ = examine("--profile", "merges_system=true", "--quick")
+    result, _ = examine("--profile", "merge_system_messages=true", "--quick")
     assert result.exit_code == 0, result.output
     assert [line[:24].rstrip() for line in result.stdout.splitlines() if line[:1].isalpha()] == [
         "answers",
@@ -217,6 +217,6 @@ def test_what_was_found_out_is_written_shown_and_used(examine, tmp_path, monkeyp
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     result, _ = examine("--write")
     file = tmp_path / "callboard/callboard.toml"
-    assert result.stderr.endswith(f"merges_system of fake-model are in {file}\n")
+    assert result.stderr.endswith(f"merge_system_messages of fake-model are in {file}\n")
     shown = json.loads(CliRunner().invoke(app, ["explain", "fake-model", "--json"]).stdout)
-    assert shown["facts"]["merges_system"] == {"value": True, "source": "user"}
+    assert shown["facts"]["merge_system_messages"] == {"value": True, "source": "user"}

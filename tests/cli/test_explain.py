@@ -31,11 +31,14 @@ def test_how_models_are_asked(invoke, model, mode, dialect, watched):
 
 def test_a_fact_says_what_it_is_known_from(invoke):
     facts = json.loads(invoke("explain", "Qwen/Qwen3.6-27B", "--json").stdout)["facts"]
-    assert (facts["merges_system"]["value"], facts["merges_system"]["source"]) == (True, "family qwen3.5")
-    assert "vllm#41114" in facts["merges_system"]["evidence"]
+    assert (facts["merge_system_messages"]["value"], facts["merge_system_messages"]["source"]) == (
+        True,
+        "family qwen3.5",
+    )
+    assert "vllm#41114" in facts["merge_system_messages"]["evidence"]
     lines = invoke("explain", "deepseek-v4-pro").stdout.splitlines()
-    (line,) = [line for line in lines if line.split()[:1] == ["requires_reasoning"]]
-    assert line.split(maxsplit=2)[1:] == ["True", resolve("deepseek-v4-pro").known_from("requires_reasoning")]
+    (line,) = [line for line in lines if line.split()[:1] == ["requires_reasoning_history"]]
+    assert line.split(maxsplit=2)[1:] == ["True", resolve("deepseek-v4-pro").known_from("requires_reasoning_history")]
 
 
 def test_every_fact_has_its_source(invoke):
@@ -47,10 +50,10 @@ def test_every_fact_has_its_source(invoke):
     )
     assert told["why"] == "the endpoint offers tools (default), and the model uses them (family qwen-coder)"
     assert told["facts"]["uses_tools"] == {"value": True, "source": "family qwen-coder"}
-    assert told["facts"]["results"] == {"value": "prose", "source": "model qwen2.5-coder-0.5b"}
+    assert told["facts"]["result_format"] == {"value": "prose", "source": "model qwen2.5-coder-0.5b"}
     assert told["facts"]["temperature"] == {"value": 0.0, "source": "endpoint local"}
-    assert told["facts"]["context"] == {"value": 8192, "source": "endpoint local"}
-    assert told["facts"]["merges_system"] == {"value": False, "source": "default"}
+    assert told["facts"]["context_tokens"] == {"value": 8192, "source": "endpoint local"}
+    assert told["facts"]["merge_system_messages"] == {"value": False, "source": "default"}
 
 
 def test_for_people(invoke):
@@ -66,7 +69,7 @@ def test_for_people(invoke):
         ),
         "facts",
     ]
-    assert "  uses_tools          True                          family qwen3-coder" in lines
+    assert "  uses_tools                 True                          family qwen3-coder" in lines
 
 
 def test_a_text_that_nobody_watches(invoke):

@@ -67,7 +67,7 @@ HOSTILE = [
             "url_variable = 'HTTP_PROXY'",
             "key_variable = 'GITHUB_TOKEN'",
             "wire = 'messages'",
-            "context = 1000000",
+            "context_tokens = 1000000",
             "price_input = 0",
         )
     ),

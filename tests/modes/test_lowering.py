@@ -235,9 +235,9 @@ ANSWER = Constraint("answer", {"type": "object", "properties": {"n": {"$ref": "#
 @pytest.mark.parametrize(
     ("plan", "choice", "tools", "kept"),
     [
-        (Plan(MODES["native"], constrains=True), "auto", (), True),
-        (Plan(MODES["native"], constrains=True), "auto", (F,), False),
-        (Plan(MODES["native"], constrains=True), "none", (F,), True),
+        (Plan(MODES["native"], supports_json_schema=True), "auto", (), True),
+        (Plan(MODES["native"], supports_json_schema=True), "auto", (F,), False),
+        (Plan(MODES["native"], supports_json_schema=True), "none", (F,), True),
         (Plan(MODES["native"]), "auto", (), False),
     ],
 )
@@ -247,7 +247,7 @@ def test_an_answer_is_held_to_its_schema_where_that_can_be(plan, choice, tools, 
 
 
 def test_in_structured_mode_the_answers_schema_is_one_of_the_actions():
-    plan = Plan(MODES["structured"], ACTION, constrains=True)
+    plan = Plan(MODES["structured"], ACTION, supports_json_schema=True)
     schema = lower(ask(ASKED, constraint=ANSWER), plan).constraint.schema
     answer = schema["properties"]["action"]["anyOf"][1]["properties"]["answer"]
     assert answer == {"$ref": "#/$defs/answer"}

@@ -43,7 +43,7 @@ def test_what_real_tokenizers_have_is_escaped(seen):
 def test_the_profile_says_which_tokens_an_endpoint_takes_in_a_text(model, tokenizes, tokens):
     profile = resolve(model).profile
     names = profile.control_tokens if profile.control_tokens == "all" else (profile.control_tokens,)
-    assert (profile.tokenizes_special, names) == (tokenizes, tokens)
+    assert (profile.parses_special_tokens, names) == (tokenizes, tokens)
 
 
 def test_tokens_that_nobody_has_are_refused():

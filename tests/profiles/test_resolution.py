@@ -39,12 +39,14 @@ def test_only_a_known_provider_is_split_off():
 
 
 def test_each_fact_says_where_it_comes_from():
-    resolution = resolve("openai:gpt-4o", {"context": 128_000})
-    assert resolution.profile.context == 128_000
-    assert {fact: resolution.sources[fact] for fact in ("uses_tools", "constrains", "context", "wire")} == {
+    resolution = resolve("openai:gpt-4o", {"context_tokens": 128_000})
+    assert resolution.profile.context_tokens == 128_000
+    assert {
+        fact: resolution.sources[fact] for fact in ("uses_tools", "supports_json_schema", "context_tokens", "wire")
+    } == {
         "uses_tools": "family openai",
-        "constrains": "endpoint openai",
-        "context": "user",
+        "supports_json_schema": "endpoint openai",
+        "context_tokens": "user",
         "wire": "default",
     }
 
@@ -56,14 +58,14 @@ def test_the_longest_pattern_decides():
 
 def test_a_model_is_more_than_its_family():
     profile = resolve("Qwen/Qwen2.5-Coder-0.5B-Instruct").profile
-    assert (profile.uses_tools, profile.results, profile.answer_after) == (True, "prose", "results")
+    assert (profile.uses_tools, profile.result_format, profile.answer_after) == (True, "prose", "results")
 
 
 def test_the_mode_follows_from_the_facts():
     assert resolve("x").mode == "validated"
-    assert resolve("x", {"constrains": True}).mode == "structured"
+    assert resolve("x", {"supports_json_schema": True}).mode == "structured"
     assert resolve("x", {"uses_tools": True}).mode == "native"
-    assert resolve("x", {"uses_tools": True, "offers_tools": False}).mode == "validated"
+    assert resolve("x", {"uses_tools": True, "supports_tools": False}).mode == "validated"
     assert resolve("x", {"mode": "parsed"}).mode_reason == "set by user"
 
 

@@ -67,11 +67,11 @@ def conversations(draw):
 
 FACTS = st.fixed_dictionaries(
     {
-        "merges_system": st.booleans(),
-        "takes_system": st.booleans(),
-        "alternates": st.booleans(),
-        "requires_reasoning": st.booleans(),
-        "reasoning_back": st.sampled_from(["never", "turn", "tools", "all"]),
+        "merge_system_messages": st.booleans(),
+        "supports_system_role": st.booleans(),
+        "requires_alternating_roles": st.booleans(),
+        "requires_reasoning_history": st.booleans(),
+        "reasoning_history": st.sampled_from(["never", "turn", "tools", "all"]),
         "wire": st.sampled_from(["chat", "messages"]),
     }
 )
@@ -88,8 +88,13 @@ def test_no_text_is_lost_and_none_changes_its_place(canisters, facts):
 
 
 @given(conversations(), st.booleans())
-def test_where_roles_alternate_they_do(canisters, takes_system):
-    messages = said(canisters, merges_system=True, alternates=True, takes_system=takes_system)
+def test_where_roles_alternate_they_do(canisters, supports_system_role):
+    messages = said(
+        canisters,
+        merge_system_messages=True,
+        requires_alternating_roles=True,
+        supports_system_role=supports_system_role,
+    )
     every = [each["role"] for each in messages]
     assert ("tool", "user") not in pairwise(every)
     roles = [each["role"] for each in messages if each["role"] != "tool"]
@@ -107,7 +112,7 @@ def test_what_a_model_takes_as_it_is_stays_the_same_object(canisters):
 
 @given(conversations())
 def test_reasoning_that_is_required_stands_on_every_turn_with_calls(canisters):
-    for message in said(canisters, requires_reasoning=True):
+    for message in said(canisters, requires_reasoning_history=True):
         assert message.get("reasoning_content") or not message.get("tool_calls")
 
 
@@ -117,13 +122,13 @@ def test_a_required_thought_is_the_other_model_s_own_words_where_there_are_any()
         (ReasoningContent("theirs", "sealed", "other"), "theirs"),
         (ReasoningContent("", "sealed", "other"), NOT_RECORDED),
     ]:
-        messages = said([UserCanister("u"), AssistantCanister(thought), call], requires_reasoning=True)
+        messages = said([UserCanister("u"), AssistantCanister(thought), call], requires_reasoning_history=True)
         assert messages[1]["reasoning_content"] == expected
 
 
 def test_pictures_stay_between_the_texts_of_merged_messages():
     canisters = [UserCanister(["a", PICTURE]), UserCanister("b"), DocumentCanister("c", title="t")]
-    request, _ = fitted(Request("m", tuple(canisters)), Profile(alternates=True))
+    request, _ = fitted(Request("m", tuple(canisters)), Profile(requires_alternating_roles=True))
     (only,) = request.canisters
     assert [part.text if isinstance(part, TextualContent) else part for part in only.content][:2] == ["a", PICTURE]
     assert only.content[2].text.startswith("b\n\n")
@@ -159,11 +164,13 @@ def test_thinking_that_cannot_be_asked_for_is_told():
     assert suited(asked, Profile(efforts=("none", "low")))[1] == ()
 
 
-@pytest.mark.parametrize("fact", ["merges_system", "alternates", "takes_system", "reasoning_back", "requires_reasoning", "prefill", "stand_in_signature"])  # fmt: skip
+@pytest.mark.parametrize("fact", ["merge_system_messages", "requires_alternating_roles", "supports_system_role", "reasoning_history", "requires_reasoning_history", "prefill", "dummy_signature"])  # fmt: skip
 def test_what_a_family_takes_otherwise_says_where_it_is_known_from(fact):
     for family in FAMILIES:
         resolution = resolve(family)
-        if resolution.sources[fact].startswith("family") and fact != "merges_system":  # `alternates` says it for both
+        if (
+            resolution.sources[fact].startswith("family") and fact != "merge_system_messages"
+        ):  # `requires_alternating_roles` says it for both
             assert len(resolution.evidence[fact]) > 10, family
 
 
@@ -183,5 +190,5 @@ def test_many_messages_of_the_user_are_put_together_once(monkeypatch):
         return joined(texts)
 
     monkeypatch.setattr(adapt_history, "_text", counted)
-    said([UserCanister("u" * 98)] * 1000, alternates=True)
+    said([UserCanister("u" * 98)] * 1000, requires_alternating_roles=True)
     assert sum(sizes) < 200_000

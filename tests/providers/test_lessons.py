@@ -62,7 +62,7 @@ def ask(replies, *, count=2, tools=(TOOL,), **profile):
     async def scenario():
         async with FakeBackend(replies) as backend:
             model = access_model(
-                "m", base_url=backend.url, profile={"uses_tools": True, "reasoning_back": "all", **profile}
+                "m", base_url=backend.url, profile={"uses_tools": True, "reasoning_history": "all", **profile}
             )
             request = Request("m", SAID, tuple(tools))
             events = [[event async for event in model.reply(request)] for _ in range(count)]
@@ -74,12 +74,12 @@ def ask(replies, *, count=2, tools=(TOOL,), **profile):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_helped_is_known_from_then_on(stream):
-    (first, second), requests = ask(refusing(LATE, STRICT), streams=stream)
+    (first, second), requests = ask(refusing(LATE, STRICT), supports_streaming=stream)
     assert isinstance(first[-1], ReplyEnded)
     assert isinstance(second[-1], ReplyEnded)
     assert len(requests) == 4  # refused twice, taken twice
     notes = [each.text for each in first if isinstance(each, Note)]
-    assert notes == ["the endpoint refused a request: merges_system=true, takes_strict=false from now on"]
+    assert notes == ["the endpoint refused a request: merge_system_messages=true, supports_strict=false from now on"]
     assert not [each for each in second if isinstance(each, Note)]
     texts = [each["content"] for each in requests[-1].body["messages"]]
     assert texts[0] == "Be brief."
@@ -118,17 +118,17 @@ def test_a_refusal_that_names_everything_costs_few_requests():
 @pytest.mark.parametrize(
     ("said", "facts"),
     [
-        ("System message must be at the beginning.", {"merges_system": True}),
-        ("Jinja Exception: System role not supported", {"takes_system": False}),
-        ("Conversation roles must alternate user/assistant/user/assistant/...", {"alternates": True}),
-        ("Unknown parameter: 'stream_options'.", {"tells_usage": False}),
-        ("parallel_tool_calls is not supported with this model", {"takes_parallel": False}),
+        ("System message must be at the beginning.", {"merge_system_messages": True}),
+        ("Jinja Exception: System role not supported", {"supports_system_role": False}),
+        ("Conversation roles must alternate user/assistant/user/assistant/...", {"requires_alternating_roles": True}),
+        ("Unknown parameter: 'stream_options'.", {"reports_usage": False}),
+        ("parallel_tool_calls is not supported with this model", {"supports_parallel_calls": False}),
         (
             "The reasoning_content in the thinking mode must be passed back to the API.",
-            {"requires_reasoning": True, "reasoning_back": "tools"},
+            {"requires_reasoning_history": True, "reasoning_history": "tools"},
         ),
-        ("messages[1].content: Input should be a valid string", {"takes_parts": False}),
-        ("content must be a string", {"takes_parts": False}),
+        ("messages[1].content: Input should be a valid string", {"supports_content_parts": False}),
+        ("content must be a string", {"supports_content_parts": False}),
         (
             "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
             {"max_tokens_field": "max_completion_tokens"},

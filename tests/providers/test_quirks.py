@@ -51,8 +51,8 @@ def test_without_quirks_it_is_openai_s():
     ("facts", "gone", "there"),
     [
         ({"max_tokens_field": "max_completion_tokens"}, "max_tokens", {"max_completion_tokens": 9}),
-        ({"takes_parallel": False}, "parallel_tool_calls", {}),
-        ({"tells_usage": False}, "stream_options", {}),
+        ({"supports_parallel_calls": False}, "parallel_tool_calls", {}),
+        ({"reports_usage": False}, "stream_options", {}),
         ({"efforts": ("low", "high")}, "", {"reasoning_effort": "high"}),
         ({"efforts": ("none", "max")}, "", {"reasoning_effort": "max"}),
     ],
@@ -64,7 +64,7 @@ def test_a_fact_changes_what_is_sent(facts, gone, there):
 
 
 def test_strict_is_left_out_of_every_tool():
-    (tool,) = body_for(takes_strict=False)["tools"]
+    (tool,) = body_for(supports_strict=False)["tools"]
     assert tool["function"] == {"name": "f", "parameters": SCHEMA}
 
 
@@ -93,11 +93,11 @@ def test_openrouter_s_name_for_reasoning_is_known():
 
 def test_content_is_one_text_where_no_parts_are_taken():
     assert [part["type"] for part in body_for((SEEN,))["messages"][0]["content"]] == ["text", "image_url", "text"]
-    assert body_for((SEEN,), takes_parts=False)["messages"] == [{"role": "user", "content": "a\nb"}]
+    assert body_for((SEEN,), supports_content_parts=False)["messages"] == [{"role": "user", "content": "a\nb"}]
 
 
 def test_system_messages_are_one_where_a_template_wants_that():
-    messages = body_for(merges_system=True)["messages"]
+    messages = body_for(merge_system_messages=True)["messages"]
     assert [(message["role"], message["content"]) for message in messages] == [
         ("system", "One.\n\nTwo."),
         ("user", "Hi"),

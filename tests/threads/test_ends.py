@@ -387,7 +387,7 @@ def test_llama_cpp_27217_the_second_attempt_is_held_to_the_tool_s_schema(front):
 
     named = {"responses": {"type": "function", "name": "weather"}, "chat": {"type": "function", "function": {"name": "weather"}}, "messages": {"type": "tool", "name": "weather"}}  # fmt: skip
     choice = {"tool_choice": named[front]} | STREAM
-    (answer,), _ = through(reply, [(front, choice)], profile={"mode": "native", "constrains": True})
+    (answer,), _ = through(reply, [(front, choice)], profile={"mode": "native", "supports_json_schema": True})
     assert end(front, answer) == CALLED[front]
     assert "weather" in answer.text
     first, second = asked

@@ -311,7 +311,7 @@ def test_fields_of_messages_are_told_where_the_backend_has_no_place_for_them(wir
 
 def test_names_of_messages_that_become_one_are_told():
     said = [{"role": "user", "name": name, "content": "Hi"} for name in ("alice", "bob")]
-    (answer,), _ = asked("chat", {"model": "m", "messages": said}, profile={"alternates": True})
+    (answer,), _ = asked("chat", {"model": "m", "messages": said}, profile={"requires_alternating_roles": True})
     assert answer.headers["x-callboard-dropped"] == "messages.name"
 
 

@@ -81,7 +81,14 @@ def test_transformers_29279_a_tool_s_result_holds_no_control_token_of_the_model(
         "parsed": '```json\n{"name": "fetch", "arguments": {}}\n```',
     }.get(mode, '```json\n{"name": "fetch", "arguments": {}}\n```')
     _, bodies = asked_with(
-        f"vllm:{model}", [first, "Sunny."], "Look", [fetch], mode=mode, constrains=True, dialect="json", watch="json"
+        f"vllm:{model}",
+        [first, "Sunny."],
+        "Look",
+        [fetch],
+        mode=mode,
+        supports_json_schema=True,
+        dialect="json",
+        watch="json",
     )
     said = msgspec.json.encode(bodies[-1]["messages"]).decode()
     assert begin not in said

@@ -152,7 +152,9 @@ def run(said, *, streams=True, mode="native"):
 
     async def scenario():
         async with FakeBackend([said, "It is 5."]) as backend:
-            agent = Agent("m", [add], base_url=backend.url, mode=mode, profile={**PROFILE, "streams": streams})
+            agent = Agent(
+                "m", [add], base_url=backend.url, mode=mode, profile={**PROFILE, "supports_streaming": streams}
+            )
             following = agent.stream("What is 2 and 3?")
             events = [event async for event in following]
             return following.result, events

@@ -111,20 +111,20 @@ def test_a_call_is_one_whether_its_model_copied_an_escape_or_left_it_out(found, 
 def test_what_one_request_showed_does_not_keep_another_from_showing_more():
     """However many facts are known of a model, the next refusal is learned from."""
     words = {
-        "merges_system": "System message must be at the beginning.",
-        "takes_parallel": "parallel_tool_calls is not supported",
-        "takes_strict": "tools.0.function.strict: Extra inputs are not permitted",
-        "alternates": "Conversation roles must alternate user/assistant/user/assistant/...",
+        "merge_system_messages": "System message must be at the beginning.",
+        "supports_parallel_calls": "parallel_tool_calls is not supported",
+        "supports_strict": "tools.0.function.strict: Extra inputs are not permitted",
+        "requires_alternating_roles": "Conversation roles must alternate user/assistant/user/assistant/...",
         "efforts": "reasoning_effort must be one of low, medium, high",
     }
 
     def faults(body):
         roles = [each["role"] for each in body["messages"]]
         return {
-            "merges_system": roles.count("system") > 1,
-            "takes_parallel": "parallel_tool_calls" in body,
-            "takes_strict": any("strict" in each["function"] for each in body["tools"]),
-            "alternates": roles.count("user") > 1,
+            "merge_system_messages": roles.count("system") > 1,
+            "supports_parallel_calls": "parallel_tool_calls" in body,
+            "supports_strict": any("strict" in each["function"] for each in body["tools"]),
+            "requires_alternating_roles": roles.count("user") > 1,
             "efforts": body.get("reasoning_effort") == "xhigh",
         }
 

@@ -359,7 +359,7 @@ class Agent(Generic[OutputT_co]):
                 "prices": plan.prices,
                 "answer_after": self._answer_after or plan.answer_after,
                 "checks": bool(self._output or self._output_validator),
-                "on_repeated_call": self._on_repeated_call or plan.repeats,
+                "on_repeated_call": self._on_repeated_call or plan.on_repeated_call,
                 "validated": plan.mode.validated,
                 "quoted_calls": self._quoted_calls,
             },

@@ -65,7 +65,7 @@ def lower(request: Request, plan: Plan) -> Request:
         lowered = replace(lowered, canisters=_in_prose(lowered.canisters, ending))
         if request.tool_choice == "none":
             # Shown its tools, such a model calls again instead of answering.
-            constraint = request.constraint if plan.constrains else None
+            constraint = request.constraint if plan.supports_json_schema else None
             lowered = replace(lowered, tools=(), tool_choice="auto", constraint=constraint)
     elif plan.mode.declares == "constraint" and request.tools:
         lowered = replace(lowered, canisters=_as_actions(lowered.canisters, typed=request.constraint is not None))
@@ -106,7 +106,7 @@ def _in_prompt(request: Request, plan: Plan) -> Request:
 
 def _may_constrain(request: Request, plan: Plan) -> bool:
     """A reply that may call cannot be held to the schema of an answer."""
-    return plan.constrains and (not request.tools or request.tool_choice == "none")
+    return plan.supports_json_schema and (not request.tools or request.tool_choice == "none")
 
 
 _DECLARED: dict[str, Callable[[Request, Plan], Request]] = {

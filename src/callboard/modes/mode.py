@@ -52,10 +52,10 @@ class Plan(msgspec.Struct, frozen=True):
     calls_in_reasoning: bool = False
     in_prose: bool = False
     answer_after: Literal["model", "results"] = "model"
-    repeats: OnRepeatedCall = "run"
-    constrains: bool = False
+    on_repeated_call: OnRepeatedCall = "run"
+    supports_json_schema: bool = False
     coding: Literal["phased", "short"] = "phased"
-    context: int = 0
+    context_tokens: int = 0
     max_tools: int = 0
     cache_seconds: float = 300.0
     prices: Prices | None = None
@@ -87,12 +87,12 @@ def plan(resolution: Resolution, mode: str = "") -> Plan:
         watched,
         starts_in_reasoning=profile.starts_in_reasoning,
         calls_in_reasoning=profile.calls_in_reasoning,
-        in_prose=profile.results == "prose",
+        in_prose=profile.result_format == "prose",
         answer_after=profile.answer_after,
-        repeats=profile.repeats,
-        constrains=profile.constrains,
+        on_repeated_call=profile.on_repeated_call,
+        supports_json_schema=profile.supports_json_schema,
         coding=profile.coding,
-        context=profile.context,
+        context_tokens=profile.context_tokens,
         max_tools=profile.max_tools,
         cache_seconds=profile.cache_seconds,
         prices=profile.prices,

@@ -1,7 +1,4 @@
-"""What is known of a model and its endpoint, as data.
-
-Owns the facts and their meaning. Knows nothing of how they are found.
-"""
+"""What is known of a model and its endpoint: one fact a field. `resolution` puts the rows of profiles.toml together."""
 
 from __future__ import annotations
 
@@ -17,93 +14,101 @@ OnRepeatedCall: TypeAlias = Literal["run", "answer", "tell"]
 """What follows from a call that was made before in the run (see `callboard.loop.Loop`)."""
 
 
-ReasoningBack: TypeAlias = Literal["never", "turn", "tools", "all"]
-"""Which past reasoning goes back to its model: none, that since the user's last word, that of turns with calls, all."""
+ReasoningHistory: TypeAlias = Literal["never", "turn", "tools", "all"]
+"""Which past reasoning is sent back: none, that since the user's last message, that of turns with calls, all."""
 Prefill: TypeAlias = Literal["", "none", "last", "prefix", "partial", "continue"]
 """How a reply is asked for that goes on from the last message (see `Profile`)."""
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The facts that decide how a model is asked.
-
-    `mode` "" leaves the mode to what follows: native where the endpoint `offers_tools` and the model
-    `uses_tools`, else structured where it `constrains` replies to a schema, else validated.
-    `dialect` is how the model spells calls where the tools stand in the prompt. `watch` is the dialect that
-    the text of its replies is watched for, in native mode too, or several of them: those of the model's own family, and
-    what it is known to write besides. "" is for models that never write calls into their text, `auto` for those of
-    which nothing is known.
-    `response_template` is that of the model's own tokenizer_config.json, and stands for both.
-    `starts_in_reasoning` says that its text begins inside reasoning, `calls_in_reasoning` that reasoning
-    which the endpoint tells apart may hold calls. `results` "prose" tells calls and results in plain words instead of the wire's own messages;
-    `answer_after` "results" asks for the last reply, without tools, as soon as calls have results: for
-    models that would repeat their call for ever; `repeats` says what follows from a call that such a model repeats
-    while it still may call. `coding` "short" has the coding agents give such a model one phase
-    with few single-action tools, and what it needs to know, where "phased" lets it find that out by itself. `streams` False asks
-    for replies that come whole. `merges_system` puts the instructions at the beginning
-    into one message, and later ones into texts of the user's, marked as instructions; `takes_system` False does so
-    with the first as well. `alternates` makes one message of neighbours of one role, and puts
-    one of the model's between results and what the user says. `reasoning_back` says which past
-    reasoning goes back, `requires_reasoning` that turns with calls are refused without any. `prefill` says how
-    a reply is asked for that goes on from the last message: `last` by its place alone, `prefix` and `partial` by such a
-    field of the message, `continue` by fields of the body; `none` that it is refused, "" that nothing is known.
-    `stand_in_signature` is what stands on a call whose signature is not known, where the endpoint refuses it without.
-    `max_tokens_field` is what the chat wire calls that limit, `reasoning_field` what it calls reasoning
-    that is sent back, "" to send none; `efforts` are those the endpoint knows, others become the nearest;
-    `forces_calls` False asks for a call that was to be forced as for one that may come, unless thinking is off;
-    `takes_parallel`, `takes_strict` and `tells_usage` say whether it takes `parallel_tool_calls`, `strict` and
-    `stream_options`; `takes_parts` False sends every content on the chat wire as one text, without pictures and files. `tokenizes_special` says
-    that the endpoint takes a control token in a text for the token itself, so that those of the rows `control_tokens`
-    (see control_tokens.toml) are escaped; `all` are those of every family. `context` is in tokens, 0 if unknown;
-    `max_tools` how many tools a request may declare, 0 for any number; `cache_seconds` for how long the endpoint
-    keeps a prompt's cache between two requests. `base_url` says
-    where the endpoint is; `url_variable` and `key_variable` are environment variables, of another URL and
-    of the key. `temperature` and `max_tokens` (of a reply) are for requests that set none. The prices are
-    those of a million tokens, in whatever currency; `price_cached` is by default that of input.
-    """
+    """The facts that decide how a model is asked. A default is what is assumed of a model that no row speaks of."""
 
     mode: Literal["", "native", "structured", "validated", "parsed"] = ""
-    offers_tools: bool = True
+    """How tools are offered. "" derives it: native where the endpoint `supports_tools` and the model `uses_tools`,
+    else structured where the endpoint `supports_json_schema`, else validated."""
+    supports_tools: bool = True
+    """The endpoint has a field for tools."""
     uses_tools: bool = False
-    constrains: bool = False
+    """The model makes use of that field."""
+    supports_json_schema: bool = False
+    """The endpoint holds replies to a JSON Schema."""
     dialect: str = "json"
+    """How the model spells calls where the tools stand in the prompt."""
     watch: str | tuple[str, ...] = "auto"
+    """The dialects that the text of replies is searched for, in native mode too: that of the model's family, and what
+    it is known to write besides. "" is for models that never write calls into text, `auto` for unknown ones."""
     response_template: Mapping[str, Any] = {}
+    """That of the model's own tokenizer_config.json; it replaces `dialect` and `watch`."""
     starts_in_reasoning: bool = False
+    """The text begins inside reasoning, which the chat template has opened."""
     calls_in_reasoning: bool = False
+    """Reasoning that the endpoint separates from the text may hold calls."""
     wire: str = "chat"
-    streams: bool = True
-    results: Literal["native", "prose"] = "native"
+    supports_streaming: bool = True
+    """False asks for replies that come whole."""
+    result_format: Literal["native", "prose"] = "native"
+    """"prose" writes calls and results in plain words, in place of the wire's own messages."""
     answer_after: Literal["model", "results"] = "model"
-    repeats: OnRepeatedCall = "run"
+    """"results" asks for the last reply, without tools, as soon as calls have results: for models that would repeat
+    their call for ever."""
+    on_repeated_call: OnRepeatedCall = "run"
+    """What follows from a call that was made before in the run."""
     coding: Literal["phased", "short"] = "phased"
-    merges_system: bool = False
-    takes_system: bool = True
-    alternates: bool = False
-    reasoning_back: ReasoningBack = "all"
-    requires_reasoning: bool = False
+    """"short": the coding agents give the model one phase, with few tools and with what it needs to know in the prompt."""
+    merge_system_messages: bool = False
+    """Instructions at the beginning become one message, later ones texts of the user's, marked as instructions."""
+    supports_system_role: bool = True
+    """False puts the first instructions into a text of the user's as well."""
+    requires_alternating_roles: bool = False
+    """Neighbours of one role become one message, and a message of the model's separates results from the user's text."""
+    reasoning_history: ReasoningHistory = "all"
+    """Which past reasoning is sent back to the model."""
+    requires_reasoning_history: bool = False
+    """The endpoint refuses a past turn with calls that has no reasoning."""
     prefill: Prefill = ""
-    stand_in_signature: str = ""
+    """How a reply is requested that continues the last message: `last` by that message's place alone, `prefix` and
+    `partial` by such a field of it, `continue` by fields of the body; `none`: it is refused, "": nothing is known."""
+    dummy_signature: str = ""
+    """Put on a past call whose thought signature is unknown, where the endpoint refuses it without one."""
     max_tokens_field: str = "max_tokens"
+    """The chat wire's field that limits a reply."""
     reasoning_field: str = "reasoning_content"
+    """The chat wire's field for reasoning that is sent back; "" sends none."""
     efforts: tuple[str, ...] = ()
-    forces_calls: bool = True
-    takes_parallel: bool = True
-    takes_strict: bool = True
-    takes_parts: bool = True
-    tells_usage: bool = True
-    tokenizes_special: bool = True
+    """Reasoning efforts that the endpoint knows; others become the nearest. Empty: all."""
+    supports_forced_calls: bool = True
+    """False sends a forced `tool_choice` as `auto`, unless thinking is off."""
+    supports_parallel_calls: bool = True
+    """The endpoint takes `parallel_tool_calls`."""
+    supports_strict: bool = True
+    """The endpoint takes `strict` in a tool."""
+    supports_content_parts: bool = True
+    """False sends each content on the chat wire as one text, without pictures and files."""
+    reports_usage: bool = True
+    """The endpoint takes `stream_options`."""
+    parses_special_tokens: bool = True
+    """The endpoint takes a control token that is spelled in a text for the token itself: such tokens are escaped."""
     control_tokens: str | tuple[str, ...] = "all"
-    context: int = 0
+    """The rows of control_tokens.toml that are escaped; `all`: those of every family."""
+    context_tokens: int = 0
+    """Tokens that the model can read, 0 if unknown."""
     max_tools: int = 0
+    """Tools that a request may declare, 0 for any number."""
     cache_seconds: float = 300.0
+    """For how long the endpoint keeps a prompt's cache between two requests."""
     base_url: str = ""
     url_variable: str = ""
+    """The environment variable of another URL."""
     key_variable: str = ""
+    """The environment variable of the API key."""
     temperature: float | None = None
+    """For requests that set none, as `max_tokens` (of a reply)."""
     max_tokens: int | None = None
     price_input: float | None = None
+    """Prices are those of a million tokens, in whatever currency."""
     price_output: float | None = None
     price_cached: float | None = None
+    """None: as `price_input`."""
 
     @property
     def watched(self) -> tuple[str, ...]:

@@ -39,22 +39,24 @@ class Resolution(msgspec.Struct, frozen=True):
         profile = self.profile
         if profile.mode:
             return profile.mode
-        if profile.offers_tools and profile.uses_tools:
+        if profile.supports_tools and profile.uses_tools:
             return "native"
-        return "structured" if profile.constrains else "validated"
+        return "structured" if profile.supports_json_schema else "validated"
 
     @property
     def mode_reason(self) -> str:
         profile = self.profile
         if profile.mode:
             return f"set by {self.sources['mode']}"
-        tools = f"the endpoint {'offers' if profile.offers_tools else 'has no'} tools ({self.sources['offers_tools']})"
+        tools = (
+            f"the endpoint {'offers' if profile.supports_tools else 'has no'} tools ({self.sources['supports_tools']})"
+        )
         if self.mode == "native":
             return f"{tools}, and the model uses them ({self.sources['uses_tools']})"
         uses = "" if profile.uses_tools else f", the model is not known to use them ({self.sources['uses_tools']})"
-        if profile.constrains:
-            return f"{tools}{uses}; the endpoint constrains replies ({self.sources['constrains']})"
-        return f"{tools}{uses}; the endpoint is not known to constrain replies ({self.sources['constrains']})"
+        if profile.supports_json_schema:
+            return f"{tools}{uses}; the endpoint constrains replies ({self.sources['supports_json_schema']})"
+        return f"{tools}{uses}; the endpoint is not known to constrain replies ({self.sources['supports_json_schema']})"
 
     @property
     def watch_reason(self) -> str:

@@ -69,16 +69,16 @@ def fitted(request: Request, facts: Profile) -> tuple[Request, tuple[str, ...]]:
 
 def _one_system(canisters: Canisters, _: Request, facts: Profile) -> Canisters:
     """The leading instructions as one, later ones as texts of the user's at their places."""
-    if not facts.merges_system and facts.takes_system:
+    if not facts.merge_system_messages and facts.supports_system_role:
         return canisters
     leading = next((i for i, each in enumerate(canisters) if not isinstance(each, SupervisorCanister)), len(canisters))
     behind = canisters[leading:]
-    if leading < 2 and facts.takes_system and not any(isinstance(each, SupervisorCanister) for each in behind):
+    if leading < 2 and facts.supports_system_role and not any(isinstance(each, SupervisorCanister) for each in behind):
         return canisters
     first: Canisters = canisters[:leading]
     if facts.wire not in _APART:
         first = _merged([each for each in first if isinstance(each, SupervisorCanister)])
-    fitting = (*first, *map(_marked, behind)) if facts.takes_system else map(_marked, (*first, *behind))
+    fitting = (*first, *map(_marked, behind)) if facts.supports_system_role else map(_marked, (*first, *behind))
     return _same(canisters, list(fitting))
 
 
@@ -100,8 +100,8 @@ def _marked(canister: Canister) -> Canister:
 
 def _reasoning(canisters: Canisters, request: Request, facts: Profile) -> Canisters:
     """What the model thought as far as it wants it back, and something where it has to be."""
-    rule = facts.reasoning_back
-    fills = facts.requires_reasoning and facts.wire == "chat"
+    rule = facts.reasoning_history
+    fills = facts.requires_reasoning_history and facts.wire == "chat"
     if rule == "all" and not fills:
         return canisters
     fitting: list[Canister] = []
@@ -199,7 +199,7 @@ def _cannot_think(canisters: Canisters, request: Request) -> bool:
 
 def _alternating(canisters: Canisters, _: Request, facts: Profile) -> Canisters:
     """What the user says in one message, before all that the model says, and never right behind results."""
-    if not facts.alternates:
+    if not facts.requires_alternating_roles:
         return canisters
     fitting: list[Canister] = []
     said = map(_as_user, _with_pictures_apart(canisters, facts))
@@ -229,7 +229,7 @@ def _with_pictures_apart(canisters: Canisters, facts: Profile) -> Iterator[Canis
         if carried and not isinstance(canister, ResultCanister):
             yield UserCanister(tuple(carried))
             carried = []
-        if isinstance(canister, ResultCanister) and facts.wire == "chat" and facts.takes_parts:
+        if isinstance(canister, ResultCanister) and facts.wire == "chat" and facts.supports_content_parts:
             canister, parts = apart(canister)  # noqa: PLW2901
             carried += parts
         yield canister

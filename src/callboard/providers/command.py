@@ -75,7 +75,7 @@ class CommandModel:
     async def reply(self, request: Request, /) -> AsyncGenerator[Event]:
         """One reply, event by event; the last is a ReplyEnded or a ReplyFailed."""
         undoing = None
-        if self.resolution.profile.tokenizes_special:
+        if self.resolution.profile.parses_special_tokens:
             from callboard.profiles.control_tokens import control_tokens  # noqa: PLC0415  # where a model is asked
             from callboard.providers.control_tokens import Escaper, Unescape  # noqa: PLC0415
 

@@ -325,7 +325,7 @@ class RemoteModel:
 
     def _constrained(self) -> Plan:
         """How the model is asked that ignored which tools it is to call: held to their schemas, where that is possible."""
-        if not self.plan.constrains or self.plan.mode.declares == "constraint":
+        if not self.plan.supports_json_schema or self.plan.mode.declares == "constraint":
             return self.plan
         return plan_of_mode(self.resolution, "structured")
 
@@ -348,7 +348,7 @@ class RemoteModel:
             request,
             model=self.resolution.model,
             controls=controls,
-            stream=request.stream and facts.streams,
+            stream=request.stream and facts.supports_streaming,
             extra=extra,
         )
 
@@ -391,7 +391,7 @@ class RemoteModel:
     def _escaped(self, request: Request) -> Request:
         """The request without control tokens of the model's family, where its endpoint would take them for such."""
         facts = self.resolution.profile
-        if not facts.tokenizes_special:
+        if not facts.parses_special_tokens:
             return request
         if self._escaper is None:
             from callboard.profiles.control_tokens import control_tokens  # noqa: PLC0415  # not for hosted models

@@ -38,34 +38,36 @@ class Lesson(NamedTuple):
 
 LESSONS: Final = (
     Lesson(
-        {"merges_system": True},
+        {"merge_system_messages": True},
         (
             r"\bsystem\b",
             r"must be (?:at|the) |at the (?:start|beginning)|(?:come|be) first|only (?:one|the first)|multiple|more than one",
         ),
     ),
-    Lesson({"takes_system": False}, (r"system (?:role|message|instruction|prompt)s?|role.{0,20}system", _NOT_TAKEN)),
     Lesson(
-        {"alternates": True},
+        {"supports_system_role": False}, (r"system (?:role|message|instruction|prompt)s?|role.{0,20}system", _NOT_TAKEN)
+    ),
+    Lesson(
+        {"requires_alternating_roles": True},
         (_ALTERNATE,),
     ),
-    Lesson({"merges_system": True}, (rf"{_ALTERNATE}|invalid chat setting",)),
+    Lesson({"merge_system_messages": True}, (rf"{_ALTERNATE}|invalid chat setting",)),
     Lesson(
-        {"stand_in_signature": "skip_thought_signature_validator"},
+        {"dummy_signature": "skip_thought_signature_validator"},
         (r"thought_signature", r"missing|required|must have"),
     ),
-    Lesson({"forces_calls": False}, (r"\btool_choice\b", f"{_NOT_TAKEN}|incompatible")),
-    Lesson({"takes_strict": False}, (r"\bstrict\b", _NOT_TAKEN)),
-    Lesson({"tells_usage": False}, (r"stream_options|include_usage", f"{_NOT_TAKEN}|only")),
-    Lesson({"takes_parallel": False}, (r"parallel[_ ]tool[_ ]calls", _NOT_TAKEN)),
+    Lesson({"supports_forced_calls": False}, (r"\btool_choice\b", f"{_NOT_TAKEN}|incompatible")),
+    Lesson({"supports_strict": False}, (r"\bstrict\b", _NOT_TAKEN)),
+    Lesson({"reports_usage": False}, (r"stream_options|include_usage", f"{_NOT_TAKEN}|only")),
+    Lesson({"supports_parallel_calls": False}, (r"parallel[_ ]tool[_ ]calls", _NOT_TAKEN)),
     Lesson(
-        {"requires_reasoning": True, "reasoning_back": "tools"},
+        {"requires_reasoning_history": True, "reasoning_history": "tools"},
         (r"reasoning[_ ]content|thinking", r"must be passed|missing|required|must (?:contain|have)"),
     ),
     Lesson({"reasoning_field": "reasoning"}, (r"\breasoning_content\b", _NOT_TAKEN)),
     Lesson({"reasoning_field": ""}, (r"\breasoning(?:_content)?\b", _NOT_TAKEN)),
     Lesson(
-        {"takes_parts": False},
+        {"supports_content_parts": False},
         (
             r"\bcontent\b|multi-?modal|\bimage",
             rf"(?:must|should) be (?:a |of type )?(?:valid )?str|expected (?:a )?str|type.{{0,30}}string|{_NOT_TAKEN}",

@@ -30,9 +30,9 @@ def suited(request: Request, facts: Profile) -> tuple[Request, tuple[str, ...]]:
         if nearest in {None, "none"}:
             dropped = (f"effort {effort}",)
         request = replace(request, controls=replace(request.controls, effort=nearest))
-    if not (facts.forces_calls or request.tool_choice in {"auto", "none"} or effort == "none"):
+    if not (facts.supports_forced_calls or request.tool_choice in {"auto", "none"} or effort == "none"):
         request, dropped = replace(request, tool_choice="auto"), (*dropped, "tool_choice")
-    if not facts.takes_strict and any(tool.strict is not None for tool in request.tools):
+    if not facts.supports_strict and any(tool.strict is not None for tool in request.tools):
         request = replace(request, tools=tuple([replace(tool, strict=None) for tool in request.tools]))
     request, lost = fitted(request, facts)
     return request, (*dropped, *lost)
@@ -40,13 +40,13 @@ def suited(request: Request, facts: Profile) -> tuple[Request, tuple[str, ...]]:
 
 def encoder(wire: Wire, facts: Profile) -> Encodes:
     """A new encoder of the endpoint's requests."""
-    if facts.stand_in_signature and wire.name == "gemini":
+    if facts.dummy_signature and wire.name == "gemini":
         from callboard.wires import gemini  # noqa: PLC0415  # for its endpoint only
 
-        return gemini.RequestEncoder(stand_in=facts.stand_in_signature)
+        return gemini.RequestEncoder(stand_in=facts.dummy_signature)
     if wire is not CHAT:
         return wire.encoder()
-    return RequestEncoder(taken=Taken(facts.reasoning_field, facts.takes_parts))
+    return RequestEncoder(taken=Taken(facts.reasoning_field, facts.supports_content_parts))
 
 
 def amended(body: dict[str, Any], facts: Profile) -> dict[str, Any]:
@@ -60,8 +60,8 @@ def amended(body: dict[str, Any], facts: Profile) -> dict[str, Any]:
 
 
 _OPTIONAL: Mapping[str, str] = {
-    "parallel_tool_calls": "takes_parallel",
-    "stream_options": "tells_usage",
+    "parallel_tool_calls": "supports_parallel_calls",
+    "stream_options": "reports_usage",
 }
 """Fields that some endpoints refuse, and the facts that say whether they take them."""
 

@@ -140,7 +140,7 @@ def test_what_is_refused_is_learned_once_for_each_model_and_shown(serving, strea
             return answers, len(posted), [each["backends"][0].get("learned") for each in health]
 
     answers, count, learned = asyncio.run(scenario())
-    facts = {"merges_system": True} | ({"tells_usage": False} if stream else {})
+    facts = {"merge_system_messages": True} | ({"reports_usage": False} if stream else {})
     assert answers == [200, 200, 200]
     assert count == (3 + 1 + 3 if stream else 2 + 1 + 2)
     assert learned == [{"m": facts}, {"m": facts}, None]
@@ -162,7 +162,7 @@ def test_a_narrower_way_is_tried_before_the_tools_are_taken_away(serving):
 
 def test_a_profile_that_was_written_spares_the_refusal(serving):
     async def scenario():
-        profiles = {"m": {"merges_system": True}}
+        profiles = {"m": {"merge_system_messages": True}}
         async with FakeBackend(picky) as backend, serving(backend, profiles=profiles) as served:
             answer = await served.post("chat", {"model": "m", "messages": LATE})
             return answer.status, len([each for each in backend.requests if each.method == "POST"])

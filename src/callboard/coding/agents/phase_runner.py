@@ -240,7 +240,7 @@ class Conduct:
         """What a model with a context of known length is shown; the checklist is what its evidence lacks."""
         context = self._settings.context
         return History(
-            limit=plan_of(self._model).context,
+            limit=plan_of(self._model).context_tokens,
             threshold=context.compact_at,
             keep=context.keep_rounds,
             every=context.compact_every_n_rounds or 0,

@@ -64,7 +64,7 @@ class Offer:
         self._cache_watch = CacheWatch()
         self._single = plan.coding == "short"
         self._view = History(
-            limit=plan.context,
+            limit=plan.context_tokens,
             threshold=context.compact_at,
             keep=context.keep_rounds,
             every=context.compact_every_n_rounds or 0,

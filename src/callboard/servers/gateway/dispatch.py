@@ -268,7 +268,7 @@ def _crossed(backend: Backend, name: str, request: Request, record: Record) -> t
 
 
 def _listener(backend: Backend, model: Replies, asked: Request, record: Record) -> Listener:
-    unsigned = model.resolution.profile.requires_reasoning
+    unsigned = model.resolution.profile.requires_reasoning_history
     return backend.thoughts.listener(record.owner, asked, unsigned=unsigned)
 
 

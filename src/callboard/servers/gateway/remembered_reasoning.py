@@ -3,7 +3,7 @@
 Some providers refuse a past call without the signature or the reasoning that came with it, and many clients keep the
 standard fields of their wire only: Chat Completions has no field for either. So a worker remembers them for a while,
 beside the call, for the owner whose request it was. What is not here any more, as after a restart or on another
-worker, is made good by what a profile says (`stand_in_signature`, `requires_reasoning`): nothing depends on memory.
+worker, is made good by what a profile says (`dummy_signature`, `requires_reasoning_history`): nothing depends on memory.
 Laws: an owner gets nothing of another's; identifiers stay the backend's own; constant work an event; the memory is
 bounded, and what was remembered first is forgotten first.
 """

@@ -116,7 +116,7 @@ class Rounds:
             limits=limits,
             policy=_ALLOWED,
             answer_after=plan.answer_after,
-            on_repeated_call=plan.repeats,
+            on_repeated_call=plan.on_repeated_call,
         )
         self._actions: deque[Action] = deque()
         self._places: dict[int, int | None] = {}

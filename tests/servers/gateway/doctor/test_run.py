@@ -163,11 +163,11 @@ EVERY = list(CLIENTS)
 @pytest.mark.parametrize(
     ("fault", "row", "flag", "stopped"),
     [
-        (streaming, "streams", "--profile streams=false", EVERY),
+        (streaming, "streams", "--profile supports_streaming=false", EVERY),
         (lacking("reasoning_effort"), "effort", """--profile 'efforts=[""]'""", EVERY[1:4]),
         (lacking("max_tokens"), "answers", "--profile max_tokens_field=max_completion_tokens", EVERY),
-        (results, "goes on after a result", "--profile results=prose", EVERY),
-        (picture, "pictures", "--profile takes_parts=false", []),
+        (results, "goes on after a result", "--profile result_format=prose", EVERY),
+        (picture, "pictures", "--profile supports_content_parts=false", []),
     ],
 )
 def test_a_fault_and_the_flag_that_cures_it(fault, row, flag, stopped):
@@ -182,11 +182,11 @@ def test_a_fault_and_the_flag_that_cures_it(fault, row, flag, stopped):
 @pytest.mark.parametrize(
     ("fault", "row", "fact", "value"),
     [
-        (late_system, "several system messages", "merges_system", True),
-        (lacking("stream_options"), "streams", "tells_usage", False),
-        (lacking("parallel_tool_calls"), "one call at a time", "takes_parallel", False),
+        (late_system, "several system messages", "merge_system_messages", True),
+        (lacking("stream_options"), "streams", "reports_usage", False),
+        (lacking("parallel_tool_calls"), "one call at a time", "supports_parallel_calls", False),
         (thought, "thoughts sent back", "reasoning_field", "reasoning"),
-        (strict, "strict of tools", "takes_strict", False),
+        (strict, "strict of tools", "supports_strict", False),
     ],
 )
 def test_what_the_gateway_finds_out_by_itself_stops_nobody_and_is_said(fault, row, fact, value):
@@ -199,8 +199,8 @@ def test_what_the_gateway_finds_out_by_itself_stops_nobody_and_is_said(fault, ro
 @pytest.mark.parametrize(
     ("fault", "facts"),
     [
-        (late_system, {"merges_system": True}),
-        (lacking("stream_options"), {"tells_usage": False}),
+        (late_system, {"merge_system_messages": True}),
+        (lacking("stream_options"), {"reports_usage": False}),
         (lacking("reasoning_effort"), {"efforts": [""]}),
     ],
 )

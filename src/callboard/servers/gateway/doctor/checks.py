@@ -169,25 +169,25 @@ def _seen(said: Said) -> tuple[State, str]:
 
 
 PROMPT = Remedy(mode="validated")
-_QUIET = Remedy({"tells_usage": False})
+_QUIET = Remedy({"reports_usage": False})
 QUESTIONS: tuple[Question, ...] = (
     Question("answers", probes.ANSWER, _taken, [Remedy({"max_tokens_field": "max_completion_tokens"})]),
-    Question("streams", probes.STREAM, _streams, [_QUIET, Remedy({"streams": False})]),
+    Question("streams", probes.STREAM, _streams, [_QUIET, Remedy({"supports_streaming": False})]),
     Question("usage in streams", probes.STREAM, _usage),
     Question("tools", probes.CALL, called, [PROMPT]),
     Question("tool_choice", probes.CHOICE, _chosen, [PROMPT]),
-    Question("one call at a time", probes.ONE, _one, [Remedy({"takes_parallel": False}), PROMPT]),
-    Question("several calls at once", probes.SEVERAL, _several, [Remedy({"takes_parallel": False})]),
+    Question("one call at a time", probes.ONE, _one, [Remedy({"supports_parallel_calls": False}), PROMPT]),
+    Question("several calls at once", probes.SEVERAL, _several, [Remedy({"supports_parallel_calls": False})]),
     Question(
         "goes on after a result", probes.RESULT, _goes_on,
-        [Remedy({"results": "prose"}), Remedy({"answer_after": "results"}), PROMPT],
+        [Remedy({"result_format": "prose"}), Remedy({"answer_after": "results"}), PROMPT],
     ),
     Question("thoughts sent back", probes.THOUGHTS, _taken, [
         Remedy({"reasoning_field": "reasoning"}), Remedy({"reasoning_field": ""}),
     ]),
-    Question("several system messages", probes.SYSTEMS, _taken, [Remedy({"merges_system": True})]),
-    Question("pictures", probes.PARTS, _seen, [Remedy({"takes_parts": False})]),
-    Question("strict of tools", probes.STRICT, _taken, [Remedy({"takes_strict": False})]),
+    Question("several system messages", probes.SYSTEMS, _taken, [Remedy({"merge_system_messages": True})]),
+    Question("pictures", probes.PARTS, _seen, [Remedy({"supports_content_parts": False})]),
+    Question("strict of tools", probes.STRICT, _taken, [Remedy({"supports_strict": False})]),
     Question("effort", probes.EFFORT, _taken, [
         Remedy({"efforts": ["low", "medium"]}), Remedy({"efforts": [""]}),  # "" is none that could be sent
     ]),
