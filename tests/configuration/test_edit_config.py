@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.configuration.edit_config import merged, replaced, with_json, with_toml
+from callboard.configuration import load_settings
+from callboard.configuration.edit_config import list_replaced, merge, set_json_values, set_toml_values, write_profile
 from callboard.errors import CallerError
 
 OURS = {
@@ -26,40 +27,41 @@ TOP = 'model = "mine"\nweb_search = "disabled"\n'
         ("", f"{TOP}\n{PROVIDER}\n[features]\nplugins = false\n"),
         (
             '# mine\nmodel = "theirs"\n\n[features]\nshell = true # so\n',
-            f"# mine\n{TOP}\n[features]\nplugins = false\nshell = true # so\n\n{PROVIDER}",
+            f"# mine\n{TOP}\n[features]\nshell = true # so\nplugins = false\n\n{PROVIDER}",
         ),
-        ("[other]\na = 1\n", f"{TOP}[other]\na = 1\n\n{PROVIDER}\n[features]\nplugins = false\n"),
+        ("[other]\na = 1", f"{TOP}\n[other]\na = 1\n\n{PROVIDER}\n[features]\nplugins = false\n"),
         (
             "features.plugins = true\n[other]\na = 1\n",
-            f"{TOP}features.plugins = false\n[other]\na = 1\n\n{PROVIDER}",
+            f"features.plugins = false\n{TOP}\n[other]\na = 1\n\n{PROVIDER}",
         ),
         (
             "list = [\n 1,\n]\n[features]\nplugins = false\n",
-            f'web_search = "disabled"\nmodel = "mine"\nlist = [\n 1,\n]\n[features]\nplugins = false\n\n{PROVIDER}',
+            f"list = [\n 1,\n]\n{TOP}\n[features]\nplugins = false\n\n{PROVIDER}",
         ),
         (
             '[other]\ntext = """\n[features]\nmodel = 1\n"""\n',
-            f'{TOP}[other]\ntext = """\n[features]\nmodel = 1\n"""\n\n{PROVIDER}\n[features]\nplugins = false\n',
+            f'{TOP}\n[other]\ntext = """\n[features]\nmodel = 1\n"""\n\n{PROVIDER}\n[features]\nplugins = false\n',
         ),
+        ("features = {plugins = true} # so\n", f"features = {{plugins = false}} # so\n{TOP}\n{PROVIDER}"),
+        ("model = [\n 1,\n]\n", f"{TOP}\n{PROVIDER}\n[features]\nplugins = false\n"),
     ],
 )
 def test_toml(before, after):
-    assert with_toml(before, OURS) == after
-    assert with_toml(after, OURS) == after
+    assert set_toml_values(before, OURS) == after
+    assert set_toml_values(after, OURS) == after
 
 
 @pytest.mark.parametrize(
     ("before", "said"),
     [
-        ("features = {plugins = true}\n", "spelled in a way"),
         ("[[features]]\nplugins = true\n", "spelled in a way"),
-        ("model = [\n 1,\n]\n", "spelled in a way"),
+        ("providers = {}\n", "spelled in a way"),
         ("model = \n", "not TOML"),
     ],
 )
 def test_toml_that_cannot_be_changed(before, said):
     with pytest.raises(CallerError, match=said):
-        with_toml(before, OURS)
+        set_toml_values(before, OURS)
 
 
 values = st.one_of(st.booleans(), st.integers(-9, 9), st.text("a\"\\'#=[]\né\t", max_size=5))
@@ -70,13 +72,13 @@ settings = st.dictionaries(keys, st.one_of(values, st.dictionaries(keys, values,
 @given(settings, settings)
 def test_what_was_there_stays(there, ours):
     """Or the text is refused."""
-    text = with_toml("", there)
+    text = set_toml_values("", there)
     assert tomllib.loads(text) == there
     try:
-        after = with_toml(text, ours)
+        after = set_toml_values(text, ours)
     except CallerError:
         return
-    assert tomllib.loads(after) == merged(tomllib.loads(text), ours)
+    assert tomllib.loads(after) == merge(tomllib.loads(text), ours)
 
 
 @pytest.mark.parametrize(
@@ -88,17 +90,60 @@ def test_what_was_there_stays(there, ours):
     ],
 )
 def test_json(before, after):
-    text = with_json(before, {"env": {"A": "1"}})
+    text = set_json_values(before, {"env": {"A": "1"}})
     assert json.loads(text) == after
-    assert with_json(text, {"env": {"A": "1"}}) == text
+    assert set_json_values(text, {"env": {"A": "1"}}) == text
 
 
 @pytest.mark.parametrize("before", ['{"a": 1, // so\n}', "[]", "{", "[" * 100_000])
 def test_json_that_cannot_be_changed(before):
     with pytest.raises(CallerError, match="not"):
-        with_json(before, {})
+        set_json_values(before, {})
 
 
 def test_what_would_be_lost():
     there = {"env": {"A": "0", "B": "1"}, "model": "x"}
-    assert replaced(there, {"env": {"A": "1", "B": "1", "C": "2"}, "model": "x"}) == [("env.A", "0", "1")]
+    assert list_replaced(there, {"env": {"A": "1", "B": "1", "C": "2"}, "model": "x"}) == [("env.A", "0", "1")]
+
+
+REMARK = "found out by callboard doctor,\n2026-11-22"
+
+
+def facts_of(path, model):
+    return load_settings({}, path.parent, {"XDG_CONFIG_HOME": str(path.parent.parent)}).profile(model)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "callboard" / "callboard.toml"
+
+
+def test_facts_are_added_to_what_is_there(path):
+    path.parent.mkdir()
+    path.write_text("# mine\nmodel = 'x'  # this one")
+    write_profile(path, "Qwen/Qwen3.6-27B-Q4_K_M", {"merge_system_messages": True, "efforts": ["low"]}, REMARK)
+    text = path.read_text()
+    assert text.startswith(
+        "# mine\nmodel = 'x'  # this one\n\n[profiles.\"qwen3.6-27b\"]\n# found out by callboard doctor, 2026"
+    )
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert facts_of(path, "qwen3.6-27b") == {"merge_system_messages": True, "efforts": ["low"]}
+
+
+def test_facts_that_were_found_out_before_are_replaced_and_the_persons_own_stay(path):
+    write_profile(path, "m", {"merge_system_messages": True, "context_tokens": 4096}, REMARK)
+    path.write_text(path.read_text() + "temperature = 0.5\n\n[profiles.other]\ncontext = 1\n")
+    write_profile(path, "m", {"context_tokens": 8192}, REMARK)
+    assert facts_of(path, "m") == {"merge_system_messages": True, "context_tokens": 8192, "temperature": 0.5}
+    assert facts_of(path, "other") == {"context_tokens": 1}
+    assert path.read_text().count("# found out") == 1
+
+
+def test_a_table_that_is_written_otherwise_is_left_as_it_is(path):
+    text = "profiles = { m = { context_tokens = 1 } }\n"
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(CallerError, match=r"the facts cannot be added; write yourself:\n\[profiles.m\]\n") as caught:
+        write_profile(path, "m", {"supports_streaming": False}, REMARK)
+    assert "context_tokens = 1\nsupports_streaming = false" in str(caught.value)
+    assert path.read_text() == text

@@ -19,7 +19,7 @@ from callboard.configuration import (
     prepare_ensembles,
     read_servers,
 )
-from callboard.configuration.add_mcp_server import add_server
+from callboard.configuration.edit_config import add_server
 from callboard.errors import CallboardError, CallerError, DescriptorError, ToolExecutionFailure
 from callboard.execution import result_store
 from callboard.mcp import ServerSettings, environment, sanitize

@@ -105,7 +105,7 @@ def doctor(
 def _written(report: Report) -> str:
     """Writes the facts; what is said of it. Raises CallerError."""
     from callboard.configuration import user_file  # noqa: PLC0415  # for this option only
-    from callboard.configuration.add_mcp_server import write_profile  # noqa: PLC0415
+    from callboard.configuration.edit_config import write_profile  # noqa: PLC0415
 
     if not report.facts:
         return f"{report.model} needs no facts of its own"

@@ -155,7 +155,7 @@ def add_server(
 ) -> None:
     """Write a server into your own callboard.toml."""
     from callboard.configuration import user_file  # noqa: PLC0415  # not for --help
-    from callboard.configuration.add_mcp_server import add_server as added  # noqa: PLC0415
+    from callboard.configuration.edit_config import add_server as write_server  # noqa: PLC0415
 
     if bool(command) == bool(url):
         raise typer.BadParameter("give a command behind `--`, or --url")
@@ -170,7 +170,7 @@ def add_server(
         table["protocol"] = protocol
     table |= {key: names for key, names in (("tools", tools), ("exclude", exclude)) if names}
     path = user_file(os.environ)
-    added(path, name, table)
+    write_server(path, name, table)
     if as_json:
         mcp_servers.print_json({"name": name, "file": str(path), **table})
     else:

@@ -1,137 +1,181 @@
-"""Another program's settings, with ours among them.
+"""Edit files of settings: those of other programs, and our own `callboard.toml`.
 
-Owns the change of a text in TOML or JSON. Knows nothing of files or of what the keys mean.
-Laws: what is not set stays as it is, in TOML with its comments; a text that cannot be changed so is refused.
+Laws: what is not set stays as it is, in TOML with its comments and its order. Whatever the editor made of a text is
+parsed again, and refused if it does not hold exactly the old values with the new ones above them, since TOML has more
+ways to spell a table than any editor follows.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterator, Mapping, MutableMapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from callboard.configuration.toml import line_of
+from callboard.configuration.mcp import read_servers
+from callboard.configuration.toml import read_document
 from callboard.errors import CallerError
+from callboard.profiles import normalise
+from callboard.storage.atomic_file import write_private
+from callboard.tools.descriptors import below, dotted
 
-Path: TypeAlias = tuple[str, ...]
+KeyPath: TypeAlias = tuple[str, ...]
 
 
-def with_toml(text: str, values: Mapping[str, Any]) -> str:
-    """The text with the values in it. Raises CallerError for one that is no TOML, or that spells them in a way that is not followed."""
+def set_toml_values(text: str, values: Mapping[str, Any]) -> str:
+    """Set values in a TOML text.
+
+    Raises:
+        CallerError: The text is no TOML, or its tables are spelled in a way that the editor does not follow.
+    """
     before = read_toml(text)
+    import tomlkit  # noqa: PLC0415  # 26 ms, and few commands edit a file
+    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
+
+    document = tomlkit.parse(_end_line(text))
     try:
-        after = _changed(text, before, values)
-        followed = read_toml(after) == merged(before, values)
-    except CallerError:
-        followed = False
-    if not followed:
+        _set_values(document, values)
+        after = tomlkit.dumps(document)
+        complete = tomllib.loads(after) == merge(before, values)
+    except (TOMLKitError, ValueError, TypeError, RecursionError):
+        complete = False
+    if not complete:
         raise CallerError("its keys are spelled in a way that is not followed", hint="write them by hand")
     return after
 
 
-def _changed(text: str, before: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    for table, pairs in groupby(leaves(values), lambda leaf: leaf[0][:-1]):
-        wanted = [(path, value) for path, value in pairs if _at(before, path) != value]
-        if table and _at(before, table) is None:
-            text = _with_table(text, table, wanted)
-            continue
-        for path, value in wanted:
-            text = _with_pair(text, path, value)
-    return text
+def _set_values(table: MutableMapping[str, Any], values: Mapping[str, Any]) -> None:
+    import tomlkit  # noqa: PLC0415  # as above
+
+    for key, value in values.items():
+        there = table.get(key)
+        if isinstance(value, Mapping):
+            if there is None:
+                table[key] = tomlkit.table(is_super_table=all(isinstance(each, Mapping) for each in value.values()))
+            elif not isinstance(there, Mapping):
+                raise TypeError(f"{key} is no table")
+            _set_values(table[key], value)
+        elif there != value:
+            table[key] = value
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """Raises CallerError."""
+    """Parse TOML. Raises CallerError."""
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise CallerError(f"not TOML: {error}", hint="write the keys by hand") from None
 
 
-def with_json(text: str, values: Mapping[str, Any]) -> str:
-    """The text with the values in it, written anew. Raises CallerError for one that is no JSON, such as one with comments."""
-    return f"{json.dumps(merged(read_json(text), values), indent=2, ensure_ascii=False)}\n"
+def set_json_values(text: str, values: Mapping[str, Any]) -> str:
+    """Set values in a JSON text, which is written anew. Raises CallerError for one with comments, say."""
+    return f"{json.dumps(merge(read_json(text), values), indent=2, ensure_ascii=False)}\n"
 
 
 def read_json(text: str) -> dict[str, Any]:
-    """An empty text has no values. Raises CallerError."""
+    """Parse a JSON object; an empty text is an empty one. Raises CallerError."""
     try:
-        read = json.loads(text or "{}")
+        values = json.loads(text or "{}")
     except (ValueError, RecursionError) as error:
         raise CallerError(f"not JSON: {error}", hint="write the keys by hand") from None
-    if not isinstance(read, dict):
+    if not isinstance(values, dict):
         raise CallerError("not a JSON object")
-    return read
+    return values
 
 
-def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """The old values, with the new ones above them."""
-    found = dict(old)
+    merged = dict(old)
     for key, value in new.items():
-        inner = found.get(key)
-        found[key] = merged(inner if isinstance(inner, Mapping) else {}, value) if isinstance(value, Mapping) else value
-    return found
+        inner = merged.get(key)
+        merged[key] = merge(inner if isinstance(inner, Mapping) else {}, value) if isinstance(value, Mapping) else value
+    return merged
 
 
-def replaced(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """What is there and would be another: the dotted path, the old value and the new one."""
+def list_replaced(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """The values that would be replaced: dotted path, old value, new value."""
     return [
         (".".join(path), there, value)
-        for path, value in leaves(new)
-        if (there := _at(old, path)) is not None and there != value
+        for path, value in _leaves(new)
+        if (there := _get(old, path)) is not None and there != value
     ]
 
 
-def leaves(values: Mapping[str, Any], within: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The values that are no tables, by their paths."""
+def _leaves(values: Mapping[str, Any], parent: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
     for key, value in values.items():
         if isinstance(value, Mapping):
-            yield from leaves(value, (*within, key))
+            yield from _leaves(value, (*parent, key))
         else:
-            yield (*within, key), value
+            yield (*parent, key), value
 
 
-def _at(values: Any, path: Path) -> Any:
+def _get(values: Any, path: KeyPath) -> Any:
     for key in path:
         values = values.get(key) if isinstance(values, Mapping) else None
     return values
 
 
-def _with_table(text: str, table: Path, pairs: Iterable[tuple[Path, Any]]) -> str:
-    lines = [f"[{'.'.join(table)}]", *[_pair(path[-1], value) for path, value in pairs], ""]
-    return "\n".join([text.rstrip("\n"), "", *lines] if text.strip() else lines)
+def add_server(path: Path, name: str, table: Mapping[str, Any]) -> None:
+    """Add `[mcp.NAME]` to a `callboard.toml`.
 
-
-def _with_pair(text: str, path: Path, value: Any) -> str:
-    """The text with one value, on the line of the old one or at the beginning of its table."""
-    *table, key = path
-    lines = text.split("\n")
-    if _at(read_toml(text), path) is not None:
-        place = (line_of(text, path) or 1) - 1
-        lines[place] = _pair(lines[place].partition("=")[0].rstrip(), value)
-    else:
-        place = (line_of(text, tuple(table)) or 0) if table else _after_pairs(text, lines)
-        lines.insert(place, _pair(key, value))
-    return "\n".join(lines)
-
-
-def _pair(key: str, value: Any) -> str:
-    return f"{key} = {json.dumps(value, ensure_ascii=False)}"  # TOML spells strings, numbers and booleans as JSON does
-
-
-def _after_pairs(text: str, lines: list[str]) -> int:
-    """Behind the last line that begins with a key of no table; before all others where there is none."""
-    places = [line_of(text, (key,)) or 0 for key, value in read_toml(text).items() if not isinstance(value, Mapping)]
-    last = max(places, default=0)
-    # A value may go on over several lines: then the beginning is the place.
-    return last if last and _is_whole(lines[last - 1]) else 0
-
-
-def _is_whole(line: str) -> bool:
+    Raises:
+        CallerError: The table is wrong, or the file has a server of this name.
+    """
+    read_servers({name: table}, lambda keys: dotted(("mcp", *keys)), mistake=CallerError)
+    text = ""
+    if path.exists():
+        document = read_document(path, CallerError)
+        servers = document.values.get("mcp", {})
+        if not isinstance(servers, Mapping) or name in servers:
+            raise CallerError("a server of this name is there", path=below(document.where, "mcp")((name,)))
+        text = path.read_text("utf-8-sig")
     try:
-        tomllib.loads(line)
-    except tomllib.TOMLDecodeError:
-        return False
-    return True
+        new = set_toml_values(text, {"mcp": {name: table}})
+    except CallerError as error:
+        message = f"the table cannot be added: {error.message}"
+        raise CallerError(message, path=str(path), hint="write it yourself") from None
+    _write(path, new)
+
+
+def write_profile(path: Path, model: str, facts: Mapping[str, Any], remark: str) -> None:
+    """Write facts into `[profiles.MODEL]`, beside those that are there.
+
+    Args:
+        path: The file, which need not exist.
+        model: The model's name, which is the pattern.
+        facts: Facts of a profile.
+        remark: A line that says where they come from; it replaces that of an earlier call.
+
+    Raises:
+        CallerError: The file is not TOML, or its table of the model is written in a way that cannot be replaced.
+    """
+    import tomlkit  # noqa: PLC0415  # as above
+    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
+
+    pattern = normalise(model)
+    text = path.read_text("utf-8-sig") if path.exists() else ""
+    before = dict(read_document(path, CallerError).values) if text else {}
+    table = tomlkit.table()
+    table.add(tomlkit.comment(" ".join(remark.split())))
+    table.update(merge(before.get("profiles", {}).get(pattern, {}), facts))
+    document = tomlkit.parse(_end_line(text))
+    try:
+        document.setdefault("profiles", tomlkit.table(is_super_table=True))[pattern] = table
+        new = tomlkit.dumps(document)
+        complete = tomllib.loads(new) == merge(before, {"profiles": {pattern: facts}})
+    except (TOMLKitError, ValueError):
+        complete = False
+    if not complete:
+        lines = tomlkit.dumps({"profiles": {pattern: table}})
+        raise CallerError("the facts cannot be added", path=str(path), hint=f"write yourself:\n{lines}")
+    _write(path, new)
+
+
+def _end_line(text: str) -> str:
+    return f"{text}\n" if text and not text.endswith("\n") else text
+
+
+def _write(path: Path, text: str) -> None:
+    write_private(Path(os.path.realpath(path)), text.encode())  # a file that is a link stays one

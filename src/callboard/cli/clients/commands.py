@@ -245,10 +245,10 @@ def _alone(file: File) -> str:
 
 
 def _with(text: str, file: File) -> str:
-    from callboard.configuration.edit_config import with_json, with_toml  # noqa: PLC0415  # not for --help
+    from callboard.configuration.edit_config import set_json_values, set_toml_values  # noqa: PLC0415  # not for --help
 
-    with_values = with_toml if file.form == "toml" else with_json
-    return with_values("" if file.ours else text, file.values)
+    set_values = set_toml_values if file.form == "toml" else set_json_values
+    return set_values("" if file.ours else text, file.values)
 
 
 def _write(files: Iterable[File], yes: bool) -> None:
@@ -312,7 +312,7 @@ def _restore(name: str, yes: bool) -> NoReturn:
 
 def _lost(before: str, file: File) -> list[str]:
     """What would be another, or be gone."""
-    from callboard.configuration.edit_config import read_json, read_toml, replaced  # noqa: PLC0415  # not for --help
+    from callboard.configuration.edit_config import list_replaced, read_json, read_toml  # noqa: PLC0415  # not for --help
 
     if not before:
         return []
@@ -321,7 +321,7 @@ def _lost(before: str, file: File) -> list[str]:
     old: dict[str, Any] = read_toml(before) if file.form == "toml" else read_json(before)
     return [
         f"{path}: {_short(path, there)} becomes {_short(path, value)}"
-        for path, there, value in replaced(old, file.values)
+        for path, there, value in list_replaced(old, file.values)
     ]
 
 
