@@ -132,7 +132,7 @@ def test_facts_are_added_to_what_is_there(path):
 
 def test_facts_that_were_found_out_before_are_replaced_and_the_persons_own_stay(path):
     write_profile(path, "m", {"merge_system_messages": True, "context_tokens": 4096}, REMARK)
-    path.write_text(path.read_text() + "temperature = 0.5\n\n[profiles.other]\ncontext = 1\n")
+    path.write_text(path.read_text() + "temperature = 0.5\n\n[profiles.other]\ncontext_tokens = 1\n")
     write_profile(path, "m", {"context_tokens": 8192}, REMARK)
     assert facts_of(path, "m") == {"merge_system_messages": True, "context_tokens": 8192, "temperature": 0.5}
     assert facts_of(path, "other") == {"context_tokens": 1}
