@@ -43,14 +43,14 @@ def sdk() -> None:
 def callboard() -> None:
     from callboard import Ensemble, tool  # noqa: PLC0415
     from callboard.servers.mcp.server import ToolServer  # noqa: PLC0415
-    from callboard.servers.mcp.stdio import claimed_wire, serve_stdio  # noqa: PLC0415
+    from callboard.servers.mcp.stdio import claim_stdio, serve_stdio  # noqa: PLC0415
 
     @tool
     async def add(a: int, b: int) -> int:
         """Add two numbers."""
         return a + b
 
-    with claimed_wire() as wire:
+    with claim_stdio() as wire:
         asyncio.run(serve_stdio(ToolServer([Ensemble("bench", [add])]), wire))
 
 

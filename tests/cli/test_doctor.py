@@ -18,7 +18,7 @@ from callboard.errors import CallerError
 from callboard.sandbox import find_sandbox
 from callboard.sandbox.detect import Candidate
 from callboard.sandbox.landlock import Landlock
-from callboard.servers.gateway.doctor.run import Row
+from callboard.servers.gateway.doctor.run import ReportRow
 from callboard.testing import FakeBackend, Status
 
 ARGUMENTS = {
@@ -136,7 +136,7 @@ def test_on_a_terminal_only_the_rows_stay(monkeypatch):
     with _Progress(quiet=False) as progress:
         for name in ("answers", "streams"):
             progress.started(f"1/17 {name}")
-            progress.ended(Row(name, "yes", ""))
+            progress.ended(ReportRow(name, "yes", ""))
     assert "1/17 streams" in screen.getvalue()
     assert "0:00:0" in screen.getvalue()
     assert screen.shown()[:-1] == ["answers                  yes", "streams                  yes"]

@@ -128,7 +128,7 @@ async def refuses(url):
 def test_help(invoke):
     shown = invoke("serve", "--help", env={"COLUMNS": "200", "TERM": "dumb"})
     assert shown.exit_code == 0
-    for option in ("--backend", "--backend-wire", "--model-map", "--key", "--workers", "--strict", "--seed-events", "--local"):  # fmt: skip
+    for option in ("--backend", "--backend-wire", "--model-map", "--key", "--workers", "--strict", "--compat-events", "--local"):  # fmt: skip
         assert option in shown.output
 
 
@@ -147,7 +147,7 @@ BEHIND = ("--backend", "http://127.0.0.1:9/v1", "--port", "0")
         ([*BEHIND, "--profile", "speed=3"], "no fact 'speed'"),
         ([*BEHIND, "--model-map", "a"], "has no ="),
         ([*BEHIND, "--key", "shorty"], "too short for a key"),
-        ([*BEHIND, "--rate", "-1"], "rate"),
+        ([*BEHIND, "--requests-per-minute", "-1"], "requests_per_minute"),
         ([*BEHIND, "--idle-timeout", "0"], "idle_timeout"),
         ([*BEHIND, "--port", "70000"], "--port"),
         ([*BEHIND, "--workers", "0"], "--workers"),
@@ -272,7 +272,7 @@ def test_sigterm_lets_open_replies_end(running, workers):
 
 def test_sigterm_ends_what_does_not_end_itself(running, tmp_path):
     config = tmp_path / "gateway.toml"
-    config.write_text("grace = 1\n")
+    config.write_text("shutdown_timeout = 1\n")
 
     async def scenario():
         async with (

@@ -482,7 +482,7 @@ def test_dependencies(package):
 
 SETTINGS = [
     ("gateway.md", gateway.BackendSettings),
-    ("gateway.md", gateway.Limits),
+    ("gateway.md", gateway.GatewayLimits),
     ("gateway.md", gateway.GatewaySettings),
     ("mcp.md", ServerSettings),
 ]

@@ -15,7 +15,7 @@ import mcp_types as types
 
 from callboard import Context, Ensemble, tool
 from callboard.core import FileContent, PictureContent, TextualContent
-from callboard.servers.mcp.client_proxy import Peer
+from callboard.servers.mcp.client_proxy import McpClientProxy
 from callboard.servers.mcp.http import serve_http
 from callboard.servers.mcp.server import ToolServer
 from callboard.tools import Invoker, ToolLike
@@ -95,8 +95,8 @@ WITH_HEADER = {
 }
 
 
-def peer_of(context: Context) -> Peer:
-    peer: Peer = context.auxdata["mcp"]
+def peer_of(context: Context) -> McpClientProxy:
+    peer: McpClientProxy = context.auxdata["mcp"]
     return peer
 
 

@@ -59,11 +59,11 @@ def frames(wire, events):
     return [frame for event in events for frame in encoder.feed(event)]
 
 
-def through(replies, asks, wire="chat", seed_events=False, **facts):
+def through(replies, asks, wire="chat", compat_events=False, **facts):
     """A gateway's answers, and how often its backend was asked."""
 
     async def scenario():
-        async with FakeBackend(replies) as backend, _GATEWAY._serving(_GATEWAY.behind(backend, wire=wire, **facts), seed_events=seed_events) as served:  # fmt: skip
+        async with FakeBackend(replies) as backend, _GATEWAY._serving(_GATEWAY.behind(backend, wire=wire, **facts), compat_events=compat_events) as served:  # fmt: skip
             served.gateway.backends[0].breaker._most = 100  # faults are what these backends are here for
             answers = [await served.post(front, ASKING[front] | more) for front, more in asks]
             return answers, len([each for each in backend.requests if each.method == "POST"])
@@ -343,9 +343,9 @@ def test_a_streamed_reply_without_end_is_ended(monkeypatch):
         assert "more than 10000 characters" in answer.text
 
 
-def test_seed_events_of_items_name_their_item_at_the_top():
+def test_compat_events_of_items_name_their_item_at_the_top():
     reply = [ReplyStarted("r", "m"), TextPiece("Hi"), *WHOLE, ReplyEnded("invocations")]
-    (answer,), _ = through([reply], [("responses", STREAM)], seed_events=True)
+    (answer,), _ = through([reply], [("responses", STREAM)], compat_events=True)
     items = [event for event in answer.events if event["type"].startswith("response.output_item.")]
     assert len(items) == 4
     assert all(event["item_id"] == event["item"]["id"] for event in items)

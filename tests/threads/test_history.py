@@ -761,7 +761,7 @@ def test_a_tool_that_runs_in_the_gateway_gets_what_was_thought_back_in_each_roun
         (front, body | {"tools": []}),
         strict="deepseek",
         settings=settings,
-        map={"deepseek-v4-pro": "v4"},
+        model_map={"deepseek-v4-pro": "v4"},
     )
     (called,) = [message for message in sent[-1]["messages"] if message.get("tool_calls")]
     assert (answer.status, called["reasoning_content"]) == (200, "hm")
@@ -778,8 +778,8 @@ def test_a_model_under_another_name_gets_its_reasoning_back(front):
 
 def test_a_chat_client_that_keeps_reasoning_sends_it_under_another_name():
     first, again = conversation("chat", "mine")
-    (answer,), _ = through([thought()], ("chat", first), map={"mine": "Qwen/Qwen3.6-27B"})
+    (answer,), _ = through([thought()], ("chat", first), model_map={"mine": "Qwen/Qwen3.6-27B"})
     body = again([answer])
     body["messages"][-2]["reasoning_content"] = answer.body["choices"][0]["message"]["reasoning_content"]
-    _, (sent,) = through(["Done."], ("chat", body), map={"mine": "Qwen/Qwen3.6-27B"})
+    _, (sent,) = through(["Done."], ("chat", body), model_map={"mine": "Qwen/Qwen3.6-27B"})
     assert sent["messages"][-2]["reasoning_content"] == "hm"

@@ -16,7 +16,7 @@ from callboard.cli import complete
 
 if TYPE_CHECKING:
     from callboard.sandbox.report import SandboxReport, SandboxRow
-    from callboard.servers.gateway.doctor.run import Report, Row
+    from callboard.servers.gateway.doctor.run import DoctorReport, ReportRow
 
 
 def doctor(
@@ -71,7 +71,7 @@ def doctor(
     from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # as above
     from callboard.cli.serve import check_backend_flags, facts_of  # noqa: PLC0415
     from callboard.servers.gateway import BackendSettings  # noqa: PLC0415
-    from callboard.servers.gateway.configuration import load  # noqa: PLC0415
+    from callboard.servers.gateway.configuration import load_gateway_settings  # noqa: PLC0415
     from callboard.servers.gateway.doctor.run import examine  # noqa: PLC0415
 
     check_backend_flags(backend, backend_wire, mode, dialect)
@@ -84,7 +84,7 @@ def doctor(
         dialect=dialect,
         profile=facts_of(profile or ()),
     )
-    settings = load("", {}, given if backend or local else None).backends[0]
+    settings = load_gateway_settings("", {}, given if backend or local else None).backends[0]
     if local and not local.endswith(".gguf"):
         pull_with_progress(local)
     with _Progress(quiet=as_json) as progress:
@@ -102,7 +102,7 @@ def doctor(
     raise typer.Exit(0 if report.works else 1)
 
 
-def _written(report: Report) -> str:
+def _written(report: DoctorReport) -> str:
     """Writes the facts; what is said of it. Raises CallerError."""
     from callboard.configuration import user_file  # noqa: PLC0415  # for this option only
     from callboard.configuration.edit_config import write_profile  # noqa: PLC0415
@@ -176,7 +176,7 @@ class _Progress:
         else:
             typer.echo(what, err=True)
 
-    def ended(self, row: Row) -> None:
+    def ended(self, row: ReportRow) -> None:
         if self._quiet:
             return
         if self._bar is not None:
@@ -186,7 +186,7 @@ class _Progress:
             self._bar.start()
 
 
-def _lines(row: Row) -> list[str]:
+def _lines(row: ReportRow) -> list[str]:
     begin = f"{row.name:<{_NAME}}"
     lines = [f"{begin} {row.state:<{_STATE}} {row.said}".rstrip()]
     if row.dropped:
@@ -199,7 +199,7 @@ def _lines(row: Row) -> list[str]:
 _NAME, _STATE, _SANDBOX_STATE = 24, 7, 11
 
 
-def _advice(report: Report, where: str) -> str:
+def _advice(report: DoctorReport, where: str) -> str:
     if report.works:
         return f"\nevery client can work with {report.model}"
     if not report.clients:

@@ -69,7 +69,7 @@ def serve(
     require_extra("mcp")
     from callboard.servers.mcp.http import serve_http  # noqa: PLC0415  # the extra's
     from callboard.servers.mcp.server import ToolServer  # noqa: PLC0415
-    from callboard.servers.mcp.stdio import claimed_wire, serve_stdio  # noqa: PLC0415
+    from callboard.servers.mcp.stdio import claim_stdio, serve_stdio  # noqa: PLC0415
     from callboard.servers.mcp.upstream import Upstream  # noqa: PLC0415
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
@@ -87,7 +87,7 @@ def serve(
     def ready(url: str) -> None:
         tell(f"callboard serves tools at {url} (Ctrl-C stops it)")
 
-    with claimed_wire() if transport == "stdio" else nullcontext() as wire:
+    with claim_stdio() if transport == "stdio" else nullcontext() as wire:
         settings = settings_here(tools=tools, ensembles=ensembles)
         # An agent alone is served alone, with tools of its own. Servers of the settings are not: one may be this one.
         own = not agent or tools or ensembles

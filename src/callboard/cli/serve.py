@@ -82,8 +82,10 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="Requests a minute of one key.", show_default=False)] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Requests of one key at once.", show_default=False)] = None,
+    requests_per_minute: Annotated[
+        float | None, typer.Option(help="Requests a minute of one key.", show_default=False)
+    ] = None,
+    max_concurrent: Annotated[int | None, typer.Option(help="Requests of one key at once.", show_default=False)] = None,
     store: Annotated[
         str, typer.Option(help="Keep replies: sqlite:///FILE or postgresql://...", show_default=False)
     ] = "",
@@ -92,8 +94,8 @@ def serve(
         typer.Option(help="A directory of ensembles whose tools run here; repeatable.", show_default=False),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse requests that would lose something.")] = False,
-    seed_events: Annotated[
-        bool, typer.Option("--seed-events", help="Send seed 002's events besides the official ones.")
+    compat_events: Annotated[
+        bool, typer.Option("--compat-events", help="Send older names of the events besides the official ones.")
     ] = False,
     origin: Annotated[
         list[str] | None, typer.Option(help="A web page that may ask; repeatable.", show_default=False)
@@ -121,7 +123,7 @@ def serve(
     from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # as above
     from callboard.cli.settings import settings_here  # noqa: PLC0415
     from callboard.servers.gateway import BackendSettings  # noqa: PLC0415
-    from callboard.servers.gateway.configuration import keys_of, load  # noqa: PLC0415
+    from callboard.servers.gateway.configuration import load_gateway_settings, parse_keys  # noqa: PLC0415
     from callboard.servers.gateway.server import Address  # noqa: PLC0415
     from callboard.servers.gateway.server import serve as serve_gateway  # noqa: PLC0415
 
@@ -135,23 +137,23 @@ def serve(
             url=backend,
             local=local,
             wire=backend_wire,
-            map=dict([_pair(each, "--model-map") for each in model_map or ()]),
+            model_map=dict([_pair(each, "--model-map") for each in model_map or ()]),
             key_variable=backend_key,
             forward_client_key=forward_client_key,
             mode=mode,
             dialect="" if dialect.endswith(".json") else dialect,
             profile={**facts_of_file(dialect), **facts_of(profile or ())},
         )
-    settings = load(
+    settings = load_gateway_settings(
         config,
         {
-            "keys": keys_of(read_keys(key)),
-            "rate": rate,
-            "concurrency": concurrency,
+            "keys": parse_keys(read_keys(key)),
+            "requests_per_minute": requests_per_minute,
+            "max_concurrent": max_concurrent,
             "store": store,
             "ensembles": tuple(ensembles or ()),
             "strict": strict or None,
-            "seed_events": seed_events or None,
+            "compat_events": compat_events or None,
             "origins": tuple(origin or ()),
             "idle_timeout": idle_timeout,
             "heartbeat": heartbeat,
@@ -168,7 +170,7 @@ def serve(
 
     def ready(url: str) -> None:
         behind = ", ".join(
-            [f"local:{each.local}" if each.local else each.name or each.shown for each in settings.backends]
+            [f"local:{each.local}" if each.local else each.name or each.display_url for each in settings.backends]
         )
         typer.echo(f"callboard serves {behind} at {url}/v1 (Ctrl-C stops it)", err=True)
 
@@ -202,7 +204,7 @@ async def _warn_of_unreachable(backends: Sequence[BackendSettings]) -> None:
                 await transport.connect(backend.url)
             except ProviderError as error:
                 hint = f"; {error.hint}" if error.hint else ""
-                typer.echo(f"callboard: warning: {backend.shown}: {error.message}{hint}", err=True)
+                typer.echo(f"callboard: warning: {backend.display_url}: {error.message}{hint}", err=True)
 
 
 def facts_of(given: Sequence[str]) -> dict[str, object]:

@@ -21,7 +21,7 @@ from yarl import URL
 
 from callboard.servers.gateway import BackendSettings, GatewaySettings
 from callboard.servers.gateway.app import application
-from callboard.servers.gateway.server import configured
+from callboard.servers.gateway.server import uvicorn_config
 from callboard.text.sse import SSEDecoder
 
 PATHS = {"responses": "/responses", "chat": "/chat/completions", "messages": "/messages"}
@@ -212,7 +212,7 @@ async def _serving(*given, **settings):
     gateway = next(
         route.endpoint._gateway for route in app.routes if hasattr(getattr(route, "endpoint", 0), "_gateway")
     )
-    config = configured(app, given[0], host="127.0.0.1", port=0, log_level="warning")
+    config = uvicorn_config(app, given[0], host="127.0.0.1", port=0, log_level="warning")
     server = _Server(config)
     port = await server.start()
     try:

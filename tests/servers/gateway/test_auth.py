@@ -6,29 +6,29 @@ from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
 from callboard.servers.gateway import BackendSettings, GatewaySettings
-from callboard.servers.gateway.auth import Bucket, Callers, digest, masked, token_of
-from callboard.servers.gateway.http_errors import Refusal
+from callboard.servers.gateway.auth import Authenticator, TokenBucket, digest, mask_key, read_token
+from callboard.servers.gateway.http_errors import HttpError
 
 
 def callers(clock=lambda: 0.0, **settings):
-    return Callers(GatewaySettings(backends=(BackendSettings(url="http://x"),), **settings), clock)
+    return Authenticator(GatewaySettings(backends=(BackendSettings(url="http://x"),), **settings), clock)
 
 
 def refused(there, headers=None, token=""):
-    with pytest.raises(Refusal) as caught:
-        there.admitted(Headers(headers or {}), token)
+    with pytest.raises(HttpError) as caught:
+        there.authenticate(Headers(headers or {}), token)
     return caught.value
 
 
 def test_without_keys_everybody_may_ask():
     there = callers()
-    assert there.admitted(Headers({}), "") is there.admitted(Headers({}), "anything")
+    assert there.authenticate(Headers({}), "") is there.authenticate(Headers({}), "anything")
 
 
 def test_a_key_is_known_by_its_digest():
     there = callers(keys={"ann": digest("sk-ann-123"), "bob": digest("sk-bob-123")})
-    assert there.admitted(Headers({}), "sk-ann-123").name == "ann"
-    assert there.admitted(Headers({}), "sk-bob-123").name == "bob"
+    assert there.authenticate(Headers({}), "sk-ann-123").name == "ann"
+    assert there.authenticate(Headers({}), "sk-bob-123").name == "bob"
     assert "sk-ann" not in repr(vars(there))
 
 
@@ -56,26 +56,26 @@ def test_a_key_that_is_not_known(token, status, code):
     ],
 )
 def test_where_a_key_stands(headers, token):
-    assert token_of(Headers(headers)) == token
+    assert read_token(Headers(headers)) == token
 
 
 @given(st.text())
 def test_a_masked_key_keeps_its_secret(key):
-    shown = masked(key)
+    shown = mask_key(key)
     assert shown == ("none" if not key else "***" if len(key) < 24 else f"{key[:6]}...{key[-4:]}")
     assert len(shown) <= 13
 
 
 def test_nothing_is_shown_of_a_short_key():
-    assert [masked("s" * length) for length in (1, 13, 23)] == ["***"] * 3
-    assert masked("abcdef" + "-" * 14 + "wxyz") == "abcdef...wxyz"
+    assert [mask_key("s" * length) for length in (1, 13, 23)] == ["***"] * 3
+    assert mask_key("abcdef" + "-" * 14 + "wxyz") == "abcdef...wxyz"
 
 
 def test_owners_are_told_apart_by_name_or_by_their_own_key():
     keyed = callers(keys={"ann": digest("sk-ann-123"), "bob": digest("sk-bob-123")})
-    assert keyed.owner(keyed.admitted(Headers({}), "sk-ann-123"), "sk-ann-123") == "ann"
+    assert keyed.owner(keyed.authenticate(Headers({}), "sk-ann-123"), "sk-ann-123") == "ann"
     open_to_all = callers()
-    anyone = open_to_all.admitted(Headers({}), "sk-1")
+    anyone = open_to_all.authenticate(Headers({}), "sk-1")
     owners = {open_to_all.owner(anyone, token) for token in ("", "sk-1", "sk-2", "client-", digest("sk-1"))}
     assert len(owners) == 5
     assert open_to_all.owner(anyone, "sk-1") == open_to_all.owner(anyone, "sk-1")
@@ -84,38 +84,40 @@ def test_owners_are_told_apart_by_name_or_by_their_own_key():
 
 def test_a_bucket_holds_a_minute_and_fills_again():
     now = [0.0]
-    bucket = Bucket(30, lambda: now[0])
-    assert [bucket.wait() for _ in range(30)] == [0.0] * 30
-    assert bucket.wait() == 2.0
+    bucket = TokenBucket(30, lambda: now[0])
+    assert [bucket.take() for _ in range(30)] == [0.0] * 30
+    assert bucket.take() == 2.0
     now[0] = 1.5
-    assert bucket.wait() == 0.5
+    assert bucket.take() == 0.5
     now[0] = 2.0
-    assert (bucket.wait(), bucket.wait()) == (0.0, 2.0)
+    assert (bucket.take(), bucket.take()) == (0.0, 2.0)
     now[0] = 1e6
-    assert [bucket.wait() for _ in range(31)] == [0.0] * 30 + [2.0]
+    assert [bucket.take() for _ in range(31)] == [0.0] * 30 + [2.0]
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.5])
 def test_a_bucket_of_less_than_one_a_minute(rate):
     now = [0.0]
-    bucket = Bucket(rate, lambda: now[0])
-    assert bucket.wait() == 0
-    now[0] += bucket.wait()
-    assert bucket.wait() == pytest.approx(0, abs=1e-6)
+    bucket = TokenBucket(rate, lambda: now[0])
+    assert bucket.take() == 0
+    now[0] += bucket.take()
+    assert bucket.take() == pytest.approx(0, abs=1e-6)
 
 
 def test_rates_and_places_are_one_key_s_own():
-    there = callers(keys={"ann": digest("sk-ann-123"), "bob": digest("sk-bob-123")}, rate=2, concurrency=1)
-    ann, bob = (there.admitted(Headers({}), f"sk-{name}-123") for name in ("ann", "bob"))
+    there = callers(
+        keys={"ann": digest("sk-ann-123"), "bob": digest("sk-bob-123")}, requests_per_minute=2, max_concurrent=1
+    )
+    ann, bob = (there.authenticate(Headers({}), f"sk-{name}-123") for name in ("ann", "bob"))
     with ann:
-        with pytest.raises(Refusal) as caught, ann:
+        with pytest.raises(HttpError) as caught, ann:
             pass
         assert (caught.value.status, caught.value.headers) == (429, {"retry-after": "1"})
         with bob:
             assert (ann.open, bob.open) == (1, 1)
     with ann:
         pass
-    with pytest.raises(Refusal) as caught, ann:
+    with pytest.raises(HttpError) as caught, ann:
         pass
     assert (caught.value.failure.code, caught.value.headers) == ("rate_limit_exceeded", {"retry-after": "30"})
     assert "try again in 30.0s" in caught.value.failure.message  # Codex reads the seconds out of it
@@ -123,7 +125,7 @@ def test_rates_and_places_are_one_key_s_own():
 
 
 def test_what_fails_inside_gives_its_place_back():
-    there = callers(concurrency=1).admitted(Headers({}), "")
+    there = callers(max_concurrent=1).authenticate(Headers({}), "")
     for _ in range(3):
         with pytest.raises(ZeroDivisionError), there:
             1 / 0  # noqa: B018
@@ -135,7 +137,7 @@ def test_web_pages_may_not_ask_unless_they_are_named(allowed):
     there = callers(origins=("https://app.example",) if allowed else ())
     headers = {"origin": "https://app.example"}
     if allowed:
-        assert there.admitted(Headers(headers), "")
+        assert there.authenticate(Headers(headers), "")
     else:
         assert refused(there, headers).failure.code == "origin_not_allowed"
     assert refused(there, {"origin": "null"}).status == 403
@@ -159,6 +161,6 @@ def test_web_pages_may_not_ask_unless_they_are_named(allowed):
 def test_a_name_that_is_not_the_gateway_s(host, known):
     there = callers(hosts=("localhost", "127.0.0.1", "[::1]", "Gateway.Example"))
     if known:
-        assert there.admitted(Headers({"host": host}), "")
+        assert there.authenticate(Headers({"host": host}), "")
     else:
         assert refused(there, {"host": host}).failure.code == "host_not_allowed"

@@ -5,7 +5,7 @@ import pytest
 from callboard.errors import CallerError
 from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.auth import digest
-from callboard.servers.gateway.configuration import keys_of, load
+from callboard.servers.gateway.configuration import load_gateway_settings, parse_keys
 
 ONE = BackendSettings(url="http://127.0.0.1:8080/v1")
 FILE = """\
@@ -25,7 +25,7 @@ name = "fast"
 url = "https://fast.example/v1"
 wire = "messages"
 models = ["claude-*"]
-map = {{ haiku = "claude-haiku-4" }}
+model_map = {{ haiku = "claude-haiku-4" }}
 weight = 2
 key = "upstream"
 headers = {{ "x-team" = "a" }}
@@ -48,14 +48,14 @@ def written(tmp_path):
 
 def wrong(*given):
     with pytest.raises(CallerError) as caught:
-        load(*given)
+        load_gateway_settings(*given)
     return str(caught.value)
 
 
 def test_a_file(written):
-    settings = load(written(FILE.format(digest=digest("sk-bob-123"))), {}, None)
+    settings = load_gateway_settings(written(FILE.format(digest=digest("sk-bob-123"))), {}, None)
     fast, local = settings.backends
-    assert (fast.name, fast.wire, fast.models, fast.map) == ("fast", "messages", ("claude-*",), {"haiku": "claude-haiku-4"})  # fmt: skip
+    assert (fast.name, fast.wire, fast.models, fast.model_map) == ("fast", "messages", ("claude-*",), {"haiku": "claude-haiku-4"})  # fmt: skip
     assert (fast.weight, fast.key, fast.headers) == (2.0, "upstream", {"x-team": "a"})
     assert (local.local, local.wire, local.mode) == ("qwen2.5-coder-0.5b", "chat", "validated")
     assert settings.keys == {"ann": digest("sk-ann-0123456789"), "bob": digest("sk-bob-123")}
@@ -66,7 +66,7 @@ def test_a_file(written):
 def test_flags_are_above_the_file(written):
     path = written(FILE.format(digest=digest("sk-bob-123")))
     flags = {"heartbeat": 9.0, "strict": None, "origins": (), "keys": {"eve": "sk-eve-0123456789"}, "store": ""}
-    settings = load(path, flags, ONE)
+    settings = load_gateway_settings(path, flags, ONE)
     assert [each.url or each.local for each in settings.backends] == [
         "https://fast.example/v1",
         "qwen2.5-coder-0.5b",
@@ -125,7 +125,7 @@ def test_a_backend_that_cannot_be(backend, said):
 
 @pytest.mark.parametrize(
     ("flag", "value"),
-    [("rate", -1.0), ("concurrency", -1), ("idle_timeout", 0.0), ("idle_timeout", -5.0), ("heartbeat", 0.0), ("heartbeat", -1.0)],
+    [("requests_per_minute", -1.0), ("max_concurrent", -1), ("idle_timeout", 0.0), ("idle_timeout", -5.0), ("heartbeat", 0.0), ("heartbeat", -1.0)],
 )  # fmt: skip
 def test_a_number_that_cannot_be(flag, value):
     assert flag in wrong("", {flag: value}, ONE)
@@ -133,7 +133,7 @@ def test_a_number_that_cannot_be(flag, value):
 
 def test_the_backend_s_key_may_be_in_the_environment(monkeypatch):
     monkeypatch.setenv("UPSTREAM", "secret")
-    (backend,) = load("", {}, BackendSettings(url="http://x", key_variable="UPSTREAM")).backends
+    (backend,) = load_gateway_settings("", {}, BackendSettings(url="http://x", key_variable="UPSTREAM")).backends
     assert backend.key == "secret"
 
 
@@ -149,11 +149,13 @@ def test_the_backend_s_key_may_be_in_the_environment(monkeypatch):
     ],
 )
 def test_keys_of_flags(given, keys):
-    assert keys_of(given) == keys
+    assert parse_keys(given) == keys
 
 
 def test_keys_are_kept_as_digests():
-    settings = load("", {"keys": {"a": "sk-1234567890123", "b": f"sha256:{digest('sk-87654321').upper()}"}}, ONE)
+    settings = load_gateway_settings(
+        "", {"keys": {"a": "sk-1234567890123", "b": f"sha256:{digest('sk-87654321').upper()}"}}, ONE
+    )
     assert settings.keys == {"a": digest("sk-1234567890123"), "b": digest("sk-87654321")}
     assert "sk-1234" not in repr(settings)
 

@@ -23,8 +23,8 @@ from callboard.core import (
 )
 from callboard.servers.gateway import BackendSettings, GatewaySettings
 from callboard.servers.gateway.auth import digest
-from callboard.servers.gateway.server import divided
-from callboard.servers.gateway.settings import Limits
+from callboard.servers.gateway.server import settings_per_worker
+from callboard.servers.gateway.settings import GatewayLimits
 from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, Status
 
 FRONTS = ["responses", "chat", "messages", "gemini"]
@@ -166,7 +166,10 @@ def test_a_backend_that_gives_no_reply(beside, front, name):
     reply, status, said, anthropic = FAULTS[name]
 
     async def scenario():
-        async with FakeBackend(lambda _: reply) as backend, beside(backend, front=front, failures=100) as served:
+        async with (
+            FakeBackend(lambda _: reply) as backend,
+            beside(backend, front=front, failure_threshold=100) as served,
+        ):
             return [await served.post(front, {**ASKING[front], "stream": stream}) for stream in (False, True)]
 
     whole, streamed = run(scenario())
@@ -322,7 +325,7 @@ def test_a_client_that_leaves(beside, by_hand, front, stream, begun):
     """Its reply is cancelled upstream, and nothing is held against the backend."""
 
     async def scenario():
-        async with by_hand() as backend, beside(backend, front=front, failures=1) as served:
+        async with by_hand() as backend, beside(backend, front=front, failure_threshold=1) as served:
             asking = asyncio.ensure_future(_leave(served, front, stream and begun, stream))
             asked = await backend.asked.get()
             if begun:
@@ -349,7 +352,7 @@ async def _leave(served, front, reads, stream):
 
 def test_a_probe_whose_client_leaves_lets_the_next_one_try(beside, by_hand):
     async def scenario():
-        async with by_hand() as backend, beside(backend, failures=1, pause=0.0) as served:
+        async with by_hand() as backend, beside(backend, failure_threshold=1, recovery_seconds=0.0) as served:
             body = {**ASKING["responses"], "stream": False}
             first = asyncio.ensure_future(served.post("responses", body))
             (await backend.asked.get()).cut()
@@ -474,7 +477,10 @@ def test_a_body_that_is_too_large(beside, front, chunked):
             yield b" " * 1000
 
     async def scenario():
-        async with FakeBackend([]) as backend, beside(backend, front=front, limits=Limits(body=20_000)) as served:
+        async with (
+            FakeBackend([]) as backend,
+            beside(backend, front=front, limits=GatewayLimits(body=20_000)) as served,
+        ):
             url, _ = served.address(front, {})
             return await served.request("POST", url, data=pieces() if chunked else b" " * 50_000)
 
@@ -498,7 +504,7 @@ def test_what_is_too_much(beside, front):
     async def scenario():
         async with (
             FakeBackend(["Hello"]) as backend,
-            beside(backend, front=front, limits=Limits(items=10_000, content=1000)) as served,
+            beside(backend, front=front, limits=GatewayLimits(items=10_000, content=1000)) as served,
         ):
             many = await served.post(front, {**ASKING[front], key: [said("x")] * 10_001})
             large = await served.post(front, {**ASKING[front], key: [said("x"), said("x" * 1001)]})
@@ -659,7 +665,10 @@ def test_what_was_said_is_not_said_again_by_another(serving, behind):
 @pytest.mark.parametrize("stream", [True, False])
 def test_backends_that_failed_too_often_are_not_asked(beside, front, stream):
     async def scenario():
-        async with FakeBackend(lambda _: Status(503)) as backend, beside(backend, front=front, failures=3) as served:
+        async with (
+            FakeBackend(lambda _: Status(503)) as backend,
+            beside(backend, front=front, failure_threshold=3) as served,
+        ):
             body = {**ASKING[front], "stream": stream}
             answers = [await served.post(front, body) for _ in range(4)]
             health = await served.get("/health")
@@ -682,7 +691,7 @@ def test_backends_that_failed_too_often_are_not_asked(beside, front, stream):
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 413, 422, 429])
 def test_a_client_s_fault_is_not_the_backend_s(serving, status):
     async def scenario():
-        async with FakeBackend(lambda _: Status(status)) as backend, serving(backend, failures=2) as served:
+        async with FakeBackend(lambda _: Status(status)) as backend, serving(backend, failure_threshold=2) as served:
             answers = [await served.post("chat", ASKING["chat"]) for _ in range(4)]
             return [each.status for each in answers], await served.get("/health")
 
@@ -693,7 +702,7 @@ def test_a_client_s_fault_is_not_the_backend_s(serving, status):
 
 def test_an_unhealthy_gateway_says_so(serving):
     async def scenario():
-        async with FakeBackend(lambda _: Status(503)) as backend, serving(backend, failures=2) as served:
+        async with FakeBackend(lambda _: Status(503)) as backend, serving(backend, failure_threshold=2) as served:
             for _ in range(2):
                 await served.post("chat", ASKING["chat"])
             return await served.get("/health")
@@ -708,7 +717,7 @@ def test_a_storm_of_429_reaches_each_client_and_opens_nothing(beside):
     storm = Status(429, {"error": {"message": "slow down"}}, {"Retry-After": "2"})
 
     async def scenario():
-        async with FakeBackend(lambda _: storm) as backend, beside(backend, failures=3) as served:
+        async with FakeBackend(lambda _: storm) as backend, beside(backend, failure_threshold=3) as served:
             asking = [served.post(front, {**ASKING[front], "stream": stream}) for front, stream in product(FRONTS, [True, False]) for _ in range(8)]  # fmt: skip
             answers = await asyncio.gather(*asking)
             return answers, len([each for each in backend.requests if each.method == "POST"])
@@ -780,7 +789,7 @@ def test_a_client_that_stops_in_its_request(serving, front):
         await asyncio.Event().wait()
 
     async def scenario():
-        async with FakeBackend([]) as backend, serving(backend, limits=Limits(silence=0.05)) as served:
+        async with FakeBackend([]) as backend, serving(backend, limits=GatewayLimits(read_timeout=0.05)) as served:
             url, _ = served.address(front, {})
             return await served.request("POST", url, data=half())
 
@@ -825,7 +834,10 @@ def test_a_mistake_of_ours_is_an_end_as_well(beside, front, stream, caplog):
 def test_one_key_has_its_share(serving, by_hand, front):
     async def scenario():
         keys = {"ann": digest("sk-ann-12345678"), "bob": digest("sk-bob-12345678")}
-        async with by_hand() as backend, serving(backend, keys=keys, concurrency=1, rate=2.0) as served:
+        async with (
+            by_hand() as backend,
+            serving(backend, keys=keys, max_concurrent=1, requests_per_minute=2.0) as served,
+        ):
             ann, bob = ({"authorization": f"Bearer sk-{name}-12345678"} for name in ("ann", "bob"))
             body = {**ASKING[front], "stream": True}
             open_one = asyncio.ensure_future(served.post(front, body, ann))
@@ -910,7 +922,7 @@ def test_every_request_of_a_key_counts(serving, kind):
     method, path = COUNTED[kind]
 
     async def scenario():
-        async with FakeBackend([]) as backend, serving(backend, rate=2.0) as served:
+        async with FakeBackend([]) as backend, serving(backend, requests_per_minute=2.0) as served:
             return [(await served.request(method, served.root + path, data=b"{}")).status for _ in range(3)]
 
     statuses = run(scenario())
@@ -920,10 +932,10 @@ def test_every_request_of_a_key_counts(serving, kind):
 
 def test_who_has_no_place_left_can_cancel_but_not_count_tokens(serving, by_hand):
     async def scenario():
-        async with by_hand() as backend, serving(backend, concurrency=1) as served:
+        async with by_hand() as backend, serving(backend, max_concurrent=1) as served:
             open_one = asyncio.ensure_future(served.post("responses", {"model": "m", "input": "hi"}))
             await backend.asked.get()
-            (identifier,) = served.gateway.turns._running
+            (identifier,) = served.gateway.conversations._running
             refused = await served.post("/messages/count_tokens", {})
             await served.request("POST", f"{served.url}/responses/{identifier}/cancel")
             await open_one
@@ -960,9 +972,11 @@ def test_backends_are_named_to_who_has_a_key(serving, behind):
 @pytest.mark.parametrize(("rate", "concurrency"), [(10.0, 4), (1.0, 1), (0.5, 3), (0.0, 0)])
 @pytest.mark.parametrize("workers", [1, 2, 4, 7])
 def test_workers_share_what_a_key_may_do(rate, concurrency, workers):
-    settings = GatewaySettings(backends=(BackendSettings(url="http://x"),), rate=rate, concurrency=concurrency)
-    one = divided(settings, workers)
-    assert one.rate * workers == pytest.approx(rate)
-    assert bool(one.rate) == bool(rate)  # 0 is no limit
-    assert bool(one.concurrency) == bool(concurrency)
-    assert concurrency <= one.concurrency * workers < concurrency + workers
+    settings = GatewaySettings(
+        backends=(BackendSettings(url="http://x"),), requests_per_minute=rate, max_concurrent=concurrency
+    )
+    one = settings_per_worker(settings, workers)
+    assert one.requests_per_minute * workers == pytest.approx(rate)
+    assert bool(one.requests_per_minute) == bool(rate)  # 0 is no limit
+    assert bool(one.max_concurrent) == bool(concurrency)
+    assert concurrency <= one.max_concurrent * workers < concurrency + workers

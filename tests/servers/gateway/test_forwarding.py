@@ -10,7 +10,7 @@ from aiohttp import web
 from callboard.errors import CallerError
 from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.auth import digest
-from callboard.servers.gateway.configuration import load
+from callboard.servers.gateway.configuration import load_gateway_settings
 from callboard.testing import FakeBackend, Status
 
 ANN, BOB = "sk-ann-for-one-provider", "sk-bob-for-one-provider"
@@ -137,7 +137,7 @@ def test_what_a_backend_lists_to_one_clients_key_no_other_client_sees(serving):
                 for headers in (bearer(ANN), bearer(BOB), {}, bearer("sk-eve"))
             ]
             spelled = [
-                served.gateway.backends[0].corrected("FT:ann-Secret-model", f"client-{digest(key)}")
+                served.gateway.backends[0].correct_name("FT:ann-Secret-model", f"client-{digest(key)}")
                 for key in (ANN, BOB)
             ]
             return [[each["id"] for each in answer.body["data"]] for answer in answers], spelled
@@ -171,6 +171,6 @@ def test_lists_of_many_keys_cost_no_lasting_memory(serving):
 )
 def test_a_key_that_cannot_be_passed_on_is_a_mistake_of_the_settings(settings, flags, said):
     with pytest.raises(CallerError) as caught:
-        load("", flags, BackendSettings(**settings, forward_client_key=True))
+        load_gateway_settings("", flags, BackendSettings(**settings, forward_client_key=True))
     assert said in str(caught.value)
     assert "sk-of" not in str(caught.value)

@@ -18,7 +18,7 @@ from callboard.core import (
     UserCanister,
     error_result,
 )
-from callboard.servers.gateway.hosted_call_trace import restored, seal, told_call, told_result
+from callboard.servers.gateway.hosted_call_trace import format_call, format_result, restore_calls, seal
 
 ADD = InvocationCanister("a", "add", {"a": 1, "b": 2}, '{"a":1,"b":2}')
 THREE = ResultCanister("3", invocation_id="a")
@@ -35,7 +35,9 @@ calls = st.lists(
 
 
 def told(invocations, results):
-    return "".join([told_call(call) + told_result(result) for call, result in zip(invocations, results, strict=True)])
+    return "".join(
+        [format_call(call) + format_result(result) for call, result in zip(invocations, results, strict=True)]
+    )
 
 
 def reasoning(invocations, results, *, before="", joined=False):
@@ -58,31 +60,31 @@ def test_what_a_client_reads(call, result, line):
 def test_calls_stand_where_their_reasoning_stood(before):
     said = AssistantCanister((reasoning([ADD], [THREE], before=before), TextualContent("It is 3.")))
     thought = [AssistantCanister(ReasoningContent("I add.", origin="m"))] if before else []
-    assert restored([ASKED, said, ASKED]) == [ASKED, *thought, ADD, THREE, AssistantCanister("It is 3."), ASKED]
+    assert restore_calls([ASKED, said, ASKED]) == [ASKED, *thought, ADD, THREE, AssistantCanister("It is 3."), ASKED]
 
 
 def test_two_rounds_in_one_message():
     said = AssistantCanister((reasoning([ADD], [THREE]), TextualContent("Look."), reasoning([LOOK], [PICTURE])))
-    assert restored([said]) == [ADD, THREE, AssistantCanister("Look."), LOOK, PICTURE]
+    assert restore_calls([said]) == [ADD, THREE, AssistantCanister("Look."), LOOK, PICTURE]
 
 
 def test_calls_of_one_breath_stay_together():
     """Providers take results only behind all calls of their turn."""
     said = AssistantCanister(reasoning([ADD, LOOK], [THREE, PICTURE], joined=True))
-    assert restored([said, THEIRS, LISTED]) == [ADD, LOOK, THEIRS, THREE, PICTURE, LISTED]
-    assert restored([said]) == [ADD, LOOK, THREE, PICTURE]
+    assert restore_calls([said, THEIRS, LISTED]) == [ADD, LOOK, THEIRS, THREE, PICTURE, LISTED]
+    assert restore_calls([said]) == [ADD, LOOK, THREE, PICTURE]
 
 
 def test_calls_of_the_next_breath_come_after():
     said = AssistantCanister(reasoning([ADD], [THREE]))
-    assert restored([said, THEIRS, LISTED]) == [ADD, THREE, THEIRS, LISTED]
+    assert restore_calls([said, THEIRS, LISTED]) == [ADD, THREE, THEIRS, LISTED]
 
 
 @given(calls)
 def test_what_was_sealed_comes_back(drawn):
     invocations = [InvocationCanister(f"i{at}", name, args, raw) for at, (name, args, raw, _) in enumerate(drawn)]
     results = [ResultCanister(said, invocation_id=f"i{at}") for at, (*_, said) in enumerate(drawn)]
-    assert restored([AssistantCanister(reasoning(invocations, results))]) == [*invocations, *results]
+    assert restore_calls([AssistantCanister(reasoning(invocations, results))]) == [*invocations, *results]
 
 
 @pytest.mark.parametrize(
@@ -100,4 +102,4 @@ def test_what_was_sealed_comes_back(drawn):
 )
 def test_what_is_no_seal_stays_as_it_is(opaque):
     said = [AssistantCanister((ReasoningContent("a thought", opaque, "m"), TextualContent("hello")))]
-    assert restored(said) == said
+    assert restore_calls(said) == said

@@ -26,7 +26,7 @@ from callboard.core import (
     Usage,
 )
 from callboard.errors import DescriptorError, ToolExecutionFailure
-from callboard.servers.gateway.hosted_tools import Hosted
+from callboard.servers.gateway.hosted_tools import HostedTools
 from callboard.servers.gateway.settings import GatewaySettings, Permissions
 from callboard.testing import FakeBackend, Status
 from callboard.wires import wire_named
@@ -685,7 +685,7 @@ def test_ensembles_live_as_long_as_the_gateway(serving, ensembles):
 
 def test_a_directory_that_is_none_is_found_before_anything_starts(tmp_path):
     with pytest.raises(DescriptorError, match="no such directory"):
-        Hosted(GatewaySettings(backends=(), ensembles=(str(tmp_path / "nowhere"),)))
+        HostedTools(GatewaySettings(backends=(), ensembles=(str(tmp_path / "nowhere"),)))
 
 
 def test_an_ensemble_that_cannot_be_connected_is_named(tmp_path, monkeypatch):
@@ -696,7 +696,7 @@ def test_an_ensemble_that_cannot_be_connected_is_named(tmp_path, monkeypatch):
     (tmp_path / "stuck.toml").write_text('[ensemble]\nname = "stuck"\nmodule = "stuck_of_test"\n')
     monkeypatch.setattr(sys, "path", sys.path.copy())
     monkeypatch.chdir(tmp_path)
-    hosted = Hosted(GatewaySettings(backends=(), ensembles=(str(tmp_path),)))
+    hosted = HostedTools(GatewaySettings(backends=(), ensembles=(str(tmp_path),)))
     with pytest.raises(ToolExecutionFailure, match="no such host"):
         asyncio.run(hosted.connect())
 

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.servers.gateway.frontends import fronts
-from callboard.servers.gateway.http_errors import STATUSES, Refusal
-from callboard.servers.gateway.settings import Limits
+from callboard.servers.gateway.frontends import frontends
+from callboard.servers.gateway.http_errors import STATUSES, HttpError
+from callboard.servers.gateway.settings import GatewayLimits
 
-LIMITS = Limits(items=3, instructions=10, max_tokens=100, top_logprobs=5)
+LIMITS = GatewayLimits(items=3, instructions=10, max_tokens=100, top_logprobs=5)
 SEED = {
     "too_many_messages": 400,
     "invalid_max_tokens": 400,
@@ -26,13 +26,13 @@ SEED = {
 
 @pytest.mark.parametrize(("code", "status"), SEED.items())
 def test_the_seed_s_codes_have_its_statuses(code, status):
-    refusal = Refusal(code, "why", path="there")
+    refusal = HttpError(code, "why", path="there")
     assert (refusal.status, refusal.failure.code, refusal.failure.message) == (status, code, "there: why")
 
 
 @pytest.mark.parametrize("code", STATUSES)
 def test_whose_fault_it_is(code):
-    refusal = Refusal(code, "why")
+    refusal = HttpError(code, "why")
     assert refusal.failure.party == ("caller" if refusal.status < 500 else "provider")
 
 
@@ -76,11 +76,11 @@ CHECKS = [
 
 @pytest.mark.parametrize(("front", "body", "code"), CHECKS)
 def test_what_a_front_checks(front, body, code):
-    check = fronts()[front].check
+    check = frontends()[front].check
     if code is None:
         check(body, LIMITS)
         return
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(HttpError) as caught:
         check(body, LIMITS)
     (place,) = body
     assert (caught.value.failure.code, caught.value.path) == (code, place)
@@ -97,17 +97,17 @@ def test_what_a_front_checks(front, body, code):
     ],
 )
 def test_gemini_s_front_checks_the_generation_in_either_spelling(name, fields, code, path):
-    check = fronts()["gemini"].check
+    check = frontends()["gemini"].check
     if code is None:
         check({name: fields}, LIMITS)
         return
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(HttpError) as caught:
         check({name: fields}, LIMITS)
     assert (caught.value.failure.code, caught.value.path) == (code, f"generationConfig.{path}")
 
 
 def test_the_fronts():
-    assert {name: (front.name, front.prefix) for name, front in fronts().items()} == {
+    assert {name: (front.name, front.prefix) for name, front in frontends().items()} == {
         "responses": ("responses", "resp_"),
         "chat": ("chat", "chatcmpl-"),
         "messages": ("messages", "msg_"),

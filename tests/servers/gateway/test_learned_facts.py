@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from callboard.servers.gateway.auth import digest
-from callboard.servers.gateway.learned_facts import SECONDS, Learned
+from callboard.servers.gateway.learned_facts import SECONDS, LearnedFacts
 from callboard.testing import FakeBackend, Status
 
 KEYS = {"ann": digest("key-of-ann-12345678"), "bob": digest("key-of-bob-12345678")}
@@ -77,7 +77,7 @@ def test_what_is_learned_is_tried_again_after_a_while(serving):
 
     async def scenario():
         async with FakeBackend(no_tools) as backend, serving(backend) as served:
-            served.gateway.backends[0]._learned = Learned(lambda: now[0])
+            served.gateway.backends[0]._learned = LearnedFacts(lambda: now[0])
             for passed in (0.0, SECONDS - 1, 1.0):
                 now[0] += passed
                 await served.post("chat", ASK)
@@ -104,7 +104,7 @@ def test_names_that_a_client_makes_up_push_out_nothing_of_others(serving):
 
 
 def test_owners_that_are_made_up_are_bounded():
-    learned = Learned(lambda: 0.0)
+    learned = LearnedFacts(lambda: 0.0)
     for number in range(5000):
         learned.add(f"client-{number}", "m", {"mode": "validated"})
     assert len(learned) <= 256

@@ -13,9 +13,9 @@ import pytest
 
 from callboard.core import ReplyStarted, TextPiece
 from callboard.servers import gateway
-from callboard.servers.gateway import Limits
+from callboard.servers.gateway import GatewayLimits
 from callboard.servers.gateway.auth import digest
-from callboard.servers.gateway.logs import guard
+from callboard.servers.gateway.logs import sanitize_records
 from callboard.testing import FakeBackend, Raw, Status
 
 FORGED = "FORGED 2026-01-01 INFO admin logged in"
@@ -100,7 +100,7 @@ def test_nobody_writes_lines_of_their_own_over_a_websocket(serving, behind, writ
     async def scenario():
         async with (
             FakeBackend([Raw(CALLED)]) as backend,
-            serving(behind(backend, map={HOSTILE: "m"})) as served,
+            serving(behind(backend, model_map={HOSTILE: "m"})) as served,
             served.client.ws_connect(served.url + "/responses") as socket,
         ):
             await socket.send_bytes(msgspec.json.encode({"type": "response.create", **BODIES["responses"]}))
@@ -113,7 +113,7 @@ def test_nobody_writes_lines_of_their_own_over_a_websocket(serving, behind, writ
 
 def test_the_name_of_a_model_is_told_with_its_escapes(serving, behind, written):
     async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, map={HOSTILE: "m"})) as served:
+        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, model_map={HOSTILE: "m"})) as served:
             await served.post("chat", {**BODIES["chat"], "tools": []})
 
     asyncio.run(scenario())
@@ -159,8 +159,8 @@ def test_every_way_to_log_gives_one_line(message, arguments):
     there = io.StringIO()
     log = logging.Logger("one", logging.DEBUG)  # noqa: LOG001 - of this test alone
     log.addHandler(logging.StreamHandler(there))
-    guard(log)
-    guard(log)
+    sanitize_records(log)
+    sanitize_records(log)
     log.info(message, *arguments)
     line, end = there.getvalue().split("\n")
     assert (line.isprintable(), end) == (True, "")
@@ -169,7 +169,7 @@ def test_every_way_to_log_gives_one_line(message, arguments):
 def test_a_handler_can_be_guarded_for_what_others_log():
     there = io.StringIO()
     handler = logging.StreamHandler(there)
-    guard(handler)
+    sanitize_records(handler)
     log = logging.Logger("another", logging.DEBUG)  # noqa: LOG001 - of this test alone
     log.addHandler(handler)
     log.warning("%s - %d", HOSTILE, 3, stack_info=True)
@@ -190,7 +190,7 @@ def test_the_gateway_has_one_log():
 def test_a_refused_request_tells_no_key_and_no_line(serving, written):
     async def scenario():
         keys = {"ann": digest("sk-ann-12345678")}
-        async with FakeBackend([]) as backend, serving(backend, keys=keys, limits=Limits(body=100)) as served:
+        async with FakeBackend([]) as backend, serving(backend, keys=keys, limits=GatewayLimits(body=100)) as served:
             for token in ("\x85FORGED-and-long-enough", "short\xad"):
                 await served.post("responses", BODIES["responses"], {"x-api-key": token})
 

@@ -111,7 +111,7 @@ def test_names_that_models_have_are_passed_on(serving, behind, wire, name, path)
 
 def test_the_operators_map_may_have_any_name(serving, behind):
     async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, map={"../m?": "qwen"})) as served:
+        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, model_map={"../m?": "qwen"})) as served:
             answer = await served.post("chat", {**FRONTS["chat"], "model": "../m?"})
             return answer, [request.body["model"] for request in backend.requests if request.method == "POST"]
 

@@ -7,7 +7,7 @@ import pytest
 from callboard.providers import Transport
 from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.backend import Backend
-from callboard.servers.gateway.circuit_breaker import SharedBreaker
+from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from callboard.servers.gateway.circuit_breaker import SharedBreaker
     ],
 )
 def test_whose_text_is_watched(url, model, facts, watched):
-    backend = Backend(BackendSettings(url=url, profile=facts), Transport(), SharedBreaker())
+    backend = Backend(BackendSettings(url=url, profile=facts), Transport(), SharedCircuitBreaker())
     found = backend.model(model).plan
     assert found.mode.name == "native"
     assert (found.watched and found.watched.name) == watched

@@ -97,7 +97,7 @@ def test_every_event_and_every_response_is_the_specification_s(serving, judge, a
         body = {"model": "m", **TOOLS, **ask}
         async with (
             FakeBackend([reply for reply in REPLIES.values() for _ in range(2)]) as backend,
-            serving(backend, failures=1000) as served,
+            serving(backend, failure_threshold=1000) as served,
         ):
             for name in REPLIES:
                 answers[name] = [await served.post("responses", body | {"stream": stream}) for stream in (True, False)]

@@ -11,7 +11,7 @@ import h11
 import msgspec
 import pytest
 
-from callboard.servers.gateway import Limits
+from callboard.servers.gateway import GatewayLimits
 from callboard.servers.gateway.protocol import MAX_HEAD, MAX_HEADERS
 from callboard.testing import FakeBackend
 
@@ -162,7 +162,7 @@ def test_a_head_that_is_not_whole_in_time_ends_its_connection(story, pieces, bef
                 assert await wire.code() == (408, "timeout")
             assert await wire.closed() == b""
 
-    story(scenario, limits=Limits(head_seconds=SOON, idle_seconds=SOON))
+    story(scenario, limits=GatewayLimits(head_seconds=SOON, idle_seconds=SOON))
 
 
 def test_bytes_that_come_in_time_one_by_one_do_not_renew_the_deadline(story):
@@ -175,7 +175,7 @@ def test_bytes_that_come_in_time_one_by_one_do_not_renew_the_deadline(story):
                 await asyncio.sleep(SOON / 10)
             assert answer.result() == (408, "timeout")
 
-    story(scenario, limits=Limits(head_seconds=SOON))
+    story(scenario, limits=GatewayLimits(head_seconds=SOON))
 
 
 def test_a_connection_that_asks_nothing_more_is_closed(story):
@@ -185,7 +185,7 @@ def test_a_connection_that_asks_nothing_more_is_closed(story):
             assert (await wire.answer())[0] == 200
             assert await wire.closed() == b""
 
-    story(scenario, limits=Limits(idle_seconds=SOON))
+    story(scenario, limits=GatewayLimits(idle_seconds=SOON))
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -201,7 +201,7 @@ def test_a_body_that_nobody_waits_for_is_not_read_for_ever(story, chunked):
                 await asyncio.gather(wire.send(b"1\r\nx\r\n"), return_exceptions=True)
                 await asyncio.sleep(SOON / 10)
 
-    story(scenario, limits=Limits(head_seconds=SOON))
+    story(scenario, limits=GatewayLimits(head_seconds=SOON))
 
 
 def test_a_body_that_was_refused_and_then_comes_does_not_cost_the_connection(story):
@@ -311,12 +311,12 @@ def test_connections_that_wait_make_room_for_new_ones_the_oldest_first(story):
                 await wire.send(GET)
                 assert (await wire.answer())[0] == 200
 
-    story(scenario, limits=Limits(connections=2))
+    story(scenario, limits=GatewayLimits(connections=2))
 
 
 def test_a_connection_too_many_is_refused_while_all_others_are_answered(serving, by_hand):
     async def whole():
-        async with by_hand() as backend, serving(backend, limits=Limits(connections=1)) as served:
+        async with by_hand() as backend, serving(backend, limits=GatewayLimits(connections=1)) as served:
             port = int(served.root.rpartition(":")[2])
             body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
             open_one = asyncio.ensure_future(served.post("chat", body))
@@ -372,7 +372,7 @@ def test_a_message_arrives_whole_however_it_is_cut(story, size):
         while (event := msgspec.json.decode((await socket.receive()).data))["type"] != "response.completed":
             pass
         assert event["response"]["output"][0]["content"][0]["text"] == "Hello"
-        assert at.served.gateway.room.taken == 0
+        assert at.served.gateway.request_budget.used == 0
         await socket.close()
 
     story(scenario)
@@ -385,7 +385,7 @@ def test_a_flood_of_pings_takes_no_room(story):
             socket._conn.transport.write(b"\x89\xfd\0\0\0\0" + b"x" * 125)
         await socket.send_str("no json")
         assert msgspec.json.decode((await socket.receive()).data)["error"]["code"] == "invalid_json"
-        assert at.served.gateway.room.taken == 0
+        assert at.served.gateway.request_budget.used == 0
         await socket.close()
 
     story(scenario)
@@ -399,24 +399,24 @@ def test_messages_that_are_not_whole_have_one_bound_for_all_sockets(story):
         ended = [asyncio.ensure_future(socket.receive()) for socket in sockets]
         done, waiting = await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
         assert all(each.result().data == 1013 for each in done)
-        assert at.served.gateway.room.taken <= 1_000_000
+        assert at.served.gateway.request_budget.used <= 1_000_000
         for each in waiting:
             each.cancel()
         for socket in sockets:
             if socket._conn.transport is not None:
                 socket._conn.transport.abort()
 
-    story(scenario, limits=Limits(held=1_000_000))
+    story(scenario, limits=GatewayLimits(held=1_000_000))
 
 
 def test_what_a_lost_socket_held_is_given_back(story):
     async def scenario(at):
         socket = await socket_of(at.served)
         socket._conn.transport.write(b"\x01\xff" + (400_000).to_bytes(8, "big") + b"\0\0\0\0" + b" " * 200_000)
-        while not at.served.gateway.room.taken:  # noqa: ASYNC110 - nothing tells of it
+        while not at.served.gateway.request_budget.used:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
         socket._conn.transport.abort()
-        while at.served.gateway.room.taken:  # noqa: ASYNC110
+        while at.served.gateway.request_budget.used:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     story(scenario)

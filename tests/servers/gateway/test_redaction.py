@@ -76,7 +76,7 @@ def test_a_secret_in_pieces_is_found_wherever_it_is_cut(spelling):
     whole = Redactor([KEY])._long.whole(text)
     for seed in range(100):
         cuts = sorted({0, len(text), *random.Random(seed).choices(range(len(text)), k=seed % 20)})
-        redaction = Redactor([KEY]).reply()
+        redaction = Redactor([KEY]).start_reply()
         events = [out for at, end in pairwise(cuts) for out in redaction.feed([TextPiece(text[at:end])])]
         events += redaction.feed([ReplyEnded("stop")])
         assert "".join(event.text for event in events[:-1]) == whole
@@ -88,7 +88,7 @@ def test_the_beginning_of_a_secret_where_a_text_was_cut_is_masked(length):
 
 
 def test_a_text_that_only_begins_like_a_secret_is_told_whole():
-    redaction = Redactor([KEY]).reply()
+    redaction = Redactor([KEY]).start_reply()
     pieces = ["It is", " s", "k", "-", "UP", "per case", ", a task", "s"]
     events = [out for piece in pieces for out in redaction.feed([TextPiece(piece)])]
     events += redaction.feed([InvocationStarted(0, "c", "f")])
@@ -98,7 +98,7 @@ def test_a_text_that_only_begins_like_a_secret_is_told_whole():
 
 
 def test_each_calls_arguments_are_looked_through():
-    redaction = Redactor([KEY]).reply()
+    redaction = Redactor([KEY]).start_reply()
     raw = json.dumps({"a": KEY})
     begun = [InvocationStarted(0, "c", "f"), InvocationStarted(1, "d", "f")]
     pieces = [ArgumentsPiece(index, raw[at]) for at in range(len(raw)) for index in (0, 1)]
@@ -153,7 +153,7 @@ def test_no_client_and_no_log_line_gets_the_backends_key(serving, behind, caplog
                     "header": {"headers": {"x-team-auth": f"Token {secret}", "x-title": "Hel"}},
                     "password": {"url": url.replace("://", f"://operator:{secret}@")},
                 }[place]
-                async with serving(behind(backend, **{"url": url, **settings}), failures=1000) as served:
+                async with serving(behind(backend, **{"url": url, **settings}), failure_threshold=1000) as served:
                     answers += [await served.post(front, {**FRONTS[front], "stream": stream}) for _ in replies]
                     answers += [await served.get(path) for path in ("/health", "/metrics", "/v1/models")]
         return answers
@@ -271,4 +271,4 @@ def test_an_error_calls_each_address_the_backend(said, told):
 
 def test_a_failure_says_what_it_said_before_without_secrets():
     failed = ReplyFailed("provider", "timeout", "nothing came for 5 s", "<html>")
-    assert Redactor([KEY], ["127.0.0.1:8080"]).reply().feed([failed]) == [failed]
+    assert Redactor([KEY], ["127.0.0.1:8080"]).start_reply().feed([failed]) == [failed]

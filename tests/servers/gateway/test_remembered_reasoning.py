@@ -17,7 +17,7 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.servers.gateway import remembered_reasoning as module
-from callboard.servers.gateway.remembered_reasoning import Thoughts
+from callboard.servers.gateway.remembered_reasoning import ReasoningMemory
 
 ASKED = Request("m", (UserCanister("u"),))
 CALL = InvocationCanister("c", "f", {"x": 1, "y": 2}, '{"x":1,"y":2}')
@@ -26,8 +26,8 @@ RESULT = ResultCanister("r", invocation_id="c")
 
 
 def heard(*events, thoughts=None, owner="o", unsigned=False, request=ASKED):
-    thoughts = Thoughts() if thoughts is None else thoughts
-    thoughts.listener(owner, request, unsigned=unsigned).feed(
+    thoughts = ReasoningMemory() if thoughts is None else thoughts
+    thoughts.recorder(owner, request, unsigned=unsigned).feed(
         [*events, InvocationEnded(0, "c", "f", CALL.arguments, CALL.raw)]
     )
     return thoughts
@@ -35,7 +35,7 @@ def heard(*events, thoughts=None, owner="o", unsigned=False, request=ASKED):
 
 def restored(thoughts, *said, owner="o", words="u"):
     request = Request("m", (UserCanister(words), *said, RESULT))
-    return list(thoughts.restored(owner, request).canisters[1:-1])
+    return list(thoughts.restore(owner, request).canisters[1:-1])
 
 
 SIGNED = ReasoningPiece("hm", "sig", "m")
@@ -88,7 +88,7 @@ def test_another_owner_s_another_question_s_and_another_call_s_are_not_taken():
 
 @given(st.lists(st.integers(0, 60), max_size=40))
 def test_the_memory_is_bounded_and_forgets_what_came_first(sizes):
-    thoughts = Thoughts(most=4 * 512)
+    thoughts = ReasoningMemory(most=4 * 512)
     for number, size in enumerate(sizes):
         heard(
             ReasoningPiece("x" * size, "sig", "m"),

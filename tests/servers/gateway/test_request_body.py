@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.servers.gateway import Limits, request_body
-from callboard.servers.gateway.connections import Room, Share
-from callboard.servers.gateway.http_errors import Refusal
+from callboard.servers.gateway import GatewayLimits, request_body
+from callboard.servers.gateway.connections import BudgetShare, ByteBudget
+from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.request_body import count_values, read_json
 from callboard.testing import FakeBackend
 
@@ -23,7 +23,7 @@ FRONTS = {
     "chat": {"model": "m", "messages": [{"role": "user", "content": "hi"}]},
     "messages": {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]},
 }
-SMALL = Limits(values=1000)
+SMALL = GatewayLimits(values=1000)
 MANY = {
     "objects": b'{"model":"m","input":[' + b"{}," * 5000 + b"{}]}",
     "arrays": b'{"model":"m","input":[' + b"[]," * 5000 + b"[]]}",
@@ -129,7 +129,7 @@ def test_the_memory_of_a_body_is_a_small_multiple_of_its_size(kind):
     data = MANY[kind].replace(b"m", b"m" * 2**20, 1)  # so large that it is read on a thread
 
     async def scenario():
-        with pytest.raises(Refusal):
+        with pytest.raises(HttpError):
             await read_json(data, SMALL)
 
     tracemalloc.start()
@@ -151,7 +151,7 @@ def test_what_is_large_is_read_on_a_thread():
 
         loop = asyncio.get_running_loop()
         loop.call_soon(count)
-        await read_json(msgspec.json.encode({"a": "x" * size}), Limits())
+        await read_json(msgspec.json.encode({"a": "x" * size}), GatewayLimits())
         return turns
 
     assert asyncio.run(scenario(10)) == 0
@@ -162,38 +162,38 @@ def test_what_is_large_is_read_on_a_thread():
 
 
 def test_what_was_taken_is_given_back_once():
-    room = Room(100)
-    with Share(room) as first, Share(room) as second:
+    room = ByteBudget(100)
+    with BudgetShare(room) as first, BudgetShare(room) as second:
         first.take(60)
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(HttpError) as caught:
             second.take(41)
         assert (caught.value.status, caught.value.failure.code) == (503, "overloaded")
         second.take(40)
-        assert room.taken == 100
-    assert room.taken == 0
+        assert room.used == 100
+    assert room.used == 0
 
 
 @pytest.mark.parametrize("front", FRONTS)
 def test_the_bytes_of_all_requests_have_one_bound(serving, by_hand, front):
     async def scenario():
-        async with by_hand() as backend, serving(backend, limits=Limits(held=1500)) as served:
+        async with by_hand() as backend, serving(backend, limits=GatewayLimits(held=1500)) as served:
             asked = FRONTS[front] | {"metadata": {"a": "x" * 1000}}
             open_one = asyncio.ensure_future(served.post(front, asked))
             await backend.asked.get()
-            assert served.gateway.room.taken >= 1000
+            assert served.gateway.request_budget.used >= 1000
             second = await served.post(front, asked)
             assert (second.status, second.headers["retry-after"]) == (503, "1")
             assert (await served.get("/ready")).status == 200
             open_one.cancel()
             await asyncio.gather(open_one, return_exceptions=True)
-            while served.gateway.room.taken:  # noqa: ASYNC110 - nothing tells of it
+            while served.gateway.request_budget.used:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0)
             third = asyncio.ensure_future(served.post(front, asked))
             each = await backend.asked.get()
             await each.say("Hello")
             await each.end()
             assert (await third).status == 200
-            assert served.gateway.room.taken == 0
+            assert served.gateway.request_budget.used == 0
 
     asyncio.run(scenario())
 
@@ -203,13 +203,13 @@ def test_a_conversation_that_is_gone_on_from_is_held_as_well(serving, tmp_path):
         store = f"sqlite:///{tmp_path / 'replies.db'}"
         async with (
             FakeBackend(["Hello"] * 3) as backend,
-            serving(backend, store=store, limits=Limits(held=3000)) as served,
+            serving(backend, store=store, limits=GatewayLimits(held=3000)) as served,
         ):
             first = await served.post("responses", {"model": "m", "input": "x" * 2000})
             assert first.status == 200
             second = {"model": "m", "input": "y" * 500, "previous_response_id": first.body["id"]}
             assert (await served.post("responses", second)).status == 503
-            assert served.gateway.room.taken == 0
+            assert served.gateway.request_budget.used == 0
 
     asyncio.run(scenario())
 
@@ -218,7 +218,7 @@ def test_messages_that_wait_on_sockets_are_held_as_well(serving, by_hand):
     async def scenario():
         async with (
             by_hand() as backend,
-            serving(backend, limits=Limits(held=5000)) as served,
+            serving(backend, limits=GatewayLimits(held=5000)) as served,
             served.client.ws_connect(served.url + "/responses") as socket,
         ):
             message = msgspec.json.encode({"type": "response.create", "model": "m", "input": "x" * 2000}).decode()
@@ -229,7 +229,7 @@ def test_messages_that_wait_on_sockets_are_held_as_well(serving, by_hand):
             event = msgspec.json.decode((await socket.receive()).data)
             assert (event["type"], event["status"], event["error"]["code"]) == ("error", 503, "overloaded")
             await socket.close()
-            while served.gateway.room.taken:  # noqa: ASYNC110 - nothing tells of it
+            while served.gateway.request_budget.used:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0)
 
     asyncio.run(scenario())

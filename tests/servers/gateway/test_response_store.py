@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from callboard.errors import CallerError
-from callboard.servers.gateway.http_errors import Refusal
-from callboard.servers.gateway.response_store import Kept, Store
+from callboard.servers.gateway.http_errors import HttpError
+from callboard.servers.gateway.response_store import ResponseStore, StoredResponse
 
 MANY = 1 << 30
 
 
 @asynccontextmanager
 async def opened(url, *, age=1000.0, size=MANY, clock=lambda: 1000.0):
-    store = Store(url, age=age, size=size, clock=clock)
+    store = ResponseStore(url, age=age, size=size, clock=clock)
     await store.start()
     try:
         yield store
@@ -29,7 +29,7 @@ async def opened(url, *, age=1000.0, size=MANY, clock=lambda: 1000.0):
 
 
 def kept(identifier, previous="", owner="", size=0):
-    return Kept(identifier, owner, previous, b'{"output":[]}', b"[]" + b" " * max(0, size - 15))
+    return StoredResponse(identifier, owner, previous, b'{"output":[]}', b"[]" + b" " * max(0, size - 15))
 
 
 def counted(store):
@@ -44,13 +44,13 @@ def counted(store):
 def test_a_reply_is_there_at_once_for_its_owner_alone(database):
     async def story():
         async with opened(database) as store, opened(database) as other:
-            assert await store.keep(kept("resp_1", owner="ann"))
+            assert await store.save(kept("resp_1", owner="ann"))
             assert await other.find("resp_1", "ann") == kept("resp_1", owner="ann")
             assert await other.find("resp_1", "bob") is None
             assert await other.conversation("resp_1", "bob", MANY) == []
-            assert not await other.forget("resp_1", "bob")
-            assert await other.forget("resp_1", "ann")
-            assert not await store.forget("resp_1", "ann")
+            assert not await other.delete("resp_1", "bob")
+            assert await other.delete("resp_1", "ann")
+            assert not await store.delete("resp_1", "ann")
             assert await store.find("resp_1", "ann") is None
 
     asyncio.run(story())
@@ -59,11 +59,11 @@ def test_a_reply_is_there_at_once_for_its_owner_alone(database):
 def test_what_can_be_no_identifier_is_not_found(database):
     async def story():
         async with opened(database) as store:
-            await store.keep(kept("resp_1"))
+            await store.save(kept("resp_1"))
             for identifier in ("", "x" * 201, "a\0b", "' OR ''='", "a b", "%", "\ud800", "résumé"):
                 assert await store.find(identifier, "") is None
                 assert await store.conversation(identifier, "", MANY) == []
-                assert not await store.forget(identifier, "")
+                assert not await store.delete(identifier, "")
             assert await store.find("resp_1", "") is not None
 
     asyncio.run(story())
@@ -74,8 +74,8 @@ def test_a_conversation_is_read_in_order_with_one_query_however_long(database):
         async with opened(database) as store:
             names = [f"resp_{number}" for number in range(1000)]
             for name, previous in zip(names, ["", *names[:-1]], strict=True):
-                await store.keep(kept(name, previous))
-            await store.keep(kept("resp_branch", "resp_499"))
+                await store.save(kept(name, previous))
+            await store.save(kept("resp_branch", "resp_499"))
             said = counted(store)
             assert [each.identifier for each in await store.conversation("resp_999", "", MANY)] == names
             assert len(said) == 1
@@ -93,7 +93,7 @@ def test_no_statement_reads_the_whole_table(database, name):
     async def story():
         async with opened(database) as store:
             for number in range(100):
-                await store.keep(kept(f"resp_{number}", f"resp_{number - 1}" if number else ""))
+                await store.save(kept(f"resp_{number}", f"resp_{number - 1}" if number else ""))
             async with store._connection() as connection:
                 statement = getattr(store._sql, name)
                 bare = statement.params({key: bound[key] for key in statement.compile().params if key in bound})
@@ -113,13 +113,13 @@ def test_what_is_not_whole_begins_with_what_has_a_previous(database):
     async def story():
         async with opened(database) as store:
             for name, previous in (("a", ""), ("b", "a"), ("c", "b"), ("d", "c")):
-                await store.keep(kept(name, previous, size=100))
+                await store.save(kept(name, previous, size=100))
             cut = await store.conversation("d", "", 250)
             assert [each.identifier for each in cut] == ["c", "d"]
             assert cut[0].previous == "b"
-            await store.forget("b", "")
+            await store.delete("b", "")
             assert [each.identifier for each in await store.conversation("d", "", MANY)] == ["c", "d"]
-            await store.keep(kept("b", "a", owner="other"))
+            await store.save(kept("b", "a", owner="other"))
             assert [each.identifier for each in await store.conversation("d", "", MANY)] == ["c", "d"]
 
     asyncio.run(story())
@@ -130,8 +130,8 @@ def test_a_circle_ends(database, monkeypatch):
 
     async def story():
         async with opened(database) as store:
-            await store.keep(kept("a", "b"))
-            await store.keep(kept("b", "a"))
+            await store.save(kept("a", "b"))
+            await store.save(kept("b", "a"))
             assert len(await store.conversation("b", "", MANY)) == 50
 
     asyncio.run(story())
@@ -143,15 +143,15 @@ def test_what_is_too_old_is_neither_found_nor_there(database):
     async def story():
         nonlocal now
         async with opened(database, age=100, clock=lambda: now) as store:
-            await store.keep(kept("old"))
+            await store.save(kept("old"))
             now = 1099.9
-            await store.keep(kept("new", "old"))
+            await store.save(kept("new", "old"))
             assert len(await store.conversation("new", "", MANY)) == 2
             now = 1100.0
             assert await store.find("old", "") is None
             assert [each.identifier for each in await store.conversation("new", "", MANY)] == ["new"]
             now = 1110.0
-            await store.keep(kept("newer"))
+            await store.save(kept("newer"))
             async with store._connection() as connection:
                 rows = (await connection.exec_driver_sql("SELECT id FROM callboard_replies")).scalars().all()
             assert sorted(rows) == ["new", "newer"]
@@ -167,7 +167,7 @@ def test_the_size_is_never_passed_and_the_oldest_go_first(database):
         async with opened(database, age=1e9, size=10_000, clock=lambda: now) as store:
             for number in range(300):
                 now += 0.001
-                assert await store.keep(kept(f"resp_{number:03}", size=(number * 37) % 300 + 20))
+                assert await store.save(kept(f"resp_{number:03}", size=(number * 37) % 300 + 20))
                 async with store._connection() as connection:
                     query = "SELECT id, size FROM callboard_replies ORDER BY id"
                     rows = (await connection.exec_driver_sql(query)).all()
@@ -181,8 +181,8 @@ def test_the_size_is_never_passed_and_the_oldest_go_first(database):
 def test_a_giant_is_not_kept_and_drives_nobody_out(database, caplog):
     async def story():
         async with opened(database, size=10_000) as store:
-            await store.keep(kept("small"))
-            assert not await store.keep(kept("giant", size=9_999))
+            await store.save(kept("small"))
+            assert not await store.save(kept("giant", size=9_999))
             assert await store.find("giant", "") is None
             assert await store.find("small", "") is not None
 
@@ -193,10 +193,10 @@ def test_a_giant_is_not_kept_and_drives_nobody_out(database, caplog):
 def test_cleaning_is_seldom(database):
     async def story():
         async with opened(database, size=100_000) as store:
-            await store.keep(kept("first"))
+            await store.save(kept("first"))
             said = counted(store)
             for number in range(60):
-                await store.keep(kept(f"resp_{number}", size=100))
+                await store.save(kept(f"resp_{number}", size=100))
             assert len(said) == 60
 
     asyncio.run(story())
@@ -206,7 +206,7 @@ def test_two_writers_on_one_database_lose_nothing(database):
     async def story():
         async with opened(database) as one, opened(database) as other:
             await asyncio.gather(
-                *[store.keep(kept(f"{name}_{number}")) for name, store in (("one", one), ("other", other))
+                *[store.save(kept(f"{name}_{number}")) for name, store in (("one", one), ("other", other))
                   for number in range(100)]
             )  # fmt: skip
             found = [await one.find(f"{name}_{number}", "") for name in ("one", "other") for number in range(100)]
@@ -218,16 +218,16 @@ def test_two_writers_on_one_database_lose_nothing(database):
 def test_who_gives_up_in_the_middle_leaves_the_store_whole(database):
     async def story():
         async with opened(database) as store:
-            await store.keep(kept("first"))
+            await store.save(kept("first"))
             for steps in range(30):
                 asked = [asyncio.ensure_future(store.find("first", "")) for _ in range(3)]
-                asked += [asyncio.ensure_future(store.keep(kept(f"{steps}_{number}"))) for number in range(3)]
+                asked += [asyncio.ensure_future(store.save(kept(f"{steps}_{number}"))) for number in range(3)]
                 for _ in range(steps):
                     await asyncio.sleep(0)
                 for each in asked:
                     each.cancel()
                 await asyncio.gather(*asked, return_exceptions=True)
-            assert await store.keep(kept("last"))
+            assert await store.save(kept("last"))
             assert await store.find("last", "") is not None
 
     asyncio.run(story())
@@ -235,7 +235,7 @@ def test_who_gives_up_in_the_middle_leaves_the_store_whole(database):
 
 def test_two_that_begin_together_make_one_table(database):
     async def story():
-        stores = [Store(database, age=1, size=MANY) for _ in range(4)]
+        stores = [ResponseStore(database, age=1, size=MANY) for _ in range(4)]
         await asyncio.gather(*[store.start() for store in stores])
         await asyncio.gather(*[store.aclose() for store in stores])
 
@@ -247,8 +247,8 @@ def test_a_database_that_fails_says_so_without_what_it_was_told(database, caplog
         async with opened(database) as store:
             async with store._connection() as connection:
                 await connection.exec_driver_sql("DROP TABLE callboard_replies")
-            for asked in (store.keep(Kept("resp_1", "", "", b"secret", b"secret")), store.find("resp_1", "")):
-                with pytest.raises(Refusal) as told:
+            for asked in (store.save(StoredResponse("resp_1", "", "", b"secret", b"secret")), store.find("resp_1", "")):
+                with pytest.raises(HttpError) as told:
                     await asked
                 assert told.value.failure.code == "store_unavailable"
                 assert told.value.status == 503
@@ -263,7 +263,7 @@ def test_the_file_is_the_users_alone(tmp_path):
 
     async def story():
         async with opened(f"sqlite:///{path}") as store:
-            await store.keep(kept("resp_1"))
+            await store.save(kept("resp_1"))
             modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
             assert modes == dict.fromkeys(["replies.db", "replies.db-wal", "replies.db-shm"], 0o600)
 
@@ -279,13 +279,13 @@ def test_the_file_is_the_users_alone(tmp_path):
 )  # fmt: skip
 def test_a_url_that_is_no_store(url):
     with pytest.raises(CallerError, match="store") as caught:
-        Store(url, age=1, size=1)
+        ResponseStore(url, age=1, size=1)
     assert "pass-word" not in str(caught.value)
 
 
 def test_a_file_that_cannot_be(tmp_path):
     with pytest.raises(CallerError, match="No such file"):
-        Store(f"sqlite:///{tmp_path}/none/replies.db", age=1, size=1)
+        ResponseStore(f"sqlite:///{tmp_path}/none/replies.db", age=1, size=1)
 
 
 def test_a_file_that_is_something_else(tmp_path):
@@ -293,7 +293,7 @@ def test_a_file_that_is_something_else(tmp_path):
     path.write_bytes(b"not a database, but long enough to be taken for one" * 100)
 
     async def story():
-        store = Store(f"sqlite:///{path}", age=1, size=1)
+        store = ResponseStore(f"sqlite:///{path}", age=1, size=1)
         try:
             with pytest.raises(CallerError, match="not a database"):
                 await store.start()
@@ -305,7 +305,7 @@ def test_a_file_that_is_something_else(tmp_path):
 
 def test_a_server_that_is_not_there():
     async def story():
-        store = Store("postgresql://nobody@127.0.0.1:1/none", age=1, size=1)
+        store = ResponseStore("postgresql://nobody@127.0.0.1:1/none", age=1, size=1)
         with pytest.raises(CallerError, match="refused"):
             await store.start()
         await store.aclose()
@@ -315,10 +315,10 @@ def test_a_server_that_is_not_there():
 
 def test_a_password_is_in_no_message(caplog):
     async def story():
-        store = Store("postgresql://nobody:refused@127.0.0.1:1/none", age=1, size=1)
+        store = ResponseStore("postgresql://nobody:refused@127.0.0.1:1/none", age=1, size=1)
         with pytest.raises(CallerError) as caught:
             await store.start()
-        with pytest.raises(Refusal):
+        with pytest.raises(HttpError):
             await store.find("resp_1", "")
         await store.aclose()
         return str(caught.value)
@@ -332,10 +332,10 @@ def test_a_password_is_in_no_message(caplog):
 def test_a_store_that_a_newer_callboard_made_is_left_alone(database):
     async def story():
         async with opened(database) as store:
-            await store.keep(kept("resp_1"))
+            await store.save(kept("resp_1"))
             async with store._connection() as connection:
                 await connection.exec_driver_sql("UPDATE callboard_store SET version = 7")
-        newer = Store(database, age=1, size=MANY)
+        newer = ResponseStore(database, age=1, size=MANY)
         with pytest.raises(CallerError, match="its tables have version 7, and this callboard knows 1") as caught:
             await newer.start()
         assert "another database" in caught.value.hint
@@ -349,7 +349,7 @@ def test_a_store_that_a_newer_callboard_made_is_left_alone(database):
 def test_a_store_without_a_version_is_of_the_first(database):
     async def story():
         async with opened(database) as store:
-            await store.keep(kept("resp_1"))
+            await store.save(kept("resp_1"))
             async with store._connection() as connection:
                 await connection.exec_driver_sql("DROP TABLE callboard_store")
         async with opened(database) as store, store._connection() as connection:
@@ -362,4 +362,4 @@ def test_a_store_without_a_version_is_of_the_first(database):
 def test_without_the_packages_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     with pytest.raises(CallerError, match=r"callboard\[gateway,store\]"):
-        Store("sqlite:///x", age=1, size=1)
+        ResponseStore("sqlite:///x", age=1, size=1)

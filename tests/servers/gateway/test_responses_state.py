@@ -19,10 +19,10 @@ from callboard.core import (
     TextPiece,
     Usage,
 )
-from callboard.servers.gateway import BackendSettings, Limits
+from callboard.servers.gateway import BackendSettings, GatewayLimits
 from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.compaction import PROMPT
-from callboard.servers.gateway.configuration import keys_of, load
+from callboard.servers.gateway.configuration import load_gateway_settings, parse_keys
 from callboard.testing import FakeBackend, Silence, Status
 
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
@@ -347,7 +347,7 @@ def test_a_conversation_that_is_too_large_is_refused(story, tmp_path):
             assert refused.status == 413
             assert refused.body["error"]["code"] == "request_too_large"
 
-    story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}", limits=Limits(body=8000))
+    story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}", limits=GatewayLimits(body=8000))
 
 
 @pytest.mark.parametrize(
@@ -432,7 +432,7 @@ def test_a_running_reply_is_cancelled(story, tmp_path, judge, judge_response, st
             with pytest.raises(openai.NotFoundError):
                 await at.client.responses.cancel(identifier)
         assert (await at.client.responses.create(model="m", input="again")).output_text == "done"
-        assert at.served.gateway.turns._running == {}
+        assert at.served.gateway.conversations._running == {}
 
     replies = [Silence([ReplyStarted(), TextPiece("and so")]), "done"]
     story(replies, told, store=f"sqlite:///{tmp_path / 'replies.db'}")
@@ -614,7 +614,7 @@ def test_taking_a_key_away_gives_no_other_key_its_replies(serving, tmp_path):
 
     def settings(backend, *keys):
         url = f"sqlite:///{tmp_path / 'replies.db'}"
-        return load("", {"keys": keys_of(keys), "store": url}, BackendSettings(url=backend.url))
+        return load_gateway_settings("", {"keys": parse_keys(keys), "store": url}, BackendSettings(url=backend.url))
 
     async def whole():
         async with FakeBackend(echoed) as backend:

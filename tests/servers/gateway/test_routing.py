@@ -6,11 +6,11 @@ from random import Random
 import pytest
 
 from callboard.servers.gateway import BackendSettings
-from callboard.servers.gateway.routing import Routes
+from callboard.servers.gateway.routing import ModelRouter
 
 
 def routes(*backends, draw=lambda: 0.5):
-    return Routes([BackendSettings(url="http://x", **each) for each in backends], draw)
+    return ModelRouter([BackendSettings(url="http://x", **each) for each in backends], draw)
 
 
 @pytest.mark.parametrize(
@@ -42,21 +42,21 @@ def routes(*backends, draw=lambda: 0.5):
 )
 def test_a_model_leads_to_a_backend(backend, model, found):
     expected = [] if found is None else [(0, found)]
-    assert routes({**backend, "models": tuple(backend.get("models", ("*",)))}).to(model) == expected
+    assert routes({**backend, "models": tuple(backend.get("models", ("*",)))}).backends_for(model) == expected
 
 
 def test_each_backend_has_its_own_name_for_a_model():
-    found = routes({"map": {"fast": "qwen"}}, {"map": {"fast": "llama"}}, {"models": ("other",)}).to("fast")
+    found = routes({"map": {"fast": "qwen"}}, {"map": {"fast": "llama"}}, {"models": ("other",)}).backends_for("fast")
     assert sorted(found) == [(0, "qwen"), (1, "llama")]
 
 
 def test_names_that_maps_add():
-    assert routes({"map": {"a": "b", "c": "d"}}, {"map": {"e": "f"}}, {}).names() == ["a", "c", "e"]
+    assert routes({"map": {"a": "b", "c": "d"}}, {"map": {"e": "f"}}, {}).mapped_names() == ["a", "c", "e"]
 
 
 def test_weights_are_shares_of_the_first_place():
     table = routes({"weight": 3.0}, {"weight": 1.0}, {"weight": 0.0}, draw=Random(7).random)
-    orders = [[place for place, _ in table.to("m")] for _ in range(4000)]
+    orders = [[place for place, _ in table.backends_for("m")] for _ in range(4000)]
     assert all(sorted(order) == [0, 1, 2] for order in orders)
     assert all(order[2] == 2 for order in orders)  # weight 0 is asked last
     first = Counter(order[0] for order in orders)
@@ -67,10 +67,10 @@ def test_weights_are_shares_of_the_first_place():
 def test_any_draw_and_any_weight(drawn):
     weights = [0.0, 1e-9, 1.0, 1e9, float("inf"), 0.0]
     table = routes(*[{"weight": weight} for weight in weights], draw=lambda: drawn)
-    order = [place for place, _ in table.to("m")]
+    order = [place for place, _ in table.backends_for("m")]
     assert sorted(order) == list(range(6))
     assert order[-2:] == [0, 5]  # in the order in which they are written
 
 
 def test_a_pattern_of_many_stars_costs_no_time():
-    assert routes({"models": ("*a*b*c*d*e*f*g*h*",)}).to("a" * 100_000) == []
+    assert routes({"models": ("*a*b*c*d*e*f*g*h*",)}).backends_for("a" * 100_000) == []

@@ -20,7 +20,7 @@ from callboard.core import (
     TextPiece,
     Usage,
 )
-from callboard.servers.gateway.settings import Limits
+from callboard.servers.gateway.settings import GatewayLimits
 from callboard.testing import Cut, FakeBackend, Raw, Status
 
 PARAMETERS = {
@@ -54,7 +54,10 @@ def ask(serving, reply, headers=None, chunk_size=None, **fields):
     """The answer to one request that is streamed unless it says otherwise."""
 
     async def scenario():
-        async with FakeBackend([reply], chunk_size=chunk_size) as backend, serving(backend, failures=99) as served:
+        async with (
+            FakeBackend([reply], chunk_size=chunk_size) as backend,
+            serving(backend, failure_threshold=99) as served,
+        ):
             return await served.post("responses", {**HI, "stream": True, **fields}, headers)
 
     return asyncio.run(scenario())
@@ -204,7 +207,7 @@ SEED_ORDER = [
 ]
 
 
-@pytest.mark.parametrize("asked", [{"headers": {"x-callboard-seed-events": "1"}}, {"seed_events": True}], ids=["header", "setting"])  # fmt: skip
+@pytest.mark.parametrize("asked", [{"headers": {"x-callboard-compat-events": "1"}}, {"compat_events": True}], ids=["header", "setting"])  # fmt: skip
 def test_the_seed_s_events(serving, asked):
     one = [ReplyStarted(), TextPiece("I look."), *call(0, "Boston"), ReplyEnded("invocations")]
     (answer,), _ = run(serving, [one], [{**HI, "stream": True, "tools": [NESTED]}], **asked)
@@ -234,7 +237,7 @@ def test_without_asking_there_are_the_official_ones_alone(serving):
 @pytest.mark.parametrize("reply", [TWO, [ReplyStarted(), *call(0, "Boston"), *call(1, "Seattle"), ReplyEnded("invocations")]], ids=["with text", "calls alone"])  # fmt: skip
 @pytest.mark.parametrize("seed", ["0", "1"])
 def test_indices(serving, reply, seed):
-    answer = ask(serving, reply, {"x-callboard-seed-events": seed}, tools=[FLAT])
+    answer = ask(serving, reply, {"x-callboard-compat-events": seed}, tools=[FLAT])
     added = {event["output_index"]: event["item"] for event in answer.events if event["type"] == "response.output_item.added"}  # fmt: skip
     done = {event["output_index"]: event["item"] for event in answer.events if event["type"] == "response.output_item.done"}  # fmt: skip
     assert list(added) == sorted(added) == list(range(len(added)))
@@ -343,7 +346,7 @@ CODES = {
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_its_error_codes(serving, stream):
-    limits = Limits(body=8000, items=10, content=2000, instructions=100)
+    limits = GatewayLimits(body=8000, items=10, content=2000, instructions=100)
     answers, asked = run(serving, [], [{**HI, "stream": stream, **fields} for fields, _ in CODES.values()], limits=limits)  # fmt: skip
     assert asked == []
     found = {code: (answer.body["error"]["code"], answer.status) for code, answer in zip(CODES, answers, strict=True)}

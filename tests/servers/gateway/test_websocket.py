@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from callboard.core import ReplyStarted, TextPiece
-from callboard.servers.gateway import Limits
+from callboard.servers.gateway import GatewayLimits
 from callboard.servers.gateway.auth import digest
 from callboard.testing import Cut, FakeBackend, Silence, Status
 
@@ -286,7 +286,7 @@ def test_a_bad_message_costs_only_itself(story, message, code):
         assert (event["type"], event["error"]["code"]) == ("error", code)
         assert text(await at.socket.answered(input="x")) == "1 messages"
 
-    story(echoed, told, limits=Limits(body=200_000))
+    story(echoed, told, limits=GatewayLimits(body=200_000))
 
 
 def test_a_message_that_is_too_large_ends_its_connection(story):
@@ -295,7 +295,7 @@ def test_a_message_that_is_too_large_ends_its_connection(story):
         message = await at.socket.socket.receive()
         assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, 1009)
 
-    story(echoed, told, limits=Limits(body=200_000))
+    story(echoed, told, limits=GatewayLimits(body=200_000))
 
 
 def test_transport_fields_are_taken_as_said(story):
@@ -419,7 +419,7 @@ def test_each_message_is_a_request_of_its_key(connected):
         headers = {"authorization": "Bearer key-of-ann"}
         async with (
             FakeBackend(echoed) as backend,
-            connected(backend, headers=headers, keys=KEYS, rate=3.0) as (socket, _served),
+            connected(backend, headers=headers, keys=KEYS, requests_per_minute=3.0) as (socket, _served),
         ):
             await socket.answered(input="1")
             await socket.answered(input="2")
@@ -430,7 +430,7 @@ def test_each_message_is_a_request_of_its_key(connected):
 
 def test_a_websocket_is_a_request_of_its_key_and_so_is_a_message_that_is_wrong(connected):
     async def whole():
-        async with FakeBackend(echoed) as backend, connected(backend, rate=4.0) as (socket, served):
+        async with FakeBackend(echoed) as backend, connected(backend, requests_per_minute=4.0) as (socket, served):
             for message in ("{", '{"type":"response.processed","response_id":"resp_1"}', "[]"):
                 await socket.socket.send_str(message)
             assert [(await socket.event())["error"]["code"] for _ in range(2)] == ["invalid_json"] * 2
@@ -444,13 +444,13 @@ def test_a_websocket_is_a_request_of_its_key_and_so_is_a_message_that_is_wrong(c
 
 def test_a_key_has_as_many_websockets_as_requests_at_once(connected):
     async def whole():
-        async with FakeBackend(echoed) as backend, connected(backend, concurrency=1) as (socket, served):
+        async with FakeBackend(echoed) as backend, connected(backend, max_concurrent=1) as (socket, served):
             assert text(await socket.answered(input="x")) == "1 messages"
             with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
                 await served.client.ws_connect(served.url + "/responses")
             assert refused.value.status == 429
             await socket.socket.close()
-            caller = served.gateway.callers.admitted({}, "")
+            caller = served.gateway.authenticator.authenticate({}, "")
             while caller.sockets:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0)
             await (await served.client.ws_connect(served.url + "/responses")).close()
@@ -460,7 +460,7 @@ def test_a_key_has_as_many_websockets_as_requests_at_once(connected):
 
 def test_a_websocket_on_which_nothing_is_asked_is_closed(connected):
     async def whole():
-        limits = Limits(socket_idle_seconds=0.05)
+        limits = GatewayLimits(socket_idle_seconds=0.05)
         async with FakeBackend(echoed) as backend, connected(backend, limits=limits) as (socket, _):
             assert text(await socket.answered(input="x")) == "1 messages"
             message = await socket.socket.receive()

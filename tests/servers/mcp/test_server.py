@@ -411,7 +411,7 @@ class TestWaiting:
 
         async def scenario():
             call = Forgotten()
-            calls.Waiting(patience=0.0).keep(call)
+            calls.WaitingCalls(patience=0.0).keep(call)
             await call.over.wait()
 
         asyncio.run(scenario())

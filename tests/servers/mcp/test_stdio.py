@@ -13,7 +13,7 @@ from callboard import Ensemble, tool
 from callboard.errors import CallerError
 from callboard.servers.mcp import stdio
 from callboard.servers.mcp.server import ToolServer
-from callboard.servers.mcp.stdio import Wire, serve_stdio
+from callboard.servers.mcp.stdio import StdioDescriptors, serve_stdio
 
 
 @tool
@@ -58,7 +58,7 @@ def served(*lines, last=LAST):
     for each in threads:
         each.start()
     try:
-        asyncio.run(serve_stdio(ToolServer([Ensemble("e", [say])]), Wire(theirs, ours)))
+        asyncio.run(serve_stdio(ToolServer([Ensemble("e", [say])]), StdioDescriptors(theirs, ours)))
     finally:
         os.close(theirs)
         os.close(ours)

@@ -217,16 +217,16 @@ def _listed(urls: list[str], key: str) -> tuple[str, ...]:
 
     from callboard.providers import Transport  # noqa: PLC0415
     from callboard.servers.gateway.backend import Backend  # noqa: PLC0415
-    from callboard.servers.gateway.circuit_breaker import SharedBreaker  # noqa: PLC0415
+    from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker  # noqa: PLC0415
     from callboard.servers.gateway.settings import BackendSettings  # noqa: PLC0415
 
     async def ask() -> tuple[str, ...]:
         transport = Transport(connect_timeout=3.0, idle_timeout=10.0, retries=0)
         try:
             for url in urls:
-                backend = Backend(BackendSettings(url=url), transport, SharedBreaker())
-                await backend.refresh(key, 0.0)
-                if listed := backend.listed():
+                backend = Backend(BackendSettings(url=url), transport, SharedCircuitBreaker())
+                await backend.refresh_models(key, 0.0)
+                if listed := backend.model_names():
                     return listed[:_MOST_MODELS]
         finally:
             await transport.aclose()

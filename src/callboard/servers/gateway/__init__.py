@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from callboard.servers.gateway.settings import BackendSettings, GatewaySettings, Limits
+from callboard.servers.gateway.settings import BackendSettings, GatewayLimits, GatewaySettings
 
-__all__ = ["BackendSettings", "GatewaySettings", "Limits"]
+__all__ = ["BackendSettings", "GatewayLimits", "GatewaySettings"]

@@ -26,25 +26,25 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from callboard import __version__
 from callboard.core import ReplyFailed, Usage
 from callboard.servers.gateway import stored_responses, websocket
-from callboard.servers.gateway.auth import masked, token_of
-from callboard.servers.gateway.connections import Share
+from callboard.servers.gateway.auth import mask_key, read_token
+from callboard.servers.gateway.connections import BudgetShare
 from callboard.servers.gateway.endpoints import (
+    client_format,
     count_gemini,
     count_messages,
     count_responses,
-    form_of,
     health,
     model,
     models,
 )
 from callboard.servers.gateway.exchange import Exchange
-from callboard.servers.gateway.frontends import Front, fronts
+from callboard.servers.gateway.frontends import Frontend, frontends
 from callboard.servers.gateway.gateway import Gateway
-from callboard.servers.gateway.google_urls import VERSIONS, keyed, url_facts
-from callboard.servers.gateway.http_errors import Refusal
-from callboard.servers.gateway.logs import guard
+from callboard.servers.gateway.google_urls import VERSIONS, move_key_to_header, url_fields
+from callboard.servers.gateway.http_errors import HttpError
+from callboard.servers.gateway.logs import sanitize_records
 from callboard.servers.gateway.metrics import Metrics
-from callboard.servers.gateway.protocol import STATE, Shared
+from callboard.servers.gateway.protocol import STATE, SharedState
 from callboard.servers.gateway.request_body import read_body
 from callboard.servers.gateway.response_stream import respond, send_json
 from callboard.servers.gateway.settings import GatewaySettings
@@ -65,7 +65,7 @@ _INSTEAD = {
 
 def application(settings: GatewaySettings) -> ASGIApp:
     """The application of a gateway with these settings."""
-    guard(log)
+    sanitize_records(log)
     gateway = Gateway(settings)
     metrics = Metrics()
 
@@ -73,7 +73,7 @@ def application(settings: GatewaySettings) -> ASGIApp:
     async def lifespan(_: Starlette) -> AsyncGenerator[dict[str, Any]]:
         await gateway.start()
         try:
-            yield {STATE: Shared(settings.limits, gateway.connections, gateway.room)}
+            yield {STATE: SharedState(settings.limits, gateway.connections, gateway.request_budget)}
         finally:
             await gateway.aclose()
 
@@ -85,10 +85,10 @@ def application(settings: GatewaySettings) -> ASGIApp:
 
     async def told(scope: Scope, receive: Receive, send: Send, token: str) -> None:
         for backend in gateway.backends:
-            metrics.breaker(backend.name, is_open=backend.breaker.state(monotonic()) == "open")
-        await Response(metrics.text(), media_type="text/plain; version=0.0.4")(scope, receive, send)
+            metrics.set_breaker(backend.name, is_open=backend.breaker.state(monotonic()) == "open")
+        await Response(metrics.render(), media_type="text/plain; version=0.0.4")(scope, receive, send)
 
-    async def plainly(front: Front, body: Mapping[str, Any], *, share: Share, **said: Any) -> Exchange:
+    async def plainly(front: Frontend, body: Mapping[str, Any], *, share: BudgetShare, **said: Any) -> Exchange:
         return await gateway.exchange(front, body, **said)
 
     def asking(front: str, ask: Ask) -> _Asking:
@@ -98,14 +98,14 @@ def application(settings: GatewaySettings) -> ASGIApp:
         return Response(f'{{"name":"callboard","version":"{__version__}"}}', media_type="application/json")
 
     routes = [
-        Route(_PATHS["responses"], asking("responses", gateway.turns.exchange), methods=["POST"]),
+        Route(_PATHS["responses"], asking("responses", gateway.conversations.exchange), methods=["POST"]),
         Route(_PATHS["chat"], asking("chat", plainly), methods=["POST"]),
         Route(_PATHS["messages"], asking("messages", plainly), methods=["POST"]),
         WebSocketRoute(
             _PATHS["responses"],
-            websocket.Sockets(gateway, asking("responses", partial(websocket.asked, gateway.turns))),
+            websocket.ResponsesWebSocket(gateway, asking("responses", partial(websocket.asked, gateway.conversations))),
         ),
-        Route("/v1/responses/compact", asking("responses", gateway.turns.compaction), methods=["POST"]),
+        Route("/v1/responses/compact", asking("responses", gateway.conversations.compact), methods=["POST"]),
         Route(_KEPT, guarded("responses", stored_responses.retrieve), methods=["GET"]),
         Route(_KEPT, guarded("responses", stored_responses.delete), methods=["DELETE"]),
         Route(f"{_KEPT}/cancel", guarded("responses", stored_responses.cancel), methods=["POST"]),
@@ -145,7 +145,7 @@ def application(settings: GatewaySettings) -> ASGIApp:
 
 
 class _Guarded:
-    """An endpoint that answers whole; `handle(scope, receive, send, token)` may raise a Refusal.
+    """An endpoint that answers whole; `handle(scope, receive, send, token)` may raise an HttpError.
 
     Without `front` it answers each client in its own form.
 
@@ -161,18 +161,18 @@ class _Guarded:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gateway = self._gateway
-        scope = {**(keyed(scope) if self._front in {"", "gemini"} else scope), "gateway": gateway}
+        scope = {**(move_key_to_header(scope) if self._front in {"", "gemini"} else scope), "gateway": gateway}
         headers = Headers(scope=scope)
         try:
-            token = token_of(headers)
-            caller = gateway.callers.admitted(headers, token)
-            scope["owner"] = gateway.callers.owner(caller, token)
+            token = read_token(headers)
+            caller = gateway.authenticator.authenticate(headers, token)
+            scope["owner"] = gateway.authenticator.owner(caller, token)
             if not self._is_work:
                 caller.count()
             with caller if self._is_work else nullcontext():
                 await self._handle(scope, receive, send, "" if gateway.settings.keys else token)
-        except Refusal as refusal:
-            await refuse(fronts()[self._front or form_of(scope)], refusal, send)
+        except HttpError as refusal:
+            await refuse(frontends()[self._front or client_format(scope)], refusal, send)
 
 
 class _Public:
@@ -185,9 +185,9 @@ class _Public:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         try:
-            self._gateway.callers.check_place(request.headers)
-        except Refusal as refusal:
-            await refuse(fronts()["chat"], refusal, send)
+            self._gateway.authenticator.check_origin(request.headers)
+        except HttpError as refusal:
+            await refuse(frontends()["chat"], refusal, send)
             return
         response = await self._handle(request)
         await response(scope, receive, send)
@@ -199,7 +199,7 @@ class _Asking:
     def __init__(self, gateway: Gateway, metrics: Metrics, front: str, ask: Ask) -> None:
         self._gateway = gateway
         self._metrics = metrics
-        self._front = fronts()[front]
+        self._front = frontends()[front]
         self._ask = ask
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -209,7 +209,7 @@ class _Asking:
     async def answer(
         self,
         headers: Headers,
-        read: Callable[[Share], Awaitable[tuple[dict[str, Any], int]]],
+        read: Callable[[BudgetShare], Awaitable[tuple[dict[str, Any], int]]],
         receive: Receive,
         send: Send,
         **said: Any,
@@ -229,61 +229,64 @@ class _Asking:
                 status = message["status"]
             await send(message)
 
-        self._metrics.began()
-        token = token_of(headers)
+        self._metrics.begin_request()
+        token = read_token(headers)
         try:
-            with (caller := gateway.callers.admitted(headers, token)), Share(gateway.room) as share:
+            with (
+                (caller := gateway.authenticator.authenticate(headers, token)),
+                BudgetShare(gateway.request_budget) as share,
+            ):
                 body, size = await read(share)
                 exchange = await self._ask(
                     front,
                     body,
-                    owner=gateway.callers.owner(caller, token),
+                    owner=gateway.authenticator.owner(caller, token),
                     share=share,
                     size=size,
                     token="" if gateway.settings.keys else token,
-                    seed=headers.get("x-callboard-seed-events") == "1",
+                    seed=headers.get("x-callboard-compat-events") == "1",
                     **said,
                 )
                 await respond(exchange, receive, sending, gateway.settings.heartbeat)
-        except Refusal as refusal:
+        except HttpError as refusal:
             await refuse(front, refusal, sending)
         except Exception:
             log.exception("a request could not be answered")
             if status:
                 raise
-            await refuse(front, Refusal("internal_error", "the gateway failed; its log says why"), sending)
+            await refuse(front, HttpError("internal_error", "the gateway failed; its log says why"), sending)
         finally:
             # The answer leaves first, for it is written at the end of the loop's turn.
             asyncio.get_running_loop().call_soon(self._tell, exchange, token, status, monotonic() - began)
 
-    async def refuse(self, refusal: Refusal, send: Send) -> None:
+    async def refuse(self, refusal: HttpError, send: Send) -> None:
         await refuse(self._front, refusal, send)
 
-    async def _read(self, headers: Headers, receive: Receive, share: Share) -> tuple[dict[str, Any], int]:
+    async def _read(self, headers: Headers, receive: Receive, share: BudgetShare) -> tuple[dict[str, Any], int]:
         data = await read_body(headers, receive, self._gateway.settings.limits, share)
         return await self._gateway.read(data), len(data)
 
     def _tell(self, exchange: Exchange | None, token: str, status: int, seconds: float) -> None:
         front = self._front.name
         if exchange is None:
-            self._metrics.ended(front, "", str(status), seconds, Usage())
-            log.info("%s %d in %.3f s, key %s", front, status, seconds, masked(token))
+            self._metrics.end_request(front, "", str(status), seconds, Usage())
+            log.info("%s %d in %.3f s, key %s", front, status, seconds, mask_key(token))
             return
         record = exchange.record
         end = (
             "left" if record.last is None else "failed" if isinstance(record.last, ReplyFailed) else record.last.reason
         )
-        self._metrics.ended(front, record.answered, end, seconds, record.usage)
+        self._metrics.end_request(front, record.backend_name, end, seconds, record.usage)
         if record.quotations:
-            self._metrics.quoted(record.answered, len(record.quotations))
-        for collapse in self._gateway.collapses(record):
-            self._metrics.collapsed(record.answered, collapse.cause)
-            log.warning("%s: %s", record.answered, collapse.text)
+            self._metrics.add_quotations(record.backend_name, len(record.quotations))
+        for collapse in self._gateway.cache_collapses(record):
+            self._metrics.add_cache_collapse(record.backend_name, collapse.cause)
+            log.warning("%s: %s", record.backend_name, collapse.text)
         if log.isEnabledFor(logging.INFO):
             usage, model = record.usage, exchange.request.model[:100]
             log.info(
                 "%s %s by %s: %d %s in %.3f s, %d tokens in, %d out, key %s",
-                front, model, record.answered, status, end, seconds, usage.input, usage.output, masked(token),
+                front, model, record.backend_name, status, end, seconds, usage.input, usage.output, mask_key(token),
             )  # fmt: skip
 
 
@@ -295,18 +298,18 @@ class _AskingGoogle(_Asking):
         self._stream = stream
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope = keyed(scope)
+        scope = move_key_to_header(scope)
         headers = Headers(scope=scope)
-        facts = url_facts(scope, stream=self._stream)
+        facts = url_fields(scope, stream=self._stream)
 
-        async def read(share: Share) -> tuple[dict[str, Any], int]:
+        async def read(share: BudgetShare) -> tuple[dict[str, Any], int]:
             body, size = await self._read(headers, receive, share)
             return {**body, **facts}, size
 
         await self.answer(headers, read, receive, send)
 
 
-async def refuse(front: Front, refusal: Refusal, send: Send) -> None:
+async def refuse(front: Frontend, refusal: HttpError, send: Send) -> None:
     """The refusal in the front's own format."""
     body = front.error(refusal.failure, refusal.status)
     if refusal.details is not None:
@@ -321,13 +324,13 @@ async def _no_route(request: Request, error: Exception) -> Response:
     found = isinstance(error, HTTPException) and error.status_code == 405
     code = "method_not_allowed" if found else "not_found"
     path = request.url.path
-    front = next((name for name, begin in _PATHS.items() if path.startswith(begin)), form_of(request.scope))
-    refusal = Refusal(code, f"there is no {request.method} {path[:200]} here{_INSTEAD.get(path, '')}")
-    return _Refused(fronts()[front], refusal)
+    front = next((name for name, begin in _PATHS.items() if path.startswith(begin)), client_format(request.scope))
+    refusal = HttpError(code, f"there is no {request.method} {path[:200]} here{_INSTEAD.get(path, '')}")
+    return _Refused(frontends()[front], refusal)
 
 
 class _Refused(Response):
-    def __init__(self, front: Front, refusal: Refusal) -> None:
+    def __init__(self, front: Frontend, refusal: HttpError) -> None:
         super().__init__(status_code=refusal.status)
         self._front = front
         self._refusal = refusal

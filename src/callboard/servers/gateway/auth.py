@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from hmac import compare_digest
 
-from callboard.servers.gateway.http_errors import Refusal
+from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewaySettings
 
 SHORTEST_KEY = 16
@@ -26,12 +26,12 @@ def digest(key: str) -> str:
     return sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
-def masked(key: str) -> str:
+def mask_key(key: str) -> str:
     """A key as it may be shown: `abcdef...wxyz`, and nothing of a short one, of which too much would be known."""
     return f"{key[:6]}...{key[-4:]}" if len(key) >= _SHOWN_FROM else "***" if key else "none"
 
 
-class Bucket:
+class TokenBucket:
     """A token bucket: `rate` a minute, as many at once; `clock` is in seconds."""
 
     def __init__(self, rate: float, clock: Callable[[], float]) -> None:
@@ -40,7 +40,7 @@ class Bucket:
         self._tokens = max(rate, 1.0)
         self._at = clock()
 
-    def wait(self) -> float:
+    def take(self) -> float:
         """Takes one; else the seconds until there is one."""
         now = self._clock()
         self._tokens = min(max(self._rate, 1.0), self._tokens + (now - self._at) * self._rate / 60)
@@ -54,7 +54,7 @@ class Bucket:
 class Caller:
     """One key's standing: `with` it a request is counted."""
 
-    def __init__(self, name: str, bucket: Bucket | None, most: int) -> None:
+    def __init__(self, name: str, bucket: TokenBucket | None, most: int) -> None:
         self.name = name
         self._bucket = bucket
         self._most = most
@@ -62,7 +62,7 @@ class Caller:
         self.sockets = 0
 
     def __enter__(self) -> None:
-        """Raises a Refusal where there is no room."""
+        """Raises an HttpError where there is no room."""
         self._check_open(self.open, "requests")
         self.count()
         self.open += 1
@@ -72,7 +72,7 @@ class Caller:
 
     @contextmanager
     def socket(self) -> Generator[None]:
-        """A WebSocket, which is counted as a request while it is opened. Raises a Refusal where there is no room.
+        """A WebSocket, which is counted as a request while it is opened. Raises an HttpError where there is no room.
 
         As many may be open as requests, and beside them: each message is a request of its own.
         """
@@ -85,18 +85,18 @@ class Caller:
             self.sockets -= 1
 
     def count(self) -> None:
-        """Count one request of the rate. Raises a Refusal where it is one too many."""
-        if self._bucket is not None and (wait := self._bucket.wait()):
+        """Count one request of the rate. Raises an HttpError where it is one too many."""
+        if self._bucket is not None and (wait := self._bucket.take()):
             headers = {"retry-after": str(max(1, round(wait + 0.5)))}
-            raise Refusal("rate_limit_exceeded", f"too many requests; try again in {wait:.1f}s", headers=headers)
+            raise HttpError("rate_limit_exceeded", f"too many requests; try again in {wait:.1f}s", headers=headers)
 
     def _check_open(self, count: int, what: str) -> None:
         if self._most and count >= self._most:
             message = f"{count} {what} of this key are open; at most {self._most} may be"
-            raise Refusal("rate_limit_exceeded", message, headers={"retry-after": "1"})
+            raise HttpError("rate_limit_exceeded", message, headers={"retry-after": "1"})
 
 
-class Callers:
+class Authenticator:
     """Those who may ask."""
 
     def __init__(self, settings: GatewaySettings, clock: Callable[[], float]) -> None:
@@ -105,25 +105,31 @@ class Callers:
         self._hosts = frozenset([host.lower() for host in settings.hosts])
 
         def caller(name: str) -> Caller:
-            return Caller(name, Bucket(settings.rate, clock) if settings.rate else None, settings.concurrency)
+            return Caller(
+                name,
+                TokenBucket(settings.requests_per_minute, clock) if settings.requests_per_minute else None,
+                settings.max_concurrent,
+            )
 
         self._anyone = caller("")
         self._callers = {name: caller(name) for name in settings.keys}
 
-    def admitted(self, headers: Mapping[str, str], token: str) -> Caller:
-        """The caller of a request. Raises a Refusal."""
-        self.check_place(headers)
+    def authenticate(self, headers: Mapping[str, str], token: str) -> Caller:
+        """The caller of a request. Raises an HttpError."""
+        self.check_origin(headers)
         if not self._digests:
             return self._anyone
         if not token:
-            raise Refusal("missing_api_key", "a key is wanted: Authorization: Bearer KEY, x-api-key or x-goog-api-key")
+            raise HttpError(
+                "missing_api_key", "a key is wanted: Authorization: Bearer KEY, x-api-key or x-goog-api-key"
+            )
         given = digest(token).encode()
         found = [name for name, held in self._digests.items() if compare_digest(given, held)]
         if not found:
-            raise Refusal("invalid_api_key", "this key is not known here")
+            raise HttpError("invalid_api_key", "this key is not known here")
         return self._callers[found[0]]
 
-    def knows(self, token: str) -> bool:
+    def is_key(self, token: str) -> bool:
         """Whether this is one of the gateway's keys."""
         given = digest(token).encode()
         return any(compare_digest(given, held) for held in self._digests.values())
@@ -145,16 +151,16 @@ class Callers:
             return caller.name
         return f"client-{digest(token)}"
 
-    def check_place(self, headers: Mapping[str, str]) -> None:
-        """Raises a Refusal for a web page that may not ask, and for a name that is not this gateway's."""
+    def check_origin(self, headers: Mapping[str, str]) -> None:
+        """Raises an HttpError for a web page that may not ask, and for a name that is not this gateway's."""
         origin = headers.get("origin")
         if origin is not None and origin not in self._origins:
-            raise Refusal("origin_not_allowed", "web pages may not ask here; --origin allows one")
+            raise HttpError("origin_not_allowed", "web pages may not ask here; --origin allows one")
         if self._hosts and (host := _host(headers.get("host", ""))) not in self._hosts:
-            raise Refusal("host_not_allowed", f"this gateway is not {host!r}")
+            raise HttpError("host_not_allowed", f"this gateway is not {host!r}")
 
 
-def token_of(headers: Mapping[str, str]) -> str:
+def read_token(headers: Mapping[str, str]) -> str:
     """The client's key: Authorization with or without Bearer, else Anthropic's header, else Google's."""
     said = headers.get("authorization", "").strip()
     if said:

@@ -23,16 +23,16 @@ from callboard.modes import Plan, plan
 from callboard.profiles import ModeName, Resolution, facts_for, providers, resolve
 from callboard.providers import RemoteModel, Transport, access_model
 from callboard.providers.http_model import NO_HEADERS, Heard, Overheard
-from callboard.servers.gateway.circuit_breaker import SharedBreaker
-from callboard.servers.gateway.learned_facts import Learned
+from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
+from callboard.servers.gateway.learned_facts import LearnedFacts
 from callboard.servers.gateway.redaction import Redactor
-from callboard.servers.gateway.remembered_reasoning import Thoughts
+from callboard.servers.gateway.remembered_reasoning import ReasoningMemory
 from callboard.servers.gateway.settings import BackendSettings
 from callboard.wires import wire_named
 
 log = logging.getLogger("callboard.gateway")
 
-FRESH = 60.0
+LIST_SECONDS = 60.0
 """Seconds for which a list of models is believed."""
 _LISTING = 10.0
 """Seconds that it may take; a client waits for it."""
@@ -47,7 +47,7 @@ _MAX_LIST = 8 * 1024 * 1024
 _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
 
-def flags_of(facts: Mapping[str, Any]) -> str:
+def format_flags(facts: Mapping[str, Any]) -> str:
     """The flags of `callboard serve` that say these facts; `mode` has one of its own."""
     given = {
         fact: value if isinstance(value, str) else msgspec.json.encode(value).decode() for fact, value in facts.items()
@@ -60,7 +60,7 @@ def flags_of(facts: Mapping[str, Any]) -> str:
     )
 
 
-class Replies(Protocol):
+class BatchModel(Protocol):
     """A model that gives together what arrived together."""
 
     plan: Plan
@@ -120,7 +120,7 @@ class Backend:
         self,
         settings: BackendSettings,
         transport: Transport,
-        breaker: SharedBreaker,
+        breaker: SharedCircuitBreaker,
         redactor: Redactor | None = None,
         profiles: Mapping[str, Mapping[str, Any]] = _NO_FACTS,
     ) -> None:
@@ -131,10 +131,10 @@ class Backend:
         self.breaker = breaker
         self._wire = wire_named(settings.wire)
         self._transport = transport
-        self._models: dict[tuple[str, str, bytes], Replies] = {}
+        self._models: dict[tuple[str, str, bytes], BatchModel] = {}
         """By name, mode and what was learned."""
-        self._learned = Learned()
-        self.thoughts = Thoughts()
+        self._learned = LearnedFacts()
+        self.reasoning_memory = ReasoningMemory()
         self._forwards = settings.forward_client_key is not False and not (settings.local or settings.has_own_key)
         self._lists: dict[str, _List] = {"": _List(_Names.of([settings.local]))}
         """By their owners; the list that was asked for without a client's key is nobody's."""
@@ -146,7 +146,7 @@ class Backend:
             return NO_HEADERS
         return self._wire.headers(self.settings.key or (key if self._forwards else ""))
 
-    def model(self, name: str, owner: str = "", way: Mapping[str, Any] = _NO_FACTS) -> Replies:
+    def model(self, name: str, owner: str = "", way: Mapping[str, Any] = _NO_FACTS) -> BatchModel:
         """The model of that name, as this owner asks it.
 
         Args:
@@ -161,7 +161,7 @@ class Backend:
         key = (name, facts.pop("mode", self.settings.mode), msgspec.json.encode(facts, order="sorted"))
         found = self._models.pop(key, None)
         if found is None:
-            found = self._access(*key[:2])
+            found = self._make_model(*key[:2])
             if facts and isinstance(found, RemoteModel):
                 found = found.with_facts(facts)
             while len(self._models) >= _MOST_MODELS:
@@ -171,28 +171,32 @@ class Backend:
 
     def learn(self, name: str, owner: str, facts: Mapping[str, Any]) -> None:
         """For a while the model is asked in this way for this owner, whose request it answered so alone."""
-        log.warning("%s: %s refused a request, and took it otherwise (%s says so)", self.name, name, flags_of(facts))
+        log.warning(
+            "%s: %s refused a request, and took it otherwise (%s says so)", self.name, name, format_flags(facts)
+        )
         self._learned.add(owner, name, facts)
 
-    def learned(self, owner: str) -> dict[str, Mapping[str, Any]]:
+    def learned_facts(self, owner: str) -> dict[str, Mapping[str, Any]]:
         """What this owner's requests have shown of models, by their names."""
-        return self._learned.of(owner)
+        return self._learned.facts_by_model(owner)
 
-    def listed(self, owner: str = "") -> tuple[str, ...]:
+    def model_names(self, owner: str = "") -> tuple[str, ...]:
         """The names of its models, as far as this owner may know them."""
         return self._names(owner).listed
 
-    def corrected(self, name: str, owner: str = "") -> str:
+    def correct_name(self, name: str, owner: str = "") -> str:
         """The name as the backend spells it, where only the case differs."""
         names = self._names(owner)
         return name if name in names.listed else names.plain.get(name.lower(), name)
 
-    def stale(self, now: float, owner: str = "") -> bool:
+    def is_stale(self, now: float, owner: str = "") -> bool:
         """Whether its models should be asked for."""
-        known = self._lists.get(self._lister(owner))
-        return not self.settings.local and (known is None or known.asked_at is None or now - known.asked_at > FRESH)
+        known = self._lists.get(self._list_owner(owner))
+        return not self.settings.local and (
+            known is None or known.asked_at is None or now - known.asked_at > LIST_SECONDS
+        )
 
-    async def refresh(self, key: str, now: float, owner: str = "") -> None:
+    async def refresh_models(self, key: str, now: float, owner: str = "") -> None:
         """Asks for its models; where it does not tell, those known so far stay.
 
         Args:
@@ -200,7 +204,7 @@ class Backend:
             now: Seconds of any clock that only goes forward.
             owner: Whose the list is, if it is asked for with the client's key.
         """
-        known = self._keep(self._lister(owner))
+        known = self._use_list(self._list_owner(owner))
         known.asked_at = now
         path = "/v1/models" if self.settings.wire == "messages" else "/models"
         headers = {**self.settings.headers, **self.headers(key)}
@@ -210,31 +214,31 @@ class Backend:
                 self._transport.get(self.settings.url.rstrip("/") + path, headers=headers) as answer,
             ):
                 if answer.status != 200:
-                    self._complain(f"status {answer.status}")
+                    self._log_once(f"status {answer.status}")
                     return
                 found = _read_list(await answer.read(_MAX_LIST))
         except (CallboardError, TimeoutError, msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-            self._complain(str(error))
+            self._log_once(str(error))
             return
         names = _Names.of([each.id or each.name.removeprefix("models/") for each in (*found.data, *found.models)])
         # Most keys see the same models: those lists are one in memory.
         known.names = next((each.names for each in self._lists.values() if each.names == names), names)
 
-    def _complain(self, why: str) -> None:
+    def _log_once(self, why: str) -> None:
         """Once for each reason: a backend that lists nothing without a key is asked again and again."""
         if why != self._complaint:
             self._complaint = why
             log.info("%s: its models cannot be listed: %s", self.name, why)
 
-    def _lister(self, owner: str) -> str:
+    def _list_owner(self, owner: str) -> str:
         """Whose list it is that an owner sees."""
         return owner if self._forwards else ""
 
     def _names(self, owner: str) -> _Names:
-        known = self._lists.get(self._lister(owner))
+        known = self._lists.get(self._list_owner(owner))
         return known.names if known is not None and known.names.listed else self._lists[""].names
 
-    def _keep(self, lister: str) -> _List:
+    def _use_list(self, lister: str) -> _List:
         """The list, as the one that was asked for last; another's is forgotten where there are too many."""
         known = self._lists.pop(lister, None) or _List()
         while len(self._lists) >= _MOST_LISTS:
@@ -242,7 +246,7 @@ class Backend:
         self._lists[lister] = known
         return known
 
-    def _access(self, name: str, mode: str) -> Replies:
+    def _make_model(self, name: str, mode: str) -> BatchModel:
         settings = self.settings
         facts = {**facts_for(settings.local or name, self._profiles), **settings.facts}
         if settings.local:
@@ -256,7 +260,11 @@ class Backend:
         if resolution.sources["uses_tools"] == "default":
             # Of a model that nothing is known of the backend is believed to take tools until it says no.
             believed["uses_tools"] = True
-        if not resolution.profile.watch and "watch" not in facts and urlsplit(settings.url).hostname not in _makers():
+        if (
+            not resolution.profile.watch
+            and "watch" not in facts
+            and urlsplit(settings.url).hostname not in _maker_hosts()
+        ):
             # Clients ask for names that they know; behind another's address any model may answer to them.
             believed["watch"] = "auto"
         if believed:
@@ -274,7 +282,7 @@ class Backend:
 
 
 @cache
-def _makers() -> frozenset[str | None]:
+def _maker_hosts() -> frozenset[str | None]:
     """The hosts where a model is what its name says."""
     urls = [urlsplit(resolve(f"{each}:model").profile.base_url) for each in providers()]
     return frozenset([url.hostname for url in urls if url.scheme == "https"])

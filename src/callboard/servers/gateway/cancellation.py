@@ -13,10 +13,10 @@ from typing import Any
 
 from callboard.core import Event, ReplyFailed
 from callboard.servers.gateway.exchange import Batches, Exchange
-from callboard.servers.gateway.http_errors import Refusal
+from callboard.servers.gateway.http_errors import HttpError
 
 
-class Running:
+class CancellableReply:
     """Is among `replies` by its identifier while it runs; `through` is to be around the batches of its exchange.
 
     `cancelled` gives the response of the reply when it was cancelled; `around` is what was around the batches.
@@ -24,7 +24,7 @@ class Running:
 
     def __init__(
         self,
-        replies: MutableMapping[str, Running],
+        replies: MutableMapping[str, CancellableReply],
         exchange: Exchange,
         owner: str,
         cancelled: Callable[[], Awaitable[Mapping[str, Any]]],
@@ -39,11 +39,11 @@ class Running:
         self._over = False
 
     async def cancel(self, owner: str) -> Mapping[str, Any] | None:
-        """Ends the reply and gives its response; None for another owner's, or the second time. Raises a Refusal for one that has ended."""
+        """Ends the reply and gives its response; None for another owner's, or the second time. Raises an HttpError for one that has ended."""
         if owner != self._owner or self._over:
             return None
         if self._exchange.record.last is not None:
-            raise Refusal("invalid_request", "Cannot cancel a completed response.")
+            raise HttpError("invalid_request", "Cannot cancel a completed response.")
         self._over = True
         if self._task is not None:
             self._task.cancel()
@@ -72,5 +72,5 @@ class Running:
             del self._replies[exchange.identifier]
         if self._over and exchange.record.last is None:
             failed: list[Event] = [ReplyFailed("caller", "cancelled", "the reply was cancelled")]
-            exchange.record.end(failed)
+            exchange.record.set_end(failed)
             yield failed

@@ -21,12 +21,12 @@ _MOST_OWNERS = 256
 """Clients whose failures are counted; the oldest are forgotten."""
 
 
-class Breaker:
+class CircuitBreaker:
     """Opens after `failures` in a row, for `pause` seconds or as long as the backend asks."""
 
-    def __init__(self, failures: int = 5, pause: float = 30.0) -> None:
-        self._most = failures
-        self._pause = pause
+    def __init__(self, failure_threshold: int = 5, recovery_seconds: float = 30.0) -> None:
+        self._most = failure_threshold
+        self._pause = recovery_seconds
         self._shut_for = 0.0
         self._until = 0.0
         self._probing_since: float | None = None
@@ -37,7 +37,7 @@ class Breaker:
             return "closed"
         return "open" if now < self._until else "half-open"
 
-    def wait(self, now: float) -> float:
+    def seconds_to_wait(self, now: float) -> float:
         """Seconds until it may be asked; 0 if it may. Whoever gets 0 asks, and tells what came of it."""
         if self.failures < self._most:
             return 0.0
@@ -49,11 +49,11 @@ class Breaker:
         self._probing_since = now
         return 0.0
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         self.failures = 0
         self._probing_since = None
 
-    def failed(self, now: float, retry_after: float | None = None) -> None:
+    def record_failure(self, now: float, retry_after: float | None = None) -> None:
         """A fault of the backend's own: 5xx, a timeout, the network."""
         self.failures += 1
         self._probing_since = None
@@ -67,7 +67,7 @@ class Breaker:
         self._shut_for = max(self._pause, min(retry_after or 0.0, LONGEST))
         self._until = now + self._shut_for
 
-    def left(self) -> None:
+    def release(self) -> None:
         """Nothing was learned: the client went, or the fault was the client's."""
         self._probing_since = None
 
@@ -75,7 +75,7 @@ class Breaker:
 class _Owner:
     """What one client saw of a backend. `doubts` are failures that its own requests may have caused."""
 
-    def __init__(self, breaker: Breaker) -> None:
+    def __init__(self, breaker: CircuitBreaker) -> None:
         self.breaker = breaker
         self.doubts = 0
 
@@ -84,7 +84,7 @@ class _Owner:
         return self.breaker.failures + self.doubts
 
 
-class SharedBreaker:
+class SharedCircuitBreaker:
     """A backend's breaker, for many clients.
 
     Args:
@@ -95,11 +95,11 @@ class SharedBreaker:
             state, which /health tells to load balancers.
     """
 
-    def __init__(self, failures: int = 5, pause: float = 30.0, *, shared: bool = False) -> None:
-        self._most = failures
-        self._pause = pause
+    def __init__(self, failure_threshold: int = 5, recovery_seconds: float = 30.0, *, shared: bool = False) -> None:
+        self._most = failure_threshold
+        self._pause = recovery_seconds
         self._shared = shared
-        self._all = Breaker(failures, pause)
+        self._all = CircuitBreaker(failure_threshold, recovery_seconds)
         self._owners: dict[str, _Owner] = {}
         """Those who saw it fail since its last reply."""
 
@@ -115,20 +115,22 @@ class SharedBreaker:
             return self._all.state(now)
         return "open" if "open" in (*states, self._all.state(now)) else "half-open"
 
-    def wait(self, now: float, owner: str = "") -> float:
+    def seconds_to_wait(self, now: float, owner: str = "") -> float:
         """Seconds until this client's request may ask it; 0 if it may. Whoever gets 0 asks, and tells what came of it."""
         own = self._owners.get(owner)
-        if own is not None and (pause := own.breaker.wait(now)):
+        if own is not None and (pause := own.breaker.seconds_to_wait(now)):
             return pause
-        if (pause := self._all.wait(now)) and own is not None:
-            own.breaker.left()
+        if (pause := self._all.seconds_to_wait(now)) and own is not None:
+            own.breaker.release()
         return pause
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         self._owners.clear()
-        self._all.succeeded()
+        self._all.record_success()
 
-    def failed(self, now: float, owner: str = "", retry_after: float | None = None, *, doubtful: bool = False) -> None:
+    def record_failure(
+        self, now: float, owner: str = "", retry_after: float | None = None, *, doubtful: bool = False
+    ) -> None:
         """A fault of the backend's own.
 
         Args:
@@ -140,10 +142,10 @@ class SharedBreaker:
         """
         own = self._seen_by(owner)
         if not doubtful:
-            own.breaker.failed(now, retry_after)
+            own.breaker.record_failure(now, retry_after)
         else:
             own.doubts += 1
-            own.breaker.left()
+            own.breaker.release()
             if own.failures >= 2 * self._most:
                 own.breaker.open(now, retry_after)
         share = (self._most + 1) // 2
@@ -151,16 +153,16 @@ class SharedBreaker:
         if len(self._owners) > 1 and counted >= self._most:
             self._all.open(now, retry_after)
         else:
-            self._all.left()
+            self._all.release()
 
-    def left(self, owner: str = "") -> None:
+    def release(self, owner: str = "") -> None:
         """Nothing was learned: the client went, or the fault was the client's."""
         if owner in self._owners:
-            self._owners[owner].breaker.left()
-        self._all.left()
+            self._owners[owner].breaker.release()
+        self._all.release()
 
     def _seen_by(self, owner: str) -> _Owner:
-        own = self._owners.pop(owner, None) or _Owner(Breaker(self._most, self._pause))
+        own = self._owners.pop(owner, None) or _Owner(CircuitBreaker(self._most, self._pause))
         while len(self._owners) >= _MOST_OWNERS:
             del self._owners[next(iter(self._owners))]
         self._owners[owner] = own

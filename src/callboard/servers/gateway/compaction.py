@@ -15,9 +15,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from callboard.core import Event, ReplyEnded, ReplyFailed, TextPiece
-from callboard.servers.gateway.dispatch import Record
+from callboard.servers.gateway.dispatch import ReplyRecord
 from callboard.servers.gateway.exchange import Batches
-from callboard.servers.gateway.frontends import Front
+from callboard.servers.gateway.frontends import Frontend
 from callboard.wires import Wire
 from callboard.wires.responses.compaction import TRIGGER, CompactionEncoder, encode_compaction
 from callboard.wires.responses.stored_items import listed
@@ -35,7 +35,7 @@ _ASIDE = frozenset({"previous_response_id", "text", "tool_choice"})
 """Fields that are about a reply, not about a summary."""
 
 
-class _Summing(Front, frozen=True, kw_only=True):
+class _Summing(Frontend, frozen=True, kw_only=True):
     """A front whose answers are compactions."""
 
     codec: Wire
@@ -57,12 +57,12 @@ def asked(body: Mapping[str, Any], items: Sequence[Any]) -> dict[str, Any]:
     return kept | {"input": [*items, prompt], "tool_choice": "none"}
 
 
-def in_stream(front: Front) -> Front:
+def in_stream(front: Frontend) -> Frontend:
     """The Responses front, whose reply is then one compaction item."""
     return _summing(front, replace(front.wire, stream_encoder=CompactionEncoder, encode_response=encode_compaction))
 
 
-def by_itself(front: Front, items: Iterable[Any]) -> Front:
+def by_itself(front: Frontend, items: Iterable[Any]) -> Frontend:
     """The Responses front, whose answer is then a compaction of the items."""
     return _summing(front, replace(front.wire, encode_response=partial(_resource, by_users(items))))
 
@@ -72,7 +72,7 @@ def by_users(items: Iterable[Any]) -> list[Any]:
     return [item for item in items if isinstance(item, Mapping) and item.get("role") == "user"]
 
 
-async def summed_up(record: Record, batches: Batches) -> Batches:
+async def summed_up(record: ReplyRecord, batches: Batches) -> Batches:
     """The batches; a reply that says nothing is a failure."""
     said = False
     async with aclosing(batches):
@@ -82,12 +82,12 @@ async def summed_up(record: Record, batches: Batches) -> Batches:
                 said = False
             elif isinstance(events[-1], ReplyEnded) and not said:
                 events[-1] = ReplyFailed("provider", "no_summary", "the model did not sum up the conversation")
-                record.end(events)
+                record.set_end(events)
             yield events
 
 
-def _summing(front: Front, codec: Wire) -> Front:
-    fields = {name: getattr(front, name) for name in Front.__struct_fields__}
+def _summing(front: Frontend, codec: Wire) -> Frontend:
+    fields = {name: getattr(front, name) for name in Frontend.__struct_fields__}
     return _Summing(**fields, codec=codec)
 
 

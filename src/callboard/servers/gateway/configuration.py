@@ -21,14 +21,14 @@ from callboard.extras import require_extra
 from callboard.modes import plan
 from callboard.profiles import resolve
 from callboard.servers.gateway.auth import SHORTEST_KEY, digest
-from callboard.servers.gateway.settings import BackendSettings, GatewaySettings, Limits
+from callboard.servers.gateway.settings import BackendSettings, GatewayLimits, GatewaySettings
 from callboard.tools.descriptors import Where, below, converted, dotted, refuse_unknown
 from callboard.wires import wire_named
 
 _DIGEST = "sha256:"
 
 
-def load(path: str, flags: Mapping[str, Any], backend: BackendSettings | None) -> GatewaySettings:
+def load_gateway_settings(path: str, flags: Mapping[str, Any], backend: BackendSettings | None) -> GatewaySettings:
     """The settings of a file ("" for none) with `flags` above it; a flag that is None or empty is not set.
 
     Raises CallerError with file, line and key.
@@ -45,7 +45,7 @@ def load(path: str, flags: Mapping[str, Any], backend: BackendSettings | None) -
         raise CallerError(
             "no backend", path="--backend", hint="give its URL, or --local NAME, or a file with [[backends]]"
         )
-    for name, kind in (("limits", Limits), ("permissions", Permissions)):
+    for name, kind in (("limits", GatewayLimits), ("permissions", Permissions)):
         if name in values:
             values[name] = _table(kind, values[name], below(where, name))
     values |= {name: value for name, value in flags.items() if value not in (None, (), [], "", {})}
@@ -60,7 +60,7 @@ def load(path: str, flags: Mapping[str, Any], backend: BackendSettings | None) -
     )
 
 
-def keys_of(given: Sequence[str]) -> dict[str, str]:
+def parse_keys(given: Sequence[str]) -> dict[str, str]:
     """Keys from flags: KEY, sha256:DIGEST, or NAME=either; the keys by their names.
 
     A key without a name is called by its digest, not by its place: what it owns is still its own when another key is

@@ -10,12 +10,12 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Protocol, Self
 
-from callboard.servers.gateway.http_errors import Refusal
+from callboard.servers.gateway.http_errors import HttpError
 
 _AGAIN = {"retry-after": "1"}
 
 
-class Room:
+class ByteBudget:
     """The bytes of requests that are held at once, from their arrival until they are answered.
 
     Without such a bound, each client may stay below every limit of its own, and all of them together fill the memory.
@@ -23,33 +23,33 @@ class Room:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self.taken = 0
+        self.used = 0
 
     def take(self, size: int) -> bool:
         """Whether there was room for so many bytes; they are taken then."""
-        if self.taken + size > self._most:
+        if self.used + size > self._most:
             return False
-        self.taken += size
+        self.used += size
         return True
 
-    def give(self, size: int) -> None:
+    def release(self, size: int) -> None:
         """Give back what was taken."""
-        self.taken -= size
+        self.used -= size
 
 
-class Share:
+class BudgetShare:
     """What one request has taken of a Room. `with` it, everything is given back."""
 
     __slots__ = ("_room", "_taken")
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ByteBudget) -> None:
         self._room = room
         self._taken = 0
 
     def take(self, size: int) -> None:
-        """Raises a Refusal where there is no room."""
+        """Raises an HttpError where there is no room."""
         if not self._room.take(size):
-            raise Refusal("overloaded", "too much is waiting to be answered here", headers=_AGAIN)
+            raise HttpError("overloaded", "too much is waiting to be answered here", headers=_AGAIN)
         self._taken += size
 
     def __enter__(self) -> Self:
@@ -59,23 +59,23 @@ class Share:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         taken, self._taken = self._taken, 0
-        self._room.give(taken)
+        self._room.release(taken)
 
 
-class Waiting(Protocol):
+class Evictable(Protocol):
     """A connection that can be ended while it waits for a request."""
 
     def evict(self) -> None: ...
 
 
-class Connections:
+class IdleConnections:
     """Those connections that wait for a request, in the order in which they began to."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._waiting: dict[Waiting, None] = {}
+        self._waiting: dict[Evictable, None] = {}
 
-    def admit(self, connection: Waiting, count: int) -> bool:
+    def admit(self, connection: Evictable, count: int) -> bool:
         """Whether one more may stay, where there are `count` with it. It then waits for a request."""
         if count > self._most:
             oldest = next(iter(self._waiting), None)
@@ -86,11 +86,11 @@ class Connections:
         self._waiting[connection] = None
         return True
 
-    def wait(self, connection: Waiting) -> None:
+    def add(self, connection: Evictable) -> None:
         """It has been answered, and waits again."""
         self._waiting.pop(connection, None)
         self._waiting[connection] = None
 
-    def leave(self, connection: Waiting) -> None:
+    def remove(self, connection: Evictable) -> None:
         """It has a request, or is gone."""
         self._waiting.pop(connection, None)

@@ -17,13 +17,13 @@ import msgspec
 from msgspec.structs import replace
 
 from callboard.servers.gateway import compaction
-from callboard.servers.gateway.cancellation import Running
-from callboard.servers.gateway.connections import Share
+from callboard.servers.gateway.cancellation import CancellableReply
+from callboard.servers.gateway.connections import BudgetShare
 from callboard.servers.gateway.exchange import Exchange
-from callboard.servers.gateway.frontends import Front
-from callboard.servers.gateway.http_errors import Refusal
-from callboard.servers.gateway.response_store import LONGEST, Kept, Store
-from callboard.servers.gateway.settings import Limits
+from callboard.servers.gateway.frontends import Frontend
+from callboard.servers.gateway.http_errors import HttpError
+from callboard.servers.gateway.response_store import LONGEST, ResponseStore, StoredResponse
+from callboard.servers.gateway.settings import GatewayLimits
 from callboard.wires.responses.response_object import Resource
 from callboard.wires.responses.stored_items import input_items, listed
 
@@ -34,7 +34,7 @@ _SHOWN = 100
 """Characters of an identifier in a message."""
 
 
-class Conversation(msgspec.Struct, frozen=True):
+class ResponseHistory(msgspec.Struct, frozen=True):
     """What was said until a response, and its `size` in bytes."""
 
     identifier: str = ""
@@ -42,21 +42,21 @@ class Conversation(msgspec.Struct, frozen=True):
     size: int = 0
 
 
-class Memory:
+class ConnectionMemory:
     """What a connection remembers: the conversation until its last response."""
 
     def __init__(self) -> None:
-        self.last = Conversation()
+        self.last = ResponseHistory()
 
 
 class _Turn(msgspec.Struct, frozen=True):
     """`before` is the conversation that `input`, the turn's own items, goes on from."""
 
     owner: str
-    before: Conversation
+    before: ResponseHistory
     input: list[Any]
     stored: bool
-    memory: Memory | None
+    memory: ConnectionMemory | None
 
 
 class _Said(msgspec.Struct):
@@ -67,27 +67,29 @@ _read_said = msgspec.json.Decoder(_Said).decode
 _read_items = msgspec.json.Decoder(list[Any]).decode
 
 
-class Turns:
+class ConversationState:
     """`ask` is `Gateway.exchange`. Without a store only a connection's memory can be gone on from."""
 
-    def __init__(self, ask: Callable[..., Awaitable[Exchange]], store: Store | None, limits: Limits) -> None:
+    def __init__(
+        self, ask: Callable[..., Awaitable[Exchange]], store: ResponseStore | None, limits: GatewayLimits
+    ) -> None:
         self.store = store
         self._ask = ask
         self._most = limits.body
-        self._running: dict[str, Running] = {}
+        self._running: dict[str, CancellableReply] = {}
 
     async def exchange(
         self,
-        front: Front,
+        front: Frontend,
         body: Mapping[str, Any],
         *,
         owner: str = "",
-        memory: Memory | None = None,
-        share: Share | None = None,
+        memory: ConnectionMemory | None = None,
+        share: BudgetShare | None = None,
         size: int = 0,
         **said: Any,
     ) -> Exchange:
-        """What a body asks for, with what stands before it; parameters as of `ask`. Raises a Refusal.
+        """What a body asks for, with what stands before it; parameters as of `ask`. Raises an HttpError.
 
         What is read from the store is taken of the share, as the body was.
         """
@@ -100,7 +102,7 @@ class Turns:
             items = [*before.items, *own[:-1]]
             exchange = await self._asked(compaction.in_stream(front), compaction.asked(body, items), before, said)
             exchange.around = partial(compaction.summed_up, exchange.record)
-            turn = _Turn(owner, Conversation(), compaction.by_users(items), stored, memory)
+            turn = _Turn(owner, ResponseHistory(), compaction.by_users(items), stored, memory)
         else:
             asked = body
             if "previous_response_id" in body:
@@ -111,20 +113,20 @@ class Turns:
         if stored or memory is not None:
             exchange.finished = partial(self._finished, turn)
         cancelled = partial(self._cancelled, turn, exchange, echo)
-        exchange.around = Running(self._running, exchange, owner, cancelled).through
+        exchange.around = CancellableReply(self._running, exchange, owner, cancelled).through
         return exchange
 
-    async def compaction(
+    async def compact(
         self,
-        front: Front,
+        front: Frontend,
         body: Mapping[str, Any],
         *,
         owner: str = "",
-        share: Share | None = None,
+        share: BudgetShare | None = None,
         size: int = 0,
         **said: Any,
     ) -> Exchange:
-        """What POST /v1/responses/compact asks for. Raises a Refusal."""
+        """What POST /v1/responses/compact asks for. Raises an HttpError."""
         before = await self._before(body, owner, None, size, share)
         items = [*before.items, *_own(body)]
         asked = {**compaction.asked(body, items), "stream": False}
@@ -134,8 +136,8 @@ class Turns:
         exchange.around = partial(compaction.summed_up, exchange.record)
         return exchange
 
-    async def items(self, body: Mapping[str, Any], *, owner: str, share: Share, size: int) -> list[Any]:
-        """The conversation that a body asks to go on from, and its own items. Raises a Refusal."""
+    async def items(self, body: Mapping[str, Any], *, owner: str, share: BudgetShare, size: int) -> list[Any]:
+        """The conversation that a body asks to go on from, and its own items. Raises an HttpError."""
         before = await self._before(body, owner, None, size, share)
         return [*before.items, *_own(body)]
 
@@ -145,14 +147,14 @@ class Turns:
         return None if running is None else await running.cancel(owner)
 
     async def _before(
-        self, body: Mapping[str, Any], owner: str, memory: Memory | None, size: int, share: Share | None
-    ) -> Conversation:
+        self, body: Mapping[str, Any], owner: str, memory: ConnectionMemory | None, size: int, share: BudgetShare | None
+    ) -> ResponseHistory:
         previous = body.get("previous_response_id")
         if previous is None:
-            return Conversation()
+            return ResponseHistory()
         if not isinstance(previous, str):
-            raise Refusal("invalid_request", "not a response's id", path="previous_response_id")
-        found = Conversation()
+            raise HttpError("invalid_request", "not a response's id", path="previous_response_id")
+        found = ResponseHistory()
         if memory is not None and previous and memory.last.identifier == previous:
             found = memory.last
         elif self.store is not None:
@@ -163,14 +165,14 @@ class Turns:
             raise _not_found(previous)
         if found.size + size > self._most:
             message = f"the conversation has more than {self._most} bytes, or {LONGEST} replies"
-            raise Refusal("request_too_large", message, path="previous_response_id")
+            raise HttpError("request_too_large", message, path="previous_response_id")
         _check_outputs(found.items, _own(body))
         return found
 
-    async def _kept(self, store: Store, previous: str, owner: str) -> Conversation:
+    async def _kept(self, store: ResponseStore, previous: str, owner: str) -> ResponseHistory:
         kept = await store.conversation(previous, owner, self._most)
         if not kept:
-            return Conversation()
+            return ResponseHistory()
         if (earlier := kept[0].previous) and await store.find(earlier, owner) is None:
             raise _not_found(earlier)
         items: list[Any] = []
@@ -178,21 +180,21 @@ class Turns:
             items += _read_items(each.input)
             items += _read_said(each.body).output
         size = self._most + 1 if earlier else sum([each.size for each in kept])
-        return Conversation(previous, items, size)
+        return ResponseHistory(previous, items, size)
 
     async def _asked(
-        self, front: Front, asked: Mapping[str, Any], before: Conversation, said: Mapping[str, Any]
+        self, front: Frontend, asked: Mapping[str, Any], before: ResponseHistory, said: Mapping[str, Any]
     ) -> Exchange:
-        """The exchange; a Refusal names the place in the client's own body."""
+        """The exchange; an HttpError names the place in the client's own body."""
         try:
             return await self._ask(front, asked, **said)
-        except Refusal as refusal:
+        except HttpError as refusal:
             place = _PLACE.match(refusal.path)
             if place is None or not before.items:
                 raise
             at = int(place[1]) - len(before.items)
             path = f"input[{at}]{refusal.path[place.end() :]}" if at >= 0 else "previous_response_id"
-            raise Refusal(refusal.failure.code, str(refusal), path=path, headers=refusal.headers) from None
+            raise HttpError(refusal.failure.code, str(refusal), path=path, headers=refusal.headers) from None
 
     async def _finished(self, turn: _Turn, body: dict[str, Any]) -> None:
         """Keeps what is to be kept; the client waits for it, so that it can go on at once."""
@@ -200,15 +202,15 @@ class Turns:
             return
         identifier: str = body["id"]
         items = listed(turn.input, identifier.removeprefix("resp_"))
-        kept = Kept(identifier, turn.owner, turn.before.identifier, _encode(body), _encode(items))
+        kept = StoredResponse(identifier, turn.owner, turn.before.identifier, _encode(body), _encode(items))
         if turn.stored and self.store is not None:
             try:
-                body["store"] = await self.store.keep(kept)
-            except Refusal:
+                body["store"] = await self.store.save(kept)
+            except HttpError:
                 body["store"] = False  # too late for a stream; the store has said why in the log
         if turn.memory is not None:
             said = [*turn.before.items, *items, *body["output"]]
-            turn.memory.last = Conversation(identifier, said, turn.before.size + kept.size)
+            turn.memory.last = ResponseHistory(identifier, said, turn.before.size + kept.size)
 
     async def _cancelled(self, turn: _Turn, exchange: Exchange, echo: Mapping[str, Any]) -> Mapping[str, Any]:
         resource = Resource(
@@ -227,13 +229,13 @@ def _own(body: Mapping[str, Any]) -> list[Any]:
     """The items of the body itself."""
     said = body.get("input")
     if said is not None and not isinstance(said, str | list):
-        raise Refusal("invalid_request", "neither a text nor a list of items", path="input")
+        raise HttpError("invalid_request", "neither a text nor a list of items", path="input")
     return input_items(said)
 
 
-def _not_found(identifier: str) -> Refusal:
+def _not_found(identifier: str) -> HttpError:
     message = f"Previous response with id {identifier[:_SHOWN]!r} not found."
-    return Refusal("previous_response_not_found", message, path="previous_response_id")
+    return HttpError("previous_response_not_found", message, path="previous_response_id")
 
 
 def _check_outputs(before: Sequence[Any], own: Sequence[Any]) -> None:
@@ -242,7 +244,7 @@ def _check_outputs(before: Sequence[Any], own: Sequence[Any]) -> None:
     for place, item in enumerate(own):
         if _is_output(item) and (call := _call(item)) and call not in called:
             message = f"No tool call found for function call output with call_id {call[:_SHOWN]}."
-            raise Refusal("invalid_request", message, path=f"input[{place}]")
+            raise HttpError("invalid_request", message, path=f"input[{place}]")
 
 
 def _is_output(item: Any) -> bool:

@@ -37,10 +37,10 @@ from callboard.providers.http_model import NO_HEADERS, RemoteModel
 from callboard.providers.lessons import MOST
 from callboard.providers.retries import retry_after
 from callboard.servers.gateway.attribution import strip_attribution
-from callboard.servers.gateway.backend import WITHOUT_TOOLS, Backend, Replies
+from callboard.servers.gateway.backend import WITHOUT_TOOLS, Backend, BatchModel
 from callboard.servers.gateway.redaction import Redactor
-from callboard.servers.gateway.remembered_reasoning import Listener
-from callboard.servers.gateway.tool_call_log import telling
+from callboard.servers.gateway.remembered_reasoning import ReasoningRecorder
+from callboard.servers.gateway.tool_call_log import tool_call_logger
 from callboard.text.display import display
 from callboard.wires.field_mapping import crossed, signed_by, untold
 
@@ -75,7 +75,7 @@ learned if that succeeds, and for the client's own key alone.
 _REFUSES_TOOLS = frozenset({400, 404, 405, 422, 500, 501})
 
 
-class Replied(msgspec.Struct, frozen=True):
+class CompletedReply(msgspec.Struct, frozen=True):
     """A reply that came whole: what was asked of which `model`, whose endpoint keeps caches for `cache_seconds`."""
 
     request: Request
@@ -84,27 +84,27 @@ class Replied(msgspec.Struct, frozen=True):
     cache_seconds: float
 
 
-class Record:
+class ReplyRecord:
     """One reply on its way: which `front` asks with which `token`, for which `owner`, and what happened: `answered` by
     which backend, with what status and headers; `quotations` says of calls that repeated a source and passed as text,
     `incomplete` of what a reply lacks that does not tell it itself, `untold` which of its fields the client's wire lacks.
     """
 
     __slots__ = (
-        "answered",
+        "backend_name",
+        "completed",
         "dropped",
         "front",
         "headers",
         "incomplete",
         "last",
+        "lost_fields",
         "owner",
         "quotations",
         "redactor",
-        "replied",
         "retry_after",
         "status",
         "token",
-        "untold",
         "usage",
     )
 
@@ -113,69 +113,71 @@ class Record:
         self.owner = owner
         self.redactor = Redactor()
         self.token = token
-        self.answered = ""
+        self.backend_name = ""
         self.status = 0
         self.headers: Mapping[str, str] = NO_HEADERS
         self.dropped = list(dropped)
-        self.untold: list[str] = []
+        self.lost_fields: list[str] = []
         self.quotations: list[str] = []
         self.incomplete: list[str] = []
-        self.replied: list[Replied] = []
+        self.completed: list[CompletedReply] = []
         self.retry_after: float | None = None
         self.usage = Usage()
         self.last: ReplyEnded | ReplyFailed | None = None
 
     def begin(self, backend: Backend) -> None:
         """A backend is asked, once more perhaps."""
-        self.answered, self.redactor = backend.name, backend.redactor
+        self.backend_name, self.redactor = backend.name, backend.redactor
         self.status, self.headers, self.retry_after = 0, NO_HEADERS, None
 
-    def heard(self, status: int, headers: Mapping[str, str]) -> None:
+    def on_headers(self, status: int, headers: Mapping[str, str]) -> None:
         self.status = status
         self.headers = headers
         if status >= 400:
             self.retry_after = retry_after(headers, datetime.now(UTC))
 
-    def drop(self, things: Sequence[str]) -> None:
+    def add_dropped(self, things: Sequence[str]) -> None:
         self.dropped += [thing for thing in things if thing not in self.dropped]
 
-    def miss(self, fields: Sequence[str]) -> None:
+    def add_lost_fields(self, fields: Sequence[str]) -> None:
         """Keeps and logs what of the reply the client is not told, for the headers of a stream may have gone."""
         for field in fields:
-            if field not in self.untold:
-                self.untold.append(field)
-                log.info("%s: %s of the reply has no place on the client's wire", self.answered, display(field, _SHOWN))
+            if field not in self.lost_fields:
+                self.lost_fields.append(field)
+                log.info(
+                    "%s: %s of the reply has no place on the client's wire", self.backend_name, display(field, _SHOWN)
+                )
 
-    def note(self, events: Sequence[Event]) -> None:
+    def add_notes(self, events: Sequence[Event]) -> None:
         """Keeps and logs the alerts that clients are told besides, and what of the reply they are not told."""
-        self.miss(untold(events, self.front))
+        self.add_lost_fields(untold(events, self.front))
         for event in events:
             if type(event) is Note and event.code in ("quotation", "incomplete"):
                 (self.quotations if event.code == "quotation" else self.incomplete).append(event.text)
-                log.warning("%s: %s", self.answered, event.text)
+                log.warning("%s: %s", self.backend_name, event.text)
 
-    def end(self, events: Sequence[Event]) -> None:
+    def set_end(self, events: Sequence[Event]) -> None:
         """Looks for the end of the reply in the last events of a batch."""
-        last = events[-1]
-        if isinstance(last, (ReplyEnded, ReplyFailed)):
-            self.last = last
+        end = events[-1]
+        if isinstance(end, (ReplyEnded, ReplyFailed)):
+            self.last = end
             self.usage = next((event for event in reversed(events) if isinstance(event, Usage)), self.usage)
 
-    def keep(self, request: Request, model: str, cache_seconds: float) -> None:
+    def add_completed(self, request: Request, model: str, cache_seconds: float) -> None:
         """Keeps what a reply that came whole was asked with."""
         if isinstance(self.last, ReplyEnded):
-            self.replied.append(Replied(request, self.usage, model, cache_seconds))
+            self.completed.append(CompletedReply(request, self.usage, model, cache_seconds))
 
 
-async def replies(candidates: Candidates, request: Request, record: Record) -> AsyncGenerator[list[Event]]:
+async def stream_reply(candidates: Candidates, request: Request, record: ReplyRecord) -> AsyncGenerator[list[Event]]:
     """The batches of one reply."""
     pause: float | None = None
     failed: ReplyFailed | None = None
     for place, (backend, name) in enumerate(candidates):
-        if wait := backend.breaker.wait(monotonic(), record.owner):
+        if wait := backend.breaker.seconds_to_wait(monotonic(), record.owner):
             pause = wait if pause is None else min(pause, wait)
             continue
-        async with aclosing(_asked(backend, name, request, record)) as batches:
+        async with aclosing(_ask_backend(backend, name, request, record)) as batches:
             failed = None
             given = False
             async for events in batches:
@@ -192,21 +194,23 @@ async def replies(candidates: Candidates, request: Request, record: Record) -> A
         record.last, record.retry_after, record.usage = None, None, Usage()
         yield [Note("alert", f"a backend failed: {failed.message}; another is asked")]
     if failed is not None:
-        record.end([failed])
+        record.set_end([failed])
         yield [failed]
         return
     record.retry_after = pause
     message = f"the backend failed too often and is not asked for another {pause or 0:.0f} s"
     failed = ReplyFailed("provider", "backend_unavailable_circuit_open", message)
-    record.end([failed])
+    record.set_end([failed])
     yield [failed]
 
 
-async def _asked(backend: Backend, name: str, request: Request, record: Record) -> AsyncGenerator[list[Event]]:
+async def _ask_backend(
+    backend: Backend, name: str, request: Request, record: ReplyRecord
+) -> AsyncGenerator[list[Event]]:
     """One backend's reply; asked again in another way where it refuses one of the request's."""
-    asked, lost = _crossed(backend, name, request, record)
+    asked, lost = _translate_request(backend, name, request, record)
     record.begin(backend)
-    told = telling()
+    told = tool_call_logger()
     if told is not None:
         told.asked(request)
     overheard = None if told is None else told.payload
@@ -217,62 +221,66 @@ async def _asked(backend: Backend, name: str, request: Request, record: Record) 
         way: dict[str, Any] = {}
         while True:
             model = backend.model(name, record.owner, way)
-            asked = _answering(strip_attribution(asked, backend.settings, model.resolution), model)
+            asked = _forbid_calls_after_results(strip_attribution(asked, backend.settings, model.resolution), model)
             record.begin(backend)
             more: Mapping[str, Any] = {}
             keys = backend.headers(record.token)
-            replying = model.batches(asked, headers=keys, heard=record.heard, overheard=overheard)
-            redaction = backend.redactor.reply()
+            replying = model.batches(asked, headers=keys, heard=record.on_headers, overheard=overheard)
+            redaction = backend.redactor.start_reply()
             thoughts = _listener(backend, model, asked, record)
             async with aclosing(replying) as batches:
                 async for batch in batches:
-                    if not (events := redaction.feed(_coded(batch, backend, record))):
+                    if not (events := redaction.feed(_set_failure_code(batch, backend, record))):
                         continue
-                    record.note(events)
+                    record.add_notes(events)
                     thoughts.feed(events)
                     events = signed_by(events, record.front, backend.settings.wire)
                     if told is not None:
                         told.events(events)
                     end = events[-1]
-                    if isinstance(end, ReplyFailed) and (more := _other_way(end, model, asked, record, way)):
+                    if isinstance(end, ReplyFailed) and (more := _facts_to_try(end, model, asked, record, way)):
                         break
                     if isinstance(end, (ReplyEnded, ReplyFailed)):
                         over = True
-                        _settle(backend, name, events, record, way)
-                        record.keep(asked, f"{backend.name} {name}", model.plan.cache_seconds)
+                        _finish_reply(backend, name, events, record, way)
+                        record.add_completed(asked, f"{backend.name} {name}", model.plan.cache_seconds)
                     yield events
             if not more:
                 return
             way |= more
     except CallboardError as error:
         over = True
-        backend.breaker.left(record.owner)
+        backend.breaker.release(record.owner)
         party = "caller" if error.party == "caller" else "provider"
         failed = ReplyFailed(party, "invalid_request", backend.redactor.error(str(error)))
-        record.end([failed])
+        record.set_end([failed])
         yield [failed]
     finally:
         if not over:
-            backend.breaker.left(record.owner)
+            backend.breaker.release(record.owner)
 
 
-def _crossed(backend: Backend, name: str, request: Request, record: Record) -> tuple[Request, tuple[str, ...]]:
+def _translate_request(
+    backend: Backend, name: str, request: Request, record: ReplyRecord
+) -> tuple[Request, tuple[str, ...]]:
     """The request for the backend's wire, with what its models thought, and what is lost on the way."""
     if name != request.model and record.front == "chat":
         # There the client says nothing of a model: it is the one that it asked for, which is called otherwise here.
-        request = replace(request, canisters=tuple([_renamed(each, request.model, name) for each in request.canisters]))
+        request = replace(
+            request, canisters=tuple([_rename_origin(each, request.model, name) for each in request.canisters])
+        )
     asked, lost = crossed(replace(request, model=name), record.front, backend.settings.wire)
-    record.drop(lost)
+    record.add_dropped(lost)
     # Nobody can be asked here, and the client acts on every call that it gets.
-    return backend.thoughts.restored(record.owner, replace(asked, quoted_calls="text")), lost
+    return backend.reasoning_memory.restore(record.owner, replace(asked, quoted_calls="text")), lost
 
 
-def _listener(backend: Backend, model: Replies, asked: Request, record: Record) -> Listener:
+def _listener(backend: Backend, model: BatchModel, asked: Request, record: ReplyRecord) -> ReasoningRecorder:
     unsigned = model.resolution.profile.requires_reasoning_history
-    return backend.thoughts.listener(record.owner, asked, unsigned=unsigned)
+    return backend.reasoning_memory.recorder(record.owner, asked, unsigned=unsigned)
 
 
-def _renamed(canister: Canister, model: str, name: str) -> Canister:
+def _rename_origin(canister: Canister, model: str, name: str) -> Canister:
     """With what `model` thought as the thoughts of `name`."""
     content = canister.content if isinstance(canister, AssistantCanister) else ()
     if not any(isinstance(part, ReasoningContent) and part.origin == model for part in content):
@@ -284,7 +292,7 @@ def _renamed(canister: Canister, model: str, name: str) -> Canister:
     return replace(canister, content=tuple(thoughts))
 
 
-def _coded(events: list[Event], backend: Backend, record: Record) -> list[Event]:
+def _set_failure_code(events: list[Event], backend: Backend, record: ReplyRecord) -> list[Event]:
     """With seed 002's code for a backend that cannot be reached, and without the place that a redirect points to.
 
     The log is told what the client is not.
@@ -303,7 +311,7 @@ def _coded(events: list[Event], backend: Backend, record: Record) -> list[Event]
     return [*events[:-1], last]
 
 
-def _answering(request: Request, model: Replies) -> Request:
+def _forbid_calls_after_results(request: Request, model: BatchModel) -> Request:
     """The request as a model is asked that would repeat a call which has its result: no call may follow it."""
     if model.plan.answer_after != "results" or request.tool_choice != "auto":
         return request
@@ -311,8 +319,8 @@ def _answering(request: Request, model: Replies) -> Request:
     return replace(request, tool_choice="none") if isinstance(last, ResultCanister) and last.error is None else request
 
 
-def _other_way(
-    failed: ReplyFailed, model: Replies, request: Request, record: Record, tried: Mapping[str, Any]
+def _facts_to_try(
+    failed: ReplyFailed, model: BatchModel, request: Request, record: ReplyRecord, tried: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Facts with which the request would be sent otherwise, as its refusal suggests; none if there are none."""
     if isinstance(model, RemoteModel) and len(tried) < MOST:
@@ -322,7 +330,7 @@ def _other_way(
     return {"mode": WITHOUT_TOOLS} if "mode" not in tried and _refuses_tools(failed, model, request, record) else {}
 
 
-def _refuses_tools(failed: ReplyFailed, model: Replies, request: Request, record: Record) -> bool:
+def _refuses_tools(failed: ReplyFailed, model: BatchModel, request: Request, record: ReplyRecord) -> bool:
     if not request.tools or model.plan.mode.declares != "wire" or record.status not in _REFUSES_TOOLS:
         return False
     said = f"{failed.message} {failed.excerpt}"
@@ -332,24 +340,26 @@ def _refuses_tools(failed: ReplyFailed, model: Replies, request: Request, record
     return told and _WITHIN_TOOLS.search(said) is None
 
 
-def _settle(backend: Backend, name: str, events: list[Event], record: Record, way: Mapping[str, Any]) -> None:
+def _finish_reply(
+    backend: Backend, name: str, events: list[Event], record: ReplyRecord, way: Mapping[str, Any]
+) -> None:
     """The reply is over: what that says of the backend, and of the way in which it was asked."""
     end = events[-1]
     if isinstance(end, (ReplyEnded, ReplyFailed)):
-        _tell(backend, end, record)
-    record.end(events)
+        _update_breaker(backend, end, record)
+    record.set_end(events)
     if way and isinstance(end, ReplyEnded):
         backend.learn(name, record.owner, way)
 
 
-def _tell(backend: Backend, failed: ReplyEnded | ReplyFailed, record: Record) -> None:
+def _update_breaker(backend: Backend, failed: ReplyEnded | ReplyFailed, record: ReplyRecord) -> None:
     """Only the backend's own faults count against it."""
     if isinstance(failed, ReplyEnded):
-        backend.breaker.succeeded()
+        backend.breaker.record_success()
         return
     theirs = failed.party == "provider" and (record.status in (0, 200) or record.status >= 500)
     if theirs and failed.code not in {"cancelled", "rate_limit_exceeded", "insufficient_quota"}:
         down = record.status in _DOWN or (record.status in (0, 200) and failed.code in _BROKEN)
-        backend.breaker.failed(monotonic(), record.owner, record.retry_after, doubtful=not down)
+        backend.breaker.record_failure(monotonic(), record.owner, record.retry_after, doubtful=not down)
     else:
-        backend.breaker.left(record.owner)
+        backend.breaker.release(record.owner)

@@ -18,13 +18,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from callboard.servers.gateway.auth import token_of
+from callboard.servers.gateway.auth import read_token
 from callboard.servers.gateway.backend import Backend
-from callboard.servers.gateway.connections import Share
+from callboard.servers.gateway.connections import BudgetShare
 from callboard.servers.gateway.gateway import Gateway
-from callboard.servers.gateway.google_urls import KEY_HEADER, model_of
-from callboard.servers.gateway.http_errors import Refusal
-from callboard.servers.gateway.request_body import read_body, worked
+from callboard.servers.gateway.google_urls import KEY_HEADER, model_in_path
+from callboard.servers.gateway.http_errors import HttpError
+from callboard.servers.gateway.request_body import read_body, run_in_thread_if_large
 from callboard.servers.gateway.response_stream import send_json
 
 _BYTES_OF_A_TOKEN = 4
@@ -42,7 +42,7 @@ def health(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:
 
     async def tell(request: Request) -> Response:
         now = monotonic()
-        is_known = gateway.callers.knows(token_of(request.headers))
+        is_known = gateway.authenticator.is_key(read_token(request.headers))
         states = [
             _state(_name(gateway, place, is_known=is_known), backend.breaker.failures, backend.breaker.state(now))
             | _learned(gateway, backend, request)
@@ -75,12 +75,12 @@ def _name(gateway: Gateway, place: int, *, is_known: bool) -> str:
 
 def _learned(gateway: Gateway, backend: Backend, request: Request) -> dict[str, Any]:
     """What the requests of this key have shown of the backend's models."""
-    token = token_of(request.headers)
+    token = read_token(request.headers)
     try:
-        owner = gateway.callers.owner(gateway.callers.admitted(request.headers, token), token)
-    except Refusal:
+        owner = gateway.authenticator.owner(gateway.authenticator.authenticate(request.headers, token), token)
+    except HttpError:
         return {}
-    learned = backend.learned(owner)
+    learned = backend.learned_facts(owner)
     return {"learned": learned} if learned else {}
 
 
@@ -89,7 +89,7 @@ def _state(name: str, failures: int, state: str) -> dict[str, Any]:
     return {**named, "state": state, "is_open": state == "open", "consecutive_failures": failures}
 
 
-def form_of(scope: Scope) -> str:
+def client_format(scope: Scope) -> str:
     """The front in whose form a client wants what every front has: Google's and Anthropic's clients say who they are."""
     headers = Headers(scope=scope)
     if scope["path"].startswith("/v1beta") or KEY_HEADER in headers:
@@ -135,53 +135,53 @@ _FORMS: Mapping[str, tuple[Callable[[str], Any], Callable[[Sequence[str]], Any]]
 async def models(scope: Scope, receive: Receive, send: Send, token: str) -> None:
     """The names that may be asked for, in the client's form."""
     names = await scope["gateway"].models(scope["owner"], token)
-    await send_json(send, 200, _FORMS[form_of(scope)][1](names))
+    await send_json(send, 200, _FORMS[client_format(scope)][1](names))
 
 
 async def model(scope: Scope, receive: Receive, send: Send, token: str) -> None:
     """One of them."""
     name = str(scope["path_params"]["name"])
-    if not await scope["gateway"].knows(name, scope["owner"], token):
-        raise Refusal("model_not_found", f"there is no model {name[:_SHOWN]!r} here", path="model")
-    await send_json(send, 200, _FORMS[form_of(scope)][0](name))
+    if not await scope["gateway"].has_model(name, scope["owner"], token):
+        raise HttpError("model_not_found", f"there is no model {name[:_SHOWN]!r} here", path="model")
+    await send_json(send, 200, _FORMS[client_format(scope)][0](name))
 
 
-async def _of_messages(scope: Scope, body: Mapping[str, Any], size: int, share: Share) -> tuple[Any, Any]:
+async def _of_messages(scope: Scope, body: Mapping[str, Any], size: int, share: BudgetShare) -> tuple[Any, Any]:
     return body.get("model"), _fields(body, "system", "messages", "tools")
 
 
-async def _of_responses(scope: Scope, body: Mapping[str, Any], size: int, share: Share) -> tuple[Any, Any]:
-    items = await scope["gateway"].turns.items(body, owner=scope["owner"], share=share, size=size)
+async def _of_responses(scope: Scope, body: Mapping[str, Any], size: int, share: BudgetShare) -> tuple[Any, Any]:
+    items = await scope["gateway"].conversations.items(body, owner=scope["owner"], share=share, size=size)
     return body.get("model"), [*_fields(body, "instructions", "tools"), items]
 
 
-async def _of_gemini(scope: Scope, body: Mapping[str, Any], size: int, share: Share) -> tuple[Any, Any]:
+async def _of_gemini(scope: Scope, body: Mapping[str, Any], size: int, share: BudgetShare) -> tuple[Any, Any]:
     asked = body.get("generateContentRequest", body.get("generate_content_request"))
     names = ("systemInstruction", "system_instruction", "contents", "tools")
-    return model_of(scope), _fields(asked if isinstance(asked, dict) else body, *names)
+    return model_in_path(scope), _fields(asked if isinstance(asked, dict) else body, *names)
 
 
 def _fields(body: Mapping[str, Any], *names: str) -> list[Any]:
     return [each for name in names if (each := body.get(name)) is not None]
 
 
-class _Counting(msgspec.Struct, frozen=True):
+class _TokenCounter(msgspec.Struct, frozen=True):
     """Answers how many tokens a body has, about: four bytes of its text each, as a header says.
 
     `counted` gives the model's name and what is counted of a body of so many bytes, `told` what is said of the number.
     """
 
-    counted: Callable[[Scope, Mapping[str, Any], int, Share], Awaitable[tuple[Any, Any]]]
+    counted: Callable[[Scope, Mapping[str, Any], int, BudgetShare], Awaitable[tuple[Any, Any]]]
     told: Callable[[int], dict[str, Any]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, token: str) -> None:
         gateway: Gateway = scope["gateway"]
-        with Share(gateway.room) as share:
+        with BudgetShare(gateway.request_budget) as share:
             data = await read_body(Headers(scope=scope), receive, gateway.settings.limits, share)
             name, said = await self.counted(scope, await gateway.read(data), len(data), share)
             if isinstance(name, str):
-                gateway.check_name(name)
-            count = await worked(len(data), partial(_tokens, said))
+                gateway.check_model_name(name)
+            count = await run_in_thread_if_large(len(data), partial(_tokens, said))
         await send_json(send, 200, self.told(count), {"x-callboard-estimated": "1"})
 
 
@@ -190,6 +190,6 @@ def _tokens(said: Any) -> int:
     return max(1, len(text) // _BYTES_OF_A_TOKEN + files * _TOKENS_OF_A_FILE)
 
 
-count_messages = _Counting(_of_messages, lambda count: {"input_tokens": count})
-count_responses = _Counting(_of_responses, lambda count: {"object": "response.input_tokens", "input_tokens": count})
-count_gemini = _Counting(_of_gemini, lambda count: {"totalTokens": count})
+count_messages = _TokenCounter(_of_messages, lambda count: {"input_tokens": count})
+count_responses = _TokenCounter(_of_responses, lambda count: {"object": "response.input_tokens", "input_tokens": count})
+count_gemini = _TokenCounter(_of_gemini, lambda count: {"totalTokens": count})

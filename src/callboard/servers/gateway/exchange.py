@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any
 
 from callboard.core import Event, ReplyFailed, Request, Stage
-from callboard.servers.gateway.dispatch import Record
-from callboard.servers.gateway.frontends import Front
+from callboard.servers.gateway.dispatch import ReplyRecord
+from callboard.servers.gateway.frontends import Frontend
 from callboard.servers.gateway.http_errors import STATUSES
 from callboard.text.display import replace_invisible
 
@@ -34,10 +34,10 @@ class Exchange:
 
     def __init__(
         self,
-        front: Front,
+        front: Frontend,
         request: Request,
         body: Mapping[str, Any],
-        batches: Callable[[Record], Batches],
+        batches: Callable[[ReplyRecord], Batches],
         *,
         owner: str = "",
         token: str = "",
@@ -51,7 +51,7 @@ class Exchange:
         self.body = body
         self.identifier = front.prefix + secrets.token_hex(16)
         self.created = int(time.time())
-        self.record = Record(front.name, token, dropped, owner=owner)
+        self.record = ReplyRecord(front.name, token, dropped, owner=owner)
         self.strict = strict
         self.around: Callable[[Batches], Batches] | None = None
         self.finished: Callable[[dict[str, Any]], Awaitable[None]] | None = None
@@ -98,7 +98,7 @@ class Exchange:
         told.setdefault("x-request-id", self.identifier)
         if record.retry_after is not None:
             told["retry-after"] = str(round(min(max(1.0, record.retry_after), _LONGEST_PAUSE)))
-        if lost := [*record.dropped, *record.untold]:
+        if lost := [*record.dropped, *record.lost_fields]:
             told["x-callboard-dropped"] = dropped_header(lost)
         if record.quotations:
             told["x-callboard-quoted"] = dropped_header(record.quotations)

@@ -15,12 +15,12 @@ from typing import Any, Protocol
 import msgspec
 
 from callboard.core import Event, ReplyFailed, Request, Stage
-from callboard.servers.gateway.http_errors import Refusal
-from callboard.servers.gateway.settings import Limits
+from callboard.servers.gateway.http_errors import HttpError
+from callboard.servers.gateway.settings import GatewayLimits
 from callboard.wires import Wire, wire_named
 
 ALT, SSE = "alt", "sse"
-URL_FACTS = frozenset({"model", "stream", ALT})
+URL_FIELDS = frozenset({"model", "stream", ALT})
 """What the URL of a request to Google's API says; it stands among the fields of its body here."""
 _GENERIC = frozenset({"api_error", "invalid_request_error"})
 _TYPES: Mapping[int, str] = MappingProxyType(
@@ -53,7 +53,7 @@ _REASON = re.compile(r"[A-Z][A-Z0-9_]{0,61}[A-Z0-9]")
 """What google.rpc.ErrorInfo allows."""
 
 
-class Encode(Protocol):
+class MakeEncoder(Protocol):
     """Makes the Stage that encodes a reply to `body`; `said` is what a wire's `stream_encoder` takes."""
 
     def __call__(self, wire: Wire, body: Mapping[str, Any], *, seed: bool, **said: Any) -> Stage[Event, bytes]: ...
@@ -67,8 +67,8 @@ def _event_stream(body: Mapping[str, Any]) -> str:
     return "text/event-stream; charset=utf-8"
 
 
-class Front(msgspec.Struct, frozen=True):
-    """`read` gives the request and what of it was dropped; `check` raises a Refusal; `encode` makes a stream's encoder
+class Frontend(msgspec.Struct, frozen=True):
+    """`read` gives the request and what of it was dropped; `check` raises an HttpError; `encode` makes a stream's encoder
     and `content_type` says what it sends; `beat` is sent when nothing was said for a while. `state` puts the status of
     the answer into its error. With `tells_faults` a backend's fault is told in the stream, since the client shows no
     other.
@@ -76,13 +76,13 @@ class Front(msgspec.Struct, frozen=True):
 
     name: str
     prefix: str
-    read: Callable[[Mapping[str, Any]], tuple[Request, tuple[str, ...]]]
-    check: Callable[[Mapping[str, Any], Limits], None]
-    encode: Encode
-    beat: Callable[[Any], list[bytes]]
-    state: Callable[[dict[str, Any], ReplyFailed, int], None] = _as_it_is
+    decode_request: Callable[[Mapping[str, Any]], tuple[Request, tuple[str, ...]]]
+    check: Callable[[Mapping[str, Any], GatewayLimits], None]
+    make_encoder: MakeEncoder
+    heartbeat: Callable[[Any], list[bytes]]
+    set_error_status: Callable[[dict[str, Any], ReplyFailed, int], None] = _as_it_is
     content_type: Callable[[Mapping[str, Any]], str] = _event_stream
-    tells_faults: bool = False
+    streams_failures: bool = False
 
     @property
     def wire(self) -> Wire:
@@ -91,11 +91,11 @@ class Front(msgspec.Struct, frozen=True):
     def error(self, failed: ReplyFailed, status: int) -> dict[str, Any]:
         """The body of an answer of that status."""
         body = self.wire.encode_error(failed)[1]
-        self.state(body["error"], failed, status)
+        self.set_error_status(body["error"], failed, status)
         return body
 
     def encoder(self, *, body: Mapping[str, Any], seed: bool, **said: Any) -> Stage[Event, bytes]:
-        return self.encode(self.wire, body, seed=seed, **said)
+        return self.make_encoder(self.wire, body, seed=seed, **said)
 
 
 def _state_anthropic(error: dict[str, Any], failed: ReplyFailed, status: int) -> None:
@@ -128,28 +128,28 @@ def _read_responses(body: Mapping[str, Any]) -> tuple[Request, tuple[str, ...]]:
 def _read_gemini(body: Mapping[str, Any]) -> tuple[Request, tuple[str, ...]]:
     from callboard.wires.gemini import decode_request  # noqa: PLC0415 - loaded when it is first asked for
 
-    said = {name: value for name, value in body.items() if name not in URL_FACTS}
+    said = {name: value for name, value in body.items() if name not in URL_FIELDS}
     return decode_request(said, model=f"models/{body['model']}", stream=body["stream"]), ()
 
 
-def _check_responses(body: Mapping[str, Any], limits: Limits) -> None:
+def _check_responses(body: Mapping[str, Any], limits: GatewayLimits) -> None:
     if body.get("background"):
-        raise Refusal("background_not_supported", "background replies are not supported", path="background")
+        raise HttpError("background_not_supported", "background replies are not supported", path="background")
     if body.get("prompt") is not None:
-        raise Refusal("prompt_reference_not_supported", "prompts are not kept here", path="prompt")
+        raise HttpError("prompt_reference_not_supported", "prompts are not kept here", path="prompt")
     if body.get("conversation") is not None:
         message = "conversations are not kept here; send the whole history as input"
-        raise Refusal("conversation_not_supported", message, path="conversation")
+        raise HttpError("conversation_not_supported", message, path="conversation")
     _check_count(body.get("input"), "input", limits.items)
     _check_tokens(body, "max_output_tokens", limits)
     instructions = body.get("instructions")
     if isinstance(instructions, str) and len(instructions) > limits.instructions:
         message = f"{len(instructions)} characters; at most {limits.instructions} are taken"
-        raise Refusal("instructions_too_large", message, path="instructions")
+        raise HttpError("instructions_too_large", message, path="instructions")
     _check_logprobs(body, limits)
 
 
-def _check_chat(body: Mapping[str, Any], limits: Limits) -> None:
+def _check_chat(body: Mapping[str, Any], limits: GatewayLimits) -> None:
     _check_count(body.get("messages"), "messages", limits.items)
     for name in ("max_tokens", "max_completion_tokens"):
         _check_tokens(body, name, limits)
@@ -157,9 +157,9 @@ def _check_chat(body: Mapping[str, Any], limits: Limits) -> None:
     _check_logprobs(body, limits)
 
 
-def _check_messages(body: Mapping[str, Any], limits: Limits) -> None:
+def _check_messages(body: Mapping[str, Any], limits: GatewayLimits) -> None:
     if body.get("thread") is not None:
-        raise Refusal(
+        raise HttpError(
             "thread_unsupported_request",
             "threads are not kept here; send the whole conversation without it",
             path="thread",
@@ -169,7 +169,7 @@ def _check_messages(body: Mapping[str, Any], limits: Limits) -> None:
     _check_tokens(body, "max_tokens", limits)
 
 
-def _check_gemini(body: Mapping[str, Any], limits: Limits) -> None:
+def _check_gemini(body: Mapping[str, Any], limits: GatewayLimits) -> None:
     from callboard.wires.gemini.camel_case import camel  # noqa: PLC0415 - loaded when it is first asked for
 
     _check_count(body.get("contents"), "contents", limits.items)
@@ -182,25 +182,25 @@ def _check_gemini(body: Mapping[str, Any], limits: Limits) -> None:
 
 def _check_choices(body: Mapping[str, Any], name: str, within: str = "") -> None:
     if body.get(name) not in (None, 1):
-        raise Refusal("invalid_request", "a request gets one reply; ask once for each", path=within + name)
+        raise HttpError("invalid_request", "a request gets one reply; ask once for each", path=within + name)
 
 
 def _check_count(items: Any, path: str, most: int) -> None:
     if isinstance(items, list) and len(items) > most:
-        raise Refusal("too_many_messages", f"{len(items)} items; at most {most} are taken", path=path)
+        raise HttpError("too_many_messages", f"{len(items)} items; at most {most} are taken", path=path)
 
 
-def _check_tokens(body: Mapping[str, Any], name: str, limits: Limits, within: str = "") -> None:
+def _check_tokens(body: Mapping[str, Any], name: str, limits: GatewayLimits, within: str = "") -> None:
     asked = body.get(name)
     if type(asked) is int and not 1 <= asked <= limits.max_tokens:
-        raise Refusal("invalid_max_tokens", f"{asked} is not between 1 and {limits.max_tokens}", path=within + name)
+        raise HttpError("invalid_max_tokens", f"{asked} is not between 1 and {limits.max_tokens}", path=within + name)
 
 
-def _check_logprobs(body: Mapping[str, Any], limits: Limits) -> None:
+def _check_logprobs(body: Mapping[str, Any], limits: GatewayLimits) -> None:
     asked = body.get("top_logprobs")
     if type(asked) is int and not 0 <= asked <= limits.top_logprobs:
         message = f"{asked} is not between 0 and {limits.top_logprobs}"
-        raise Refusal("invalid_top_logprobs", message, path="top_logprobs")
+        raise HttpError("invalid_top_logprobs", message, path="top_logprobs")
 
 
 def _encode_responses(wire: Wire, body: Mapping[str, Any], *, seed: bool, **said: Any) -> Stage[Event, bytes]:
@@ -224,10 +224,10 @@ def _encode_gemini(wire: Wire, body: Mapping[str, Any], *, seed: bool, **said: A
 
 
 @cache
-def fronts() -> Mapping[str, Front]:
+def frontends() -> Mapping[str, Frontend]:
     """By their wires' names."""
     rows = (
-        Front(
+        Frontend(
             "responses",
             "resp_",
             _read_responses,
@@ -235,10 +235,10 @@ def fronts() -> Mapping[str, Front]:
             _encode_responses,
             lambda encoder: encoder.heartbeat(),
             # Codex hides what a status of 500 says, and asks again either way.
-            tells_faults=True,
+            streams_failures=True,
         ),
-        Front("chat", "chatcmpl-", _plainly("chat"), _check_chat, _encode_chat, lambda _: [b": keep-alive\n\n"]),
-        Front(
+        Frontend("chat", "chatcmpl-", _plainly("chat"), _check_chat, _encode_chat, lambda _: [b": keep-alive\n\n"]),
+        Frontend(
             "messages",
             "msg_",
             _plainly("messages"),
@@ -247,7 +247,7 @@ def fronts() -> Mapping[str, Front]:
             lambda _: [b'event: ping\ndata: {"type":"ping"}\n\n'],
             _state_anthropic,
         ),
-        Front(
+        Frontend(
             "gemini",
             "",
             _read_gemini,

@@ -21,20 +21,20 @@ from callboard.errors import CallerError
 from callboard.loop.cache_watch import CacheWatch, Collapse
 from callboard.providers import Transport
 from callboard.servers.gateway.attribution import without_attribution
-from callboard.servers.gateway.auth import Callers
+from callboard.servers.gateway.auth import Authenticator
 from callboard.servers.gateway.backend import Backend
-from callboard.servers.gateway.circuit_breaker import SharedBreaker
-from callboard.servers.gateway.connections import Connections, Room
-from callboard.servers.gateway.conversation_state import Turns
-from callboard.servers.gateway.dispatch import Record, replies
+from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
+from callboard.servers.gateway.connections import ByteBudget, IdleConnections
+from callboard.servers.gateway.conversation_state import ConversationState
+from callboard.servers.gateway.dispatch import ReplyRecord, stream_reply
 from callboard.servers.gateway.exchange import Exchange
-from callboard.servers.gateway.frontends import Front
-from callboard.servers.gateway.hosted_tools import Hosted
-from callboard.servers.gateway.http_errors import Refusal
-from callboard.servers.gateway.redaction import LogFilter, redactor_of
-from callboard.servers.gateway.request_body import read_json, worked
-from callboard.servers.gateway.response_store import Store
-from callboard.servers.gateway.routing import Routes
+from callboard.servers.gateway.frontends import Frontend
+from callboard.servers.gateway.hosted_tools import HostedTools
+from callboard.servers.gateway.http_errors import HttpError
+from callboard.servers.gateway.redaction import LogFilter, make_redactor
+from callboard.servers.gateway.request_body import read_json, run_in_thread_if_large
+from callboard.servers.gateway.response_store import ResponseStore
+from callboard.servers.gateway.routing import ModelRouter
 from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
 from callboard.wires.common.encoded_request import once
 from callboard.wires.common.model_name import check_model_name
@@ -51,25 +51,28 @@ class Gateway:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
-        self.callers = Callers(settings, monotonic)
-        self.connections = Connections(settings.limits.connections)
-        self.room = Room(settings.limits.held)
+        self.authenticator = Authenticator(settings, monotonic)
+        self.connections = IdleConnections(settings.limits.connections)
+        self.request_budget = ByteBudget(settings.limits.held)
         self._cache_watch = CacheWatch()
         # Clients ask again themselves; only a connection that was dropped before an answer is made anew.
         self._transport = Transport(idle_timeout=settings.idle_timeout, retries=1, statuses=())
-        redactor = redactor_of(settings)
+        redactor = make_redactor(settings)
         self._log_filter = LogFilter(redactor)
-        breaker = partial(SharedBreaker, settings.failures, settings.pause, shared=len(settings.keys) > 1)
+        breaker = partial(
+            SharedCircuitBreaker, settings.failure_threshold, settings.recovery_seconds, shared=len(settings.keys) > 1
+        )
         self.backends = [
-            Backend(each, self._transport, breaker(), redactor, settings.profiles) for each in _forwarding(settings)
+            Backend(each, self._transport, breaker(), redactor, settings.profiles)
+            for each in _decide_forwarding(settings)
         ]
-        self._routes = Routes(settings.backends, random.random)
-        self._hosted = Hosted(settings) if settings.ensembles else None
+        self._routes = ModelRouter(settings.backends, random.random)
+        self._hosted = HostedTools(settings) if settings.ensembles else None
         self._tasks: set[asyncio.Task[None]] = set()
         self._store = (
-            Store(settings.store, age=settings.store_age, size=settings.store_size) if settings.store else None
+            ResponseStore(settings.store, age=settings.store_age, size=settings.store_size) if settings.store else None
         )
-        self.turns = Turns(self.exchange, self._store, settings.limits)
+        self.conversations = ConversationState(self.exchange, self._store, settings.limits)
 
     async def start(self) -> None:
         log.addFilter(self._log_filter)
@@ -92,12 +95,12 @@ class Gateway:
         log.removeFilter(self._log_filter)
 
     async def read(self, data: bytes) -> dict[str, Any]:
-        """A body as JSON. Raises a Refusal."""
+        """A body as JSON. Raises an HttpError."""
         return await read_json(data, self.settings.limits)
 
     async def exchange(
         self,
-        front: Front,
+        front: Frontend,
         body: Mapping[str, Any],
         *,
         owner: str = "",
@@ -106,14 +109,14 @@ class Gateway:
         seed: bool = False,
         echo: Mapping[str, Any] | None = None,
     ) -> Exchange:
-        """What a body asks for; `size` is about its bytes. Raises a Refusal, before any backend is asked."""
+        """What a body asks for; `size` is about its bytes. Raises an HttpError, before any backend is asked."""
         model = body.get("model")
         if not isinstance(model, str) or not model.strip():
-            raise Refusal("model_required", "which model?", path="model")
-        self.check_name(model)
-        request, dropped = await worked(size, partial(self._request, front, body, size))
+            raise HttpError("model_required", "which model?", path="model")
+        self.check_model_name(model)
+        request, dropped = await run_in_thread_if_large(size, partial(self._request, front, body, size))
         candidates = self.candidates(request, owner)
-        replying = replies if self._hosted is None else self._hosted.replies
+        replying = stream_reply if self._hosted is None else self._hosted.stream_reply
         batches = partial(replying, candidates, request)
         return Exchange(
             front,
@@ -123,12 +126,12 @@ class Gateway:
             owner=owner,
             token=token,
             dropped=dropped,
-            seed=seed or self.settings.seed_events,
+            seed=seed or self.settings.compat_events,
             strict=self.settings.strict,
             echo=echo,
         )
 
-    def collapses(self, record: Record) -> list[Collapse]:
+    def cache_collapses(self, record: ReplyRecord) -> list[Collapse]:
         """The prompt caches of backends that did not hold for these replies, each told once."""
         watch, now = self._cache_watch, monotonic()
         observed = [
@@ -140,92 +143,93 @@ class Gateway:
                 lifetime=each.cache_seconds,
                 owner=record.owner,
             )
-            for each in record.replied
+            for each in record.completed
         ]
         return [collapse for collapse in observed if collapse is not None]
 
-    def check_name(self, model: str) -> None:
-        """Raises a Refusal for a name that must not reach a backend's URL; the operator's own names may be any."""
-        if self._routes.maps(model):
+    def check_model_name(self, model: str) -> None:
+        """Raises an HttpError for a name that must not reach a backend's URL; the operator's own names may be any."""
+        if self._routes.has_mapping(model):
             return
         try:
             check_model_name(model)
         except CallerError as error:
-            message = f"{error.message}; {error.hint}; a `map` of the gateway can give it another name"
-            raise Refusal("invalid_request", message, path="model") from None
+            message = f"{error.message}; {error.hint}; a `model_map` of the gateway can give it another name"
+            raise HttpError("invalid_request", message, path="model") from None
 
-    def _may_be_asked(self, model: str) -> bool:
+    def _is_allowed_name(self, model: str) -> bool:
         try:
-            self.check_name(model)
-        except Refusal:
+            self.check_model_name(model)
+        except HttpError:
             return False
         return True
 
-    def _request(self, front: Front, body: Mapping[str, Any], size: int) -> tuple[Request, tuple[str, ...]]:
+    def _request(self, front: Frontend, body: Mapping[str, Any], size: int) -> tuple[Request, tuple[str, ...]]:
         """The request, and what of it is dropped. It may run on a thread."""
         limits = self.settings.limits
         front.check(body, limits)
         if size > limits.content:
             _check_content(body, limits.content)
         try:
-            request, dropped = front.read(body)
+            request, dropped = front.decode_request(body)
         except CallerError as error:
             message = f"{error.message}; {error.hint}" if error.hint else error.message
-            raise Refusal("invalid_request", message, path=error.path) from None
-        if not any(map(_says, request.canisters)):
+            raise HttpError("invalid_request", message, path=error.path) from None
+        if not any(map(_has_content, request.canisters)):
             path = {"responses": "input", "gemini": "contents"}.get(front.name, "messages")
-            raise Refusal("invalid_request", "nothing is said to the model; give a message of the user", path=path)
+            raise HttpError("invalid_request", "nothing is said to the model; give a message of the user", path=path)
         canisters, unpaired = paired(request.canisters)
         tools, doubled = distinct(request.tools)
         return replace(request, canisters=canisters, tools=tools), once((*dropped, *unpaired, *doubled))
 
     def candidates(self, request: Request, owner: str = "") -> list[tuple[Backend, str]]:
-        """The backends to ask, with their names of the model. Raises a Refusal where there is none."""
-        found = [(self.backends[place], name) for place, name in self._routes.to(request.model)]
+        """The backends to ask, with their names of the model. Raises an HttpError where there is none."""
+        found = [(self.backends[place], name) for place, name in self._routes.backends_for(request.model)]
         if not found:
-            raise Refusal("model_not_found", f"no backend serves {request.model!r}", path="model")
+            raise HttpError("model_not_found", f"no backend serves {request.model!r}", path="model")
         now = monotonic()
         for backend, _ in found:
-            if backend.stale(now):
+            if backend.is_stale(now):
                 self._refresh(backend)
-        return [(backend, backend.corrected(name, owner)) for backend, name in found]
+        return [(backend, backend.correct_name(name, owner)) for backend, name in found]
 
     async def models(self, owner: str = "", token: str = "") -> list[str]:
         """The names that this owner may ask for, as far as the backends tell."""
         now = monotonic()
-        stale = [each for each in self.backends if each.stale(now, owner) or not each.listed(owner)]
+        stale = [each for each in self.backends if each.is_stale(now, owner) or not each.model_names(owner)]
         if stale:
-            await asyncio.gather(*[backend.refresh(token, now, owner) for backend in stale])
-        listed = [name for backend in self.backends for name in backend.listed(owner)]
-        routed = [name for name in listed if self._routes.to(name) and self._may_be_asked(name)]
-        return list(dict.fromkeys([*self._routes.names(), *routed]))
+            await asyncio.gather(*[backend.refresh_models(token, now, owner) for backend in stale])
+        listed = [name for backend in self.backends for name in backend.model_names(owner)]
+        routed = [name for name in listed if self._routes.backends_for(name) and self._is_allowed_name(name)]
+        return list(dict.fromkeys([*self._routes.mapped_names(), *routed]))
 
-    async def knows(self, model: str, owner: str = "", token: str = "") -> bool:
+    async def has_model(self, model: str, owner: str = "", token: str = "") -> bool:
         """Whether this owner may ask for the model, as far as the backends tell: one that lists none may have any."""
         if model in await self.models(owner, token):
             return True
-        if not self._may_be_asked(model):
+        if not self._is_allowed_name(model):
             return False
-        found = [(self.backends[place], name) for place, name in self._routes.to(model)]
+        found = [(self.backends[place], name) for place, name in self._routes.backends_for(model)]
         return any(
-            not (listed := backend.listed(owner)) or backend.corrected(name, owner) in listed for backend, name in found
+            not (listed := backend.model_names(owner)) or backend.correct_name(name, owner) in listed
+            for backend, name in found
         )
 
     def _refresh(self, backend: Backend) -> None:
         """In the background, and so without a client's key: that goes with the client's own requests only."""
         if backend.settings.local:
             return
-        task = asyncio.get_running_loop().create_task(backend.refresh("", monotonic()))
+        task = asyncio.get_running_loop().create_task(backend.refresh_models("", monotonic()))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
-def _says(canister: Canister) -> bool:
+def _has_content(canister: Canister) -> bool:
     """Whether there is something in it; the result of a call may be empty."""
     return isinstance(canister, InvocationCanister | ResultCanister) or bool(canister.content)
 
 
-def _forwarding(settings: GatewaySettings) -> list[BackendSettings]:
+def _decide_forwarding(settings: GatewaySettings) -> list[BackendSettings]:
     """The backends, each with a decision whether it gets clients' own keys.
 
     The only one does if nothing is said, where these keys are not the gateway's.
@@ -243,4 +247,4 @@ def _check_content(body: Mapping[str, Any], most: int) -> None:
         for place, item in enumerate(items if isinstance(items, list) else [items]):
             if (size := len(_encode(item))) > most:
                 message = f"{size} bytes; at most {most} are taken"
-                raise Refusal("input_content_too_large", message, path=f"{path}[{place}]")
+                raise HttpError("input_content_too_large", message, path=f"{path}[{place}]")

@@ -19,7 +19,7 @@ KEY_HEADER = "x-goog-api-key"
 _COLLECTION = "models/"
 
 
-def keyed(scope: Scope) -> Scope:
+def move_key_to_header(scope: Scope) -> Scope:
     """The scope with the query's key as a header, where there is none, and without it in the query."""
     asked = _query(scope)
     given = [value for name, value in asked if name == "key"]
@@ -30,13 +30,13 @@ def keyed(scope: Scope) -> Scope:
     return {**scope, "query_string": rest, "headers": [*scope["headers"], header]}
 
 
-def url_facts(scope: Scope, *, stream: bool) -> dict[str, Any]:
+def url_fields(scope: Scope, *, stream: bool) -> dict[str, Any]:
     """The model, whether the reply is streamed and in which form, as fields of a body."""
     form = next((value for name, value in reversed(_query(scope)) if name in {ALT, "$alt"}), "json")
-    return {"model": model_of(scope), "stream": stream, ALT: form}
+    return {"model": model_in_path(scope), "stream": stream, ALT: form}
 
 
-def model_of(scope: Scope) -> str:
+def model_in_path(scope: Scope) -> str:
     """The name of the model that the path names: `models/NAME`, or another collection's full name."""
     return str(scope["path_params"]["resource"]).removeprefix(_COLLECTION)
 

@@ -38,13 +38,13 @@ class _Sealed(msgspec.Struct, frozen=True, omit_defaults=True):
 _decode = msgspec.json.Decoder(_Sealed).decode
 
 
-def told_call(call: InvocationCanister) -> str:
+def format_call(call: InvocationCanister) -> str:
     """Such as `add({"a":1})`."""
     arguments = call.raw if call.arguments is None else _encode(dict(call.arguments)).decode()
     return f"{call.name}({arguments})"
 
 
-def told_result(result: ResultCanister) -> str:
+def format_result(result: ResultCanister) -> str:
     """What follows a call, such as ` -> 2`, to the end of its line."""
     said = [
         part.text if isinstance(part, TextualContent) else f"[{part.__struct_config__.tag}]" for part in result.content
@@ -62,7 +62,7 @@ def seal(calls: Sequence[InvocationCanister], results: Sequence[ResultCanister],
     return _MARK + base64.urlsafe_b64encode(_encode(sealed)).decode()
 
 
-def restored(canisters: Sequence[Canister]) -> Sequence[Canister]:
+def restore_calls(canisters: Sequence[Canister]) -> Sequence[Canister]:
     """The conversation with the sealed calls and results in the place of the reasoning that told them."""
     if not any(_has_seal(each) for each in canisters):
         return canisters
@@ -117,7 +117,7 @@ def _told(sealed: _Sealed) -> str:
     results = {each.invocation_id: each for each in sealed.results}
     return "".join(
         [
-            told_call(each) + (told_result(results[each.identifier]) if each.identifier in results else "")
+            format_call(each) + (format_result(results[each.identifier]) if each.identifier in results else "")
             for each in sealed.calls
         ]
     )

@@ -18,17 +18,17 @@ from callboard.configuration import disconnect_ensembles, load_configuration, na
 from callboard.core import NamedTool, Request, ToolDeclaration
 from callboard.errors import CallboardError
 from callboard.loop import Limits
-from callboard.servers.gateway.dispatch import Candidates, Record, replies
-from callboard.servers.gateway.hosted_call_trace import restored
+from callboard.servers.gateway.dispatch import Candidates, ReplyRecord, stream_reply
+from callboard.servers.gateway.hosted_call_trace import restore_calls
 from callboard.servers.gateway.settings import GatewaySettings
-from callboard.servers.gateway.tool_loop import Batches, Rounds, plan_of_first
+from callboard.servers.gateway.tool_loop import Batches, ToolLoop, first_plan
 from callboard.tools import Ensemble, Invoker, Roster, filtered
 from callboard.tools.search import ToolSearch
 
 log = logging.getLogger("callboard.gateway")
 
 
-class Hosted:
+class HostedTools:
     """The tools of `settings.ensembles`. Raises DescriptorError."""
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -56,20 +56,20 @@ class Hosted:
         except CallboardError as error:
             log.warning("%s", "; ".join([str(error), *getattr(error, "__notes__", ())]))
 
-    def replies(self, candidates: Candidates, request: Request, record: Record) -> Batches:
+    def stream_reply(self, candidates: Candidates, request: Request, record: ReplyRecord) -> Batches:
         """The batches of one reply, as of `replies.replies`. A client's own tool stands for ours of its name."""
         theirs = frozenset([tool.name for tool in request.tools])
         ours = {name: invoker for name, invoker in self._roster.items() if name not in theirs}
         declared = tuple([each for each in self._roster.declarations if each.name in ours])
-        plan = plan_of_first(candidates, record.owner)
+        plan = first_plan(candidates, record.owner)
         keep = request.tool_choice.name if isinstance(request.tool_choice, NamedTool) else ""
         search = self._search(declared, ours, plan.max_tools and max(2, plan.max_tools - len(theirs)), keep)
-        canisters = restored(request.canisters)
+        canisters = restore_calls(request.canisters)
         declared = search.declared(canisters) if search else declared
         asked = replace(request, canisters=canisters, tools=(*request.tools, *declared))
         if not ours or request.tool_choice == "none":
-            return replies(candidates, asked, record)
-        rounds = Rounds(
+            return stream_reply(candidates, asked, record)
+        rounds = ToolLoop(
             candidates,
             asked,
             record,

@@ -51,7 +51,7 @@ STATUSES: Mapping[str, int] = MappingProxyType(
 _CALLERS = range(400, 500)
 
 
-class Refusal(Exception):  # an answer, not a mistake of ours
+class HttpError(Exception):  # an answer, not a mistake of ours
     """Becomes the answer in the front's own format. `headers` are added, `path` names the place in the body.
 
     `details` stand in Anthropic's error under that name: its SDK decides by them what to send instead.

@@ -17,7 +17,7 @@ _MOST_MODELS = 16
 _MOST_OWNERS = 256
 
 
-class Learned:
+class LearnedFacts:
     """`clock` gives seconds."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -44,7 +44,7 @@ class Learned:
         until, facts = self._known.get(owner, {}).get(model, (0.0, {}))
         return facts if self._clock() < until else {}
 
-    def of(self, owner: str) -> dict[str, Mapping[str, Any]]:
+    def facts_by_model(self, owner: str) -> dict[str, Mapping[str, Any]]:
         """The same of all models of which anything is known."""
         return {model: facts for model in self._known.get(owner, {}) if (facts := self.facts(owner, model))}
 

@@ -40,7 +40,7 @@ class SafeRecords(logging.Filter):
 _safe_records = SafeRecords()
 
 
-def guard(target: logging.Logger | logging.Handler) -> None:
+def sanitize_records(target: logging.Logger | logging.Handler) -> None:
     """Make every record safe that the logger is given, or that the handler writes. Twice is as good as once."""
     target.addFilter(_safe_records)
 

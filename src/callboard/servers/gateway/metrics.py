@@ -59,16 +59,16 @@ class Metrics:
             multiprocess_mode="livemax", **options,
         )  # fmt: skip
 
-    def began(self) -> None:
+    def begin_request(self) -> None:
         self._open.inc()
 
-    def quoted(self, backend: str, count: int) -> None:
+    def add_quotations(self, backend: str, count: int) -> None:
         self._quotations.labels(backend).inc(count)
 
-    def collapsed(self, backend: str, cause: str) -> None:
+    def add_cache_collapse(self, backend: str, cause: str) -> None:
         self._collapses.labels(backend, cause).inc()
 
-    def ended(self, front: str, backend: str, end: str, seconds: float, usage: Usage) -> None:
+    def end_request(self, front: str, backend: str, end: str, seconds: float, usage: Usage) -> None:
         self._open.dec()
         self._requests.labels(front, backend, end).inc()
         self._seconds.labels(front).observe(seconds)
@@ -76,10 +76,10 @@ class Metrics:
             if count := getattr(usage, kind):
                 self._tokens.labels(backend, kind).inc(count)
 
-    def breaker(self, backend: str, *, is_open: bool) -> None:
+    def set_breaker(self, backend: str, *, is_open: bool) -> None:
         self._breakers.labels(backend).set(is_open)
 
-    def text(self) -> bytes:
+    def render(self) -> bytes:
         """The exposition format."""
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return generate_latest(self._registry)

@@ -28,10 +28,10 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 from websockets.frames import Frame
 
-from callboard.servers.gateway.connections import Connections, Room
-from callboard.servers.gateway.frontends import fronts
-from callboard.servers.gateway.http_errors import Refusal
-from callboard.servers.gateway.settings import Limits
+from callboard.servers.gateway.connections import ByteBudget, IdleConnections
+from callboard.servers.gateway.frontends import frontends
+from callboard.servers.gateway.http_errors import HttpError
+from callboard.servers.gateway.settings import GatewayLimits
 
 MAX_HEAD: Final = 64 * 1024
 """Bytes of a request's line and header fields; also of what stands around a chunked body, such as its trailer."""
@@ -51,12 +51,12 @@ _TRY_AGAIN: Final = 1013
 """A WebSocket's closing code for a server that has no room."""
 
 
-class Shared(msgspec.Struct, frozen=True):
+class SharedState(msgspec.Struct, frozen=True):
     """What the connections of a process share, by way of the application's lifespan."""
 
-    limits: Limits
-    connections: Connections
-    room: Room
+    limits: GatewayLimits
+    connections: IdleConnections
+    room: ByteBudget
 
 
 STATE: Final = "callboard"
@@ -92,7 +92,7 @@ class HttpProtocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        shared: Shared = app_state[STATE]
+        shared: SharedState = app_state[STATE]
         self._head_seconds = shared.limits.head_seconds
         self._shared = shared.connections
         # uvicorn hands it to call_later, and its own setting takes whole seconds only.
@@ -103,7 +103,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._beside = 0
         """Bytes of a body's framing since the last piece of the body."""
         self._has_body = False
-        self._fault: Refusal | None = None
+        self._fault: HttpError | None = None
         self._over = False
         """Nothing more is read of this client."""
         self._rest: deque[bytes] = deque()
@@ -120,7 +120,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._expect(self._head_seconds)
             return
         self._stop()
-        self._write(Refusal("overloaded", "there are too many connections", headers={"retry-after": "1"}))
+        self._write(HttpError("overloaded", "there are too many connections", headers={"retry-after": "1"}))
         transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -187,7 +187,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._parse(data[:room])
             if not self._over and not self._in_body and self._head >= MAX_HEAD:
                 message = f"the head of a request has at most {MAX_HEAD} bytes"
-                self._refuse(Refusal("header_too_large", message))
+                self._refuse(HttpError("header_too_large", message))
             elif not self._over:
                 self._take(data[room:])
 
@@ -201,7 +201,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._beside = 0 if self._has_body or not in_body or not self._in_body else self._beside + len(data)
         if self._beside > MAX_HEAD:
-            self._refuse(Refusal("invalid_request", "a body's framing is larger than a head may be"))
+            self._refuse(HttpError("invalid_request", "a body's framing is larger than a head may be"))
         elif self._is_answered() and self._deadline is None:
             # Something came that is no whole request, or the rest of one that was answered before it was read.
             self._expect_more()
@@ -212,12 +212,12 @@ class HttpProtocol(HttpToolsProtocol):
         self._in_body = True
         self._deadline = None
         if len(self.headers) > MAX_HEADERS:
-            self._fault = Refusal("header_too_large", f"a request has at most {MAX_HEADERS} header fields")
+            self._fault = HttpError("header_too_large", f"a request has at most {MAX_HEADERS} header fields")
             raise self._fault  # the parser stops, and send_400_response is called
         if len(self.pipeline) >= _MAX_PIPELINED:
-            self._fault = Refusal("invalid_request", f"at most {_MAX_PIPELINED} requests may wait on a connection")
+            self._fault = HttpError("invalid_request", f"at most {_MAX_PIPELINED} requests may wait on a connection")
             raise self._fault
-        self._shared.leave(self)
+        self._shared.remove(self)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -245,17 +245,17 @@ class HttpProtocol(HttpToolsProtocol):
             return
         if not self._is_answered():
             return
-        self._shared.wait(self)
+        self._shared.add(self)
         if self._head or self._in_body:
             self._expect(self._head_seconds)
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(self._fault or Refusal("invalid_request", msg))
+        self._refuse(self._fault or HttpError("invalid_request", msg))
 
     def _is_answered(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: HttpError) -> None:
         """Answers what cannot be a request, and reads no more. A request before it is still answered."""
         self._stop()
         cycle = self.cycle
@@ -273,8 +273,8 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport.write_eof()
         self._expect(_LINGER)
 
-    def _write(self, refusal: Refusal) -> None:
-        data = msgspec.json.encode(fronts()["chat"].error(refusal.failure, refusal.status))
+    def _write(self, refusal: HttpError) -> None:
+        data = msgspec.json.encode(frontends()["chat"].error(refusal.failure, refusal.status))
         lines = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(data)),
@@ -295,7 +295,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._over = True
         self._deadline = None
         self._rest.clear()
-        self._shared.leave(self)
+        self._shared.remove(self)
         self._unset_keepalive_if_required()
         if self._timer is not None:
             self._timer.cancel()
@@ -328,7 +328,7 @@ class HttpProtocol(HttpToolsProtocol):
         elif self._over or self._in_body or not self._head:
             self.transport.abort()  # nobody waits for an answer, or has taken it in time
         else:
-            self._refuse(Refusal("timeout", f"the head was not whole after {self._head_seconds:g} s"))
+            self._refuse(HttpError("timeout", f"the head was not whole after {self._head_seconds:g} s"))
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
@@ -344,7 +344,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        shared: Shared = app_state[STATE]
+        shared: SharedState = app_state[STATE]
         self._room = shared.room
         self._counted = 0
         """Bytes of a message that is not whole, which were taken of the room."""
@@ -370,7 +370,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._rest.clear()
-        self._room.give(self._counted)
+        self._room.release(self._counted)
         self._counted = 0
         super().connection_lost(exc)
 
@@ -410,7 +410,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if size > self._counted and not self._room.take(size - self._counted):
             return False
         if size < self._counted:
-            self._room.give(self._counted - size)
+            self._room.release(self._counted - size)
         self._counted = size
         return True
 

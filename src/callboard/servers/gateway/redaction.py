@@ -84,7 +84,7 @@ class Redactor:
         """What a client is told of a failure: without secrets, and without the backends' addresses."""
         return self._addresses.sub("the backend", self._all.whole(text))
 
-    def reply(self) -> Redaction:
+    def start_reply(self) -> Redaction:
         """What one reply's events pass."""
         return Redaction(self, self._long)
 
@@ -196,7 +196,7 @@ class Redaction:
     def feed(self, events: list[Event]) -> list[Event]:
         """What can be told by now; perhaps nothing."""
         if not self._search:
-            return [self._told(event) if isinstance(event, (ReplyFailed, Note)) else event for event in events]
+            return [self._redact_event(event) if isinstance(event, (ReplyFailed, Note)) else event for event in events]
         return [out for event in events for out in self._pass(event)]
 
     def _pass(self, event: Event) -> list[Event]:
@@ -206,15 +206,15 @@ class Redaction:
             case ArgumentsPiece():
                 return [*self._flush(texts=True), *self._piece(event.index, "json", event)]
             case Usage() | Note() | ReplyStarted() | ReplyExtra():
-                return [self._told(event)]
+                return [self._redact_event(event)]
             case Logprobs():
                 return self._weigh(event)
             case InvocationEnded() | InvocationIncomplete():
-                return [*self._flush(texts=True), *self._end(event.index), self._told(event)]
+                return [*self._flush(texts=True), *self._end(event.index), self._redact_event(event)]
             case InvocationStarted():
-                return [*self._flush(texts=True), self._told(event)]
+                return [*self._flush(texts=True), self._redact_event(event)]
             case _:
-                return [*self._flush(), self._told(event)]
+                return [*self._flush(), self._redact_event(event)]
 
     def _piece(self, channel: Any, field: str, event: Event) -> list[Event]:
         before = self._waiting.pop(channel, None)
@@ -264,7 +264,7 @@ class Redaction:
         field = "json" if isinstance(waiting, ArgumentsPiece) else "text"
         return [replace(waiting, **{field: self._search.whole(getattr(waiting, field))})]
 
-    def _told(self, event: Event) -> Event:
+    def _redact_event(self, event: Event) -> Event:
         """An event that is whole."""
         redactor, whole = self._redactor, self._search.whole
         match event:
@@ -319,7 +319,7 @@ class LogFilter(logging.Filter):
         return True
 
 
-def redactor_of(settings: GatewaySettings) -> Redactor:
+def make_redactor(settings: GatewaySettings) -> Redactor:
     """The redactor of a gateway: keys, passwords in URLs and headers are secrets, but harmless headers."""
     secrets = [secret for each in settings.backends for secret in _secrets(each)] + _passwords(settings.store)
     return Redactor(secrets, ["127.0.0.1" if each.local else each.address for each in settings.backends])

@@ -53,7 +53,7 @@ class _Thought(msgspec.Struct, frozen=True):
         return _ENTRY + sum([len(part.text) + len(part.opaque) for part in (*self.first, *self.near)])
 
 
-class Thoughts:
+class ReasoningMemory:
     """`most` is how many bytes are remembered."""
 
     def __init__(self, most: int = MOST) -> None:
@@ -64,9 +64,9 @@ class Thoughts:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def listener(self, owner: str, request: Request, *, unsigned: bool) -> Listener:
+    def recorder(self, owner: str, request: Request, *, unsigned: bool) -> ReasoningRecorder:
         """What hears a reply to the request; with `unsigned` thoughts without a signature are remembered too."""
-        return Listener(self, owner, _last_words(request.canisters), unsigned=unsigned)
+        return ReasoningRecorder(self, owner, _last_words(request.canisters), unsigned=unsigned)
 
     def remember(self, key: bytes, thought: _Thought) -> None:
         self._forget(key)
@@ -75,7 +75,7 @@ class Thoughts:
         while self._weight > self._most:
             self._forget(next(iter(self._kept)))
 
-    def restored(self, owner: str, request: Request) -> Request:
+    def restore(self, owner: str, request: Request) -> Request:
         """The request with what was thought before its calls, where the client did not send that back."""
         if not self._kept:
             return request
@@ -122,10 +122,10 @@ class Thoughts:
             self._weight -= thought.weight
 
 
-class Listener:
+class ReasoningRecorder:
     """Hears the events of one reply."""
 
-    def __init__(self, thoughts: Thoughts, owner: str, words: bytes, *, unsigned: bool) -> None:
+    def __init__(self, thoughts: ReasoningMemory, owner: str, words: bytes, *, unsigned: bool) -> None:
         self._thoughts = thoughts
         self._owner = owner
         self._words = words

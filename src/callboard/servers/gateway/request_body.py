@@ -17,9 +17,9 @@ import msgspec
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
-from callboard.servers.gateway.connections import Share
-from callboard.servers.gateway.http_errors import Refusal
-from callboard.servers.gateway.settings import Limits
+from callboard.servers.gateway.connections import BudgetShare
+from callboard.servers.gateway.http_errors import HttpError
+from callboard.servers.gateway.settings import GatewayLimits
 from callboard.text.surrogates import replace_halves
 
 LARGE: Final = 256 * 1024
@@ -35,59 +35,61 @@ _MOST_FIELDS: Final = 256
 _T = TypeVar("_T")
 
 
-async def read_body(headers: Headers, receive: Receive, limits: Limits, share: Share) -> bytes:
+async def read_body(headers: Headers, receive: Receive, limits: GatewayLimits, share: BudgetShare) -> bytes:
     """The whole body, which is taken of the share as it comes.
 
-    Raises a Refusal beyond the limit's bytes, for a compressed body, and for a client that stops in its middle.
+    Raises an HttpError beyond the limit's bytes, for a compressed body, and for a client that stops in its middle.
     """
     if (encoding := headers.get("content-encoding", "")).strip().lower() not in {"", "identity"}:
         reason = f"bodies are not unpacked here: send this one without content-encoding {encoding[:50]!r}{_PLAINLY}"
-        raise Refusal("unsupported_content_encoding", reason, headers={"accept-encoding": "identity"})
+        raise HttpError("unsupported_content_encoding", reason, headers={"accept-encoding": "identity"})
     most = limits.body
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > most:
-        raise Refusal("request_too_large", f"{length} bytes; at most {most} are taken")
+        raise HttpError("request_too_large", f"{length} bytes; at most {most} are taken")
     pieces: list[bytes] = []
     size = 0
     while True:
         try:
-            async with asyncio.timeout(limits.silence):
+            async with asyncio.timeout(limits.read_timeout):
                 message = await receive()
         except TimeoutError:
-            raise Refusal("timeout", f"nothing came for {limits.silence:g} s in the middle of the request") from None
+            raise HttpError(
+                "timeout", f"nothing came for {limits.read_timeout:g} s in the middle of the request"
+            ) from None
         if message["type"] == "http.disconnect":
-            raise Refusal("timeout", "the client left in the middle of its request")
+            raise HttpError("timeout", "the client left in the middle of its request")
         piece = message.get("body", b"")
         size += len(piece)
         if size > most:
-            raise Refusal("request_too_large", f"more than {most} bytes; at most {most} are taken")
+            raise HttpError("request_too_large", f"more than {most} bytes; at most {most} are taken")
         share.take(len(piece))
         pieces.append(piece)
         if not message.get("more_body"):
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-async def worked(size: int, work: Callable[[], _T]) -> _T:
+async def run_in_thread_if_large(size: int, work: Callable[[], _T]) -> _T:
     """What the work gives; on a thread, where it is about so many bytes that others would have to wait."""
     return work() if size < LARGE else await asyncio.to_thread(work)
 
 
-async def read_json(data: bytes, limits: Limits) -> dict[str, Any]:
-    """A body as a JSON object. Raises a Refusal."""
-    return await worked(len(data), lambda: _object(data, limits.values))
+async def read_json(data: bytes, limits: GatewayLimits) -> dict[str, Any]:
+    """A body as a JSON object. Raises an HttpError."""
+    return await run_in_thread_if_large(len(data), lambda: _object(data, limits.values))
 
 
 def _object(data: bytes, most: int) -> dict[str, Any]:
     if len(data) > most and count_values(data, most) > most:
-        raise Refusal("request_too_large", f"more than {most} values; at most {most} are taken")
+        raise HttpError("request_too_large", f"more than {most} values; at most {most} are taken")
     try:
         body = _decoded(data)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise Refusal("invalid_json", f"the body is no JSON: {error}") from None
+        raise HttpError("invalid_json", f"the body is no JSON: {error}") from None
     if not isinstance(body, dict):
-        raise Refusal("invalid_json", "the body is not a JSON object")
+        raise HttpError("invalid_json", "the body is not a JSON object")
     if len(body) > _MOST_FIELDS:
-        raise Refusal("request_too_large", f"{len(body)} fields; at most {_MOST_FIELDS} are taken")
+        raise HttpError("request_too_large", f"{len(body)} fields; at most {_MOST_FIELDS} are taken")
     return body
 
 

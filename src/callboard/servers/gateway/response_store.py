@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from callboard.errors import CallerError
-from callboard.servers.gateway.http_errors import Refusal
+from callboard.servers.gateway.http_errors import HttpError
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -52,7 +52,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 _HINT = "sqlite:///FILE or postgresql://USER@HOST/NAME"
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredResponse(msgspec.Struct, frozen=True):
     """A reply: `body` is the whole response and `input` the items of its own turn, both as JSON.
 
     `previous` is the reply that it goes on from, "" for none.
@@ -69,13 +69,13 @@ class Kept(msgspec.Struct, frozen=True):
         return len(self.body) + len(self.input)
 
 
-class Store:
+class ResponseStore:
     """Replies in a database: `age` in seconds and `size` in bytes bound it, the oldest go first.
 
     `url` is `sqlite:///FILE`, for the processes of one machine, or `postgresql://...`, for many. One process never
     goes beyond `size`; each further one may by a sixteenth. `clock` gives seconds since 1970.
 
-    Every method raises a Refusal where the database does not answer; what it said goes to the log.
+    Every method raises an HttpError where the database does not answer; what it said goes to the log.
     """
 
     def __init__(self, url: str, *, age: float, size: int, clock: Callable[[], float] = time.time) -> None:
@@ -134,7 +134,7 @@ class Store:
     async def aclose(self) -> None:
         await self._engine.dispose()
 
-    async def keep(self, kept: Kept) -> bool:
+    async def save(self, kept: StoredResponse) -> bool:
         """Whether the reply is kept now; what is too large for the whole store is not."""
         if kept.size > self._most:
             log.warning("a reply of %d bytes is too large to be kept", kept.size)
@@ -163,7 +163,7 @@ class Store:
                 self._written, self._cleaned = 0, now
         return True
 
-    async def find(self, identifier: str, owner: str) -> Kept | None:
+    async def find(self, identifier: str, owner: str) -> StoredResponse | None:
         """The reply, if it is this owner's."""
         if not _IDENTIFIER.fullmatch(identifier):
             return None
@@ -172,7 +172,7 @@ class Store:
             row = (await connection.execute(self._sql.FIND, said)).first()
         return None if row is None else _kept(row, owner)
 
-    async def conversation(self, identifier: str, owner: str, most: int) -> list[Kept]:
+    async def conversation(self, identifier: str, owner: str, most: int) -> list[StoredResponse]:
         """The reply and those that it goes on from, the first first; empty where it is not known.
 
         Where `most` bytes or LONGEST replies are passed, or one is gone, the first has a `previous`.
@@ -184,7 +184,7 @@ class Store:
             rows = (await connection.execute(self._sql.CONVERSATION, said)).all()
         return [_kept(row, owner) for row in rows]
 
-    async def forget(self, identifier: str, owner: str) -> bool:
+    async def delete(self, identifier: str, owner: str) -> bool:
         """Whether there was such a reply."""
         if not _IDENTIFIER.fullmatch(identifier):
             return False
@@ -199,7 +199,7 @@ class Store:
                 yield connection
         except (self._sql.Error, OSError) as error:
             log.error("the store failed: %s", self._without_password(_said(error)))  # noqa: TRY400 - the statement's place tells nothing
-            raise Refusal("store_unavailable", "the store of replies does not answer") from None
+            raise HttpError("store_unavailable", "the store of replies does not answer") from None
 
 
 def _said(error: Exception) -> str:
@@ -207,8 +207,8 @@ def _said(error: Exception) -> str:
     return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
 
 
-def _kept(row: Any, owner: str) -> Kept:
-    return Kept(row.id, owner, row.previous, row.body, row.input)
+def _kept(row: Any, owner: str) -> StoredResponse:
+    return StoredResponse(row.id, owner, row.previous, row.body, row.input)
 
 
 def _engine(url: str) -> AsyncEngine:

@@ -18,7 +18,7 @@ import msgspec
 
 from callboard.core import Event, Note, ReplyFailed
 from callboard.servers.gateway.exchange import Exchange, dropped_header
-from callboard.servers.gateway.http_errors import Refusal
+from callboard.servers.gateway.http_errors import HttpError
 
 log = logging.getLogger("callboard.gateway")
 
@@ -44,7 +44,7 @@ async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, st
 
 
 async def respond(exchange: Exchange, receive: Receive, send: Send, heartbeat: float) -> None:
-    """Answers the exchange. A failure before the first event is an error with its status. Raises a Refusal."""
+    """Answers the exchange. A failure before the first event is an error with its status. Raises an HttpError."""
     refuse_loss(exchange)
     task = asyncio.current_task()
     if task is None:
@@ -99,18 +99,18 @@ async def _whole(exchange: Exchange, send: Send) -> None:
 
 
 def noted(exchange: Exchange, events: list[Event]) -> list[Event]:
-    """The events, of the notes only why the reply is incomplete. Raises a Refusal for a loss that is not allowed."""
+    """The events, of the notes only why the reply is incomplete. Raises an HttpError for a loss that is not allowed."""
     if type(events[0]) is not Note:
         return events
-    exchange.record.drop([event.unsent for event in events if isinstance(event, Note) and event.unsent])
+    exchange.record.add_dropped([event.unsent for event in events if isinstance(event, Note) and event.unsent])
     refuse_loss(exchange)
     return [event for event in events if type(event) is not Note or event.code == "incomplete"]
 
 
 def refuse_loss(exchange: Exchange) -> None:
-    """Raises a Refusal for a loss that is not allowed."""
+    """Raises an HttpError for a loss that is not allowed."""
     if exchange.strict and exchange.record.dropped:
-        raise Refusal("would_lose", f"this would be lost on the way: {dropped_header(exchange.record.dropped)}")
+        raise HttpError("would_lose", f"this would be lost on the way: {dropped_header(exchange.record.dropped)}")
 
 
 class _Stream:
@@ -182,7 +182,7 @@ class _Stream:
         """Whether the failure is told in the stream; else it was told instead of one."""
         exchange = self._exchange
         status, body = exchange.refusal(failed)
-        if exchange.front.tells_faults and status >= 500:
+        if exchange.front.streams_failures and status >= 500:
             return True
         self._over = True
         await send_json(self._send, status, body, exchange.headers())
@@ -215,7 +215,7 @@ class _Stream:
         self._timer = self._loop.call_later(max(rest, 0.05), self._check)
 
     async def _beat(self) -> None:
-        frames = self._exchange.front.beat(self._encoder)
+        frames = self._exchange.front.heartbeat(self._encoder)
         if frames and not self._over:
             with suppress(OSError):
                 await self._write(b"".join(frames))

@@ -16,19 +16,19 @@ _Pattern: TypeAlias = "tuple[re.Pattern[str], ...] | None"
 """One expression for each part between slashes; None matches every name."""
 
 
-class Routes:
+class ModelRouter:
     """`draw` gives numbers from 0 to 1."""
 
     def __init__(self, backends: Sequence[BackendSettings], draw: Callable[[], float]) -> None:
         self._rows = [(each, [_compiled(pattern) for pattern in each.models]) for each in backends]
         self._draw = draw
 
-    def to(self, model: str) -> list[tuple[int, str]]:
+    def backends_for(self, model: str) -> list[tuple[int, str]]:
         """The places of the backends that serve the model, and the name that each has for it, the first first."""
         found = [
-            (place, each, each.map.get(model, model))
+            (place, each, each.model_map.get(model, model))
             for place, (each, patterns) in enumerate(self._rows)
-            if model in each.map or any(_matches(pattern, model) for pattern in patterns)
+            if model in each.model_map or any(_matches(pattern, model) for pattern in patterns)
         ]
         if len(found) > 1:
             # A draw without replacement: the logarithms of uniform numbers, divided by the weights, in order.
@@ -37,13 +37,13 @@ class Routes:
             found = [found[at] for at in order]
         return [(place, name) for place, _, name in found]
 
-    def maps(self, model: str) -> bool:
+    def has_mapping(self, model: str) -> bool:
         """Whether the operator wrote this name into a map."""
-        return any(model in each.map for each, _ in self._rows)
+        return any(model in each.model_map for each, _ in self._rows)
 
-    def names(self) -> list[str]:
+    def mapped_names(self) -> list[str]:
         """The names that the maps add."""
-        return [name for each, _ in self._rows for name in each.map]
+        return [name for each, _ in self._rows for name in each.model_map]
 
 
 def _compiled(pattern: str) -> _Pattern:

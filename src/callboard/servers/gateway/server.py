@@ -28,9 +28,9 @@ from uvicorn.supervisors import Multiprocess
 from callboard.errors import CallerError
 from callboard.servers.gateway.app import application
 from callboard.servers.gateway.auth import LOOPBACK
-from callboard.servers.gateway.logs import guard
+from callboard.servers.gateway.logs import sanitize_records
 from callboard.servers.gateway.protocol import HttpProtocol, WebSocketProtocol
-from callboard.servers.gateway.response_store import Store
+from callboard.servers.gateway.response_store import ResponseStore
 from callboard.servers.gateway.settings import GatewaySettings
 from callboard.servers.listening import BACKLOG, listen
 
@@ -66,7 +66,7 @@ def serve(
     if local and not settings.keys and not settings.hosts:
         # A web page whose name was made to lead here is not to use the gateway.
         settings = replace(settings, hosts=(*LOOPBACK, address.host))
-    settings = divided(settings, address.workers)
+    settings = settings_per_worker(settings, address.workers)
     _check_certificate(address)
     _check_store(settings)
     listening = listen(address.host, address.port, hint="is another gateway running? --port 0 takes a free one")
@@ -75,8 +75,8 @@ def serve(
     host = f"[{address.host}]" if ":" in address.host else address.host
     url = f"{scheme}://{host}:{listening.getsockname()[1]}"
     _allow_files(settings.limits.connections)
-    config = configured(
-        partial(_logging, settings, log_level),
+    config = uvicorn_config(
+        partial(_worker_application, settings, log_level),
         settings,
         factory=True,
         backlog=BACKLOG,
@@ -93,16 +93,20 @@ def serve(
             _Server(config, partial(ready, url)).run(sockets=[listening])
 
 
-def divided(settings: GatewaySettings, workers: int) -> GatewaySettings:
+def settings_per_worker(settings: GatewaySettings, workers: int) -> GatewaySettings:
     """The settings of one of so many workers, which do not see what the others count.
 
     A key's requests lie with whichever worker takes its connection. Together the workers let no more pass than was
     set, but for what cannot be divided: each of them lets one request at once pass, and one to begin with.
     """
-    return replace(settings, rate=settings.rate / workers, concurrency=-(-settings.concurrency // workers))
+    return replace(
+        settings,
+        requests_per_minute=settings.requests_per_minute / workers,
+        max_concurrent=-(-settings.max_concurrent // workers),
+    )
 
 
-def configured(app: ASGIApp | Callable[[], ASGIApp], settings: GatewaySettings, **options: Any) -> uvicorn.Config:
+def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: GatewaySettings, **options: Any) -> uvicorn.Config:
     """Make uvicorn's configuration of a gateway; `options` are its own and go above."""
     return uvicorn.Config(
         app,
@@ -117,7 +121,7 @@ def configured(app: ASGIApp | Callable[[], ASGIApp], settings: GatewaySettings, 
             "proxy_headers": False,  # nothing here asks for a client's address
             "log_config": None,
             "server_header": False,
-            "timeout_graceful_shutdown": max(1, round(settings.grace)),
+            "timeout_graceful_shutdown": max(1, round(settings.shutdown_timeout)),
             **options,
         },
     )
@@ -150,12 +154,12 @@ def _shared_figures() -> Generator[None]:
             del os.environ["PROMETHEUS_MULTIPROC_DIR"]
 
 
-def _logging(settings: GatewaySettings, level: int) -> ASGIApp:
+def _worker_application(settings: GatewaySettings, level: int) -> ASGIApp:
     """The application of a process that logs to standard error."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("callboard").setLevel(level)
     for handler in logging.getLogger().handlers:
-        guard(handler)  # what uvicorn and asyncio say as well
+        sanitize_records(handler)  # what uvicorn and asyncio say as well
     app = application(settings)
     # What is here now stays. Requests leave no cycles, so what they made is seldom looked through for some: with a
     # thousand open streams that would stop them all for a tenth of a second.
@@ -205,11 +209,11 @@ def _check_certificate(address: Address) -> None:
 def _check_store(settings: GatewaySettings) -> None:
     """What is wrong with the store is said before anybody can ask, in one line, and by one process."""
 
-    async def begin(store: Store) -> None:
+    async def begin(store: ResponseStore) -> None:
         try:
             await store.start()
         finally:
             await store.aclose()
 
     if settings.store:
-        asyncio.run(begin(Store(settings.store, age=settings.store_age, size=settings.store_size)))
+        asyncio.run(begin(ResponseStore(settings.store, age=settings.store_age, size=settings.store_size)))

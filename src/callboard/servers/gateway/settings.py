@@ -34,7 +34,7 @@ class BackendSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     local: str = ""
     wire: str = "chat"
     models: tuple[str, ...] = ("*",)
-    map: Mapping[str, str] = {}
+    model_map: Mapping[str, str] = {}
     weight: Amount = 1.0
     key: str = ""
     key_variable: str = ""
@@ -53,7 +53,7 @@ class BackendSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
     @property
-    def shown(self) -> str:
+    def display_url(self) -> str:
         """Its URL, without a user and a password."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{self.address}{parts.path}"
@@ -76,7 +76,7 @@ class BackendSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         return {**self.profile, **spelled}
 
 
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class GatewayLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a client may send, and all clients together."""
 
     body: Count = 16 * 1024 * 1024
@@ -90,7 +90,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Characters."""
     max_tokens: Count = 1_000_000
     top_logprobs: Count = 20
-    silence: Seconds = 60.0
+    read_timeout: Seconds = 60.0
     """Seconds that may pass in the middle of a request's body."""
     head_seconds: Seconds = 10.0
     """Seconds until a request's head is whole, or the rest of a body that nobody waits for any more."""
@@ -121,22 +121,22 @@ class GatewaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     backends: tuple[BackendSettings, ...]
     profiles: Mapping[str, Mapping[str, Any]] = {}
-    limits: Limits = Limits()
+    limits: GatewayLimits = GatewayLimits()
     keys: Mapping[str, str] = {}
     idle_timeout: Seconds = 600.0
     heartbeat: Seconds = 10.0
-    grace: Amount = 30.0
-    failures: Positive = 5
-    pause: Amount = 30.0
-    rate: Amount = 0.0
-    concurrency: Count = 0
+    shutdown_timeout: Amount = 30.0
+    failure_threshold: Positive = 5
+    recovery_seconds: Amount = 30.0
+    requests_per_minute: Amount = 0.0
+    max_concurrent: Count = 0
     store: str = ""
     store_age: Amount = 30 * 86400.0
     store_size: Count = 1024 * 1024 * 1024
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     strict: bool = False
-    seed_events: bool = False
+    compat_events: bool = False
     ensembles: tuple[str, ...] = ()
     permissions: Permissions = Permissions()
     rounds: Positive = 16

@@ -11,9 +11,9 @@ from urllib.parse import parse_qs
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from callboard.servers.gateway.conversation_state import Turns
-from callboard.servers.gateway.http_errors import Refusal
-from callboard.servers.gateway.response_store import Kept
+from callboard.servers.gateway.conversation_state import ConversationState
+from callboard.servers.gateway.http_errors import HttpError
+from callboard.servers.gateway.response_store import StoredResponse
 from callboard.servers.gateway.response_stream import send_json
 
 _LIMIT = 20
@@ -33,7 +33,7 @@ _read_items = msgspec.json.Decoder(list[dict[str, Any]]).decode
 async def retrieve(scope: Scope, receive: Receive, send: Send, token: str) -> None:
     """GET /v1/responses/{id}: the response as it was."""
     if _asked(scope).get("stream", "false") != "false":
-        raise Refusal("stream_not_supported", "a response that is kept is not streamed again", path="stream")
+        raise HttpError("stream_not_supported", "a response that is kept is not streamed again", path="stream")
     kept = await _found(scope)
     await send_json(send, 200, msgspec.Raw(kept.body))
 
@@ -42,7 +42,7 @@ async def delete(scope: Scope, receive: Receive, send: Send, token: str) -> None
     """DELETE /v1/responses/{id}."""
     identifier = _identifier(scope)
     store = _turns(scope).store
-    if store is None or not await store.forget(identifier, scope["owner"]):
+    if store is None or not await store.delete(identifier, scope["owner"]):
         raise _unknown(identifier)
     await send_json(send, 200, {"id": identifier, "object": "response", "deleted": True})
 
@@ -53,7 +53,7 @@ async def cancel(scope: Scope, receive: Receive, send: Send, token: str) -> None
     if body is None:
         kept = await _found(scope)
         if (status := _read_status(kept.body).status) != "cancelled":
-            raise Refusal("invalid_request", f"Cannot cancel a {status} response.")
+            raise HttpError("invalid_request", f"Cannot cancel a {status} response.")
         body = msgspec.Raw(kept.body)
     await send_json(send, 200, body)
 
@@ -63,17 +63,17 @@ async def input_items(scope: Scope, receive: Receive, send: Send, token: str) ->
     asked = _asked(scope)
     limit = asked.get("limit", str(_LIMIT))
     if not (limit.isascii() and limit.isdecimal() and 1 <= int(limit[:9]) <= _MOST):
-        raise Refusal("invalid_request", f"not a number from 1 to {_MOST}", path="limit")
+        raise HttpError("invalid_request", f"not a number from 1 to {_MOST}", path="limit")
     order = asked.get("order", "desc")
     if order not in {"asc", "desc"}:
-        raise Refusal("invalid_request", "neither asc nor desc", path="order")
+        raise HttpError("invalid_request", "neither asc nor desc", path="order")
     items = _read_items((await _found(scope)).input)
     if order == "desc":
         items.reverse()
     if after := asked.get("after", ""):
         place = next((place for place, item in enumerate(items) if item["id"] == after), None)
         if place is None:
-            raise Refusal("invalid_request", "no such item", path="after")
+            raise HttpError("invalid_request", "no such item", path="after")
         items = items[place + 1 :]
     page = items[: int(limit)]
     told = {
@@ -86,7 +86,7 @@ async def input_items(scope: Scope, receive: Receive, send: Send, token: str) ->
     await send_json(send, 200, told)
 
 
-async def _found(scope: Scope) -> Kept:
+async def _found(scope: Scope) -> StoredResponse:
     identifier = _identifier(scope)
     store = _turns(scope).store
     kept = None if store is None else await store.find(identifier, scope["owner"])
@@ -95,8 +95,8 @@ async def _found(scope: Scope) -> Kept:
     return kept
 
 
-def _turns(scope: Scope) -> Turns:
-    turns: Turns = scope["gateway"].turns
+def _turns(scope: Scope) -> ConversationState:
+    turns: ConversationState = scope["gateway"].conversations
     return turns
 
 
@@ -104,8 +104,8 @@ def _identifier(scope: Scope) -> str:
     return str(scope["path_params"]["identifier"])
 
 
-def _unknown(identifier: str) -> Refusal:
-    return Refusal("not_found", f"Response with id {identifier[:_SHOWN]!r} not found.")
+def _unknown(identifier: str) -> HttpError:
+    return HttpError("not_found", f"Response with id {identifier[:_SHOWN]!r} not found.")
 
 
 def _asked(scope: Scope) -> dict[str, str]:

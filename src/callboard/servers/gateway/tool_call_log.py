@@ -20,12 +20,12 @@ log = logging.getLogger("callboard.gateway")
 _LONGEST = 100
 
 
-def telling() -> Telling | None:
+def tool_call_logger() -> ToolCallLogger | None:
     """None where nobody reads it."""
-    return Telling() if log.isEnabledFor(logging.DEBUG) else None
+    return ToolCallLogger() if log.isEnabledFor(logging.DEBUG) else None
 
 
-class Telling:
+class ToolCallLogger:
     """Looks on at one reply."""
 
     def __init__(self) -> None:

@@ -54,8 +54,8 @@ from callboard.errors import CallerError
 from callboard.execution import Group
 from callboard.loop import Action, CallModel, Execute, Finish, Limits, Loop
 from callboard.modes import Plan, plan_of
-from callboard.servers.gateway.dispatch import Candidates, Record, replies
-from callboard.servers.gateway.hosted_call_trace import seal, told_call, told_result
+from callboard.servers.gateway.dispatch import Candidates, ReplyRecord, stream_reply
+from callboard.servers.gateway.hosted_call_trace import format_call, format_result, seal
 from callboard.tools import Invoker, Policy
 from callboard.tools.search import ToolSearch
 
@@ -84,7 +84,7 @@ _THE_CLIENTS = Invoker("", _never, {}, validator=_Anything(), deferred=True)
 """What the loop knows of a client's tools: their results come from outside."""
 
 
-class Rounds:
+class ToolLoop:
     """One reply, in as many rounds as it takes. `theirs` are the client's tools, `ours` may run here, by a `search` where
     they are many; `seen` is how many canisters the client sent.
     """
@@ -93,7 +93,7 @@ class Rounds:
         self,
         candidates: Candidates,
         request: Request,
-        record: Record,
+        record: ReplyRecord,
         *,
         plan: Plan,
         theirs: Sequence[ToolDeclaration],
@@ -154,10 +154,10 @@ class Rounds:
         request = replace(self._request, canisters=action.canisters, tool_choice=choice)
         if self._search is not None:
             request = replace(request, tools=(*self._theirs, *self._search.declared(action.canisters)))
-        answered = self._record.answered
+        answered = self._record.backend_name
         candidates = sorted(self._candidates, key=lambda each: each[0].name != answered)
         self._places = {}
-        async with aclosing(replies(candidates, request, self._record)) as batches:
+        async with aclosing(stream_reply(candidates, request, self._record)) as batches:
             async for events in batches:
                 self._record.last = None  # a round's end is not the reply's
                 if given := self._take(events):
@@ -176,7 +176,7 @@ class Rounds:
     async def _run(self, action: Execute) -> Batches:
         calls = action.invocations
         results: list[ResultCanister] = []
-        yield [ReasoningPiece(("\n" if self._thinks else "") + told_call(calls[0]))]
+        yield [ReasoningPiece(("\n" if self._thinks else "") + format_call(calls[0]))]
         self._thinks = False
         async with aclosing(self._group.run(calls, action.answered)) as events:
             async for event in events:
@@ -188,9 +188,9 @@ class Rounds:
                 results.append(event.canister)
                 error = event.canister.error
                 log.info("%s ran here: %s", calls[len(results) - 1].name[:64], error.category if error else "done")
-                text = told_result(event.canister)
+                text = format_result(event.canister)
                 if len(results) < len(calls):
-                    yield [ReasoningPiece(text + told_call(calls[len(results)]))]
+                    yield [ReasoningPiece(text + format_call(calls[len(results)]))]
                 else:
                     yield [ReasoningPiece(text, seal(calls, results, joined=bool(self._calls)))]
 
@@ -259,11 +259,11 @@ class Rounds:
             if reason in ("stop", "invocations"):
                 reason = "invocations" if self._calls else "stop"
             events = [*self._calls, *usage, ReplyEnded(reason)]
-        self._record.end(events)
+        self._record.set_end(events)
         return events
 
 
-def plan_of_first(candidates: Candidates, owner: str) -> Plan:
+def first_plan(candidates: Candidates, owner: str) -> Plan:
     """How the first backend's model is to be asked."""
     backend, name = candidates[0]
     try:

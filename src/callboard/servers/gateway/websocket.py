@@ -20,14 +20,14 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from callboard.core import Event, ReplyEnded, ReplyStarted
-from callboard.servers.gateway.auth import token_of
-from callboard.servers.gateway.connections import Share
-from callboard.servers.gateway.conversation_state import Conversation, Memory, Turns
-from callboard.servers.gateway.dispatch import Record
+from callboard.servers.gateway.auth import read_token
+from callboard.servers.gateway.connections import BudgetShare
+from callboard.servers.gateway.conversation_state import ConnectionMemory, ConversationState, ResponseHistory
+from callboard.servers.gateway.dispatch import ReplyRecord
 from callboard.servers.gateway.exchange import Batches, Exchange
-from callboard.servers.gateway.frontends import Front
+from callboard.servers.gateway.frontends import Frontend
 from callboard.servers.gateway.gateway import Gateway
-from callboard.servers.gateway.http_errors import Refusal
+from callboard.servers.gateway.http_errors import HttpError
 
 _MOST_WAITING = 32
 """Messages that may wait for the reply before them."""
@@ -46,16 +46,16 @@ class Asking(Protocol):
     async def answer(
         self,
         headers: Headers,
-        read: Callable[[Share], Awaitable[tuple[dict[str, Any], int]]],
+        read: Callable[[BudgetShare], Awaitable[tuple[dict[str, Any], int]]],
         receive: Receive,
         send: Send,
         **said: Any,
     ) -> None: ...
 
-    async def refuse(self, refusal: Refusal, send: Send) -> None: ...
+    async def refuse(self, refusal: HttpError, send: Send) -> None: ...
 
 
-class Sockets:
+class ResponsesWebSocket:
     """The endpoint."""
 
     def __init__(self, gateway: Gateway, asking: Asking) -> None:
@@ -67,16 +67,16 @@ class Sockets:
         await receive()
         with ExitStack() as place:
             try:
-                caller = self._gateway.callers.admitted(headers, token_of(headers))
+                caller = self._gateway.authenticator.authenticate(headers, read_token(headers))
                 place.enter_context(caller.socket())
-            except Refusal as refusal:
+            except HttpError as refusal:
                 await self._asking.refuse(refusal, partial(_unopened, send))
                 return
             await send({"type": "websocket.accept"})
             await _Connection(self._gateway, self._asking, headers, receive, send).run()
 
 
-async def asked(turns: Turns, front: Front, body: dict[str, Any], **said: Any) -> Exchange:
+async def asked(turns: ConversationState, front: Frontend, body: dict[str, Any], **said: Any) -> Exchange:
     """As `Turns.exchange`; with `generate` false no model is asked, and the response can be gone on from."""
     generates = body.pop("generate", True)
     exchange = await turns.exchange(front, body, **said)
@@ -92,7 +92,7 @@ class _Connection:
         self._headers = headers
         self._receive = receive
         self._send = send
-        self._memory = Memory()
+        self._memory = ConnectionMemory()
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
         self._size = 0
         """Bytes of the messages that wait, which are taken of the room."""
@@ -114,7 +114,7 @@ class _Connection:
                 await self._turn(said)
         finally:
             listening.cancel()
-            self._gateway.room.give(self._size)
+            self._gateway.request_budget.release(self._size)
 
     async def _listen(self) -> None:
         """Takes what comes while a reply is given, so that a client that leaves is noticed."""
@@ -122,11 +122,11 @@ class _Connection:
         while (message := await self._receive())["type"] != "websocket.disconnect":
             said: bytes = message.get("bytes") or (message.get("text") or "").encode()
             if len(said) > most:
-                await self._refuse(Refusal("request_too_large", f"{len(said)} bytes; at most {most} are taken"))
+                await self._refuse(HttpError("request_too_large", f"{len(said)} bytes; at most {most} are taken"))
             elif self._waiting.qsize() >= _MOST_WAITING or self._size + len(said) > most:
-                await self._refuse(Refusal("rate_limit_exceeded", "one reply is given at a time, and too many wait"))
-            elif not self._gateway.room.take(len(said)):
-                await self._refuse(Refusal("overloaded", "too much is waiting to be answered here"))
+                await self._refuse(HttpError("rate_limit_exceeded", "one reply is given at a time, and too many wait"))
+            elif not self._gateway.request_budget.take(len(said)):
+                await self._refuse(HttpError("overloaded", "too much is waiting to be answered here"))
             else:
                 self._size += len(said)
                 self._waiting.put_nowait(said)
@@ -139,7 +139,7 @@ class _Connection:
         goes_on = False
         self._waits = True
 
-        async def read(share: Share) -> tuple[dict[str, Any], int]:
+        async def read(share: BudgetShare) -> tuple[dict[str, Any], int]:
             nonlocal goes_on
             self._release(said)
             share.take(len(said))
@@ -151,28 +151,28 @@ class _Connection:
 
         try:
             if _is_read(said):
-                self._gateway.callers.admitted(self._headers, token_of(self._headers)).count()
+                self._gateway.authenticator.authenticate(self._headers, read_token(self._headers)).count()
                 return
             await self._asking.answer(self._headers, read, self._left, self._told(), memory=self._memory)
-        except Refusal as refusal:
+        except HttpError as refusal:
             await self._refuse(refusal)
         finally:
             self._release(said)
         if goes_on and self._memory.last is last:
-            self._memory.last = Conversation()
+            self._memory.last = ResponseHistory()
 
     def _release(self, said: bytes) -> None:
         """The message waits no more."""
         if self._waits:
             self._waits = False
             self._size -= len(said)
-            self._gateway.room.give(len(said))
+            self._gateway.request_budget.release(len(said))
 
     async def _left(self) -> Message:
         await self._gone.wait()
         return {"type": "http.disconnect"}
 
-    async def _refuse(self, refusal: Refusal) -> None:
+    async def _refuse(self, refusal: HttpError) -> None:
         await self._asking.refuse(refusal, self._told())
 
     def _told(self) -> Send:
@@ -221,9 +221,9 @@ def _is_read(said: bytes) -> bool:
 
 def _check(event: Mapping[str, Any]) -> None:
     if event.get("type") != "response.create":
-        raise Refusal("invalid_request", "response.create is what is taken here", path="type")
+        raise HttpError("invalid_request", "response.create is what is taken here", path="type")
     if event.get("stream_id") is not None:
-        raise Refusal("invalid_request", "a connection has one conversation", path="stream_id")
+        raise HttpError("invalid_request", "a connection has one conversation", path="stream_id")
 
 
 async def _unopened(send: Send, message: Message) -> None:
@@ -231,8 +231,8 @@ async def _unopened(send: Send, message: Message) -> None:
     await send({**message, "type": f"websocket.{message['type']}"})
 
 
-async def _nothing(record: Record, batches: Batches) -> Batches:
+async def _nothing(record: ReplyRecord, batches: Batches) -> Batches:
     async with aclosing(batches):
         events: list[Event] = [ReplyStarted(), ReplyEnded("stop")]
-        record.end(events)
+        record.set_end(events)
         yield events

@@ -18,7 +18,7 @@ from callboard.core import (
     RoundStarted,
 )
 from callboard.errors import CallerError
-from callboard.servers.mcp.client_proxy import KEY, Peer
+from callboard.servers.mcp.client_proxy import KEY, McpClientProxy
 from callboard.tools import Context, Ensemble, Invoker
 
 LONGEST: Final = 86_400.0
@@ -40,7 +40,7 @@ def agent_ensemble(agent: Agent[Any], *, name: str = "run", description: str = D
     """
 
     async def run(context: Context, arguments: Mapping[str, Any]) -> Any:
-        peer: Peer = context.auxdata[KEY]
+        peer: McpClientProxy = context.auxdata[KEY]
         going = agent.stream(arguments["prompt"], approve=agent.approve or peer.approve)
         async with going:
             async for event in going:
@@ -54,7 +54,7 @@ def agent_ensemble(agent: Agent[Any], *, name: str = "run", description: str = D
     return Ensemble("agent", [Invoker(name, run, _SCHEMA, description=description, timeout=LONGEST)])
 
 
-async def _tell(peer: Peer, event: Event) -> None:
+async def _tell(peer: McpClientProxy, event: Event) -> None:
     match event:
         case RoundStarted(number=number):
             await peer.progress(number, message=f"round {number}")

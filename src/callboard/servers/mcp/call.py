@@ -36,7 +36,7 @@ _ANSWERS: Mapping[str, tuple[type[types.InputResponse], ...]] = {
 }
 
 
-class Call:
+class ToolCall:
     """One `tools/call`, over all of its requests; `incoming` is the newest."""
 
     def __init__(self, incoming: Incoming, params: types.CallToolRequestParams) -> None:
@@ -106,14 +106,14 @@ class Call:
         return await self.incoming.session.send_request(question, kind, metadata=related)
 
 
-class Waiting:
+class WaitingCalls:
     """The calls whose clients were asked something, by their tokens."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self._patience = patience
-        self._calls: dict[str, tuple[Call, asyncio.TimerHandle]] = {}
+        self._calls: dict[str, tuple[ToolCall, asyncio.TimerHandle]] = {}
 
-    def keep(self, call: Call) -> str:
+    def keep(self, call: ToolCall) -> str:
         if len(self._calls) >= MAX_WAITING:
             self._end(next(iter(self._calls)))
         token = secrets.token_urlsafe(24)
@@ -121,7 +121,7 @@ class Waiting:
         self._calls[token] = call, timer
         return token
 
-    def take(self, token: str, params: types.CallToolRequestParams) -> Call:
+    def take(self, token: str, params: types.CallToolRequestParams) -> ToolCall:
         """The call of a token. Raises MCPError for one that was not given for this request, or is over."""
         call, timer = self._calls.get(token, (None, None))
         if call is None or timer is None or (call.name, call.arguments) != (params.name, params.arguments or {}):

@@ -19,7 +19,7 @@ from mcp.server.connection import allowed_log_levels
 
 from callboard.core import InvocationCanister
 from callboard.mcp.ensemble import SERVED
-from callboard.servers.mcp.call import Call, Questions
+from callboard.servers.mcp.call import Questions, ToolCall
 from callboard.servers.mcp.session import Session
 from callboard.tools.context import Progress
 
@@ -35,10 +35,10 @@ _CAPABILITY: Mapping[str, Asked] = {
 _YES: Final = "allow"
 
 
-class Peer:
+class McpClientProxy:
     """The client of one call."""
 
-    def __init__(self, call: Call, session: Session) -> None:
+    def __init__(self, call: ToolCall, session: Session) -> None:
         self._call = call
         self.session = session
         self.structured: Mapping[str, Any] | None = None
@@ -126,7 +126,7 @@ class Peer:
 
 
 @asynccontextmanager
-async def progressing(peer: Peer) -> AsyncGenerator[Progress]:
+async def report_progress(peer: McpClientProxy) -> AsyncGenerator[Progress]:
     """What a tool tells its progress by, from any thread; the client has heard of it all at the end."""
     loop = asyncio.get_running_loop()
     told: asyncio.Queue[tuple[float, float | None, str] | None] = asyncio.Queue()

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from callboard.errors import CallerError
-from callboard.servers.gateway.auth import digest, token_of
+from callboard.servers.gateway.auth import digest, read_token
 from callboard.servers.listening import listen
 from callboard.servers.mcp.server import ToolServer
 
@@ -92,7 +92,7 @@ class _Keyed:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            given = digest(token_of(Headers(scope=scope))).encode()
+            given = digest(read_token(Headers(scope=scope))).encode()
             if not any(compare_digest(given, each) for each in self._digests):
                 refused = JSONResponse(
                     {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "a key is wanted: Bearer KEY"}},

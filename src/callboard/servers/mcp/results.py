@@ -21,7 +21,7 @@ CATEGORY = "callboard/category"
 """Where in `_meta` the category of a failure is."""
 
 
-def answer_of(
+def encode_result(
     result: ResultCanister, structured: Mapping[str, Any] | None = None, schema: Mapping[str, Any] | None = None
 ) -> types.CallToolResult:
     """The result of `tools/call`; without `structured` content, that is the JSON object which its one text is.

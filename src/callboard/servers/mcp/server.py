@@ -21,9 +21,9 @@ from callboard import __version__
 from callboard.core import InvocationCanister, Request, error_result
 from callboard.execution import run_invoker
 from callboard.execution.parallel import DEFAULT_LIMIT
-from callboard.servers.mcp.call import Call, Incoming, Waiting
-from callboard.servers.mcp.client_proxy import KEY, Peer, progressing
-from callboard.servers.mcp.results import answer_of
+from callboard.servers.mcp.call import Incoming, ToolCall, WaitingCalls
+from callboard.servers.mcp.client_proxy import KEY, McpClientProxy, report_progress
+from callboard.servers.mcp.results import encode_result
 from callboard.servers.mcp.session import Session, Sessions
 from callboard.servers.mcp.upstream import Upstream, instructions_of, output_schema, upstream_tool
 from callboard.text.suggest import suggest
@@ -61,7 +61,7 @@ class ToolServer:
         self._auxdata = dict(auxdata or {})
         self._upstream = upstream or Upstream()
         self._gate = asyncio.Semaphore(limit)
-        self._waiting = Waiting()
+        self._waiting = WaitingCalls()
         self._sessions = Sessions()
         self._running: set[asyncio.Task[types.CallToolResult]] = set()
         self._changes = InMemorySubscriptionBus()
@@ -134,7 +134,7 @@ class ToolServer:
             return outcome
         return types.InputRequiredResult(input_requests=dict(outcome), request_state=self._waiting.keep(call))
 
-    def _begin(self, incoming: Incoming, params: types.CallToolRequestParams) -> Call:
+    def _begin(self, incoming: Incoming, params: types.CallToolRequestParams) -> ToolCall:
         """Raises MCPError for a name that no tool has (2025-11-25, server/tools: a protocol error)."""
         invoker = self._invokers.get(params.name)
         if invoker is None and self._read():
@@ -142,30 +142,30 @@ class ToolServer:
         if invoker is None:
             hint = suggest(params.name, self._invokers)
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:64]}; {hint}")
-        call = Call(incoming, params)
+        call = ToolCall(incoming, params)
         task = call.start(self._run(call, invoker, self._sessions.of(incoming)))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return call
 
-    async def _run(self, call: Call, invoker: Invoker, session: Session) -> types.CallToolResult:
-        peer = Peer(call, session)
+    async def _run(self, call: ToolCall, invoker: Invoker, session: Session) -> types.CallToolResult:
+        peer = McpClientProxy(call, session)
         permission, why = self._policy.decide(invoker, call.arguments)
         if permission == "ask":
             permission = await peer.approve(InvocationCanister(call.name, call.name, call.arguments), why)
             why = "the answer was no" if "elicitation" in peer.can else f"{why}, and this client cannot be asked"
         if permission != "allow":
-            return answer_of(error_result(call.name, "permission", f"{call.name} may not run: {why}"))
+            return encode_result(error_result(call.name, "permission", f"{call.name} may not run: {why}"))
         namespace = session.namespaces.setdefault(invoker.ensemble.name if invoker.ensemble else "", {})
         permits = self._policy.permits(invoker, call.arguments)
         asks = self._upstream.calling(peer) if upstream_tool(invoker) else nullcontext()
-        async with self._gate, progressing(peer) as progress:
+        async with self._gate, report_progress(peer) as progress:
             context = Context({**self._auxdata, KEY: peer}, namespace, invoker, progress, permits)
             with asks:
                 result = await run_invoker(invoker, call.arguments, context, identifier=call.name, on_error="feedback")
         if peer.lacked is not None and result.error is not None and call.modern:
             raise peer.lacked  # 2026-07-28: what needs a capability that the client lacks is a protocol error
-        return answer_of(result, peer.structured, invoker.output_schema)
+        return encode_result(result, peer.structured, invoker.output_schema)
 
 
 class _Protocol(Server[Any]):

@@ -32,7 +32,7 @@ _LOOK: Final = 1.0
 """Seconds between two looks at the parent."""
 
 
-class Wire(NamedTuple):
+class StdioDescriptors(NamedTuple):
     """File descriptors."""
 
     read: int
@@ -40,10 +40,10 @@ class Wire(NamedTuple):
 
 
 @contextmanager
-def claimed_wire() -> Generator[Wire]:
+def claim_stdio() -> Generator[StdioDescriptors]:
     """Standard input and output as they were; while it is entered, they are nothing and standard error."""
     sys.stdout.flush()
-    wire = Wire(os.dup(0), os.dup(1))
+    wire = StdioDescriptors(os.dup(0), os.dup(1))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -58,7 +58,7 @@ def claimed_wire() -> Generator[Wire]:
             os.close(private)
 
 
-async def serve_stdio(server: ToolServer, wire: Wire) -> None:
+async def serve_stdio(server: ToolServer, wire: StdioDescriptors) -> None:
     """Serves one client until it is gone, or SIGTERM. Raises CallerError for a message of more than MAX_LINE."""
     loop = asyncio.get_running_loop()
     written = await _writer(wire.write)

@@ -20,7 +20,7 @@ from callboard.mcp import McpEnsemble
 from callboard.mcp.elicitation import Action
 from callboard.mcp.sanitize import clean_schema
 from callboard.schema import compile_schema
-from callboard.servers.mcp.client_proxy import Asked, Peer
+from callboard.servers.mcp.client_proxy import Asked, McpClientProxy
 from callboard.tools import Ensemble, Invoker
 
 _TEXT: Final = 4096
@@ -31,10 +31,10 @@ class Upstream:
     """Asks the clients of a ToolServer what its upstream servers ask: `elicit` and `sample` are as of McpEnsemble."""
 
     def __init__(self) -> None:
-        self._calling: list[Peer] = []
+        self._calling: list[McpClientProxy] = []
 
     @contextmanager
-    def calling(self, peer: Peer) -> Generator[None]:
+    def calling(self, peer: McpClientProxy) -> Generator[None]:
         """A call of the peer runs at an upstream server."""
         self._calling.append(peer)
         try:
@@ -57,7 +57,7 @@ class Upstream:
             raise CallerError("no client can be asked")
         return await peer.sample(params, key=_new_key())
 
-    def _peer(self, wanted: Asked) -> Peer | None:
+    def _peer(self, wanted: Asked) -> McpClientProxy | None:
         sessions = {id(peer.session) for peer in self._calling}
         if len(sessions) != 1 or wanted not in self._calling[-1].can:
             return None

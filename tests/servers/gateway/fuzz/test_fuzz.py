@@ -20,7 +20,7 @@ def running(serving):
 
     async def start():
         backend = await stack.enter_async_context(FakeBackend(lambda _: reply[0]))
-        return await stack.enter_async_context(serving(backend, failures=1_000_000))
+        return await stack.enter_async_context(serving(backend, failure_threshold=1_000_000))
 
     with asyncio.Runner() as runner:
         yield runner, runner.run(start()), reply

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from callboard.core import Event, InvocationEnded, Note, ReasoningPiece, ReplyFailed, Request, TextPiece, Usage
 from callboard.dialects import DIALECTS, Parser
-from callboard.servers.gateway.backend import flags_of
+from callboard.servers.gateway.backend import format_flags
 from callboard.servers.gateway.doctor import probes
 from callboard.servers.gateway.settings import BackendSettings
 
@@ -26,7 +26,7 @@ _MOST_DIALECTS = 3
 """That are tried where a text could be a call in several."""
 
 
-class Said(msgspec.Struct, frozen=True):
+class ProbeReply(msgspec.Struct, frozen=True):
     """What came of a `request`. `mode` is the one that the gateway asked in; `learned` are the facts that it found out."""
 
     events: list[Event]
@@ -55,7 +55,7 @@ class Said(msgspec.Struct, frozen=True):
         return any(isinstance(event, kind) for event in self.events)
 
 
-Judge: TypeAlias = Callable[[Said], tuple[State, str]]
+Judge: TypeAlias = Callable[[ProbeReply], tuple[State, str]]
 
 
 class Remedy(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class Remedy(msgspec.Struct, frozen=True):
 
     @property
     def flag(self) -> str:
-        return f"--dialect {self.dialect}" if self.dialect else flags_of({**self.mode_fact, **self.facts})
+        return f"--dialect {self.dialect}" if self.dialect else format_flags({**self.mode_fact, **self.facts})
 
     @property
     def found(self) -> Mapping[str, Any]:
@@ -97,18 +97,18 @@ class Question(msgspec.Struct, frozen=True):
     remedies: Sequence[Remedy] = ()
 
 
-def judged(question: Question, said: Said) -> tuple[State, str]:
+def judged(question: Question, said: ProbeReply) -> tuple[State, str]:
     failed = said.failed
     return ("no", fault(said, failed)) if failed is not None else question.judge(said)
 
 
-def fault(said: Said, failed: ReplyFailed) -> str:
+def fault(said: ProbeReply, failed: ReplyFailed) -> str:
     text = " ".join(failed.message.split())
     status = f"{said.status}: " if said.status >= 400 and str(said.status) not in text else ""
     return f"{status}{text[:200]}"
 
 
-def dialects(said: Said) -> list[Remedy]:
+def dialects(said: ProbeReply) -> list[Remedy]:
     """Those in which the text of a reply without calls is one."""
     text = "".join([event.text for event in said.events if isinstance(event, TextPiece)])
     if said.request is None or not said.request.tools or said.calls or not text.strip():
@@ -123,21 +123,21 @@ def _reads(parser: Parser, text: str) -> bool:
     return any(isinstance(event, InvocationEnded) and event.arguments is not None for event in events)
 
 
-def _taken(_: Said) -> tuple[State, str]:
+def _taken(_: ProbeReply) -> tuple[State, str]:
     return "yes", ""
 
 
-def _streams(said: Said) -> tuple[State, str]:
+def _streams(said: ProbeReply) -> tuple[State, str]:
     streamed = said.content_type.startswith("text/event-stream")
     return ("yes", "") if streamed else ("partly", "its replies come whole, and are streamed to clients at once")
 
 
-def _usage(said: Said) -> tuple[State, str]:
+def _usage(said: ProbeReply) -> tuple[State, str]:
     usage = [event for event in said.events if isinstance(event, Usage) and event.input]
     return ("yes", "") if usage else ("partly", "clients see no tokens, and cannot tell when a conversation is full")
 
 
-def called(said: Said) -> tuple[State, str]:
+def called(said: ProbeReply) -> tuple[State, str]:
     if not said.calls:
         return "partly", "the model did not call"
     if said.mode != "native":
@@ -145,26 +145,26 @@ def called(said: Said) -> tuple[State, str]:
     return "yes", said.way
 
 
-def _chosen(said: Said) -> tuple[State, str]:
+def _chosen(said: ProbeReply) -> tuple[State, str]:
     return ("yes", "") if said.calls else ("partly", "not obeyed: the model did not call the tool that was chosen")
 
 
-def _one(said: Said) -> tuple[State, str]:
+def _one(said: ProbeReply) -> tuple[State, str]:
     more = any(isinstance(event, Note) and event.text.startswith("a call of ") for event in said.events)
     return "yes", "not obeyed; the gateway passes the first call" if more else ""
 
 
-def _several(said: Said) -> tuple[State, str]:
+def _several(said: ProbeReply) -> tuple[State, str]:
     return ("yes", "") if len(said.calls) > 1 else ("partly", "the model calls one at a time")
 
 
-def _goes_on(said: Said) -> tuple[State, str]:
+def _goes_on(said: ProbeReply) -> tuple[State, str]:
     if said.has(TextPiece) or said.has(ReasoningPiece):
         return "yes", ""
     return "partly", "the model repeats its call" if said.calls else "the model says nothing"
 
 
-def _seen(said: Said) -> tuple[State, str]:
+def _seen(said: ProbeReply) -> tuple[State, str]:
     return ("partly", "they are left out") if any("picture" in each for each in said.dropped) else ("yes", "")
 
 

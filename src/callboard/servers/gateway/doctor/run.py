@@ -15,33 +15,33 @@ from msgspec.structs import replace
 
 from callboard.core import Event, ReasoningPiece
 from callboard.errors import CallerError
-from callboard.servers.gateway.backend import flags_of
+from callboard.servers.gateway.backend import format_flags
 from callboard.servers.gateway.doctor import probes
 from callboard.servers.gateway.doctor.checks import (
     PROMPT,
     QUESTIONS,
     STATES,
+    ProbeReply,
     Question,
-    Said,
     State,
     called,
     dialects,
     fault,
     judged,
 )
-from callboard.servers.gateway.frontends import fronts
+from callboard.servers.gateway.frontends import frontends
 from callboard.servers.gateway.gateway import Gateway
-from callboard.servers.gateway.http_errors import Refusal
+from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.response_stream import noted
 from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
 
 Started: TypeAlias = Callable[[str], None]
-Ended: TypeAlias = Callable[["Row"], None]
+Ended: TypeAlias = Callable[["ReportRow"], None]
 _NEVER = 1_000_000
 """Failures after which the backend is no longer asked: here they are what is looked for."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class ReportRow(msgspec.Struct, frozen=True):
     """One line of the report. `fix` is the flag of `callboard serve` that cures it, `dropped` what does not arrive."""
 
     name: str
@@ -51,14 +51,14 @@ class Row(msgspec.Struct, frozen=True):
     dropped: tuple[str, ...] = ()
 
 
-class Report(msgspec.Struct, frozen=True):
+class DoctorReport(msgspec.Struct, frozen=True):
     """`flags` are all that some client needs; with none of them every client `works`, or cannot be made to. `facts`
     are what was found out of the model, as a profile: what cured a fault, and what the gateway learned by itself.
     """
 
     model: str
-    backend: tuple[Row, ...]
-    clients: tuple[Row, ...]
+    backend: tuple[ReportRow, ...]
+    clients: tuple[ReportRow, ...]
     flags: tuple[str, ...]
     facts: Mapping[str, Any] = {}
 
@@ -69,7 +69,7 @@ class Report(msgspec.Struct, frozen=True):
 
 async def examine(
     settings: BackendSettings, model: str, started: Started, ended: Ended, *, quick: bool = False
-) -> Report:
+) -> DoctorReport:
     """Asks the backend what clients would ask; `model` "" is the first that it lists. With `quick` it is asked whether
     it answers, and then what the clients themselves ask: enough to know who can work, not what else is lost.
 
@@ -103,33 +103,33 @@ class _Examination:
         self._started = started
         self._ended = ended
         self._questions = questions
-        self._rows: list[Row] = []
+        self._rows: list[ReportRow] = []
         self._flags: list[str] = []
         self._found: dict[str, Any] = {}
         self._thinks = False
         self._step = 0
 
-    async def run(self) -> Report:
+    async def run(self) -> DoctorReport:
         for question in self._questions:
             await self._ask(question)
             if self._rows[0].state == "no" and not self._rows[0].fix:
-                return Report(self._model, tuple(self._rows), (), ())
+                return DoctorReport(self._model, tuple(self._rows), (), ())
         if len(self._questions) > 1:
-            thinks = Row(
+            thinks = ReportRow(
                 "tells thoughts apart", "yes" if self._thinks else "partly", "" if self._thinks else "none came"
             )
             self._tell(thinks, self._rows)
-        clients: list[Row] = []
+        clients: list[ReportRow] = []
         for name, (front, bodies) in probes.CLIENTS.items():
             await self._serve(name, front, bodies, clients)
         needed = self._flags if any(row.state == "no" or row.fix for row in clients) else []
-        return Report(self._model, tuple(self._rows), tuple(clients), tuple(needed), self._found)
+        return DoctorReport(self._model, tuple(self._rows), tuple(clients), tuple(needed), self._found)
 
     def _begin(self, name: str) -> None:
         self._step += 1
         self._started(f"{self._step}/{len(self._questions) + len(probes.CLIENTS)} {name}")
 
-    def _tell(self, row: Row, rows: list[Row]) -> None:
+    def _tell(self, row: ReportRow, rows: list[ReportRow]) -> None:
         rows.append(row)
         self._ended(row)
 
@@ -138,7 +138,7 @@ class _Examination:
         said = await self._said(self._cured, "chat", question.body)
         self._thinks = self._thinks or said.has(ReasoningPiece)
         state, what = judged(question, said)
-        fix = flags_of(said.learned)
+        fix = format_flags(said.learned)
         self._found |= said.learned
         spelled = dialects(said) if question.judge is called else []
         for remedy in [] if state == "yes" else [*spelled, *question.remedies]:
@@ -153,9 +153,11 @@ class _Examination:
                     self._flags.append(fix)
                     self._found |= remedy.found
                 break
-        self._tell(Row(question.name, state, what, fix), self._rows)
+        self._tell(ReportRow(question.name, state, what, fix), self._rows)
 
-    async def _serve(self, name: str, front: str, bodies: tuple[probes.Body, probes.Body], rows: list[Row]) -> None:
+    async def _serve(
+        self, name: str, front: str, bodies: tuple[probes.Body, probes.Body], rows: list[ReportRow]
+    ) -> None:
         """A client's two requests, and again with what was found to be needed where they fail."""
         self._begin(name)
         row = await self._loop(self._settings, name, front, bodies)
@@ -173,7 +175,7 @@ class _Examination:
 
     async def _loop(
         self, settings: BackendSettings, name: str, front: str, bodies: tuple[probes.Body, probes.Body]
-    ) -> Row:
+    ) -> ReportRow:
         first = await self._said(settings, front, bodies[0])
         if first.failed is None and not first.calls:
             first = await self._said(settings, front, bodies[0])  # a model may have a bad moment
@@ -181,12 +183,12 @@ class _Examination:
         dropped = tuple(dict.fromkeys([*first.dropped, *answered.dropped]))
         if failed := answered.failed:
             what = "" if first.failed else "after a result: "
-            return Row(name, "no", f"{what}{fault(answered, failed)}", dropped=dropped)
+            return ReportRow(name, "no", f"{what}{fault(answered, failed)}", dropped=dropped)
         if not first.calls:
-            return Row(name, "no", "the model does not call its tools", dropped=dropped)
-        return Row(name, "yes", called(first)[1], dropped=dropped)
+            return ReportRow(name, "no", "the model does not call its tools", dropped=dropped)
+        return ReportRow(name, "yes", called(first)[1], dropped=dropped)
 
-    async def _said(self, settings: BackendSettings, front: str, body: probes.Body) -> Said:
+    async def _said(self, settings: BackendSettings, front: str, body: probes.Body) -> ProbeReply:
         if settings == self._settings:
             return await _ask(self._gateway, self._model, front, body)
         async with _gateway(settings) as gateway:
@@ -195,22 +197,22 @@ class _Examination:
 
 @asynccontextmanager
 async def _gateway(settings: BackendSettings) -> AsyncGenerator[Gateway]:
-    gateway = Gateway(GatewaySettings(backends=(settings,), failures=_NEVER))
+    gateway = Gateway(GatewaySettings(backends=(settings,), failure_threshold=_NEVER))
     try:
         yield gateway
     finally:
         await gateway.aclose()
 
 
-async def _ask(gateway: Gateway, model: str, front: str, body: probes.Body) -> Said:
+async def _ask(gateway: Gateway, model: str, front: str, body: probes.Body) -> ProbeReply:
     """One request, through all that a client's goes through but the socket."""
     try:
-        exchange = await gateway.exchange(fronts()[front], {**body, "model": model})
-    except Refusal as refusal:
-        return Said([refusal.failure], refusal.status)
+        exchange = await gateway.exchange(frontends()[front], {**body, "model": model})
+    except HttpError as refusal:
+        return ProbeReply([refusal.failure], refusal.status)
     backend = gateway.backends[0]
-    name = backend.corrected(model)
-    before = backend.learned(exchange.record.owner).get(name, {})
+    name = backend.correct_name(model)
+    before = backend.learned_facts(exchange.record.owner).get(name, {})
     events: list[Event] = []
     encoder = exchange.encoder()
     async with aclosing(exchange.batches()) as batches:
@@ -221,6 +223,8 @@ async def _ask(gateway: Gateway, model: str, front: str, body: probes.Body) -> S
     encoder.finish()
     record = exchange.record
     mode = backend.model(name, record.owner).plan.mode.name
-    learned = {fact: each for fact, each in backend.learned(record.owner).get(name, {}).items() if fact not in before}
+    learned = {
+        fact: each for fact, each in backend.learned_facts(record.owner).get(name, {}).items() if fact not in before
+    }
     kind = record.headers.get("Content-Type", "")
-    return Said(events, record.status, kind, tuple(record.dropped), exchange.request, mode, learned)
+    return ProbeReply(events, record.status, kind, tuple(record.dropped), exchange.request, mode, learned)

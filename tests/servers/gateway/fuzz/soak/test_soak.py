@@ -50,7 +50,7 @@ def test_fuzzed_requests(serving, fuzz):
             backend.requests.clear()
 
     async def scenario():
-        async with FakeBackend(lambda _: reply[0]) as backend, serving(backend, failures=10**9) as served:
+        async with FakeBackend(lambda _: reply[0]) as backend, serving(backend, failure_threshold=10**9) as served:
             floor = RUNS // 10
             await ask(served, backend, range(floor))
             await idle(served)
