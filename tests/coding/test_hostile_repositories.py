@@ -17,11 +17,11 @@ import pytest
 from tests.coding.conftest import NAME
 
 from callboard.coding.git import process
+from callboard.coding.git.open_tree import open_tree, undo_tree
 from callboard.coding.git.process import GitFailed, git_path, run_git
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.snapshots import open_snapshots
-from callboard.coding.git.tree_state import digest_of
-from callboard.coding.git.worktree import open_tree, undo
+from callboard.coding.git.tree_state import compute_digest
 from callboard.errors import CallerError
 
 GITS = {"git": "git"} | ({"newer": os.environ["NEWER_GIT"]} if os.environ.get("NEWER_GIT") else {})
@@ -82,7 +82,7 @@ def works(repo, folder):
             with suppress(CallerError):
                 await tree.push()
             await tree.close(keep=False)
-            await undo(tree.record, folder)
+            await undo_tree(tree.record, folder)
 
     async def chat():
         with suppress(CallerError):
@@ -93,7 +93,7 @@ def works(repo, folder):
             (repo / "new.py").write_text("new\n")
             await repository.status(every=True)
             await repository.diff()
-            await digest_of(repository)
+            await compute_digest(repository)
             await repository.restore(["src/b.py"])
             await repository.stage()
             with suppress(GitFailed):
@@ -103,8 +103,9 @@ def works(repo, folder):
             await repository.log()
             with suppress(GitFailed):
                 await repository.push("other")
-            await snapshots.take("after")
-            await snapshots.restore(before)
+            now = await snapshots.take("after")
+            differences = await snapshots.differences(now, before)
+            await snapshots.restore({path: then for path, (_, then) in differences.items()}, now)
 
     (folder / "tree-of-job").mkdir(parents=True, exist_ok=True)
     asyncio.run(job())

@@ -6,7 +6,8 @@ import pytest
 
 from callboard.coding.git.process import GitFailed
 from callboard.coding.git.repository import Repository, find_repository
-from callboard.coding.git.tree_state import digest_of
+from callboard.coding.git.settings import unused_filters
+from callboard.coding.git.tree_state import compute_digest
 from callboard.errors import CallerError
 from callboard.text.display import display_names
 
@@ -77,7 +78,7 @@ def test_one_of_another_user(repo, home, git):
     assert refused.value.hint == f"if you trust them: git config --global --add safe.directory {repo}"
     git(home, "config", "--global", "--add", "safe.directory", str(repo))
     repository = found(repo)
-    assert not run(repository.is_dirty())
+    assert not run(repository.status()).changes
     assert run(repository.log())[0].subject == "second"
 
 
@@ -85,15 +86,15 @@ def test_a_shallow_one(tmp_path, git, repo):
     git(tmp_path, "clone", "-q", "--depth=1", repo.as_uri(), "shallow")
     repository = found(tmp_path / "shallow")
     assert [each.subject for each in run(repository.log())] == ["second"]
-    assert len(run(digest_of(repository))) == 40
+    assert len(run(compute_digest(repository))) == 40
 
 
 def test_a_sparse_one(git, repo):
     git(repo, "sparse-checkout", "set", "--no-cone", "a.py")
     assert not (repo / "src").exists()
     repository = found(repo)
-    assert not run(repository.is_dirty())
-    assert run(digest_of(repository)) == git(repo, "rev-parse", "HEAD^{tree}").strip()
+    assert not run(repository.status()).changes
+    assert run(compute_digest(repository)) == git(repo, "rev-parse", "HEAD^{tree}").strip()
 
 
 def test_one_of_longer_names(tmp_path, git):
@@ -103,7 +104,7 @@ def test_one_of_longer_names(tmp_path, git):
     assert len(run(repository.commit("first"))) == 64
     (tmp_path / "new" / "a").unlink()
     (tmp_path / "new" / "b").write_text("y\n")
-    assert len(run(digest_of(repository))) == 64
+    assert len(run(compute_digest(repository))) == 64
     run(repository.commit("second"))
     assert git(tmp_path / "new", "ls-files") == "b\n"
 
@@ -165,7 +166,7 @@ def test_odd_names(repo, git, name):
     (repo / name).write_text("odd\n")
     assert [each.path for each in run(repository.status()).changes] == [name]
     assert run(repository.new_files()) == (name,)
-    before = run(digest_of(repository))
+    before = run(compute_digest(repository))
     run(repository.stage([name]))
     assert "+odd" in run(repository.diff(files=[name])).text
     assert "+odd" not in run(repository.diff(files=["a.py"])).text
@@ -281,7 +282,7 @@ def test_another_repository_in_the_tree_is_left_out(repo, git):
     assert git(repo, "show", "--name-only", "--format=") == "y\n"
     with pytest.raises(GitFailed, match="nothing to commit but inner/"):
         run(repository.commit("inner"))
-    run(digest_of(repository))
+    run(compute_digest(repository))
 
 
 def test_what_is_hidden_is_no_part_of_it(repo, git):
@@ -290,7 +291,7 @@ def test_what_is_hidden_is_no_part_of_it(repo, git):
     (repo / "node_modules").symlink_to("/usr")
     (repo / "web" / "node_modules").mkdir(parents=True)
     (repo / "web" / "node_modules" / "x").write_text("x\n")
-    before = run(digest_of(repository))
+    before = run(compute_digest(repository))
     assert before == git(repo, "rev-parse", "HEAD^{tree}").strip()
     with pytest.raises(GitFailed, match="nothing to commit"):
         run(repository.commit("hidden"))
@@ -423,7 +424,7 @@ def test_many_files_are_counted(repo):
     assert len(run(repository.status(every=True)).changes) == 500
     assert [each.path for each in run(repository.status()).changes] == ["many/"]
     run(repository.commit("many"))
-    assert not run(repository.is_dirty())
+    assert not run(repository.status()).changes
 
 
 # What a repository, or a model, would have run
@@ -458,7 +459,7 @@ def everything(repository: Repository, repo: Path, number: int = 0) -> None:
         (repo / f"new-{number}.py").write_text("new\n")
         await repository.status(every=True)
         await repository.diff()
-        await digest_of(repository)
+        await compute_digest(repository)
         await repository.new_files()
         await repository.restore(["src/b.py"])
         left_out = await repository.stage()
@@ -553,7 +554,7 @@ def test_files_of_a_filter_that_is_not_run_are_not_committed(repo, git, trap):
     (repo / "secret.txt").write_text("plain\n")
     (repo / "other.txt").write_text("other\n")
     repository = found(repo)
-    assert run(repository.filters()) == ("crypt",)
+    assert unused_filters(run(repository.settings())) == ("crypt",)
     assert run(repository.stage()) == ("secret.txt",)
     run(repository.commit("work"))
     assert git(repo, "show", "--name-only", "--format=") == "other.txt\n"
@@ -569,7 +570,7 @@ def test_git_lfs_is_the_one_filter_that_is_run(repo, git):
     ):
         git(repo, "config", f"filter.lfs.{key}", value)
     git(repo, "config", "filter.like.clean", "git-lfs clean -- %f; true")
-    assert run(found(repo).filters()) == ("like",)
+    assert unused_filters(run(found(repo).settings())) == ("like",)
 
 
 def test_a_git_that_is_put_into_the_tree_means_nothing(repo, git, trap, tmp_path):

@@ -3,7 +3,7 @@ import os
 from pathlib import Path
 
 from callboard.coding.git.repository import find_repository
-from callboard.coding.git.tree_state import digest_of, settle, state_of
+from callboard.coding.git.tree_state import compute_digest, compute_state, settle_index
 
 
 def run(awaitable):
@@ -18,27 +18,27 @@ def found(directory):
 
 def test_a_digest_is_of_the_content(repo, git, tmp_path):
     repository = found(repo)
-    clean = run(digest_of(repository))
+    clean = run(compute_digest(repository))
     assert clean == git(repo, "rev-parse", "HEAD^{tree}").strip()
     held = sorted(Path(repo / ".git").rglob("*"))
     index = (repo / ".git" / "index").read_bytes()
     (repo / "a.py").write_text("x\n")
-    changed = run(digest_of(repository, tmp_path / "scratch"))
+    changed = run(compute_state(repository, tmp_path / "scratch")).digest
     (repo / "new").write_text("y\n")
-    more = run(digest_of(repository, tmp_path / "scratch"))
+    more = run(compute_state(repository, tmp_path / "scratch")).digest
     assert len({clean, changed, more}) == 3
     (repo / "new").unlink()
-    assert run(digest_of(repository)) == changed
+    assert run(compute_digest(repository)) == changed
     git(repo, "config", "core.excludesFile", str(tmp_path / "ignore"))
     (tmp_path / "ignore").write_text("*.log\n")
     (repo / "x.log").write_text("ignored\n")
-    assert run(digest_of(repository)) == changed
+    assert run(compute_digest(repository)) == changed
     assert sorted(Path(repo / ".git").rglob("*")) == held
     assert (repo / ".git" / "index").read_bytes() == index
     git(repo, "add", "a.py")
-    assert run(digest_of(repository)) == changed
+    assert run(compute_digest(repository)) == changed
     run(repository.commit("x"))
-    assert run(digest_of(repository)) == changed
+    assert run(compute_digest(repository)) == changed
 
 
 def test_a_digest_where_the_path_of_the_objects_is_odd(tmp_path, git):
@@ -49,7 +49,7 @@ def test_a_digest_where_the_path_of_the_objects_is_odd(tmp_path, git):
     git(odd, "add", ".")
     git(odd, "commit", "-qm", "first")
     (odd / "y").write_text("y\n")
-    assert len(run(digest_of(found(odd)))) == 40
+    assert len(run(compute_digest(found(odd)))) == 40
 
 
 def test_a_digest_in_the_middle_of_a_merge(repo, git):
@@ -57,12 +57,12 @@ def test_a_digest_in_the_middle_of_a_merge(repo, git):
     (repo / "a.py").write_text("different\n")
     git(repo, "commit", "-qam", "third")
     git(repo, "merge", "main", check=False)
-    assert len(run(digest_of(found(repo)))) == 40
+    assert len(run(compute_digest(found(repo)))) == 40
 
 
 def test_a_change_of_the_same_length_in_the_same_second_is_a_change(repo):
     repository = found(repo)
-    before = run(digest_of(repository))
+    before = run(compute_digest(repository))
     index = repo / ".git" / "index"
     about = (repo / "a.py").stat()
     with (repo / "a.py").open("r+") as file:
@@ -70,11 +70,11 @@ def test_a_change_of_the_same_length_in_the_same_second_is_a_change(repo):
     # Git keeps seconds: as if all of that had been done in the one in which the index was written.
     os.utime(repo / "a.py", ns=(about.st_atime_ns, about.st_mtime_ns))
     os.utime(index, ns=(about.st_atime_ns, about.st_mtime_ns))
-    assert run(digest_of(repository)) != before
+    assert run(compute_digest(repository)) != before
 
 
 def test_a_settled_index_is_younger_than_the_files(repo, git):
-    run(settle(found(repo)))
+    run(settle_index(found(repo)))
     written = (repo / ".git" / "index").stat().st_mtime
     assert all(int(path.stat().st_mtime) < int(written) for path in repo.glob("*.py"))
     assert git(repo, "status", "--porcelain") == ""
@@ -82,13 +82,13 @@ def test_a_settled_index_is_younger_than_the_files(repo, git):
 
 def test_large_files_have_a_name_and_are_not_read(repo):
     repository = found(repo)
-    before = run(state_of(repository))
+    before = run(compute_state(repository))
     with (repo / "large.bin").open("wb") as file:
         file.truncate(51 * 1024 * 1024)
-    first = run(state_of(repository))
+    first = run(compute_state(repository))
     assert (first.tree, [*first.large]) == (before.tree, ["large.bin"])
     with (repo / "large.bin").open("ab") as file:
         file.write(b"more")
-    assert len({before.name, first.name, run(state_of(repository)).name}) == 3
+    assert len({before.digest, first.digest, run(compute_state(repository)).digest}) == 3
     (repo / "b.py").write_text("new\n")
     assert run(repository.stage()) == ("large.bin",)

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from callboard.coding.git.copied_tree import CopiedTree
+from callboard.coding.git.open_tree import open_tree, undo_tree
 from callboard.coding.git.repository import find_repository
-from callboard.coding.git.worktree import open_place, open_tree, reopen_tree, tree_record, undo
+from callboard.coding.git.tree import TreeRecord
 from callboard.errors import CallerError
 
 
@@ -35,7 +37,7 @@ def work(tree):
 def test_a_job_leaves_the_users_tree_as_it_was(repo, job, git, seen_of):
     before = seen_of(repo)
     tree = opened(repo, job)
-    assert (tree.kind, tree.branch, tree.base) == ("worktree", "callboard/x", git(repo, "rev-parse", "HEAD").strip())
+    assert (tree.result_patch, tree.branch, tree.base) == (None, "callboard/x", git(repo, "rev-parse", "HEAD").strip())
     assert (tree.root / "src" / "b.py").read_text() == "two\n"
     assert tree.notices == ()
     assert run(tree.commit("nothing")) is None
@@ -50,7 +52,7 @@ def test_a_job_leaves_the_users_tree_as_it_was(repo, job, git, seen_of):
     assert not tree.root.exists()
     assert "+not committed" in tree.patch.read_text()
     assert git(repo, "log", "--format=%s", "callboard/x") == "fourth\nthird\nsecond\nfirst\n"
-    told = run(undo(tree.record, job))
+    told = run(undo_tree(tree.record, job))
     assert told == f"The branch callboard/x is gone; git branch callboard/x {last} brings it back."
     assert seen_of(repo) == before
     assert git(repo, "worktree", "list").count("\n") == 1
@@ -63,7 +65,7 @@ def test_a_branch_without_commits_does_not_stay(repo, job, seen_of):
     tree = opened(repo, job)
     run(tree.close(keep=False))
     assert seen_of(repo) == before
-    assert run(undo(tree.record, job)) == "The job's tree is gone; it left no branch."
+    assert run(undo_tree(tree.record, job)) == "The job's tree is gone; it left no branch."
 
 
 def test_a_tree_may_stay(repo, job, git):
@@ -71,7 +73,7 @@ def test_a_tree_may_stay(repo, job, git):
     work(tree)
     run(tree.close(keep=True))
     assert (tree.root / "new.py").exists()
-    run(undo({}, job))
+    run(undo_tree({}, job))
     assert not tree.root.exists()
     assert git(repo, "branch", "--list", "callboard/*") == ""
 
@@ -117,7 +119,7 @@ def test_a_dirty_tree_is_told_and_left_alone(repo, job, git, seen_of):
     assert (tree.root / "a.py").read_text() == "one\nmore\n"
     work(tree)
     run(tree.close(keep=False))
-    run(undo(tree.record, job))
+    run(undo_tree(tree.record, job))
     assert seen_of(repo) == before
 
 
@@ -202,7 +204,7 @@ def test_two_at_once(repo, job, git, seen_of):
     assert len({tree.branch for tree in trees}) == len(set(commits)) == 6
     for number, tree in enumerate(trees):
         assert git(repo, "show", "--name-only", "--format=", tree.branch) == f"{number}\n"
-        run(undo(tree.record, folders[number]))
+        run(undo_tree(tree.record, folders[number]))
     assert seen_of(repo) == before
 
 
@@ -227,7 +229,7 @@ def test_hooks_and_filters_do_not_run_when_it_is_made(repo, job, git, tmp_path):
     assert "a.py" in tree.notices[-1]
     run(tree.changes())
     run(tree.close(keep=False))
-    run(undo(tree.record, job))
+    run(undo_tree(tree.record, job))
     assert not (tmp_path / "ran").exists()
 
 
@@ -257,20 +259,20 @@ def test_it_is_not_undone_where_somebody_built_upon_it(repo, job, git):
     run(tree.close(keep=False))
     git(repo, "checkout", "-q", "callboard/x")
     with pytest.raises(CallerError, match="is checked out"):
-        run(undo(tree.record, job))
+        run(undo_tree(tree.record, job))
     (repo / "more").write_text("more\n")
     git(repo, "add", ".")
     git(repo, "commit", "-qm", "more")
     git(repo, "checkout", "-q", "main")
     with pytest.raises(CallerError, match="is not where the job left it"):
-        run(undo(tree.record, job))
+        run(undo_tree(tree.record, job))
     git(repo, "branch", "-f", "callboard/x", last)
     git(repo, "merge", "-q", "--no-ff", "-m", "merge", "callboard/x")
     with pytest.raises(CallerError, match="is part of main; git revert undoes it"):
-        run(undo(tree.record, job))
+        run(undo_tree(tree.record, job))
     assert git(repo, "rev-parse", "callboard/x").strip() == last
     git(repo, "reset", "-q", "--hard", "HEAD~1")
-    assert "is gone" in run(undo(tree.record, job))
+    assert "is gone" in run(undo_tree(tree.record, job))
 
 
 def test_what_was_pushed_is_told(repo, job, git, tmp_path, home):
@@ -282,19 +284,19 @@ def test_what_was_pushed_is_told(repo, job, git, tmp_path, home):
     work(tree)
     run(tree.push())
     run(tree.close(keep=False))
-    assert run(undo(tree.record, job)).endswith("brings it back. It is still at origin/callboard/x.")
+    assert run(undo_tree(tree.record, job)).endswith("brings it back. It is still at origin/callboard/x.")
     assert (repo / ".git" / "config").read_text() == config
 
 
 def test_a_job_without_a_tree(job):
-    assert run(undo({}, job)) == "The job made no tree."
+    assert run(undo_tree({}, job)) == "The job made no tree."
 
 
 def test_a_repository_that_is_gone(repo, job):
     tree = opened(repo, job)
     work(tree)
     shutil.rmtree(repo)
-    assert "is gone, and so is the job's tree" in run(undo(tree.record, job))
+    assert "is gone, and so is the job's tree" in run(undo_tree(tree.record, job))
     assert not tree.root.exists()
 
 
@@ -310,31 +312,10 @@ def test_a_job_whose_folder_is_gone_leaves_nothing(repo, job, git):
     assert sorted(path.name for path in (repo / ".git" / "worktrees").iterdir()) == ["own", "tree"]
 
 
-# Going on
-
-
-def test_an_interrupted_job_goes_on(repo, job):
-    tree = opened(repo, job)
-    (tree.root / "a.py").write_text("half\n")
-    (tree.repository.git_directory / "index.lock").touch()
-    (repo / ".git" / "index.lock").touch()
-    again = run(reopen_tree(tree_record(job)))
-    assert run(again.changes()).files == ("a.py",)
-    assert run(again.commit("whole"))
-    # The user's own is the user's.
-    assert (repo / ".git" / "index.lock").exists()
-    (tree.repository.git_directory / "locked").write_text("initializing")
-    with pytest.raises(CallerError, match="was not finished"):
-        run(reopen_tree(tree_record(job)))
-    run(again.close(keep=False))
-    with pytest.raises(CallerError, match="is gone"):
-        run(reopen_tree(tree_record(job)))
-
-
 SCRIPT = """
 import asyncio, sys
 from pathlib import Path
-from callboard.coding.git.worktree import open_tree, undo
+from callboard.coding.git.open_tree import open_tree, undo_tree
 
 async def main(repo, job):
     tree = await open_tree(repo, job, "callboard/x")
@@ -344,7 +325,7 @@ async def main(repo, job):
         await tree.commit(f"work {number}")
         await tree.changes()
     await tree.close(keep=False)
-    await undo(tree.record, job)
+    await undo_tree(tree.record, job)
 
 async def told():
     print("begun", flush=True)
@@ -361,8 +342,8 @@ async def counted(*arguments, **options):
         asyncio.get_running_loop().call_later(0.001, os.kill, os.getpid(), signal.SIGKILL)
     return await real(*arguments, **options)
 
-import callboard.coding.git.repository, callboard.coding.git.worktree
-for module in (program, callboard.coding.git.repository, callboard.coding.git.worktree):
+import callboard.coding.git.repository
+for module in (program, callboard.coding.git.repository):
     module.run_git = counted
 asyncio.run(told())
 """
@@ -382,8 +363,8 @@ def test_it_is_killed_in_the_middle(repo, job, seen_of, number):
     # What it started ends by itself.
     while _is_worked_in(repo.parent):
         time.sleep(0.005)
-    record = tree_record(job)
-    run(undo({}, job))
+    record = TreeRecord.load(job)
+    run(undo_tree({}, job))
     assert seen_of(repo) == before
     second = job.parent / "2"
     second.mkdir()
@@ -391,7 +372,7 @@ def test_it_is_killed_in_the_middle(repo, job, seen_of, number):
     assert tree.branch == "callboard/x" or record is None
     assert work(tree)
     run(tree.close(keep=False))
-    run(undo({}, second))
+    run(undo_tree({}, second))
     assert seen_of(repo) == before
 
 
@@ -423,14 +404,14 @@ def plain(tmp_path, home):
 def test_nothing_is_written_where_a_link_of_an_unpacked_archive_leads(plain, job, tmp_path):
     (plain / ".git").symlink_to(tmp_path / "victim")
     tree = opened(plain, job)
-    assert tree.kind == "copy"
+    assert isinstance(tree, CopiedTree)
     assert (tree.root / ".git").read_text().startswith("gitdir: ")
     assert not (tmp_path / "victim").exists()
 
 
 def test_a_folder_without_git_is_copied(plain, job, git):
     tree = opened(plain, job)
-    assert tree.kind == "copy"
+    assert isinstance(tree, CopiedTree)
     assert tree.notices == (f"{plain} is no git repository: the job works on a copy, and its result is a patch",)
     assert tree.borrowed == {"node_modules": plain / "node_modules"}
     assert run(tree.changes()).files == ()
@@ -448,7 +429,7 @@ def test_a_folder_without_git_is_copied(plain, job, git):
     git(plain, "apply", str(tree.patch))
     assert (plain / "a.py").read_text() == "work\n"
     assert not (plain / "src" / "b.py").exists()
-    assert "the changes are still in" in run(undo(tree.record, job)).lower()
+    assert "the changes are still in" in run(undo_tree(tree.record, job)).lower()
 
 
 def test_a_repository_without_a_commit_is_copied(tmp_path, git, job):
@@ -458,11 +439,11 @@ def test_a_repository_without_a_commit_is_copied(tmp_path, git, job):
     git(root, "add", "a")
     index = (root / ".git" / "index").read_bytes()
     tree = opened(root, job)
-    assert tree.kind == "copy"
+    assert isinstance(tree, CopiedTree)
     assert "is in no commit yet" in tree.notices[0]
     (tree.root / "a").write_text("y\n")
     assert run(tree.commit("work"))
-    run(undo(tree.record, job))
+    run(undo_tree(tree.record, job))
     assert not (job / "tree").exists()
     assert (root / ".git" / "index").read_bytes() == index
     assert (root / "a").read_text() == "x\n"
@@ -472,7 +453,7 @@ def test_a_folder_that_the_last_commit_does_not_know_is_copied(repo, job):
     (repo / "lab").mkdir()
     (repo / "lab" / "x").write_text("x\n")
     tree = opened(repo / "lab", job)
-    assert tree.kind == "copy"
+    assert isinstance(tree, CopiedTree)
     assert sorted(path.name for path in tree.root.iterdir()) == [".git", "x"]
 
 
@@ -488,38 +469,22 @@ def test_an_empty_folder_is_copied(tmp_path, job):
 def test_a_copy_that_was_not_finished(plain, job):
     tree = opened(plain, job)
     (job / "tree.json").write_text((job / "tree.json").read_text().replace(tree.base, ""))
-    with pytest.raises(CallerError, match="was not finished"):
-        run(reopen_tree(tree_record(job)))
-    run(undo({}, job))
+    run(undo_tree({}, job))
     assert not (job / "tree").exists()
-
-
-# In place
-
-
-def test_the_users_own_tree(repo, job, seen_of):
-    before = seen_of(repo)
-    tree = run(open_place(repo, job))
-    assert tree is not None
-    assert (tree.kind, tree.branch, tree.root) == ("place", "main", repo)
-    assert run(tree.changes()).files == ()
-    run(tree.close(keep=False))
-    assert seen_of(repo) == before
-    assert run(open_place(repo.parent, job)) is None
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"kind": "worktree"}'])
 def test_a_record_that_is_none(job, content):
     (job / "tree.json").write_text(content)
     with pytest.raises(CallerError, match="not the record of a tree"):
-        tree_record(job)
+        TreeRecord.load(job)
 
 
 def test_undoing_writes_nothing_where_nothing_is_to_be_taken_back(repo, job):
     tree = opened(repo, job)
     config = (repo / ".git" / "config").stat()
     run(tree.close(keep=False))
-    run(undo(tree.record, job))
+    run(undo_tree(tree.record, job))
     assert (repo / ".git" / "config").stat() == config
 
 
@@ -530,7 +495,7 @@ def test_undoing_deletes_beneath_the_jobs_folder_alone(repo, job, tmp_path):
     (other / "tree").mkdir(parents=True)
     told = (job / "tree.json").read_text().replace(str(job), str(other))
     (job / "tree.json").write_text(told)
-    run(undo({}, job))
+    run(undo_tree({}, job))
     assert (other / "tree").is_dir()
 
 

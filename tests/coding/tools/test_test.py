@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from callboard.coding.git.repository import find_repository
-from callboard.coding.git.tree_state import digest_of
+from callboard.coding.git.tree_state import compute_digest
 from callboard.coding.test_runners import RUNNERS, Kind
 from callboard.coding.tools.test import run_tests
 from callboard.coding.tools.test import test as single
@@ -49,14 +49,14 @@ def test_what_a_model_is_told_and_what_is_kept(workspace, repo):
     assert told.startswith("pytest: 1 failed, 1 passed\n- test_it.py::test_a (test_it.py:2)\n    assert (1 + 1) == 3")
     (report,) = workspace.reports
     assert not report.good
-    assert report.digest == asyncio.run(digest_of(asyncio.run(find_repository(repo))))
+    assert report.digest == asyncio.run(compute_digest(asyncio.run(find_repository(repo))))
     (repo / "test_it.py").write_text("def test_a():\n    assert 1 + 1 == 2\n")
     assert call(workspace, "test", type="python", verbose=True).text == "pytest: 1 passed"
     good = workspace.reports[-1]
     assert good.good
     # An edit afterwards is on another tree.
     (repo / "a.py").write_text("edited\n")
-    assert asyncio.run(digest_of(asyncio.run(find_repository(repo)))) != good.digest
+    assert asyncio.run(compute_digest(asyncio.run(find_repository(repo)))) != good.digest
     assert [each.digest != "" for each in workspace.reports] == [True, True]
 
 

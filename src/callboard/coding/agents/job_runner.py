@@ -25,9 +25,9 @@ from callboard.coding.agents.prompts import task_text
 from callboard.coding.agents.pull_request import commit_message, pull_request, told_findings
 from callboard.coding.chat.session import undo_chat
 from callboard.coding.git import github
+from callboard.coding.git.open_tree import open_tree, undo_tree
 from callboard.coding.git.repository import find_repository
-from callboard.coding.git.worktree import Tree, open_tree
-from callboard.coding.git.worktree import undo as undo_tree
+from callboard.coding.git.tree import Tree
 from callboard.coding.jobs.log import Record, Step, Told
 from callboard.coding.jobs.store import MAX_DIFF, Job, Jobs
 from callboard.coding.shielding import finished
@@ -266,8 +266,8 @@ class _Worker:
                 "tests": desk.tests_summary,
                 "pull_request": {"title": title, "body": body},
             }
-            if tree.kind == "copy" and changes.diff:
-                output["patch"] = str(tree.patch)
+            if tree.result_patch and changes.diff:
+                output["patch"] = str(tree.result_patch)
         self._update(output=output)
 
     async def _publish(self, tree: Tree, tell: Callable[[Step], None]) -> None:
@@ -275,9 +275,7 @@ class _Worker:
         given, git = self._assignment.given, self._assignment.settings.coding.git
         if self._assignment.kind not in ("build", "debug") or not (given.get("push") or given.get("pr")):
             return
-        if tree.kind != "worktree":
-            raise CallerError("there is no repository to push from", path=str(self._assignment.directory))
-        await tree.repository.push(tree.branch, git.remote)
+        await tree.push(git.remote)
         tell(Told(f"pushed {tree.branch} to {git.remote}"))
         if given.get("pr"):
             wanted = self.job.output["pull_request"]

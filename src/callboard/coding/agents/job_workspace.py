@@ -29,7 +29,7 @@ from callboard.coding.agents.prompt_context import (
     shown_tree,
     written_lines,
 )
-from callboard.coding.git.worktree import Tree
+from callboard.coding.git.tree import Tree
 from callboard.coding.test_runners import TestReport, run_tests
 from callboard.coding.tools import ensemble, single_action
 from callboard.coding.workspace.directory_walk import left_out

@@ -106,6 +106,6 @@ async def _take_back(states: Snapshots, turns: Sequence[Turn]) -> tuple[str, ...
         raise CallerError(
             f"changed since by somebody else: {display_names(sorted(foreign), 20)}", hint="nothing was taken back"
         )
-    await states.put_back(stands, now)
+    await states.restore(stands, now)
     await states.take("after going back")
     return tuple(sorted(stands))

@@ -1,9 +1,8 @@
-"""Issues and pull requests, through `gh`.
+"""Issues and pull requests, through GitHub's own program `gh`, where it is installed and signed in.
 
-Owns the way to GitHub's own program, where it is installed and signed in. Knows nothing of tokens: `gh` has them.
 Law: nothing is written there but what the user asked for by name. `gh` asks git about the repository, and that git
-is as closed as ours: it reads of the configuration what `git_settings` lists, and runs no hook, filter or monitor. Of
-our environment it gets what it needs, and no program that it starts is a repository's.
+is restricted as ours: it reads of the configuration what `settings.py` lists, and runs no hook, filter or monitor.
+`gh` gets only the variables below, and no program that it starts comes from a repository.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from callboard.coding.git.process import closed_environment
+from callboard.coding.git.process import git_environment
 from callboard.coding.git.repository import find_repository
 from callboard.errors import CallerError
 from callboard.programs import find_program
@@ -24,7 +23,7 @@ MAX_TEXT: Final = 100_000
 """Characters of an issue that are read."""
 SECONDS: Final = 60.0
 
-_KEPT: Final = (
+_INHERITED: Final = (
     *("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_HOST", "GH_CONFIG_DIR"),
     *("GH_REPO", "XDG_STATE_HOME", "XDG_DATA_HOME", "DBUS_SESSION_BUS_ADDRESS", "HTTP_PROXY"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR"),
@@ -41,20 +40,20 @@ _QUIET: Final = {
 
 async def issue_text(number: int, directory: Path) -> str:
     """Title, text and comments of an issue, whole. Raises CallerError."""
-    told = await _gh(directory, f"--issue {number}", "issue", "view", str(number), "--json", "title,body,comments")
-    return _told(told)
+    issue = await _gh(directory, f"--issue {number}", "issue", "view", str(number), "--json", "title,body,comments")
+    return _format_thread(issue)
 
 
 async def pull_request_of(number: int, directory: Path) -> tuple[str, str]:
     """The branch of a pull request, and its title, text and comments. Raises CallerError."""
-    told = await _gh(
+    pull_request = await _gh(
         directory, f"--pr {number}", "pr", "view", str(number), "--json", "title,body,comments,headRefName"
     )
-    return str(told.get("headRefName", "")), _told(told)
+    return str(pull_request.get("headRefName", "")), _format_thread(pull_request)
 
 
 async def open_pull_request(directory: Path, *, branch: str, title: str, body: str, draft: bool) -> str:
-    """Opens one for a branch that was pushed; its address. Raises CallerError."""
+    """Open a pull request for a branch that was pushed; return its address. Raises CallerError."""
     arguments = ["pr", "create", "--head", branch, "--title", title, "--body-file", "-"]
     output = await _run(directory, "--pr", [*arguments, *(["--draft"] if draft else [])], body.encode())
     return output.decode("utf-8", "replace").strip()
@@ -63,29 +62,29 @@ async def open_pull_request(directory: Path, *, branch: str, title: str, body: s
 async def _gh(directory: Path, path: str, *arguments: str) -> dict[str, Any]:
     output = await _run(directory, path, arguments)
     try:
-        told = json.loads(output)
+        answer = json.loads(output)
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
+        answer = None
+    if not isinstance(answer, dict):
         raise CallerError("gh gave no JSON", path=path)
-    return told
+    return answer
 
 
-async def _run(directory: Path, path: str, arguments: Any, given: bytes = b"") -> bytes:
+async def _run(directory: Path, path: str, arguments: Any, stdin: bytes = b"") -> bytes:
     program = find_program("gh")
     if program is None:
         raise CallerError("gh is not installed", path=path, hint="install it, or pass the text with --description")
     repository = await find_repository(directory)
     if repository is None:
         raise CallerError("gh needs a git repository", path=str(directory), hint="git init makes one")
-    with repository.closed(await repository.settings(), online=True) as place:
-        own = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        environment = {**closed_environment(online=True), **place, **own, **_QUIET}
-        return await _answer([program, *arguments], directory, environment, path, given)
+    with repository.environment(await repository.settings(), online=True) as location:
+        own = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        environment = {**git_environment(online=True), **location, **own, **_QUIET}
+        return await _run_command([program, *arguments], directory, environment, path, stdin)
 
 
-async def _answer(
-    command: Sequence[str], directory: Path, environment: Mapping[str, str], path: str, given: bytes
+async def _run_command(
+    command: Sequence[str], directory: Path, environment: Mapping[str, str], path: str, stdin: bytes
 ) -> bytes:
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -98,7 +97,7 @@ async def _answer(
     )
     try:
         async with asyncio.timeout(SECONDS):
-            output, error = await process.communicate(given)
+            output, error = await process.communicate(stdin)
     except TimeoutError:
         raise CallerError(f"gh did not answer within {SECONDS:g} s", path=path) from None
     finally:
@@ -106,12 +105,12 @@ async def _answer(
             process.kill()
             await process.wait()
     if process.returncode:
-        said = error.decode("utf-8", "replace").strip()[:500]
-        raise CallerError(f"gh: {said}", path=path, hint="gh auth status; or pass the text with --description")
+        message = error.decode("utf-8", "replace").strip()[:500]
+        raise CallerError(f"gh: {message}", path=path, hint="gh auth status; or pass the text with --description")
     return output
 
 
-def _told(given: dict[str, Any]) -> str:
-    comments = [str(each.get("body", "")) for each in given.get("comments") or () if isinstance(each, dict)]
-    parts = [str(given.get("title") or ""), str(given.get("body") or ""), *comments]
+def _format_thread(thread: dict[str, Any]) -> str:
+    comments = [str(each.get("body", "")) for each in thread.get("comments") or () if isinstance(each, dict)]
+    parts = [str(thread.get("title") or ""), str(thread.get("body") or ""), *comments]
     return "\n\n".join([part for part in parts if part])[:MAX_TEXT]

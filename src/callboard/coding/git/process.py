@@ -1,14 +1,13 @@
-"""The program git, with every way closed by which a repository could run something.
+"""Run the program git, with every way closed by which a repository could run something.
 
-Owns its settings, its environment, the cap on what it says, and its end. Knows nothing of what it is asked.
 Law: git is started by its absolute path, never through a shell; nothing that a repository holds names a program
-that it runs. Hooks, monitors, pagers, editors, signers, external diffs and prompts are off; so is the network, but
+that it runs. Hooks, monitors, pagers, editors, signers, external diffs and prompts are off; so is the network, except
 for calls that ask for it, which are the ones the user asked for.
 
-There are three walls, and each would do alone. Of the configuration only what `git_settings` lists reaches git; what
+There are three walls, and each would do alone. Of the configuration only what `settings.py` lists reaches git; what
 git offers to turn off is off besides; and where the kernel has Landlock, git can run nothing but itself and what
 `programs` names, write nothing but what `writable` names, and open no connection. A call that may reach other
-machines is without the last: it runs what the user's own configuration says, such as ssh and what helps it.
+machines is without the last: it runs what the user's own configuration says, such as ssh and its helpers.
 """
 
 from __future__ import annotations
@@ -100,8 +99,8 @@ _FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
 _checked: set[str] = set()
 """The programs that `check_git` found to be new enough."""
 
-_KEPT: Final = ("HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME", "TMPDIR")
-_KEPT_ONLINE: Final = (
+_INHERITED: Final = ("HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME", "TMPDIR")
+_INHERITED_ONLINE: Final = (
     *("SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR"),
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
 )
@@ -112,30 +111,31 @@ class GitFailed(CallerError):
 
 
 class GitOutcome(msgspec.Struct, frozen=True):
-    """What came of a call: its exit code, its output, what it said of errors. `cut` says that it wrote more."""
+    """How a call ended."""
 
     code: int
     output: bytes
     error: str
     cut: bool = False
+    """Whether it wrote more than the limit."""
 
     @property
     def text(self) -> str:
-        """The output as text; bytes that are none stay as surrogates, as in names of files."""
+        """The output as text; bytes that are not UTF-8 become surrogates, as in names of files."""
         return os.fsdecode(self.output)
 
     @property
     def items(self) -> list[str]:
-        """The output as a list, where git was told to end each item with a zero byte."""
+        """The output as a list, for commands with `-z`."""
         return os.fsdecode(self.output).split("\0")[:-1]
 
 
 def git_path() -> str:
     """Where git is. Raises CallerError."""
-    found = find_program("git")
-    if found is None:
+    path = find_program("git")
+    if path is None:
         raise CallerError("git is not installed", hint="install git 2.32 or later")
-    return found
+    return path
 
 
 async def run_git(
@@ -155,18 +155,18 @@ async def run_git(
     """Run git in a directory. Cancelling ends it.
 
     Args:
-        arguments: What it is asked.
-        directory: Where.
-        environment: Further variables, which replace ours.
-        settings: Further settings, which replace ours.
-        stdin: What it reads.
-        limit: Bytes of output at which it is ended.
-        seconds: That it may take.
+        arguments: A command of git and its arguments.
+        directory: Where it runs.
+        environment: Variables that replace ours.
+        settings: Settings that replace ours.
+        stdin: Its input.
+        limit: Bytes of output after which it is ended.
+        seconds: Seconds after which it is ended.
         online: Whether it may reach other machines, with the user's own keys, and fetch the files of git-lfs.
-        configured: Whether it reads the user's own and the system's configuration: to say what is in them, and whose
-            repositories the user trusts.
-        writable: The folders that it may change; none of them need be there.
-        programs: What it may run besides itself.
+        configured: Whether it reads the user's own and the system's configuration: to list what is in them, and
+            whose repositories the user trusts.
+        writable: The folders that it may change; they need not exist.
+        programs: Programs that it may run besides itself.
 
     Raises:
         CallerError: Git is missing, or takes longer than it may; or there is no such directory.
@@ -178,42 +178,42 @@ async def run_git(
             [program, *_with_flags(arguments)],
             permission,
             cwd=directory,
-            env={**closed_environment(settings, online=online, configured=configured), **(environment or {})},
+            env={**git_environment(settings, online=online, configured=configured), **(environment or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            # Ctrl-C is for us, and there is no terminal to ask on.
+            # Ctrl-C ends us, not git, and git has no terminal to ask on.
             start_new_session=True,
         )
     except (FileNotFoundError, NotADirectoryError):
         raise CallerError("there is no such folder", path=str(directory)) from None
-    outcome = await _Call(process, stdin, limit, seconds).outcome()
+    outcome = await _GitProcess(process, stdin, limit, seconds).outcome()
     if outcome is None:
         hint = "something holds it up: look for other processes of git"
         raise CallerError(f"git took more than {seconds:g} s", path=str(directory), hint=hint)
     return outcome
 
 
-def failed(outcome: GitOutcome, arguments: Sequence[str], path: str) -> GitFailed:
-    """The error of an outcome, in git's own words."""
+def git_error(outcome: GitOutcome, arguments: Sequence[str], path: str) -> GitFailed:
+    """The error of a failed call, in git's own words."""
     lines = [line.removeprefix("fatal: ").removeprefix("error: ") for line in outcome.error.splitlines()]
-    said = "; ".join([line for line in lines if line and not line.startswith("hint:")][:4])
-    return GitFailed(said or f"git {arguments[0]} ended with status {outcome.code}", path=path)
+    message = "; ".join([line for line in lines if line and not line.startswith("hint:")][:4])
+    return GitFailed(message or f"git {arguments[0]} ended with status {outcome.code}", path=path)
 
 
 async def check_git() -> None:
-    """Check that git is there, and not too old; once for each program. Raises CallerError."""
+    """Check that git is installed and not too old; once for each program. Raises CallerError."""
     program = git_path()
     if program not in _checked:
         check_version((await run_git(["version"], Path("/"))).text)
         _checked.add(program)
 
 
-def check_version(said: str) -> None:
-    """Raises CallerError for an answer of `git version` that is older than we can use."""
-    numbers = said.split()[2].split(".") if len(said.split()) > 2 else []
+def check_version(text: str) -> None:
+    """Raise CallerError for the output of `git version` of a git that is too old."""
+    numbers = text.split()[2].split(".") if len(text.split()) > 2 else []
     if len(numbers) < 2 or not all(each.isdigit() for each in numbers[:2]):
-        raise CallerError(f"{said.strip()!r} is no version of git")
+        raise CallerError(f"{text.strip()!r} is no version of git")
     if (int(numbers[0]), int(numbers[1])) < OLDEST:
         raise CallerError(f"git {'.'.join(numbers)} is too old", hint="install git 2.32 or later")
 
@@ -222,14 +222,14 @@ def _with_flags(arguments: Sequence[str]) -> list[str]:
     return [arguments[0], *_FLAGS.get(arguments[0], ()), *arguments[1:]]
 
 
-def closed_environment(
+def git_environment(
     settings: Iterable[tuple[str, str]] = (), *, online: bool, configured: bool = False
 ) -> dict[str, str]:
     """The environment for git, or for a program that runs it, with every way closed that git itself can close."""
-    given = [*_SETTINGS, *(() if online else _OFFLINE), *settings]
-    kept = (*_KEPT, *(_KEPT_ONLINE if online else ()))
-    found = {name: os.environ[name] for name in kept if name in os.environ}
-    found |= {
+    pairs = [*_SETTINGS, *(() if online else _OFFLINE), *settings]
+    inherited = (*_INHERITED, *(_INHERITED_ONLINE if online else ()))
+    environment = {name: os.environ[name] for name in inherited if name in os.environ}
+    environment |= {
         "PATH": search_path(),
         "LC_ALL": "C",
         "GIT_TERMINAL_PROMPT": "0",
@@ -239,48 +239,52 @@ def closed_environment(
         # Counts more than what a repository's `protocol.NAME.allow` says.
         "GIT_LFS_SKIP_DOWNLOAD_ERRORS": "1",
         "GIT_ALLOW_PROTOCOL": ":".join(PROTOCOLS) if online else _NO_PROTOCOL,
-        "GIT_CONFIG_COUNT": str(len(given)),
+        "GIT_CONFIG_COUNT": str(len(pairs)),
     }
     if not online:
-        found["GIT_NO_LAZY_FETCH"] = "1"
+        environment["GIT_NO_LAZY_FETCH"] = "1"
     if not configured:
-        found |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
-    for index, (key, value) in enumerate(given):
-        found |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
-    return found
+        environment |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+    for index, (key, value) in enumerate(pairs):
+        environment |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
+    return environment
 
 
 def _permission(program: str, writable: Sequence[Path], programs: Sequence[Path]) -> Permission | None:
-    """What git may do; None where it cannot be held to that."""
+    """What git may do; None where the kernel cannot enforce it."""
     own = _own_programs(program)
     return Permission((*own, *programs), tuple(writable)) if own else None
 
 
 @functools.cache
 def _own_programs(program: str) -> tuple[Path, ...]:
-    """What git itself is made of; nothing where it does not run with that alone, as where `git` is a script."""
+    """Git's own programs; empty where git does not run with them alone, as where `git` is a script."""
     if not landlock_version():
         return ()
-    environment = closed_environment(online=False)
-    asked = [program, "--exec-path"]
-    said = subprocess.run(asked, env=environment, capture_output=True, check=False).stdout  # noqa: S603  # git itself
-    loaders = [place for pattern in _LOADERS for place in Path("/").glob(pattern.removeprefix("/"))]
-    found = (Path(program), Path(os.fsdecode(said.strip()) or program), *loaders)
+    environment = git_environment(online=False)
+    command = [program, "--exec-path"]
+    path = subprocess.run(command, env=environment, capture_output=True, check=False).stdout  # noqa: S603  # git itself
+    loaders = [loader for pattern in _LOADERS for loader in Path("/").glob(pattern.removeprefix("/"))]
+    programs = (Path(program), Path(os.fsdecode(path.strip()) or program), *loaders)
     try:
         probe = start_restricted(
-            [program, "version"], Permission(found), env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [program, "version"],
+            Permission(programs),
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
     except OSError:
         return ()
     output, _ = probe.communicate()
-    return found if output.startswith(b"git version") else ()
+    return programs if output.startswith(b"git version") else ()
 
 
-class _Call:
-    """A process of git, and what goes through its pipes.
+class _GitProcess:
+    """A process of git and its pipes, which a thread serves.
 
-    A thread serves them. Event loops can do so too, but each in another way when a task is cancelled while it begins
-    to; and the process has to end then, and take its locks away, whatever the loop does.
+    Event loops can serve pipes too, but they differ when a task is cancelled while the process starts; and git has to
+    end then, and remove its locks, whatever the loop does.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, limit: int, seconds: float) -> None:
@@ -288,14 +292,14 @@ class _Call:
             raise AssertionError
         self._process = process
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
-        self._given = memoryview(stdin)
+        self._input = memoryview(stdin)
         self._limit = limit
         self._deadline = monotonic() + seconds
         self._output, self._error = bytearray(), bytearray()
         self._stopped, self._stop = os.pipe()
 
     async def outcome(self) -> GitOutcome | None:
-        """What came of it, None if it took too long. Cancelling ends it, and then waits until it has ended."""
+        """Wait for it to end; None if it took too long. Cancelling ends it, and waits until it has ended."""
         ended: concurrent.futures.Future[GitOutcome | None] = concurrent.futures.Future()
         threading.Thread(target=self._serve, args=[ended], daemon=True).start()
         waiting = asyncio.wrap_future(ended)
@@ -306,7 +310,7 @@ class _Call:
             try:
                 await asyncio.shield(waiting)
             except asyncio.CancelledError:
-                # It was asked for twice.
+                # A second cancellation.
                 _signal(self._process, signal.SIGKILL)
                 await asyncio.wait([waiting])
             raise
@@ -317,12 +321,12 @@ class _Call:
     def _serve(self, ended: concurrent.futures.Future[GitOutcome | None]) -> None:
         try:
             ended.set_result(self._run())
-        except BaseException as error:  # noqa: BLE001  # whoever waits gets it
+        except BaseException as error:  # noqa: BLE001  # raised where the future is awaited
             ended.set_exception(error)
 
     def _run(self) -> GitOutcome | None:
         try:
-            complete = self._converse()
+            complete = self._serve_pipes()
             cut = len(self._output) > self._limit
             if not complete and not cut:
                 return None
@@ -339,8 +343,8 @@ class _Call:
         error = self._error.decode("utf-8", "replace").strip()
         return GitOutcome(0 if cut else code, bytes(self._output[: self._limit]), error, cut)
 
-    def _converse(self) -> bool:
-        """Serve the pipes until it has said all, or more than the limit; False if it was stopped or took too long."""
+    def _serve_pipes(self) -> bool:
+        """Until all output is read; False if it is more than the limit, or git was stopped or took too long."""
         for pipe in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(pipe.fileno(), False)
         with selectors.DefaultSelector() as selector:
@@ -353,7 +357,7 @@ class _Call:
                 if not ready or any(key.fileobj == self._stopped for key, _ in ready):
                     return False
                 for key, _ in ready:
-                    if not self._go_on(key):
+                    if not self._transfer(key):
                         selector.unregister(key.fileobj)
                         if key.fileobj is self._stdin:
                             self._stdin.close()
@@ -361,32 +365,32 @@ class _Call:
                     return False
         return True
 
-    def _go_on(self, key: selectors.SelectorKey) -> bool:
-        """Read or write what a pipe is ready for; False if it is done."""
+    def _transfer(self, key: selectors.SelectorKey) -> bool:
+        """Read from or write to a pipe that is ready; False at its end."""
         if key.fileobj is self._stdin:
             try:
-                self._given = self._given[os.write(key.fd, self._given[:_CHUNK]) :]
+                self._input = self._input[os.write(key.fd, self._input[:_CHUNK]) :]
             except BrokenPipeError:  # it may end without reading all
-                self._given = memoryview(b"")
-            return bool(self._given)
+                self._input = memoryview(b"")
+            return bool(self._input)
         chunk = os.read(key.fd, _CHUNK)
-        kept: bytearray = key.data
-        kept += chunk
-        if kept is self._error:
-            del kept[_MAX_ERROR:]
+        output: bytearray = key.data
+        output += chunk
+        if output is self._error:
+            del output[_MAX_ERROR:]
         return bool(chunk)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process, first so that it takes its locks away."""
-    for how in (signal.SIGTERM, signal.SIGKILL):
+    """End a process, first by SIGTERM so that it removes its locks."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             return
-        _signal(process, how)
+        _signal(process, number)
         with suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE)
 
 
-def _signal(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
-        os.killpg(process.pid, how)
+        os.killpg(process.pid, number)

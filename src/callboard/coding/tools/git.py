@@ -1,9 +1,7 @@
-"""The tool `git` (seed 003), through the program git.
+"""The tool `git`: look into the repository's history, and commit.
 
-Owns what a model can ask of the repository, and git's own short words for the answers. How git is run is the business
-of `repository`.
 Law: every path is beneath the root of the workspace; a job stays on its branch; nothing leaves the machine unless the
-user said so; what the rules keep a call from is not shown in a difference, staged or put back.
+user allowed it; files that the rules deny to a call are not in a diff, not staged and not restored.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from callboard.coding.git.process import GitFailed
-from callboard.coding.git.repository import Repository, find_repository
+from callboard.coding.git.repository import Repository, find_repository, is_below
 from callboard.coding.tools.action_tool import Actions, action
 from callboard.coding.workspace.directory_walk import left_out
 from callboard.coding.workspace.workspace import Workspace, workspace_of
@@ -22,17 +20,17 @@ from callboard.text.display import display_names
 from callboard.tools import Context, Subject
 
 MAX_DIFF: Final = 60_000
-"""Bytes of a difference that a model is given."""
+"""Bytes of a patch that a model gets."""
 MAX_LOG: Final = 100
 MAX_STATUS: Final = 200
 """Files that are listed."""
 SECONDS: Final = 600.0
 SUBJECTS: Final[dict[str, Subject]] = {"files": "further_path"}
-"""Rules with a pattern of a path speak of these; what allows the action allows them otherwise."""
+"""The arguments that a permission rule with a path pattern is about; otherwise the rule for the action decides."""
 
 
 async def repository_of(workspace: Workspace) -> Repository | None:
-    """The repository of a workspace: the one it was given, else the one that is found, once. Raises CallerError."""
+    """The repository of a workspace; it is searched for once. Raises CallerError."""
     if workspace.repository is None:
         workspace.repository = await find_repository(workspace.root)
     return workspace.repository
@@ -63,14 +61,14 @@ async def git_diff(
     """Shows what changed, as a patch."""
     workspace, repository = workspace_of(context), await _repository(context)
     paths = _paths(workspace, repository, files)
-    refused = _refused(context, repository, await repository.diff_names(base, branch, paths))
-    outcome = await repository.diff(base, branch, paths, limit=MAX_DIFF, leave_out=refused)
+    denied = _denied(context, repository, await repository.diff_names(base, branch, paths))
+    outcome = await repository.diff(base, branch, paths, limit=MAX_DIFF, leave_out=denied)
     text = outcome.output.decode("utf-8", "replace")
     if outcome.cut:
         text = f"{text.rpartition(chr(10))[0]}\n[the patch goes on: ask for single files]"
     new = [] if branch else [path for path in await repository.new_files() if _is_within(path, paths)]
     also = f"New files, not in the patch: {display_names(new, 20)}" if new else ""
-    without = f"({left_out(len(refused))})" if refused else ""
+    without = f"({left_out(len(denied))})" if denied else ""
     return "\n".join([part for part in (text.rstrip("\n"), also, without) if part]) or "no changes"
 
 
@@ -87,12 +85,12 @@ async def git_add(context: Context, files: Annotated[Sequence[str], "The files o
     """Stages files for the next commit."""
     workspace, repository = workspace_of(context), await _repository(context)
     paths = _paths(workspace, repository, files)
-    refused = await _refused_changes(context, repository)
-    skipped = await repository.stage(paths or None, refused)
+    denied = await _denied_changes(context, repository)
+    skipped = await repository.stage(paths or None, denied)
     staged = [each for each in (await repository.status(every=True)).changes if each.staged not in " ?"]
     within = [each.path for each in staged if _is_within(each.path, paths)]
-    told = f"Staged {display_names(within, 20)}" if within else "Nothing to stage there: these files did not change"
-    return f"{told}{_left_out(skipped)}{_by_rules(refused)}"
+    summary = f"Staged {display_names(within, 20)}" if within else "Nothing to stage there: these files did not change"
+    return f"{summary}{_format_skipped(skipped)}{_format_denied(denied)}"
 
 
 @action(timeout=SECONDS, approval=True, cli={"-m": "message"})
@@ -101,8 +99,8 @@ async def git_commit(context: Context, message: Annotated[str, "What was changed
     repository = await _repository(context)
     if not message.strip():
         raise ValueError("a commit needs a message")
-    refused = await _refused_changes(context, repository)
-    commit = await repository.commit(message, leave_out=refused)
+    denied = await _denied_changes(context, repository)
+    commit = await repository.commit(message, leave_out=denied)
     remaining = [each.path for each in (await repository.status()).changes]
     also = f"\nNot in it: {display_names(remaining)}" if remaining else ""
     subject = message.strip().splitlines()[0]
@@ -140,8 +138,8 @@ async def git_checkout(
     tracked = await repository.tracked(path) if path else ()
     if not tracked:
         raise GitFailed(f"{branch!r} is no branch and no file of the last commit")
-    if refused := _refused(context, repository, tracked):
-        raise PermissionError(f"a rule keeps this call from {display_names(refused)}")
+    if denied := _denied(context, repository, tracked):
+        raise PermissionError(f"a rule keeps this call from {display_names(denied)}")
     await repository.restore([path])
     return f"{display_names([path])} is as in the last commit"
 
@@ -187,44 +185,44 @@ async def _repository(context: Context) -> Repository:
 
 def _paths(workspace: Workspace, repository: Repository, files: Sequence[str]) -> list[str]:
     """Paths as git writes them. Raises PermissionError for one that is not beneath the root."""
-    found = []
+    relative = []
     for each in files:
         path = Path(os.path.normpath(workspace.root / each))
         if not path.is_relative_to(workspace.root) or not path.is_relative_to(repository.root):
             raise PermissionError(f"{each!r} is outside of {str(workspace.root)!r}")
-        found.append(str(path.relative_to(repository.root)))
-    return found
+        relative.append(str(path.relative_to(repository.root)))
+    return relative
 
 
-def _refused(context: Context, repository: Repository, paths: Sequence[str]) -> list[str]:
-    """Those of some paths, as git writes them, that the rules keep a call from."""
+def _denied(context: Context, repository: Repository, paths: Sequence[str]) -> list[str]:
+    """The paths, as git writes them, that the rules deny to a call."""
     workspace = workspace_of(context)
-    beneath = os.path.relpath(repository.root, workspace.root)
+    prefix = os.path.relpath(repository.root, workspace.root)
 
     def permitted(path: str) -> bool:
-        own = os.path.normpath(f"{beneath}/{path}")
+        own = os.path.normpath(f"{prefix}/{path}")
         try:
             names = [own, *workspace.aliases(own)]
-        except OSError:  # it is not there any more, or not beneath the root
+        except OSError:  # it was deleted, or is not beneath the root
             names = [own]
         return all(map(context.permits, names))
 
     return [path for path in paths if not permitted(path)]
 
 
-async def _refused_changes(context: Context, repository: Repository) -> list[str]:
-    return _refused(context, repository, [each.path for each in (await repository.status(every=True)).changes])
+async def _denied_changes(context: Context, repository: Repository) -> list[str]:
+    return _denied(context, repository, [each.path for each in (await repository.status(every=True)).changes])
 
 
-def _by_rules(paths: Sequence[str]) -> str:
+def _format_denied(paths: Sequence[str]) -> str:
     return f"\n{left_out(len(paths))}: {display_names(paths)}" if paths else ""
 
 
-def _is_within(path: str, places: Sequence[str]) -> bool:
-    return not places or any(place in (".", path) or path.startswith(f"{place}/") for place in places)
+def _is_within(path: str, folders: Sequence[str]) -> bool:
+    return not folders or any(is_below(path, each) for each in folders)
 
 
-def _left_out(names: Sequence[str]) -> str:
+def _format_skipped(names: Sequence[str]) -> str:
     if not names:
         return ""
     return f"\nLeft out: {display_names(names)} (larger than 50 MB, another repository, or for a filter that is not run here)"

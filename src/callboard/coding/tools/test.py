@@ -1,14 +1,11 @@
-"""The tool `test`: the tests of the repository (seed 003).
-
-Owns what a model can ask of them. How they are run and read is the business of the runners.
-"""
+"""The tool `test`: run the tests of the repository."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from callboard.coding.git.tree_state import digest_of
+from callboard.coding.git.tree_state import compute_digest
 from callboard.coding.test_runners import Kind, Selection
 from callboard.coding.test_runners import run_tests as run_selected
 from callboard.coding.tools.action_tool import Action, action
@@ -45,7 +42,7 @@ async def run_tests(  # noqa: PLR0917  # a model passes them by name
         kind=type,
         seconds=timeout,
         progress=context.progress,
-        digest=partial(digest_of, repository) if repository else None,
+        digest=partial(compute_digest, repository) if repository else None,
     )
     workspace.reports.append(report)
     return report.summary

@@ -22,7 +22,7 @@ from callboard.tools.context import Permits, everything
 
 if TYPE_CHECKING:
     from callboard.coding.git.repository import Repository
-    from callboard.coding.git.worktree import Tree
+    from callboard.coding.git.tree import Tree
     from callboard.coding.test_runners.report import TestReport
     from callboard.sandbox import Confinement, Sandbox
 

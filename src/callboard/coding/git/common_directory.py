@@ -1,10 +1,10 @@
-"""A folder that stands in for the one that all working trees of a repository share, with a configuration of ours.
+"""Private directories for `GIT_COMMON_DIR`: a repository's objects and branches, but a configuration of ours.
 
-Git takes its configuration, and its hooks, from the folder that `GIT_COMMON_DIR` names. Ours is git's to read: its
-`config` is the one we write, there are no hooks, and all else leads to the repository: objects, branches, the other
-working trees. HEAD and the index are not there, so git reads and writes those of the repository itself. It is what
-`git-new-workdir` of git's own sources does, the other way round. The alternative, to override each key that a
-repository sets, leaves it to the next release of git which keys there are.
+Git takes its configuration, and its hooks, from the directory that `GIT_COMMON_DIR` names. In ours, `config` is the
+one we write, there are no hooks, and links lead to the rest of the repository: objects, branches, the other working
+trees. HEAD and the index are not there, so git reads and writes those of the repository itself. `git-new-workdir` in
+git's own sources does the same the other way round. The alternative, to override each key that a repository sets,
+would need to know the keys of the next release of git.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _MADE: Final = ("logs",)
 _WRITTEN: Final = frozenset({"refs", "reftable", "logs", "info"})
 _PREFIX: Final = "callboard-git-"
 _STALE: Final = 3600.0
-"""Seconds after which a folder of a process that is gone is one that it left, not another container's."""
+"""Seconds after which the folder of a process that we do not see is taken for stale; it may be another container's."""
 _UNUSED: Final = frozenset({"hooks", "lfs", "modules", "svn", "description"})
 
 
-class PrivateDirectories:
-    """The folders that stand in for `common`. Those that are kept go when this object does."""
+class PrivateCommonDirectories:
+    """Makes the directories that replace `common`. Cached ones are deleted with this object."""
 
     def __init__(self, common: Path) -> None:
         self._common = common
-        self._kept: dict[tuple[str, ...], Path] = {}
+        self._cached: dict[tuple[str, ...], Path] = {}
 
     @contextmanager
     def open(self, configuration: str, *, keep: bool) -> Iterator[Path]:
-        """The folder with this configuration; one with secrets in it is not to be kept."""
+        """A directory with this configuration; without `keep`, for secrets, it is deleted after use."""
         parts = self._parts()
         if not keep:
             folder = self._make(configuration, parts)
@@ -52,10 +52,10 @@ class PrivateDirectories:
             return
         key = (configuration, *parts)
         # A folder of temporary files may be cleared while we work.
-        if key not in self._kept or not (self._kept[key] / "config").exists():
-            self._kept[key] = self._make(configuration, parts)
-            weakref.finalize(self, shutil.rmtree, self._kept[key], ignore_errors=True)
-        yield self._kept[key]
+        if key not in self._cached or not (self._cached[key] / "config").exists():
+            self._cached[key] = self._make(configuration, parts)
+            weakref.finalize(self, shutil.rmtree, self._cached[key], ignore_errors=True)
+        yield self._cached[key]
 
     def _parts(self) -> list[str]:
         """The folders of the repository that are there now."""
@@ -81,13 +81,13 @@ def remove_stale() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
         with suppress(OSError):
-            found = folder.lstat()
-            ours = pid.isdecimal() and found.st_uid == os.geteuid()
-            if ours and found.st_mtime < time.time() - _STALE and not _runs(int(pid)):
+            status = folder.lstat()
+            ours = pid.isdecimal() and status.st_uid == os.geteuid()
+            if ours and status.st_mtime < time.time() - _STALE and not _is_running(int(pid)):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _runs(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -97,7 +97,7 @@ def _runs(pid: int) -> bool:
     return True
 
 
-def check_place(directory: Path, root: Path, git_directory: Path, common: Path) -> None:
+def check_location(directory: Path, root: Path, git_directory: Path, common: Path) -> None:
     """Check that a repository is where its `.git` says, and that what it holds lies in it.
 
     Args:

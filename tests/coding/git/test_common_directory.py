@@ -3,8 +3,8 @@ import subprocess
 
 import pytest
 
-from callboard.coding.git import directory
-from callboard.coding.git.directory import PrivateDirectories, remove_stale
+from callboard.coding.git import common_directory
+from callboard.coding.git.common_directory import PrivateCommonDirectories, remove_stale
 
 LONG_AGO = 1_000_000_000
 
@@ -19,7 +19,7 @@ def gone():
 
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
-    monkeypatch.setattr(directory.tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(common_directory.tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     remove_stale.cache_clear()
     return tmp_path / "temporary"
@@ -33,7 +33,7 @@ def test_what_a_killed_process_left_is_removed_and_what_may_be_in_use_is_not(tem
         if age:
             os.utime(folder, (age, age))
     (tmp_path / "common").mkdir()
-    folders = PrivateDirectories(tmp_path / "common")
+    folders = PrivateCommonDirectories(tmp_path / "common")
     with folders.open("", keep=False) as made:
         left = {path.name.removeprefix("callboard-git-") for path in temporary.iterdir() if path != made}
     assert left == {*ages} - {f"{gone}-old"}
@@ -41,7 +41,7 @@ def test_what_a_killed_process_left_is_removed_and_what_may_be_in_use_is_not(tem
 
 def test_a_folder_goes_with_its_repository(temporary, tmp_path):
     (tmp_path / "common").mkdir()
-    folders = PrivateDirectories(tmp_path / "common")
+    folders = PrivateCommonDirectories(tmp_path / "common")
     with folders.open("", keep=True):
         pass
     assert len([*temporary.iterdir()]) == 1

@@ -1,0 +1,79 @@
+"""Open a tree for a job, and undo it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from callboard.coding.git.copied_tree import make_copy, undo_copy
+from callboard.coding.git.repository import Repository, find_repository
+from callboard.coding.git.tree import Tree, TreeRecord
+from callboard.coding.git.worktree import make_worktree, prune_worktrees, undo_worktree
+from callboard.errors import CallerError
+
+
+async def open_tree(directory: Path, job: Path, branch: str, at: str = "HEAD", *, fetch: bool = False) -> Tree:
+    """Make a worktree of the repository that `directory` is in, or a copy where git has no commit of it.
+
+    Args:
+        directory: Where the user is.
+        job: The job's folder.
+        branch: The name of the branch that is made; if it is taken, it gets a number.
+        at: The commit that the branch begins at.
+        fetch: Whether what the commit lacks here, in a partial clone or of git-lfs, is fetched.
+
+    Raises:
+        CallerError: The repository cannot be used, or the commit is not whole here.
+    """
+    directory, job = _absolute(directory), _absolute(job)
+    if TreeRecord.load(job) is not None:
+        raise CallerError("the job has a tree already", path=str(job))
+    repository = await find_repository(directory)
+    if repository is not None:
+        await repository.check_branch(branch)
+        await prune_worktrees(repository, job.parent)
+        base = await repository.commit_id(at)
+        if not base and at != "HEAD":
+            raise CallerError(f"{at!r} is no commit", path=str(repository.root))
+        if base and await _has_folder(repository, base):
+            return await make_worktree(repository, directory, job, branch, base, fetch=fetch)
+    return await make_copy(directory, job, branch, in_repository=repository is not None)
+
+
+async def undo_tree(record: Mapping[str, Any], job: Path) -> str:
+    """Remove what a job made: its tree and its branch.
+
+    Args:
+        record: `Tree.record`; the file in the job's folder is newer, and counts.
+        job: The job's folder.
+
+    Returns:
+        What was done, in a sentence or two.
+
+    Raises:
+        CallerError: Somebody built upon the branch: it was moved, checked out or merged.
+    """
+    current = TreeRecord.load(job)
+    if current is None:
+        if not record:
+            return "The job made no tree."
+        current = msgspec.convert(record, TreeRecord)
+    # Nothing is deleted but beneath the job's own folder, whatever its record says.
+    current = msgspec.structs.replace(current, job=str(await asyncio.to_thread(job.resolve)))
+    return await (undo_copy if current.kind == "copy" else undo_worktree)(current)
+
+
+def _absolute(path: Path) -> Path:
+    return path.resolve()
+
+
+async def _has_folder(repository: Repository, commit: str) -> bool:
+    """Whether a commit knows the folder that the repository was found from."""
+    if not repository.folder:
+        return True
+    outcome = await repository.git("rev-parse", "--verify", "--quiet", f"{commit}:{repository.folder}", check=False)
+    return outcome.code == 0
