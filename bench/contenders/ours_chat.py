@@ -8,14 +8,14 @@ from typing import Any
 from callboard import Agent, Limits
 from callboard.modes import plan
 from callboard.profiles import resolve
-from callboard.providers.http_model import RemoteModel
+from callboard.providers.http_model import HttpModel
 
 _CALL = b'"tool_call_id":"call_'
 _DONE = [{"content": "done"}]
 
 
-class Answer:
-    """As `providers.transport.Answer`."""
+class HttpResponse:
+    """As `providers.transport.HttpResponse`."""
 
     status = 200
     content_type = "text/event-stream"
@@ -23,8 +23,9 @@ class Answer:
     def __init__(self, body: bytes) -> None:
         self._body = body
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        yield self._body
+    async def next_chunk(self) -> bytes:
+        chunk, self._body = self._body, b""
+        return chunk
 
 
 class Stub:
@@ -34,15 +35,15 @@ class Stub:
         self._replies = [*(_reply(_call(number), "tool_calls") for number in range(rounds)), _reply(_DONE, "stop")]
 
     @asynccontextmanager
-    async def post(self, _: str, *, body: bytes, **__: Any) -> AsyncIterator[Answer]:
+    async def post(self, _: str, *, body: bytes, **__: Any) -> AsyncIterator[HttpResponse]:
         at = body.rfind(_CALL)
         last = body[at + len(_CALL) : body.find(b'"', at + len(_CALL))]
-        yield Answer(self._replies[0 if at < 0 else int(last) + 1])
+        yield HttpResponse(self._replies[0 if at < 0 else int(last) + 1])
 
 
 def prepare(add: Callable[..., Any], rounds: int) -> Callable[[], Awaitable[Any]]:
     resolution = resolve("gpt-4o", {"mode": "native"})
-    model = RemoteModel(resolution, plan(resolution), Stub(rounds), base_url="http://stub")  # type: ignore[arg-type]
+    model = HttpModel(resolution, plan(resolution), Stub(rounds), base_url="http://stub")  # type: ignore[arg-type]
     agent = Agent(model, [add], limits=Limits(rounds=rounds + 1, errors=None))
 
     async def run() -> Any:

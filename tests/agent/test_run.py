@@ -276,8 +276,8 @@ def test_a_model_whose_reply_has_no_end():
     class Mute:
         name = "mute"
 
-        async def reply(self, _):
-            yield TextPiece("Hel")
+        async def batches(self, _):
+            yield [TextPiece("Hel")]
 
     async def scenario():
         run = Agent(Mute()).stream("Hi")
@@ -291,7 +291,7 @@ def test_a_model_may_be_any_async_iterator():
     class Pieces:
         name = "pieces"
 
-        def reply(self, _):
+        def batches(self, _):
             return self
 
         def __aiter__(self):
@@ -301,7 +301,7 @@ def test_a_model_may_be_any_async_iterator():
         async def __anext__(self):
             if not self.left:
                 raise StopAsyncIteration
-            return self.left.pop(0)
+            return [self.left.pop(0)]
 
     assert Agent(Pieces()).run_sync("Hi").output == "Hello."
 

@@ -82,7 +82,7 @@ def test_what_a_run_raises_is_raised():
     class Broken:
         name = "broken"
 
-        def reply(self, request):
+        def batches(self, request):
             raise RuntimeError("no luck")
 
     run = Agent(Broken()).stream_sync("?")

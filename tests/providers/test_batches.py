@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -24,11 +23,11 @@ from callboard.core import (
     ToolDeclaration,
     Usage,
     UserCanister,
+    reply_events,
 )
 from callboard.modes import plan
 from callboard.profiles import resolve
-from callboard.providers import RemoteModel, Transport
-from callboard.providers.registry import LocalModel
+from callboard.providers import HttpModel, Transport
 from callboard.testing import Cut, FakeBackend, Status
 
 WIRES = ["chat", "responses", "messages", "gemini"]
@@ -70,7 +69,7 @@ WRITTEN = [
 async def model_at(url, wire, mode):
     resolution = resolve("fake-model", {"wire": wire})
     root = url.removesuffix("/v1") if wire == "messages" else url
-    model = RemoteModel(resolution, plan(resolution, mode), Transport(retries=0), base_url=root, keeps=False)
+    model = HttpModel(resolution, plan(resolution, mode), Transport(retries=0), base_url=root, reuse_encoding=False)
     try:
         async with asyncio.timeout(30):  # against a test that hangs, not part of what it asserts
             yield model
@@ -182,7 +181,7 @@ def test_headers_go_along_and_those_of_the_answer_are_heard(stream):
                 batches = model.batches(
                     replace(ASKING, stream=stream),
                     headers={"authorization": "Bearer hers"},
-                    heard=lambda status, headers: heard.append((status, headers.get("Retry-After"))),
+                    on_headers=lambda status, headers: heard.append((status, headers.get("Retry-After"))),
                 )
                 given.append([batch async for batch in batches])
         return backend.requests
@@ -198,7 +197,7 @@ def test_each_attempt_is_heard():
     async def scenario():
         async with FakeBackend([NO, YES]) as backend, model_at(backend.url, "chat", "validated") as model:
             request = replace(ASKING, tool_choice="required")
-            async for _ in model.batches(request, heard=lambda status, _: heard.append(status)):
+            async for _ in model.batches(request, on_headers=lambda status, _: heard.append(status)):
                 pass
 
     heard = []
@@ -225,10 +224,9 @@ def test_a_local_model_is_started_once_and_asked_as_any_other():
             server.base_url = backend.url
             resolution = resolve("local:some")
             decided = plan(resolution, "validated")
-            connect = partial(RemoteModel, resolution, decided, Transport())
-            model = LocalModel(resolution, decided, server, connect)
+            model = HttpModel(resolution, decided, Transport(), server=server)
             first = [batch async for batch in model.batches(replace(ASKING, tool_choice="required"))]
-            second = [event async for event in model.reply(ASKING)]
+            second = [event async for event in reply_events(model, ASKING)]
             await model.aclose()
             return first, second, backend.requests
 

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from callboard import Agent, access_model, tool
-from callboard.core import ReplyEnded, ReplyFailed, Request, SupervisorCanister, TextPiece, UserCanister
+from callboard.core import ReplyEnded, ReplyFailed, Request, SupervisorCanister, TextPiece, UserCanister, reply_events
 from callboard.errors import CallerError
 from callboard.providers.command import prompt
 
@@ -24,7 +24,7 @@ def events_of(name, *canisters):
     async def scenario():
         model = access_model(name)
         try:
-            return [event async for event in model.reply(Request(name, canisters or (UserCanister("Hi?"),)))]
+            return [event async for event in reply_events(model, Request(name, canisters or (UserCanister("Hi?"),)))]
         finally:
             await model.aclose()
 
@@ -69,7 +69,7 @@ def test_closing_the_reply_stops_the_program(tmp_path):
     name = program(tmp_path, "import time\nprint('a', flush=True)\ntime.sleep(600)")
 
     async def scenario():
-        replying = access_model(name).reply(Request(name, (UserCanister("?"),)))
+        replying = reply_events(access_model(name), Request(name, (UserCanister("?"),)))
         async for event in replying:
             if isinstance(event, TextPiece):
                 break

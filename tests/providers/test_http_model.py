@@ -24,12 +24,13 @@ from callboard.core import (
     ToolDeclaration,
     Usage,
     UserCanister,
+    reply_events,
     unsent_note,
 )
 from callboard.errors import CallerError
 from callboard.modes import plan
 from callboard.profiles import resolve
-from callboard.providers import RemoteModel, Transport, access_model
+from callboard.providers import HttpModel, Transport, access_model
 from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, Status
 
 ASKING = Request("fake-model", (UserCanister("Hi"),), (ToolDeclaration("search", "Search.", {"type": "object"}),))
@@ -57,7 +58,7 @@ class Naps(list):
 async def model_at(url, *, mode="", profile=None, tell=None, **options):
     resolution = resolve("fake-model", profile)
     transport = Transport(**({"sleep": Naps(), "jitter": lambda: 0.0} | options))
-    model = RemoteModel(resolution, plan(resolution, mode), transport, base_url=url, api_key="secret", tell=tell)
+    model = HttpModel(resolution, plan(resolution, mode), transport, base_url=url, api_key="secret", tell=tell)
     try:
         async with asyncio.timeout(30):  # against a test that hangs, not part of what it asserts
             yield model
@@ -66,7 +67,7 @@ async def model_at(url, *, mode="", profile=None, tell=None, **options):
 
 
 async def events_of(model, *, stream=True, **changes):
-    return [event async for event in model.reply(replace(ASKING, stream=stream, **changes))]
+    return [event async for event in reply_events(model, replace(ASKING, stream=stream, **changes))]
 
 
 def ask(replies, *, stream=True, chunk_size=None, changes=None, **options):
@@ -290,7 +291,7 @@ async def stream_of(reply):
 def test_leaving_a_reply_closes_its_connection():
     async def scenario():
         async with FakeBackend([Silence(after=HELLO[:2]), "again"]) as backend, model_at(backend.url) as model:
-            async with aclosing(model.reply(ASKING)) as events:
+            async with aclosing(reply_events(model, ASKING)) as events:
                 async for event in events:
                     if isinstance(event, TextPiece):
                         break
@@ -381,7 +382,7 @@ def test_a_base_url_that_is_more_than_one_is_refused(url, wire, said):
 def test_blanks_around_a_base_url_are_no_part_of_it():
     async def scenario():
         async with FakeBackend(["Hi."]) as backend, aclosing(access_model("m", base_url=f" {backend.url}/ ")) as model:
-            events = [event async for event in model.reply(Request("m", (UserCanister("Hi"),)))]
+            events = [event async for event in reply_events(model, Request("m", (UserCanister("Hi"),)))]
             return "".join([event.text for event in events if isinstance(event, TextPiece)])
 
     assert asyncio.run(scenario()) == "Hi."

@@ -18,6 +18,7 @@ from callboard.core import (
     TextualContent,
     ToolDeclaration,
     UserCanister,
+    reply_events,
 )
 from callboard.providers.lessons import MOST, suggested
 from callboard.testing import FakeBackend, Status
@@ -65,7 +66,7 @@ def ask(replies, *, count=2, tools=(TOOL,), **profile):
                 "m", base_url=backend.url, profile={"uses_tools": True, "reasoning_history": "all", **profile}
             )
             request = Request("m", SAID, tuple(tools))
-            events = [[event async for event in model.reply(request)] for _ in range(count)]
+            events = [[event async for event in reply_events(model, request)] for _ in range(count)]
             await model.aclose()
             return events, backend.requests
 

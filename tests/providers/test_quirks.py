@@ -14,6 +14,7 @@ from callboard.core import (
     TextualContent,
     ToolDeclaration,
     UserCanister,
+    reply_events,
 )
 from callboard.profiles import resolve
 from callboard.providers import access_model
@@ -32,7 +33,7 @@ def body_for(canisters=ASKED, **facts):
     async def scenario():
         async with FakeBackend(["Hello."]) as backend:
             model = access_model("m", base_url=backend.url, mode="native", profile=facts)
-            [event async for event in model.reply(request)]
+            [event async for event in reply_events(model, request)]
             await model.aclose()
             return backend.requests[0].body
 

@@ -20,10 +20,11 @@ from callboard.core import (
     TextPiece,
     ToolDeclaration,
     UserCanister,
+    reply_events,
 )
 from callboard.modes import plan
 from callboard.profiles import resolve
-from callboard.providers import RemoteModel, Transport
+from callboard.providers import HttpModel, Transport
 from callboard.providers.restore_arguments import Restored
 from callboard.testing import FakeBackend
 from callboard.wires import WIRES
@@ -57,9 +58,12 @@ def replied(wire, reply, tools, *, stream):
         resolution = resolve("m", {"wire": wire})
         async with FakeBackend([reply]) as backend:
             root = backend.url.removesuffix("/v1") if wire == "messages" else backend.url
-            model = RemoteModel(resolution, plan(resolution, "native"), Transport(), base_url=root)
+            model = HttpModel(resolution, plan(resolution, "native"), Transport(), base_url=root)
             try:
-                return [event async for event in model.reply(Request("m", (UserCanister("u"),), tools, stream=stream))]
+                return [
+                    event
+                    async for event in reply_events(model, Request("m", (UserCanister("u"),), tools, stream=stream))
+                ]
             finally:
                 await model.aclose()
 

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from callboard import Agent, Limits, tool
-from callboard.core import Controls, ReplyEnded, Request, ResultCanister, UserCanister
+from callboard.core import Controls, ReplyEnded, Request, ResultCanister, UserCanister, reply_events
 from callboard.mcp import McpEnsemble, ServerSettings
 from callboard.providers import access_model
 from callboard.testing import Call, FakeBackend, Raw, ScriptedModel
@@ -482,7 +482,7 @@ def test_ollama_17252_an_effort_that_ollama_does_not_know_is_asked_for_as_the_ne
             monkeypatch.setenv("OLLAMA_BASE_URL", backend.url)
             request = Request("qwen3", [UserCanister("Oslo?")], controls=Controls(effort=effort))
             model = access_model("ollama:qwen3")
-            events = [event async for event in model.reply(request)]
+            events = [event async for event in reply_events(model, request)]
             await model.aclose()
             return events, backend.requests[-1]
 

@@ -52,7 +52,7 @@ _SAID: Final = ("content", "tool_calls", "function_call", "refusal", "reasoning_
 
 
 def _is_model(value: Any) -> bool:
-    return isinstance(value, str) or (not isinstance(value, type) and callable(getattr(value, "reply", None)))
+    return isinstance(value, str) or (not isinstance(value, type) and callable(getattr(value, "batches", None)))
 
 
 def _is_ensembles(value: Any) -> bool:

@@ -13,7 +13,7 @@ from callboard.agent.agent import Agent
 from callboard.core import Canister, Event, Request
 from callboard.modes import Plan
 from callboard.providers import access_model as access_provider
-from callboard.providers.fallback import Planned
+from callboard.providers.fallback import PlannedModel
 from callboard.tools import Ensemble
 
 _Options = ParamSpec("_Options")
@@ -22,7 +22,7 @@ _Options = ParamSpec("_Options")
 class ConversingModel:
     """A Model with `converse` (seed 000)."""
 
-    def __init__(self, model: Planned) -> None:
+    def __init__(self, model: PlannedModel) -> None:
         self._model = model
         self.plan: Plan = model.plan
 
@@ -31,9 +31,9 @@ class ConversingModel:
         """What it was asked for by, such as `openai:gpt-4o`."""
         return self._model.name
 
-    def reply(self, request: Request, /) -> AsyncGenerator[Event]:
-        """One reply as events."""
-        return self._model.reply(request)
+    def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]:
+        """One reply."""
+        return self._model.batches(request)
 
     async def converse(
         self, canisters: Iterable[Canister], *, ensembles: Iterable[Ensemble] = (), **options: Any
@@ -50,7 +50,7 @@ class ConversingModel:
         await self._model.aclose()
 
 
-def _conversing(access: Callable[_Options, Planned]) -> Callable[_Options, ConversingModel]:
+def _conversing(access: Callable[_Options, PlannedModel]) -> Callable[_Options, ConversingModel]:
     """The same function, of the same parameters, that gives a model which can be conversed with."""
 
     @wraps(access)

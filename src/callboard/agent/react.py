@@ -37,7 +37,7 @@ from callboard.errors import CallboardError, CallerError, DescriptorError, ToolD
 from callboard.loop import Limits
 from callboard.profiles import ModeName, providers, resolve, split_provider
 from callboard.providers import access_model
-from callboard.providers.fallback import Planned
+from callboard.providers.fallback import PlannedModel
 from callboard.tools import Ensemble, ToolLike
 
 MAX_STEPS = 10
@@ -228,7 +228,7 @@ def _ensemble(tools: Iterable[ToolLike]) -> Ensemble:
     return ensemble
 
 
-def _access(name: str, mode: ToolCallingMode, *, api_key: str, base_url: str) -> Planned:
+def _access(name: str, mode: ToolCallingMode, *, api_key: str, base_url: str) -> PlannedModel:
     """The model of a name, at OpenAI's if nothing says where.
 
     Of an endpoint that is another's no more is known than `Agent` knows: not that it holds replies to a schema.

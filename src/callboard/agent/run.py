@@ -11,10 +11,11 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -23,6 +24,7 @@ from msgspec.structs import replace
 from callboard.agent.output_type import Output, OutputCheck, OutputT_co
 from callboard.core import (
     Answer,
+    ApprovalAnswered,
     ApprovalAsked,
     Approve,
     AssistantCanister,
@@ -49,6 +51,7 @@ from callboard.core import (
     Store,
     SupervisorCanister,
     Usage,
+    closing,
     contents,
 )
 from callboard.errors import CallboardError, CallerError, NoOutput, ProviderError, ToolExecutionFailure
@@ -63,6 +66,8 @@ if TYPE_CHECKING:
     from callboard.agent.resume import Resumption
     from callboard.loop import History
     from callboard.tools.search import ToolSearch
+
+_Value = TypeVar("_Value")
 
 Instructions: TypeAlias = str | Callable[[Context], str | Awaitable[str]]
 """What an agent's model is told first: a text, or a function of the run's context that gives it, sync or async."""
@@ -285,38 +290,60 @@ class Run(Generic[OutputT_co]):
         if self._begun:
             raise CallerError("a run goes only once", hint="make another with Agent.stream")
         self._begun = True
-        events = self._go() if self._within is None else self._echo(self._within)
+        events = self._events()
         if self._block is not None:
             self._block.push_async_callback(events.aclose)
         return events
 
-    async def _echo(self, within: Enclosing) -> AsyncGenerator[Event]:
-        """The events, which the outer run is told as well."""
-        async with aclosing(self._go()) as events:
-            async for event in events:
-                within.emit(event)
-                yield event
-
-    async def _go(self) -> AsyncGenerator[Event]:
+    async def _events(self) -> AsyncGenerator[Event]:
+        """The run's one generator: what an action of the loop needs is awaited here, and its events are given here."""
         async with self._around:
             try:
                 for note in await self._enter(self._setup):
-                    yield note
-                await self._begin()
-                async with aclosing(self._resume()) as events:
-                    async for event in events:
-                        yield event
+                    yield self._give(note)
+                for decision in await self._begin():
+                    yield self._feed(decision)
                 while self._actions:
-                    async with aclosing(self._act(self._actions.popleft())) as events:
-                        async for event in events:
-                            yield event
+                    action = self._actions.popleft()
+                    match action:
+                        case CallModel():
+                            yield self._give(RoundStarted(action.number))
+                            reply = self._open_reply(action)
+                            async with closing(self._setup.model.batches(reply.request)) as batches:
+                                with suppress(StopAsyncIteration):
+                                    while True:
+                                        for event in reply.take(await self._in_time(anext(batches))):
+                                            yield self._feed(event)
+                            for event in reply.finish():
+                                yield self._feed(event)
+                            for note in self._watch_cache(reply):
+                                yield self._give(note)
+                        case Execute(invocations=invocations, answered=answered):
+                            self._called = self._loop.rounds > 0
+                            async with aclosing(self._setup.group.run(invocations, answered)) as results:
+                                with suppress(StopAsyncIteration):
+                                    while True:
+                                        yield self._feed(await self._in_time(anext(results)))
+                        case AskApproval(invocation=invocation, why=why):
+                            yield self._give(ApprovalAsked(invocation, why))
+                            answer = await self._ask(invocation, why)
+                            if answer.failed:
+                                yield self._give(Note("alert", f"{invocation.name} was denied: {answer.why}"))
+                            yield self._feed(answer)
+                        case CheckOutput(text=text):
+                            complaint = await self._in_time(self._setup.check.complaint(text))
+                            self._actions.extend(self._loop.answer_check(complaint, self._clock()))
+                            self._keep()
+                        case HandOver(name=name):
+                            for event in await self._hand_over(name):
+                                yield self._give(event)
+                        case Finish():
+                            yield self._give(self._end(action))
             except _OutOfTime as over:
-                yield self._stop(str(over), "incomplete")
+                yield self._give(self._stop(str(over), "incomplete"))
             except ToolExecutionFailure as failure:
-                self.failure = failure
-                yield Note("alert", str(failure))
-                yield self._roll_back()
-                yield self._end(Finish("failed", "", str(failure)))
+                for event in self._fail(failure):
+                    yield self._give(event)
             except (asyncio.CancelledError, GeneratorExit):
                 self._stop("cancelled", "cancelled")
                 raise
@@ -324,6 +351,12 @@ class Run(Generic[OutputT_co]):
                 # Not the model's, the tools' or the provider's doing: our caller's hook, store or model.
                 self._stop(str(error) or type(error).__name__, "failed")
                 raise
+
+    def _give(self, event: Event) -> Event:
+        """Tell the outer run, if there is one, what the caller is given."""
+        if self._within is not None:
+            self._within.emit(event)
+        return event
 
     async def _enter(self, setup: Setup) -> list[Note]:
         """What the run has of an agent is made ready. What of the agent's tools cannot be enforced."""
@@ -339,8 +372,12 @@ class Run(Generic[OutputT_co]):
     def _enclose(self, invocation: InvocationCanister, emit: Callable[[Event], None]) -> Enclosing:
         return Enclosing(invocation, emit, self._loop.budget, self._setup.approve, self._asking)
 
-    async def _begin(self) -> None:
-        """The agent's instructions stand first; a history that has some keeps them, but for those of an agent."""
+    async def _begin(self) -> tuple[ApprovalAnswered, ...]:
+        """The agent's instructions come first; a history that has some keeps them, but for those of an agent.
+
+        Returns:
+            Decisions about calls of the history.
+        """
         text = await self._setup.instruct(self._common.auxdata)
         transcript = self._loop.transcript
         first = next((each for each in transcript if isinstance(each, SupervisorCanister)), None)
@@ -351,112 +388,63 @@ class Run(Generic[OutputT_co]):
         elif text and first is not None and (self._setup.overrides or first.by_agent):
             self._instructions = self._supervisor(text)
         self._keep()
+        resumed, now = self._resumption, self._clock()
+        if resumed is None:
+            self._actions.extend(self._loop.start(now))
+            return ()
+        self._actions.extend(self._loop.resume(resumed.invocations, resumed.answered, resumed.prompt, now))
+        return resumed.decisions
 
     def _supervisor(self, text: str) -> SupervisorCanister:
         return SupervisorCanister(contents(text), by_agent=True, timestamp=self._clock())
 
-    async def _resume(self) -> AsyncGenerator[Event]:
-        resumed = self._resumption
-        if resumed is None:
-            self._actions.extend(self._loop.start(self._clock()))
-            return
-        actions = self._loop.resume(resumed.invocations, resumed.answered, resumed.prompt, self._clock())
-        self._actions.extend(actions)
-        for decision in resumed.decisions:
-            yield self._feed(decision)
-
-    async def _hand_over(self, name: str) -> AsyncGenerator[Event]:
+    async def _hand_over(self, name: str) -> list[Event]:
         handoff = cast("Handoff", self._setup.invokers[name])
         agent = handoff.agent
         notes = await self._enter(self._setups.get(id(agent)) or agent.set_up(self._common))
         self._instructions = self._supervisor(await self._setup.instruct(self._common.auxdata))
         self._loop = self._setup.loop(after=self._loop)
-        yield HandedOver(handoff.to)
-        for note in notes:
-            yield note
         self._actions.extend(self._loop.go_on(self._clock()))
+        return [HandedOver(handoff.to), *notes]
 
-    async def _act(self, action: Action) -> AsyncGenerator[Event]:
-        match action:
-            case CallModel():
-                yield RoundStarted(action.number)
-                async with aclosing(self._reply(action)) as events:
-                    async for event in events:
-                        yield event
-            case Execute(invocations=invocations, answered=answered):
-                self._called = self._loop.rounds > 0
-                async with aclosing(self._setup.group.run(invocations, answered)) as events:
-                    async for event in self._in_time(events):
-                        yield self._feed(event)
-            case AskApproval(invocation=invocation, why=why):
-                from callboard.execution import ask_approval  # noqa: PLC0415  # where somebody is asked
+    async def _ask(self, invocation: InvocationCanister, why: str) -> ApprovalAnswered:
+        from callboard.execution import ask_approval  # noqa: PLC0415  # where somebody is asked
 
-                yield ApprovalAsked(invocation, why)
-                answer = await ask_approval(self._setup.approve, invocation, why)
-                if self._within is not None and answer.verdict == "defer":
-                    answer = replace(answer, verdict="deny", why=_NOT_LATER)
-                if answer.failed:
-                    yield Note("alert", f"{invocation.name} was denied: {answer.why}")
-                yield self._feed(answer)
-            case CheckOutput(text=text):
-                async with self._time_limit():
-                    complaint = await self._setup.check.complaint(text)
-                self._actions.extend(self._loop.answer_check(complaint, self._clock()))
-                self._keep()
-            case HandOver(name=name):
-                async with aclosing(self._hand_over(name)) as events:
-                    async for event in events:
-                        yield event
-            case Finish():
-                yield self._end(action)
+        answer = await ask_approval(self._setup.approve, invocation, why)
+        if self._within is not None and answer.verdict == "defer":
+            return replace(answer, verdict="deny", why=_NOT_LATER)
+        return answer
 
-    async def _reply(self, action: CallModel) -> AsyncGenerator[Event]:
+    def _open_reply(self, action: CallModel) -> _Reply:
         setup = self._setup
-        view = setup.view
         conversation = self._instructed(action.canisters)
         changes: dict[str, Any] = {"canisters": conversation, "conversation": conversation}
-        if view is not None:
-            changes["canisters"] = view.shown(conversation)
+        if setup.view is not None:
+            changes["canisters"] = setup.view.shown(conversation)
         if setup.search is not None:
             changes["tools"] = setup.search.declared(conversation)
+        choice = setup.request.tool_choice
         if action.last:
             changes["tool_choice"] = "none"
-        elif self._called and (
-            setup.request.tool_choice == "required" or isinstance(setup.request.tool_choice, NamedTool)
-        ):
-            # Who is made to call, and has called, is free to answer.
+        elif self._called and (choice == "required" or isinstance(choice, NamedTool)):
+            # A model that was made to call, and has called, is free to answer.
             changes["tool_choice"] = "auto"
-        whole = False
-        stage = setup.stage() if setup.stage else None
-        request = replace(setup.request, **changes)
-        usage, model = Usage(), setup.model.name
-        async with aclosing(_generator(setup.model.reply(request))) as events:
-            async for event in self._in_time(events):
-                whole = isinstance(event, (ReplyEnded, ReplyFailed))
-                if isinstance(event, Usage):
-                    usage = event
-                    if view is not None:
-                        view.count(event)
-                elif isinstance(event, ReplyStarted):
-                    model = event.model or model
-                for each in [event] if stage is None else stage.feed(event):
-                    yield self._feed(each)
-        for each in [] if stage is None else stage.finish("stop" if whole else "cut"):
-            yield self._feed(each)
-        if not whole:
-            yield self._feed(ReplyFailed("provider", "cut", "the reply has no end"))
-        if usage.cached or setup.agent.cache_watch is not None:
-            for note in self._watch_cache(request, usage, model):
-                yield note
+        return _Reply(setup, replace(setup.request, **changes))
 
-    def _watch_cache(self, request: Request, usage: Usage, model: str) -> list[Note]:
-        """What became of the prompt's cache, where that is worth telling."""
+    def _watch_cache(self, reply: _Reply) -> list[Note]:
+        """Say where the provider's prompt cache stopped holding."""
+        agent = self._setup.agent
+        if not reply.usage.cached and agent.cache_watch is None:
+            return []
         from callboard.loop.cache_watch import CacheWatch  # noqa: PLC0415  # where an endpoint tells of a cache
 
-        agent = self._setup.agent
         agent.cache_watch = agent.cache_watch or CacheWatch()
         collapse = agent.cache_watch.observe(
-            request, usage, model=model, now=self._clock().timestamp(), lifetime=self._setup.cache_seconds
+            reply.request,
+            reply.usage,
+            model=reply.model,
+            now=self._clock().timestamp(),
+            lifetime=self._setup.cache_seconds,
         )
         return [Note("alert", collapse.text, code="cache")] if collapse else []
 
@@ -468,27 +456,15 @@ class Run(Generic[OutputT_co]):
         before, behind = ((), canisters) if at is None else (canisters[:at], canisters[at + 1 :])
         return (*before, *((self._instructions,) if self._instructions.content else ()), *behind)
 
-    def _in_time(self, events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
-        """The events, until the run's seconds are over."""
-        return events if self._loop.deadline is None else self._until(events)
-
-    async def _until(self, events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
-        while True:
-            try:
-                async with self._time_limit():
-                    event = await anext(events)
-            except StopAsyncIteration:
-                return
-            yield event
-
-    @asynccontextmanager
-    async def _time_limit(self) -> AsyncGenerator[None]:
-        """Until the run's seconds are over. Raises _OutOfTime."""
+    def _in_time(self, awaited: Awaitable[_Value]) -> Awaitable[_Value]:
+        """Wait no longer than until the run's seconds are over; then _OutOfTime is raised."""
         deadline = self._loop.deadline
-        left = None if deadline is None else (deadline - self._clock()).total_seconds()
+        return awaited if deadline is None else self._until(deadline, awaited)
+
+    async def _until(self, deadline: datetime, awaited: Awaitable[_Value]) -> _Value:
         try:
-            async with asyncio.timeout(left) as limit:
-                yield
+            async with asyncio.timeout((deadline - self._clock()).total_seconds()) as limit:
+                return await awaited
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -499,8 +475,12 @@ class Run(Generic[OutputT_co]):
             about = {name: getattr(event, name) for name in ("code", "excerpt", "party", "path", "hint")}
             self.failure = ProviderError(event.message, **about)
         self._setup.check.follow(event)
-        self._actions.extend(self._loop.feed(event, self._clock()))
-        self._keep()
+        if actions := self._loop.feed(event, self._clock()):
+            self._actions.extend(actions)
+        if self._store is not None:
+            self._keep()
+        if self._within is not None:
+            self._within.emit(event)
         return event
 
     def _stop(self, why: str, state: RunState) -> RunEnded:
@@ -508,6 +488,12 @@ class Run(Generic[OutputT_co]):
         for result in self._setup.group.unseen:
             self._loop.feed(ResultReady(result), self._clock())
         return self._end(self._loop.stop(self._clock(), why, state))
+
+    def _fail(self, failure: ToolExecutionFailure) -> list[Event]:
+        """Ends a run that fails fast; the conversation is rolled back."""
+        self.failure = failure
+        rolled_back = self._roll_back()
+        return [Note("alert", str(failure)), rolled_back, self._end(Finish("failed", "", str(failure)))]
 
     def _end(self, finish: Finish) -> RunEnded:
         loop = self._loop
@@ -572,13 +558,30 @@ class _OutOfTime(Exception):
     """The run's seconds are over; its text says so."""
 
 
-def _generator(events: AsyncIterator[Event]) -> AsyncGenerator[Event]:
-    """A model's reply as something that can be closed."""
-    if isinstance(events, AsyncGenerator):
-        return events
-    return _wrapped(events)
+class _Reply:
+    """The reply to one request while it arrives."""
 
+    def __init__(self, setup: Setup, request: Request) -> None:
+        self.request = request
+        self.usage = Usage()
+        self.model = setup.model.name
+        self._view = setup.view
+        self._stage = setup.stage() if setup.stage else None
+        self._is_whole = False
 
-async def _wrapped(events: AsyncIterator[Event]) -> AsyncGenerator[Event]:
-    async for event in events:
-        yield event
+    def take(self, events: list[Event]) -> list[Event]:
+        """The events that the run is given for these."""
+        for event in events:
+            if isinstance(event, Usage):
+                self.usage = event
+                if self._view is not None:
+                    self._view.count(event)
+            elif isinstance(event, ReplyStarted):
+                self.model = event.model or self.model
+        self._is_whole = isinstance(events[-1], (ReplyEnded, ReplyFailed))
+        return events if self._stage is None else [out for event in events for out in self._stage.feed(event)]
+
+    def finish(self) -> list[Event]:
+        """The events that the stage held back, and a failure where the reply has no end."""
+        events = [] if self._stage is None else self._stage.finish("stop" if self._is_whole else "cut")
+        return events if self._is_whole else [*events, ReplyFailed("provider", "cut", "the reply has no end")]

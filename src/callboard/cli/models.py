@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from callboard.configuration import Settings
     from callboard.profiles import ModeName
-    from callboard.providers.fallback import Planned
+    from callboard.providers.fallback import PlannedModel
 
 app = typer.Typer(no_args_is_help=True, help="Models that run on this machine.")
 
@@ -203,7 +203,7 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.0f} MB"
 
 
-def accessed_model(settings: Settings, tell: Callable[[str], None]) -> Planned:
+def accessed_model(settings: Settings, tell: Callable[[str], None]) -> PlannedModel:
     """The model of the settings, or a chain of them.
 
     A file of a local model that is not here is pulled, once all that can be refused without it was not.
@@ -212,7 +212,7 @@ def accessed_model(settings: Settings, tell: Callable[[str], None]) -> Planned:
     from callboard.profiles import model_names  # noqa: PLC0415  # costs, on first use
     from callboard.providers import FallbackModel, access_model  # noqa: PLC0415  # as above
 
-    def access(name: str) -> Planned:
+    def access(name: str) -> PlannedModel:
         return access_model(
             name,
             base_url=settings.base_url,
@@ -222,7 +222,7 @@ def accessed_model(settings: Settings, tell: Callable[[str], None]) -> Planned:
             tell=tell,
         )
 
-    models: dict[str, Planned | None] = {}
+    models: dict[str, PlannedModel | None] = {}
     for name in model_names(settings.model):
         try:
             models[name] = access(name)
@@ -238,9 +238,9 @@ def accessed_model(settings: Settings, tell: Callable[[str], None]) -> Planned:
     return accessed[0] if len(accessed) == 1 else FallbackModel(accessed)
 
 
-async def check_reachable(model: Planned) -> None:
+async def check_reachable(model: PlannedModel) -> None:
     """Raises ProviderError where the one endpoint takes no connection, so that nothing is begun which cannot go on."""
-    from callboard.providers import RemoteModel  # noqa: PLC0415  # not for --help
+    from callboard.providers import HttpModel  # noqa: PLC0415  # not for --help
 
-    if isinstance(model, RemoteModel):
+    if isinstance(model, HttpModel):
         await model.connect()

@@ -58,7 +58,19 @@ from callboard.core.events import (
 )
 from callboard.core.fold import Fold
 from callboard.core.jsonl import decode_canister, decode_event, encode_line
-from callboard.core.ports import Allow, Answer, Approve, Clock, Deny, Identify, Model, Store, identify_in_turn
+from callboard.core.ports import (
+    Allow,
+    Answer,
+    Approve,
+    Clock,
+    Deny,
+    Identify,
+    Model,
+    Store,
+    closing,
+    identify_in_turn,
+    reply_events,
+)
 from callboard.core.request import (
     CUSTOM_KEY,
     CUSTOM_SCHEMA,
@@ -141,6 +153,7 @@ __all__ = [
     "UserCanister",
     "Verdict",
     "Why",
+    "closing",
     "contents",
     "decode_canister",
     "decode_event",
@@ -149,6 +162,7 @@ __all__ = [
     "identify_in_turn",
     "joined",
     "pipe",
+    "reply_events",
     "result_contents",
     "unsent_note",
 ]

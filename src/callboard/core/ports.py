@@ -6,7 +6,8 @@ above the I/O line can be run and replayed without any of them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
@@ -53,9 +54,25 @@ class Model(Protocol):
         """What it was asked for by."""
         ...
 
-    def reply(self, request: Request, /) -> AsyncIterator[Event]:
-        """One reply, event by event, the last a ReplyEnded or a ReplyFailed. Closing the iterator cancels it."""
+    def batches(self, request: Request, /) -> AsyncIterator[list[Event]]:
+        """One reply: the events that arrived together, in one list. The last is a ReplyEnded or a ReplyFailed.
+
+        Closing the iterator cancels the reply.
+        """
         ...
+
+
+async def reply_events(model: Model, request: Request) -> AsyncGenerator[Event]:
+    """One reply, event by event."""
+    async with closing(model.batches(request)) as batches:
+        async for events in batches:
+            for event in events:
+                yield event
+
+
+def closing(batches: AsyncIterator[list[Event]]) -> AbstractAsyncContextManager[AsyncIterator[list[Event]]]:
+    """Closes what a model gave when the `async with` ends: a generator can be closed, another iterator need not."""
+    return aclosing(batches) if isinstance(batches, AsyncGenerator) else nullcontext(aiter(batches))
 
 
 class Store(Protocol):

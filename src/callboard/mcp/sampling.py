@@ -25,6 +25,7 @@ from callboard.core import (
     TextualContent,
     UserCanister,
     contents,
+    reply_events,
 )
 from callboard.errors import ProviderError
 
@@ -51,7 +52,7 @@ def sampled_by(model: Model) -> Sample:
             temperature=asked.temperature, max_tokens=asked.max_tokens, stop=tuple(asked.stop_sequences or ())
         )
         text, reason = "", "stop"
-        async for event in model.reply(Request(model.name, told, controls=controls)):
+        async for event in reply_events(model, Request(model.name, told, controls=controls)):
             match event:
                 case TextPiece(text=piece):
                     text += piece

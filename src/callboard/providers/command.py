@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import contextlib
 import os
 import shlex
 import signal
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
 
 from callboard.core import (
     AssistantCanister,
@@ -24,10 +25,12 @@ from callboard.core import (
     ReplyFailed,
     ReplyStarted,
     Request,
+    Stage,
     SupervisorCanister,
     TextPiece,
     UserCanister,
     identify_in_turn,
+    pipe,
 )
 from callboard.errors import CallerError
 from callboard.modes import Plan, Watcher, lower, watched
@@ -72,20 +75,20 @@ class CommandModel:
     def name(self) -> str:
         return self.resolution.name
 
-    async def reply(self, request: Request, /) -> AsyncGenerator[Event]:
-        """One reply, event by event; the last is a ReplyEnded or a ReplyFailed."""
-        undoing = None
+    async def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]:
+        """The program's reply, as it writes it."""
+        stages: list[Stage[Event, Event]] = []
         if self.resolution.profile.parses_special_tokens:
             from callboard.profiles.control_tokens import control_tokens  # noqa: PLC0415  # where a model is asked
             from callboard.providers.control_tokens import Escaper, Unescape  # noqa: PLC0415
 
             escaper = Escaper(control_tokens(self.resolution.profile.control_tokens), keeps=False)
-            request, undoing = escaper.escape(request), Unescape(escaper.tokens)
+            request = escaper.escape(request)
+            stages.append(Unescape(escaper.tokens))
         asked = lower(request, self.plan)
         if asked.tools or asked.constraint is not None:
-            yield Note("dropped", "tools and schemas cannot be sent to a command beside the prompt")
+            yield [Note("dropped", "tools and schemas cannot be sent to a command beside the prompt")]
         dialect = watched(request, self.plan)
-        watcher = None
         if dialect is not None:
             from callboard.modes import Sources  # noqa: PLC0415  # where calls may be found
 
@@ -99,27 +102,24 @@ class CommandModel:
                 sources=Sources(request.conversation or request.canisters),
                 quoted_calls=request.quoted_calls,
             )
-        said = self._run(prompt(asked.canisters))
-        try:
-            async for event in said:
-                for found in (event,) if watcher is None else watcher.feed(event):
-                    for given in (found,) if undoing is None else undoing.feed(found):
-                        yield given
-        finally:
-            await said.aclose()
+            stages.insert(0, watcher)
+        stage = pipe(*stages)
+        async with aclosing(self._run(prompt(asked.canisters))) as output:
+            async for event in output:
+                if events := stage.feed(event):
+                    yield events
 
     async def aclose(self) -> None:
         """Nothing is kept between replies."""
 
     async def _run(self, text: str) -> AsyncGenerator[Event]:
-        pipe = asyncio.subprocess.PIPE
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._argv,
                 env={**os.environ, "PATH": absolute_path()},
-                stdin=pipe,
-                stdout=pipe,
-                stderr=pipe,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
                 start_new_session=True,
             )
         except OSError as error:
@@ -169,7 +169,7 @@ def prompt(canisters: Sequence[Canister]) -> str:
 
 
 async def _write(stdin: asyncio.StreamWriter, text: str) -> None:
-    with contextlib.suppress(ConnectionError):  # it may answer without reading all
+    with suppress(ConnectionError):  # it may answer without reading all
         stdin.write(text.encode("utf-8", "replace"))
         await stdin.drain()
         stdin.close()
@@ -186,9 +186,9 @@ async def _last(stderr: asyncio.StreamReader) -> str:
 async def _stop(process: asyncio.subprocess.Process) -> None:
     """Stops it and the processes it started, the hard way if it does not end by itself."""
     for how in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, how)
-        with contextlib.suppress(TimeoutError):
+        with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _GRACE)
             if how is signal.SIGKILL:
                 return

@@ -15,7 +15,7 @@ import msgspec
 from callboard.core import ReplyFailed
 from callboard.errors import ProviderError
 from callboard.profiles import Resolution
-from callboard.providers.transport import Answer, Transport
+from callboard.providers.transport import HttpResponse, Transport
 
 _LIST_SECONDS: Final = 3.0
 _MAX_LIST: Final = 1024 * 1024
@@ -25,7 +25,7 @@ _VERSION: Final = re.compile(r"/v\d+\w*(/|$)")
 
 async def with_hint(
     failed: ReplyFailed,
-    answer: Answer,
+    answer: HttpResponse,
     resolution: Resolution,
     *,
     base_url: str,

@@ -1,6 +1,6 @@
 """Models in a row: where one fails, the next is asked.
 
-Owns when the next one's turn is. Knows nothing of why a provider fails.
+The next one is asked only while nothing of the reply was given; a failure in the middle stays a failure.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from callboard.core import Event, Note, ReplyFailed, ReplyStarted, Request, Usag
 from callboard.errors import CallerError
 from callboard.modes import Plan
 
+_BEFORE_REPLY = (ReplyStarted, Usage, Note)
+"""Events that may be given before another model is asked."""
 
-class Planned(Protocol):
+
+class PlannedModel(Protocol):
     """A Model with its plan."""
 
     plan: Plan
@@ -22,7 +25,7 @@ class Planned(Protocol):
     @property
     def name(self) -> str: ...
 
-    def reply(self, request: Request, /) -> AsyncGenerator[Event]: ...
+    def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]: ...
 
     async def aclose(self) -> None: ...
 
@@ -30,11 +33,10 @@ class Planned(Protocol):
 class FallbackModel:
     """A Model that asks the first of `models` whose provider does not fail.
 
-    The next one is asked only if nothing of the reply was given yet, and told in a Note; a failure in the
-    middle stays a failure. When calls have results, the first model's profile says what follows.
+    A Note says that another one is asked. The first model's profile says what follows when calls have results.
     """
 
-    def __init__(self, models: Sequence[Planned]) -> None:
+    def __init__(self, models: Sequence[PlannedModel]) -> None:
         if not models:
             raise CallerError("a fallback needs at least one model", path="models")
         self._models = tuple(models)
@@ -44,21 +46,22 @@ class FallbackModel:
     def name(self) -> str:
         return ",".join([model.name for model in self._models])
 
-    async def reply(self, request: Request, /) -> AsyncGenerator[Event]:
-        """One reply, event by event; the last is a ReplyEnded or a ReplyFailed."""
-        for following, model in enumerate(self._models, 1):
-            failed: ReplyFailed | None = None
-            given = False
-            async with aclosing(model.reply(request)) as events:
-                async for event in events:
-                    if isinstance(event, ReplyFailed) and not given and following < len(self._models):
-                        failed = event
+    async def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]:
+        """The reply of the first model that gives one."""
+        for model, following in zip(self._models, (*self._models[1:], None), strict=True):
+            may_fail = following is not None
+            async with aclosing(model.batches(request)) as batches:
+                async for events in batches:
+                    last = events[-1]
+                    may_fail = may_fail and all(isinstance(event, _BEFORE_REPLY) for event in events[:-1])
+                    if may_fail and isinstance(last, ReplyFailed) and following is not None:
+                        text = f"{model.name} failed: {last.message}; {following.name} is asked"
                         break
-                    given = given or not isinstance(event, (ReplyStarted, Usage, Note))
-                    yield event
-            if failed is None:
-                return
-            yield Note("alert", f"{model.name} failed: {failed.message}; {self._models[following].name} is asked")
+                    may_fail = may_fail and isinstance(last, _BEFORE_REPLY)
+                    yield events
+                else:
+                    return
+            yield [*events[:-1], Note("alert", text)]
 
     async def aclose(self) -> None:
         """Closes the connections of all models."""

@@ -1,21 +1,21 @@
 """A model behind an endpoint that speaks one of our wires.
 
-Owns the way of one reply: request, bytes, events. Knows nothing of runs; wires, modes and transport are
-others' business that is only joined here.
+A request passes `lower_request` (its mode), `adapt_request` (the endpoint's quirks) and the wire's encoder; what an
+endpoint answers passes the stages of `stages`, from left to right. `HttpExchange` is one request with its answer, and
+`HttpModel.batches` the exchanges of one reply.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager
 from copy import copy
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from callboard.core import (
-    ArgumentsPiece,
     DocumentCanister,
     Event,
     FileContent,
@@ -24,26 +24,23 @@ from callboard.core import (
     PictureContent,
     Pipe,
     ReasoningPiece,
-    RefusalPiece,
     ReplyEnded,
     ReplyFailed,
     ReplyStarted,
     Request,
     Stage,
-    TextPiece,
     Usage,
     UserCanister,
-    Why,
     identify_in_turn,
     pipe,
-    unsent_note,
 )
-from callboard.errors import CallerError, ProviderError
+from callboard.errors import CallerError
 from callboard.modes import Plan, Watcher, choice, lower, reminded, watched
 from callboard.modes import plan as plan_of_mode
 from callboard.profiles import Resolution
+from callboard.providers.http_exchange import HttpExchange, OnFrame, OnHeaders, SSEPayloads
 from callboard.providers.quirks import amended, encoder, suited
-from callboard.providers.transport import Answer, Transport
+from callboard.providers.transport import HttpResponse, Transport
 from callboard.text.sse import SSEDecoder
 from callboard.wires import wire_named
 from callboard.wires.common.encoded_request import Lowered
@@ -52,28 +49,12 @@ from callboard.wires.common.tool_extra import message_fields
 if TYPE_CHECKING:
     from callboard.modes import Sources
     from callboard.providers.control_tokens import Escaper
+    from callboard.providers.embedded import EmbeddedServer
 
-MAX_BODY = 64 * 1024 * 1024
-"""Bytes of a reply that comes whole."""
-MAX_SAID = 16 * 1024 * 1024
-"""Characters that a streamed reply may say. Clients of some wires are told all of it several times at its end."""
-_MAX_ERROR = 64 * 1024
 _MAX_CONVERSATIONS = 16
-"""Conversations of which it is kept what was read of their sources."""
-_EXCERPT = 500
+"""Conversations whose sources are kept from one reply to the next."""
 _RETRY = ReplyEnded("retry")
-_SAID: Mapping[type[Event], str] = {
-    TextPiece: "text",
-    ReasoningPiece: "text",
-    RefusalPiece: "text",
-    ArgumentsPiece: "json",
-}
-_REFUSALS = (400, 413, 422)
-
-Heard: TypeAlias = Callable[[int, Mapping[str, str]], None]
-Overheard: TypeAlias = Callable[[str], None]
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
-
 
 _PATHS: Final[Mapping[str, str]] = MappingProxyType(
     {"/chat/completions": "chat", "/responses": "responses", "/v1/messages": "messages", "/messages": "messages"}
@@ -81,7 +62,7 @@ _PATHS: Final[Mapping[str, str]] = MappingProxyType(
 """What our wires add to a base URL, by the wire that adds it."""
 
 
-def _checked(url: Any, wire: str) -> str:
+def _check_base_url(url: Any, wire: str) -> str:
     """The base URL without a slash at its end."""
     if not isinstance(url, str):
         raise CallerError(f"a {type(url).__name__} is no URL", path="base_url", hint="give it as text")
@@ -98,13 +79,38 @@ def _checked(url: Any, wire: str) -> str:
     return text
 
 
-class RemoteModel:
+class PreparedRequest(NamedTuple):
+    """A request on its way out: as it was escaped, as the endpoint is asked, as the wire encodes it."""
+
+    request: Request
+    adapted: Request
+    encoded: Lowered
+    dropped: tuple[str, ...]
+    """The parts that cannot be sent."""
+
+
+class HttpModel:
     """A Model over HTTP (the port `core.Model`).
 
-    `base_url` ends before the wire's path, such as `/chat/completions`; CallerError is raised for one that does not. What cannot be sent is told in Notes;
-    every failure of the provider is a ReplyFailed. `keeps` says that what was encoded once is kept for the
-    conversation's next request. With `forwards` a schema for the answer is sent beside tools, and to an endpoint that
-    is not known to take one: whoever asks decides. Closing the iterator closes the connection, which cancels the reply upstream.
+    Every failure of the provider is a ReplyFailed event, and what cannot be sent a Note. Closing the iterator of
+    `batches` closes the connection, which cancels the reply upstream.
+
+    Args:
+        resolution: What is known of the model and its endpoint.
+        plan: How it is asked for calls.
+        transport: Makes the connections.
+        base_url: The endpoint's URL up to the path of the wire, such as `/chat/completions`.
+        api_key: Sent as the wire sends keys.
+        headers: Added to each request.
+        extra_body: Added to the body of each request.
+        tell: Called with a line of text before a request is repeated.
+        reuse_encoding: Keep what was encoded for the next request of the same conversation.
+        forward_constraint: Send the schema of an answer beside tools, and to endpoints that are not known to take
+            one. The gateway does: its client decided to ask for it.
+        server: Serves a local model; it is started before the first request, and says where it listens.
+
+    Raises:
+        CallerError: The base URL has a query, or ends with the wire's path.
     """
 
     def __init__(
@@ -113,42 +119,37 @@ class RemoteModel:
         plan: Plan,
         transport: Transport,
         *,
-        base_url: str,
+        base_url: str = "",
         api_key: str = "",
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
         tell: Callable[[str], None] | None = None,
-        keeps: bool = True,
-        forwards: bool = False,
+        reuse_encoding: bool = True,
+        forward_constraint: bool = False,
+        server: EmbeddedServer | None = None,
     ) -> None:
         self.resolution = resolution
         self.plan = plan
-        self._transport = transport
-        self._wire = wire_named(resolution.profile.wire)
-        self._base_url = _checked(base_url, resolution.profile.wire)
+        self.transport = transport
+        self.wire = wire_named(resolution.profile.wire)
+        self.base_url = _check_base_url(base_url, resolution.profile.wire)
         self._tell = tell
         self._extra = extra_body or {}
-        self._keeps = keeps
-        self._forwards = forwards
-        self._encoder = encoder(self._wire, resolution.profile)
+        self._reuse_encoding = reuse_encoding
+        self._forward_constraint = forward_constraint
+        self._server = server
+        self._encoder = encoder(self.wire, resolution.profile)
         self.learned: Mapping[str, Any] = {}
         """Facts that the endpoint's refusals showed."""
         self._trials = 0
         self._escaper: Escaper | None = None
         self._sources: dict[int, Sources] = {}
         """Those of the last conversations, by the identity of their first canisters, which they keep."""
-        self._headers = {"content-type": "application/json", **(headers or {}), **self._wire.headers(api_key)}
+        self.headers = {"content-type": "application/json", **(headers or {}), **self.wire.headers(api_key)}
 
     @property
     def name(self) -> str:
         return self.resolution.name
-
-    async def reply(self, request: Request, /) -> AsyncGenerator[Event]:
-        """One reply, event by event; the last is a ReplyEnded or a ReplyFailed."""
-        async with aclosing(self.batches(request)) as batches:
-            async for events in batches:
-                for event in events:
-                    yield event
 
     async def batches(
         self,
@@ -156,131 +157,95 @@ class RemoteModel:
         /,
         *,
         headers: Mapping[str, str] = NO_HEADERS,
-        heard: Heard | None = None,
-        overheard: Overheard | None = None,
+        on_headers: OnHeaders | None = None,
+        on_frame: OnFrame | None = None,
     ) -> AsyncGenerator[list[Event]]:
-        """The events of `reply`, those together that arrived together.
+        """One reply; a reply without the call that was asked for is asked for once more.
 
-        `headers` are added to this request's; `heard` is told the status and headers of each answer, `overheard`
-        the data of each frame of a stream.
-        A reply without the call that was asked for is asked once more (see `modes.choice`).
+        Args:
+            request: What is asked.
+            headers: Added to this request's.
+            on_headers: Called with the status and the headers of each answer. Its owner reads refusals himself: no
+                hint is added to them, and nothing is learned from them, but for the second attempt's.
+            on_frame: Called with the data of each frame of a stream.
         """
-        again: _Again | None = None
-        for last in (False, True):
-            check = choice(request, last=last)
-            plan = self._constrained() if last else self.plan
+        await self._start_server()
+        merger: RetryMerger | None = None
+        for is_retry in (False, True):
+            check = choice(request, last=is_retry)
+            plan = self._constrained() if is_retry else self.plan
             spent = Usage()
-            async with aclosing(self._once(request, plan, headers, heard, overheard, is_again=last)) as batches:
-                async for events in batches:
+            exchange = HttpExchange(
+                self,
+                request,
+                plan,
+                headers=headers,
+                on_headers=on_headers,
+                on_frame=on_frame,
+                learns=on_headers is None or is_retry,
+            )
+            async with exchange:
+                while events := await exchange.next_batch():
                     if check is None:
                         yield events
                         continue
-                    given = [out for event in events for out in check.feed(event)]
-                    spent = next((event for event in given if isinstance(event, Usage)), spent)
-                    if given and given[-1] == _RETRY:
+                    events = [out for event in events for out in check.feed(event)]
+                    spent = next((event for event in events if isinstance(event, Usage)), spent)
+                    if events and events[-1] == _RETRY:
                         break
-                    if again is not None:
-                        given = [out for event in given for out in again.feed(event)]
-                    if given:
-                        yield given
+                    if merger is not None:
+                        events = [out for event in events for out in merger.feed(event)]
+                    if events:
+                        yield events
                 else:
                     return
-            before = [event for event in given if not isinstance(event, (Usage, ReplyEnded))]
+            before = [event for event in events if not isinstance(event, (Usage, ReplyEnded))]
             yield [*before, Note("repaired", "no tool was called although one was asked for: asked once more")]
-            again = _Again(spent)
+            merger = RetryMerger(spent)
             request = reminded(request, "" if check is None else check.said)
 
-    async def _once(
-        self,
-        request: Request,
-        plan: Plan,
-        headers: Mapping[str, str],
-        heard: Heard | None,
-        overheard: Overheard | None,
-        *,
-        is_again: bool = False,
-    ) -> AsyncGenerator[list[Event]]:
-        given = request
-        request = self._escaped(request)
-        asked, lowered, unasked = self._encoded(request, plan)
-        lost = (*unasked, *lowered.dropped)
-        if self._forwards and request.constraint is not None and asked.constraint is None:
-            lost = (*lost, "response_format")
-        if lost:
-            yield [unsent_note(part) for part in lost]
-        posted = self._transport.post(
-            self._base_url + self._wire.path(asked),
-            headers={**self._headers, **headers} if headers else self._headers,
-            body=self._body(lowered),
-            on_retry=self._retried,
-        )
-        stages: Pipe | None = None
-        other: RemoteModel | None = None
-        said = 0
-        try:
-            async with posted as answer:
-                if heard is not None:
-                    heard(answer.status, answer.headers)
-                if answer.status != 200:
-                    failed = self._wire.decode_error(answer.status, await answer.read(_MAX_ERROR))
-                    # Who hears the status decides by itself what follows from it: a gateway. Of words that were added
-                    # here it knows nothing.
-                    learns = heard is None or is_again
-                    other = self.taught_by(failed, answer.status, given, plan) if learns else None
-                    if other is None:
-                        explained = await self._explained(_pointed(failed, answer), answer, heard)
-                        yield [*_suspected(answer.status, asked), explained]
-                        return
-                elif answer.content_type == "text/event-stream":
-                    stages = self._stages(request, plan, lowered, overheard)
-                    async for chunk in answer.chunks():
-                        if events := stages.feed(chunk):
-                            said = _counted(said, events)
-                            yield events
-                    if events := stages.finish():
-                        yield events
-                    return
-                else:
-                    *events, last = await self._whole(answer, request, plan, lowered)
-                    if isinstance(last, ReplyFailed) and last.code == "malformed":
-                        last = await self._explained(last, answer, heard)
-                    yield [*events, last]
-        except ProviderError as error:
-            failed = _failed(error)
-            ends = [failed] if stages is None else stages.finish("cut")
-            yield [failed if isinstance(event, ReplyFailed) else event for event in ends]
-        if other is not None:
-            async with aclosing(other._once(given, plan, headers, heard, overheard, is_again=is_again)) as batches:  # noqa: SLF001  # one of our own kind
-                async for events in batches:
-                    if heard is None and isinstance(events[-1], ReplyEnded):
-                        self._learn(other)
-                        if not self._trials:
-                            what = f"the endpoint refused a request: {_spelled(self.learned)} from now on"
-                            events = [Note("repaired", what), *events]  # noqa: PLW2901
-                    yield events
+    async def connect(self) -> None:
+        """Raises ProviderError if the endpoint takes no connection. Nothing is asked."""
+        if self._server is None:
+            await self.transport.connect(self.base_url)
+
+    async def aclose(self) -> None:
+        """Closes the connections and forgets what was encoded; a later reply makes new ones."""
+        self._encoder = encoder(self.wire, self.resolution.profile)
+        self._escaper = None
+        self._sources.clear()
+        await self.transport.aclose()
+
+    async def _start_server(self) -> None:
+        if self._server is not None and not self.base_url:
+            await self._server.start()
+            self.base_url = self._server.base_url
+            self.headers |= self.wire.headers(self._server.api_key)
+
+    # What is learned.
 
     def taught_by(
         self, failed: ReplyFailed, status: int, request: Request, plan: Plan | None = None
-    ) -> RemoteModel | None:
+    ) -> HttpModel | None:
         """The same model, asked as a refusal suggests; None where that would change nothing of the request."""
         from callboard.providers import lessons  # noqa: PLC0415  # of failures only
 
         if status not in lessons.STATUSES or self._trials >= lessons.MOST:
             return None
         plan = plan or self.plan
-        _, lowered, _ = self._encoded(request, plan)
-        sent = self._body(lowered)
-        carried = {*lowered.dropped, "reasoning"} if _shows_picture(request) else None
+        encoded = self._encode(request, plan).encoded
+        sent = self._body(encoded)
+        droppable = {*encoded.dropped, "reasoning"} if _shows_picture(request) else None
         for facts in lessons.suggested(failed, self.learned):
             other = self.with_facts(facts)
-            _, lowered, _ = other._encoded(request, plan)  # noqa: SLF001  # one of our own kind
+            encoded = other._encode(request, plan).encoded  # noqa: SLF001  # one of our own kind
             # What a person has just shown is not left out because the endpoint refuses it.
-            loses = carried is not None and not carried.issuperset(lowered.dropped)
-            if not loses and other._body(lowered) != sent:  # noqa: SLF001  # the same
+            loses = droppable is not None and not droppable.issuperset(encoded.dropped)
+            if not loses and other._body(encoded) != sent:  # noqa: SLF001  # the same
                 return other
         return None
 
-    def with_facts(self, facts: Mapping[str, Any]) -> RemoteModel:
+    def with_facts(self, facts: Mapping[str, Any]) -> HttpModel:
         """The same model with what was learned of its endpoint."""
         resolution = self.resolution
         other = copy(self)
@@ -291,105 +256,82 @@ class RemoteModel:
             profile=msgspec.structs.replace(resolution.profile, **facts),
             sources={**resolution.sources, **dict.fromkeys(facts, "learned from a refusal")},
         )
-        other._encoder = encoder(self._wire, other.resolution.profile)  # noqa: SLF001  # one of our own kind
+        other._encoder = encoder(self.wire, other.resolution.profile)  # noqa: SLF001  # one of our own kind
         other._sources = {}  # noqa: SLF001  # one of our own kind
         return other
 
-    def _learn(self, other: RemoteModel) -> None:
+    def learn_from(self, other: HttpModel) -> list[Event]:
+        """Ask as `other`, which was answered where this one was refused, from now on. The note that says so."""
         self.resolution, self.learned, self._encoder = other.resolution, other.learned, other._encoder
+        if self._trials:
+            return []
+        facts = ", ".join([f"{fact}={msgspec.json.encode(value).decode()}" for fact, value in self.learned.items()])
+        return [Note("repaired", f"the endpoint refused a request: {facts} from now on")]
 
-    def _encoded(self, request: Request, plan: Plan) -> tuple[Request, Lowered, tuple[str, ...]]:
+    # The way out.
+
+    def prepare(self, request: Request, plan: Plan) -> PreparedRequest:
+        """The request as it is sent."""
+        prepared = self._encode(self._escape(request), plan)
+        dropped = (*prepared.dropped, *prepared.encoded.dropped)
+        if self._forward_constraint and request.constraint is not None and prepared.adapted.constraint is None:
+            dropped = (*dropped, "response_format")
+        return prepared._replace(dropped=dropped)
+
+    def post(self, prepared: PreparedRequest, headers: Mapping[str, str]) -> AbstractAsyncContextManager[HttpResponse]:
+        """The endpoint's answer, while the `async with` lasts."""
+        return self.transport.post(
+            self.base_url + self.wire.path(prepared.adapted),
+            headers={**self.headers, **headers} if headers else self.headers,
+            body=self._body(prepared.encoded),
+            on_retry=self._tell_retry,
+        )
+
+    def _encode(self, request: Request, plan: Plan) -> PreparedRequest:
         facts = self.resolution.profile
-        asked, unasked = suited(self._lowered(request, plan), facts)
-        if asked.canisters is not request.canisters:
-            wire = self._wire.name
-            lost = message_fields(wire, request.canisters) - message_fields(wire, asked.canisters)
-            unasked = (*unasked, *lost)
+        adapted, dropped = suited(self._lower(request, plan), facts)
+        if adapted.canisters is not request.canisters:
+            wire = self.wire.name
+            lost = message_fields(wire, request.canisters) - message_fields(wire, adapted.canisters)
+            dropped = (*dropped, *lost)
         # What a mode rewrites is new in each request, so there is nothing to keep.
-        kept = self._keeps and asked.canisters is request.canisters
-        return asked, (self._encoder if kept else encoder(self._wire, facts)).encode(asked), unasked
+        reuses = self._reuse_encoding and adapted.canisters is request.canisters
+        encode = (self._encoder if reuses else encoder(self.wire, facts)).encode
+        return PreparedRequest(request, adapted, encode(adapted), dropped)
 
-    def _body(self, lowered: Lowered) -> bytes:
-        return msgspec.json.encode(amended(lowered.body, self.resolution.profile))
-
-    async def connect(self) -> None:
-        """Raises ProviderError if the endpoint takes no connection. Nothing is asked."""
-        await self._transport.connect(self._base_url)
-
-    async def aclose(self) -> None:
-        """Closes the connections and forgets what was encoded; a later reply makes new ones."""
-        self._encoder = encoder(self._wire, self.resolution.profile)
-        self._escaper = None
-        self._sources.clear()
-        await self._transport.aclose()
+    def _body(self, encoded: Lowered) -> bytes:
+        return msgspec.json.encode(amended(encoded.body, self.resolution.profile))
 
     def _constrained(self) -> Plan:
-        """How the model is asked that ignored which tools it is to call: held to their schemas, where that is possible."""
+        """The plan for a model that ignored which tools to call: hold it to their schemas, where that is possible."""
         if not self.plan.supports_json_schema or self.plan.mode.declares == "constraint":
             return self.plan
         return plan_of_mode(self.resolution, "structured")
 
-    def _lowered(self, request: Request, plan: Plan) -> Request:
-        completed = self._completed(request)
+    def _lower(self, request: Request, plan: Plan) -> Request:
+        completed = self._complete(request)
         lowered = lower(completed, plan)
-        if self._forwards and plan.mode.declares == "wire":
+        if self._forward_constraint and plan.mode.declares == "wire":
             return msgspec.structs.replace(lowered, constraint=completed.constraint)
         return lowered
 
-    def _completed(self, request: Request) -> Request:
+    def _complete(self, request: Request) -> Request:
         """The request with the name that the endpoint knows, and with the profile's controls where it has none."""
         facts = self.resolution.profile
         controls = request.controls
         for fact in ("temperature", "max_tokens"):
             if getattr(controls, fact) is None and getattr(facts, fact) is not None:
                 controls = msgspec.structs.replace(controls, **{fact: getattr(facts, fact)})
-        extra = {**self._extra, **request.extra}
         return msgspec.structs.replace(
             request,
             model=self.resolution.model,
             controls=controls,
             stream=request.stream and facts.supports_streaming,
-            extra=extra,
+            extra={**self._extra, **request.extra},
         )
 
-    def _stages(self, request: Request, plan: Plan, lowered: Lowered, overheard: Overheard | None) -> Pipe:
-        """Bytes to events: as the design's picture has them, from left to right."""
-        payloads = _Payloads() if overheard is None else _Told(overheard)
-        return pipe(
-            SSEDecoder(), payloads, self._decoder(request, lowered.names), *self._behind(request, plan, lowered)
-        )
-
-    def _decoder(self, request: Request, names: Mapping[str, str]) -> Stage[str, Event]:
-        return self._wire.stream_decoder(**self._reading(request, names))
-
-    def _reading(self, request: Request, names: Mapping[str, str]) -> dict[str, Any]:
-        """What the wire's decoders have to know of the request."""
-        return {
-            "names": names,
-            "identify": self._identify(request),
-            "declared": frozenset(tool.name for tool in request.tools),
-            "origin": self.resolution.model,
-        }
-
-    def _behind(self, request: Request, plan: Plan, lowered: Lowered) -> tuple[Stage[Event, Event], ...]:
-        """What events pass that a wire's decoder gives: what finds calls in text, and gives all of them as they were
-        declared and as if nothing had been escaped.
-        """
-        stages = self._watchers(request, plan)
-        if lowered.rewritten:
-            from callboard.providers.restore_arguments import Restored  # noqa: PLC0415 - few schemas are declared otherwise
-
-            stages = (*stages, Restored(lowered))
-        stages = (*stages, *self._unescape(request))
-        if not watched(request, plan):
-            return stages
-        from callboard.modes import DuplicateCheck  # noqa: PLC0415  # where calls may be found
-
-        # Behind what restores arguments: they are compared as the tool takes them.
-        return (*stages, DuplicateCheck(request.tools))
-
-    def _escaped(self, request: Request) -> Request:
-        """The request without control tokens of the model's family, where its endpoint would take them for such."""
+    def _escape(self, request: Request) -> Request:
+        """Escape control tokens of the model's family, where its endpoint would take them for such."""
         facts = self.resolution.profile
         if not facts.parses_special_tokens:
             return request
@@ -397,16 +339,56 @@ class RemoteModel:
             from callboard.profiles.control_tokens import control_tokens  # noqa: PLC0415  # not for hosted models
             from callboard.providers.control_tokens import Escaper  # noqa: PLC0415
 
-            self._escaper = Escaper(control_tokens(facts.control_tokens), keeps=self._keeps)
+            self._escaper = Escaper(control_tokens(facts.control_tokens), keeps=self._reuse_encoding)
         return self._escaper.escape(request)
 
-    def _unescape(self, request: Request) -> tuple[Stage[Event, Event], ...]:
-        """Behind what finds calls: to that, what was escaped is no marker of one."""
-        if self._escaper is None:
-            return ()
-        from callboard.providers.control_tokens import Unescape  # noqa: PLC0415  # not for hosted models
+    def _tell_retry(self, attempt: int, why: str, delay: float) -> None:
+        if self._tell is not None:
+            self._tell(f"attempt {attempt}: {why}; trying again in {delay:.1f} s")
 
-        return (Unescape(self._escaper.tokens, json_text=request.constraint is not None),)
+    # The way back.
+
+    def stages(self, prepared: PreparedRequest, plan: Plan, on_frame: OnFrame | None) -> Pipe:
+        """Bytes to events."""
+        decoder = self.wire.stream_decoder(**self._reading(prepared))
+        return pipe(SSEDecoder(), SSEPayloads(on_frame), decoder, *self._event_stages(prepared, plan))
+
+    def decode(self, data: bytes, prepared: PreparedRequest, plan: Plan) -> list[Event]:
+        """The events of a reply that did not come as a stream."""
+        events = self.wire.decode_response(data, **self._reading(prepared))
+        for stage in self._event_stages(prepared, plan):
+            events = [out for event in events for out in stage.feed(event)]
+        return events
+
+    def _reading(self, prepared: PreparedRequest) -> dict[str, Any]:
+        """What the wire's decoders have to know of the request."""
+        request = prepared.request
+        return {
+            "names": prepared.encoded.names,
+            "identify": _identify(request),
+            "declared": frozenset(tool.name for tool in request.tools),
+            "origin": self.resolution.model,
+        }
+
+    def _event_stages(self, prepared: PreparedRequest, plan: Plan) -> tuple[Stage[Event, Event], ...]:
+        """Find calls in text, then give all calls as their tools were declared, and as if nothing was escaped."""
+        request = prepared.request
+        stages = self._watchers(request, plan)
+        if prepared.encoded.rewritten:
+            from callboard.providers.restore_arguments import Restored  # noqa: PLC0415  # few schemas are rewritten
+
+            stages = (*stages, Restored(prepared.encoded))
+        if self._escaper is not None:
+            from callboard.providers.control_tokens import Unescape  # noqa: PLC0415  # not for hosted models
+
+            # Behind the watchers: to them, what was escaped is no marker of a call.
+            stages = (*stages, Unescape(self._escaper.tokens, json_text=request.constraint is not None))
+        if not watched(request, plan):
+            return stages
+        from callboard.modes import DuplicateCheck  # noqa: PLC0415  # where calls may be found
+
+        # Behind what restores arguments: they are compared as the tool takes them.
+        return (*stages, DuplicateCheck(request.tools))
 
     def _watchers(self, request: Request, plan: Plan) -> tuple[Stage[Event, Event], ...]:
         tools = request.tools
@@ -415,21 +397,21 @@ class RemoteModel:
             return ()
         inside = plan.starts_in_reasoning
         quoted: Any = {"sources": self._sources_of(request), "quoted_calls": request.quoted_calls}
-        text = Watcher(dialect, tools, self._identify(request, "t"), starts_in_reasoning=inside, **quoted)
+        text = Watcher(dialect, tools, _identify(request, "t"), starts_in_reasoning=inside, **quoted)
         if plan.mode.declares == "constraint" and request.constraint is None:
             from callboard.modes.format_check import FormatCheck  # noqa: PLC0415  # for structured mode only
 
             return (FormatCheck(text),)
         if not plan.calls_in_reasoning:
             return (text,)
-        return Watcher(dialect, tools, self._identify(request, "r"), watched=ReasoningPiece, **quoted), text
+        return Watcher(dialect, tools, _identify(request, "r"), watched=ReasoningPiece, **quoted), text
 
     def _sources_of(self, request: Request) -> Sources:
-        """What the conversation shows; with what was read of it for an earlier reply, where that is kept."""
+        """The conversation's sources, built on those of its earlier replies where they are kept."""
         from callboard.modes import Sources  # noqa: PLC0415  # for replies with tools only
 
         canisters = request.conversation or request.canisters
-        if not self._keeps or not canisters:
+        if not self._reuse_encoding or not canisters:
             return Sources(canisters)
         sources = Sources(canisters, self._sources.pop(id(canisters[0]), None))
         self._sources[id(canisters[0])] = sources
@@ -437,69 +419,31 @@ class RemoteModel:
             del self._sources[next(iter(self._sources))]
         return sources
 
-    @staticmethod
-    def _identify(request: Request, source: str = "") -> Identify:
-        return identify_in_turn(len(request.canisters), source)
 
-    async def _whole(self, answer: Answer, request: Request, plan: Plan, lowered: Lowered) -> list[Event]:
-        """The events of a reply that did not come as a stream."""
-        data = await answer.read(MAX_BODY)
-        if not data.lstrip().startswith(b"{"):
-            kind = answer.content_type or "something without a type"
-            what = f"the answer is no reply but {kind}" if data.strip() else "the answer is empty"
-            return [ReplyFailed("provider", "malformed", what, data[:_EXCERPT].decode(errors="replace"))]
-        events = self._wire.decode_response(data, **self._reading(request, lowered.names))
-        for stage in self._behind(request, plan, lowered):
-            events = [found for event in events for found in stage.feed(event)]
-        return events
+class RetryMerger:
+    """Join the events of a second attempt to those of the first: one beginning, and one usage of both.
 
-    async def _explained(self, failed: ReplyFailed, answer: Answer, heard: Heard | None) -> ReplyFailed:
-        """The failure with what helps. Who hears the status passes on the provider's own words: a gateway."""
-        if heard is not None:
-            return failed
-        from callboard.providers.error_hints import with_hint  # noqa: PLC0415  # for failures only
+    Args:
+        spent: The usage of the first attempt.
+    """
 
-        endpoint: Any = {"base_url": self._base_url, "headers": self._headers, "transport": self._transport}
-        return await with_hint(failed, answer, self.resolution, **endpoint)
+    def __init__(self, spent: Usage) -> None:
+        self._spent = spent
+        self._is_counted = spent == Usage()
 
-    def _retried(self, attempt: int, why: str, delay: float) -> None:
-        if self._tell is not None:
-            self._tell(f"attempt {attempt}: {why}; trying again in {delay:.1f} s")
+    def feed(self, event: Event, /) -> list[Event]:
+        if isinstance(event, ReplyStarted):
+            return []
+        if isinstance(event, Usage):
+            self._is_counted = True
+            return [event + self._spent]
+        if isinstance(event, (ReplyEnded, ReplyFailed)) and not self._is_counted:
+            return [self._spent, event]
+        return [event]
 
 
-class _Payloads:
-    """SSE frames to their data."""
-
-    def feed(self, frame: Any, /) -> list[str]:
-        return [frame.data] if frame.data else []
-
-    def finish(self, why: Why = "stop", /) -> list[str]:
-        return []
-
-
-class _Told(_Payloads):
-    """As Payloads, and somebody else is told them."""
-
-    def __init__(self, overheard: Overheard) -> None:
-        self._overheard = overheard
-
-    def feed(self, frame: Any, /) -> list[str]:
-        if frame.data:
-            self._overheard(frame.data)
-        return super().feed(frame)
-
-
-def _suspected(status: int, asked: Request) -> list[Event]:
-    """What may be the fault of a request that was refused."""
-    if status not in _REFUSALS or not asked.tools:
-        return []
-    from callboard.providers.refused_tools import suspected  # noqa: PLC0415 - of failures only
-
-    return [*suspected(asked.tools)]
-
-
-def _spelled(facts: Mapping[str, Any]) -> str:
-    return ", ".join([f"{fact}={msgspec.json.encode(value).decode()}" for fact, value in facts.items()])
+def _identify(request: Request, source: str = "") -> Identify:
+    return identify_in_turn(len(request.canisters), source)
 
 
 def _shows_picture(request: Request) -> bool:
@@ -507,42 +451,3 @@ def _shows_picture(request: Request) -> bool:
     last = request.canisters[-1] if request.canisters else None
     content = last.content if isinstance(last, UserCanister | DocumentCanister) else ()
     return any(isinstance(part, PictureContent | FileContent) for part in content)
-
-
-def _pointed(failed: ReplyFailed, answer: Answer) -> ReplyFailed:
-    """The failure with the address that a redirect points to, without a query, which may hold a secret."""
-    location = answer.headers.get("Location", "").partition("?")[0][:_EXCERPT]
-    if not 300 <= answer.status < 400 or not location:
-        return failed
-    message = f"the provider answered {answer.status} and points to {location}; redirects are not followed"
-    return msgspec.structs.replace(failed, message=message)
-
-
-def _counted(said: int, events: list[Event]) -> int:
-    """How many characters were said with these events. Raises ProviderError for more than MAX_SAID."""
-    said += sum([len(getattr(event, _SAID.get(type(event), ""), "")) for event in events])
-    if said > MAX_SAID:
-        raise ProviderError(f"the reply has more than {MAX_SAID} characters", code="too_large")
-    return said
-
-
-def _failed(error: ProviderError) -> ReplyFailed:
-    return ReplyFailed(error.party, error.code, str(error), error.excerpt)
-
-
-class _Again:
-    """The events of a second attempt, behind those of a first that `spent` so much: one beginning, one usage."""
-
-    def __init__(self, spent: Usage) -> None:
-        self._spent = spent
-        self._told = spent == Usage()
-
-    def feed(self, event: Event, /) -> list[Event]:
-        if isinstance(event, ReplyStarted):
-            return []
-        if isinstance(event, Usage):
-            self._told = True
-            return [event + self._spent]
-        if isinstance(event, (ReplyEnded, ReplyFailed)) and not self._told:
-            return [self._spent, event]
-        return [event]

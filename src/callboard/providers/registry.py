@@ -6,19 +6,17 @@ Owns the way from a name to something that replies. Knows nothing of configurati
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from callboard.core import Event, Request
 from callboard.errors import CallerError, NoSuchModel
-from callboard.modes import Plan, plan
+from callboard.modes import plan
 from callboard.plugins import plugins
-from callboard.profiles import ModeName, Resolution, providers, resolve
-from callboard.providers.fallback import Planned
-from callboard.providers.http_model import NO_HEADERS, Heard, Overheard, RemoteModel
+from callboard.profiles import ModeName, providers, resolve
+from callboard.providers.fallback import PlannedModel
+from callboard.providers.http_model import HttpModel
 from callboard.providers.transport import Transport
 from callboard.text.suggest import find_closest
 
@@ -40,7 +38,7 @@ def access_model(
     extra_body: Mapping[str, Any] | None = None,
     transport: Transport | None = None,
     tell: Callable[[str], None] | None = None,
-) -> Planned:
+) -> PlannedModel:
     """The model of a name such as `local:qwen2.5-coder-0.5b`, `openai:gpt-4o`, `command:ollama run qwen3`, or any with a `base_url`.
 
     `mode` and `profile` (facts) override what is known of the model; `headers` and `extra_body` are added to
@@ -51,8 +49,8 @@ def access_model(
     """
     resolution = resolve(name, profile)
     decided = plan(resolution, mode)
-    connect = partial(
-        RemoteModel,
+    open_endpoint = partial(
+        HttpModel,
         resolution,
         decided,
         transport or Transport(),
@@ -64,7 +62,7 @@ def access_model(
         if base_url:
             hint = f"for an endpoint write {resolution.model}"
             raise CallerError("a local model has no base URL", path=name, hint=hint)
-        return LocalModel(resolution, decided, _server(resolution.model), connect)
+        return open_endpoint(server=_server(resolution.model))
     if resolution.provider == "command":
         # It costs what only such a model needs.
         from callboard.providers.command import CommandModel  # noqa: PLC0415
@@ -72,7 +70,7 @@ def access_model(
         return CommandModel(resolution, decided)
     for added in plugins("callboard.providers"):
         if added.name == resolution.provider:
-            model: Planned = added.access(resolution, decided, base_url=base_url, api_key=api_key)
+            model: PlannedModel = added.access(resolution, decided, base_url=base_url, api_key=api_key)
             return model
     facts = resolution.profile
     url = base_url or _variable(facts.url_variable) or facts.base_url
@@ -81,54 +79,7 @@ def access_model(
     key = api_key or _variable(facts.key_variable)
     if facts.key_variable and not key and url == facts.base_url:
         raise CallerError("it wants an API key", path=name, hint=f"set {facts.key_variable}")
-    return connect(base_url=url, api_key=key)
-
-
-class LocalModel:
-    """A Model whose file is on this machine; loaded at its first reply."""
-
-    def __init__(
-        self, resolution: Resolution, plan: Plan, server: EmbeddedServer, connect: Callable[..., RemoteModel]
-    ) -> None:
-        self.resolution = resolution
-        self.plan = plan
-        self._server = server
-        self._connect = connect
-        self._model: RemoteModel | None = None
-
-    @property
-    def name(self) -> str:
-        return self.resolution.name
-
-    async def reply(self, request: Request, /) -> AsyncGenerator[Event]:
-        """One reply, event by event; the last is a ReplyEnded or a ReplyFailed."""
-        async with aclosing(self.batches(request)) as batches:
-            async for events in batches:
-                for event in events:
-                    yield event
-
-    async def batches(
-        self,
-        request: Request,
-        /,
-        *,
-        headers: Mapping[str, str] = NO_HEADERS,
-        heard: Heard | None = None,
-        overheard: Overheard | None = None,
-    ) -> AsyncGenerator[list[Event]]:
-        """As those of a RemoteModel."""
-        if self._model is None:
-            await self._server.start()
-            self._model = self._connect(base_url=self._server.base_url, api_key=self._server.api_key)
-        asked = self._model.batches(request, headers=headers, heard=heard, overheard=overheard)
-        async with aclosing(asked) as batches:
-            async for events in batches:
-                yield events
-
-    async def aclose(self) -> None:
-        """Closes the connections; the model stays loaded."""
-        if self._model is not None:
-            await self._model.aclose()
+    return open_endpoint(base_url=url, api_key=key)
 
 
 def _provider_hint(name: str) -> str:

@@ -58,14 +58,15 @@ class ScriptedModel:
     def name(self) -> str:
         return self.resolution.name
 
-    async def reply(self, request: Request, /) -> AsyncGenerator[Event]:
+    async def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]:
+        """The next reply of the script, each event by itself."""
         self.requests.append(request)
         scripted = next(self._replies, None)
         if scripted is None:
             raise CallerError(f"the script has no reply {len(self.requests)}", path=self.name)
         said = scripted(request) if callable(scripted) else scripted
         for event in _events([said] if isinstance(said, (str, Call)) else said, request):
-            yield event
+            yield [event]
 
     def assert_complete(self) -> None:
         """Raises AssertionError if replies of the script were not asked for."""

@@ -40,10 +40,10 @@ _WHOLE = 1024 * 1024
 """Bytes of a body beyond which aiohttp warns."""
 
 
-class Answer:
+class HttpResponse:
     """What a server answered. `headers` are found in any case; `content_type` is in lower case, without parameters.
 
-    The body is read once, by `chunks` or by `read`. Both raise ProviderError: `timeout` if no byte came
+    The body is read once, by `next_chunk` or by `read`. Both raise ProviderError: `timeout` if no byte came
     for the transport's idle timeout, `cut` if the connection broke before the body's end.
     """
 
@@ -55,24 +55,28 @@ class Answer:
         self.where = where
         """The URL that answered, without user, password and query."""
         self._idle_timeout = idle_timeout
+        self._received = b""
+        self._position = 0
+        """Where the next chunk begins in what was received."""
+        self._size = _LEAST
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The body's bytes as they arrive, decompressed; their sizes mean nothing."""
-        size = _LEAST
-        while chunk := await self._next():
-            place = 0
-            while place < len(chunk):
-                if place:
-                    await asyncio.sleep(0)
-                yield chunk[place : place + size]
-                place += size
-                size = min(2 * size, _MOST)
+    async def next_chunk(self) -> bytes:
+        """The body's next bytes, decompressed; none at its end. Their sizes mean nothing."""
+        if self._position < len(self._received):
+            await asyncio.sleep(0)
+        else:
+            self._received, self._position = await self._receive(), 0
+        chunk = self._received[self._position : self._position + self._size]
+        self._position += self._size
+        if chunk:
+            self._size = min(2 * self._size, _MOST)
+        return chunk
 
     async def read(self, limit: int) -> bytes:
         """The whole body. Raises ProviderError with the code `too_large` if it has more than `limit` bytes."""
         pieces: list[bytes] = []
         size = 0
-        while chunk := await self._next():
+        while chunk := await self._receive():
             pieces.append(chunk)
             size += len(chunk)
             if size > limit:
@@ -82,7 +86,7 @@ class Answer:
                 )
         return b"".join(pieces)
 
-    async def _next(self) -> bytes:
+    async def _receive(self) -> bytes:
         import aiohttp  # noqa: PLC0415 - costs 100 ms, on first use
 
         content = self._response.content
@@ -143,12 +147,12 @@ class Transport:
 
     def post(
         self, url: str, *, headers: Mapping[str, str], body: bytes, on_retry: OnRetry | None = None
-    ) -> AbstractAsyncContextManager[Answer]:
+    ) -> AbstractAsyncContextManager[HttpResponse]:
         """The answer to a POST, while the `async with` lasts.
 
         Connection failures and `statuses` are retried with growing pauses or those that
         Retry-After or retry-after-ms ask for, unless x-should-retry says otherwise. Every other status,
-        and the last of those, is an Answer.
+        and the last of those, is a response.
 
         Raises ProviderError with the code `unreachable` (no connection, or it was closed without an answer),
         `timeout`, or `malformed` (the answer is no HTTP); CallerError if the URL or a header cannot be sent.
@@ -157,7 +161,7 @@ class Transport:
 
     def get(
         self, url: str, *, headers: Mapping[str, str], on_retry: OnRetry | None = None
-    ) -> AbstractAsyncContextManager[Answer]:
+    ) -> AbstractAsyncContextManager[HttpResponse]:
         """The answer to a GET; everything else is as in `post`."""
         return self._ask("GET", url, headers, None, on_retry)
 
@@ -190,7 +194,7 @@ class Transport:
     @asynccontextmanager
     async def _ask(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, on_retry: OnRetry | None
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[HttpResponse]:
         import aiohttp  # noqa: PLC0415 - costs 100 ms, on first use
 
         parts = _split(url)
@@ -231,7 +235,7 @@ class Transport:
                 on_retry(attempt, why, pause)
             await self._sleep(pause)
         try:
-            yield Answer(response, where, self._idle_timeout)
+            yield HttpResponse(response, where, self._idle_timeout)
         finally:
             response.close()
 

@@ -21,8 +21,9 @@ from callboard.core import Event, Request
 from callboard.errors import CallboardError
 from callboard.modes import Plan, plan
 from callboard.profiles import ModeName, Resolution, facts_for, providers, resolve
-from callboard.providers import RemoteModel, Transport, access_model
-from callboard.providers.http_model import NO_HEADERS, Heard, Overheard
+from callboard.providers import HttpModel, Transport, access_model
+from callboard.providers.http_exchange import OnFrame, OnHeaders
+from callboard.providers.http_model import NO_HEADERS
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 from callboard.servers.gateway.learned_facts import LearnedFacts
 from callboard.servers.gateway.redaction import Redactor
@@ -72,8 +73,8 @@ class BatchModel(Protocol):
         /,
         *,
         headers: Mapping[str, str] = NO_HEADERS,
-        heard: Heard | None = None,
-        overheard: Overheard | None = None,
+        on_headers: OnHeaders | None = None,
+        on_frame: OnFrame | None = None,
     ) -> AsyncGenerator[list[Event]]: ...
 
 
@@ -162,7 +163,7 @@ class Backend:
         found = self._models.pop(key, None)
         if found is None:
             found = self._make_model(*key[:2])
-            if facts and isinstance(found, RemoteModel):
+            if facts and isinstance(found, HttpModel):
                 found = found.with_facts(facts)
             while len(self._models) >= _MOST_MODELS:
                 del self._models[next(iter(self._models))]
@@ -270,14 +271,14 @@ class Backend:
         if believed:
             resolution = resolve(name, {**facts, **believed})
         resolution = msgspec.structs.replace(resolution, model=name)
-        return RemoteModel(
+        return HttpModel(
             resolution,
             plan(resolution, mode),
             self._transport,
             base_url=settings.url,
             headers=settings.headers,
-            keeps=False,
-            forwards=True,
+            reuse_encoding=False,
+            forward_constraint=True,
         )
 
 

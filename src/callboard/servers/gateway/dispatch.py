@@ -33,7 +33,7 @@ from callboard.core import (
     unsent_note,
 )
 from callboard.errors import CallboardError
-from callboard.providers.http_model import NO_HEADERS, RemoteModel
+from callboard.providers.http_model import NO_HEADERS, HttpModel
 from callboard.providers.lessons import MOST
 from callboard.providers.retries import retry_after
 from callboard.servers.gateway.attribution import strip_attribution
@@ -213,7 +213,7 @@ async def _ask_backend(
     told = tool_call_logger()
     if told is not None:
         told.asked(request)
-    overheard = None if told is None else told.payload
+    on_frame = None if told is None else told.payload
     over = False
     try:
         if lost:
@@ -225,7 +225,7 @@ async def _ask_backend(
             record.begin(backend)
             more: Mapping[str, Any] = {}
             keys = backend.headers(record.token)
-            replying = model.batches(asked, headers=keys, heard=record.on_headers, overheard=overheard)
+            replying = model.batches(asked, headers=keys, on_headers=record.on_headers, on_frame=on_frame)
             redaction = backend.redactor.start_reply()
             thoughts = _listener(backend, model, asked, record)
             async with aclosing(replying) as batches:
@@ -323,7 +323,7 @@ def _facts_to_try(
     failed: ReplyFailed, model: BatchModel, request: Request, record: ReplyRecord, tried: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Facts with which the request would be sent otherwise, as its refusal suggests; none if there are none."""
-    if isinstance(model, RemoteModel) and len(tried) < MOST:
+    if isinstance(model, HttpModel) and len(tried) < MOST:
         other, known = model.taught_by(failed, record.status, request), model.learned.items()
         if other is not None:
             return {fact: value for fact, value in other.learned.items() if (fact, value) not in known}

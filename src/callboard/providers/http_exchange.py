@@ -1,0 +1,217 @@
+"""One HTTP request to a model's endpoint, and the events of its answer.
+
+`HttpExchange.next_batch` is asked for events; no generator stands between the connection and `HttpModel.batches`,
+because each one would cost every event its time. A request that is refused for what is in it is sent once more, as the
+refusal suggests (`lessons`); the events of that second answer follow in the place of the refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from msgspec.structs import replace
+
+from callboard.core import (
+    ArgumentsPiece,
+    Event,
+    Pipe,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyFailed,
+    Request,
+    TextPiece,
+    Why,
+    unsent_note,
+)
+from callboard.errors import ProviderError
+from callboard.modes import Plan
+from callboard.providers.transport import HttpResponse
+
+if TYPE_CHECKING:
+    from callboard.providers.http_model import HttpModel, PreparedRequest
+
+MAX_BODY = 64 * 1024 * 1024
+"""Bytes of a reply that comes whole."""
+MAX_TEXT = 16 * 1024 * 1024
+"""Characters of a streamed reply. Clients of some wires get all of them several times at its end."""
+_MAX_ERROR = 64 * 1024
+_EXCERPT = 500
+_TEXT_FIELDS: Mapping[type[Event], str] = {
+    TextPiece: "text",
+    ReasoningPiece: "text",
+    RefusalPiece: "text",
+    ArgumentsPiece: "json",
+}
+_REFUSALS = (400, 413, 422)
+
+OnHeaders: TypeAlias = Callable[[int, Mapping[str, str]], None]
+"""Called with the status and the headers of an answer."""
+OnFrame: TypeAlias = Callable[[str], None]
+"""Called with the data of a frame of a stream."""
+
+
+class HttpExchange:
+    """The events of one answer, batch by batch. Leaving its `async with` closes the connection.
+
+    Args:
+        model: Encodes the request, opens the connection, makes the stages.
+        request: What is asked.
+        plan: How it is asked for calls.
+        headers: Added to the model's own.
+        on_headers: Called with the status and the headers of each answer.
+        on_frame: Called with the data of each frame of a stream.
+        learns: Whether a refusal may be learned from.
+    """
+
+    def __init__(
+        self,
+        model: HttpModel,
+        request: Request,
+        plan: Plan,
+        *,
+        headers: Mapping[str, str],
+        on_headers: OnHeaders | None,
+        on_frame: OnFrame | None,
+        learns: bool,
+    ) -> None:
+        self._model = self._asked = model
+        """The second is the first as a refusal suggests to ask it."""
+        self._request = request
+        self._plan = plan
+        self._headers = headers
+        self._on_headers = on_headers
+        self._on_frame = on_frame
+        self._learns = learns
+        self._connection = AsyncExitStack()
+        self._step: Callable[[], Awaitable[list[Event]]] | None = self._prepare
+        self._prepared: PreparedRequest
+        self._response: HttpResponse
+        self._stages: Pipe | None = None
+        self._length = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._connection.aclose()
+
+    async def next_batch(self) -> list[Event]:
+        """The next events that arrived together; an empty list when there are no more."""
+        try:
+            while self._step is not None:
+                if events := await self._step():
+                    break
+            else:
+                return []
+        except ProviderError as error:
+            self._step = None
+            await self._connection.aclose()
+            failed = ReplyFailed(error.party, error.code, str(error), error.excerpt)
+            ends = [failed] if self._stages is None else self._stages.finish("cut")
+            events = [failed if isinstance(event, ReplyFailed) else event for event in ends]
+        if self._asked is self._model or self._on_headers is not None or not events:
+            return events
+        if isinstance(events[-1], ReplyEnded):
+            return [*self._model.learn_from(self._asked), *events]
+        return events
+
+    async def _prepare(self) -> list[Event]:
+        self._prepared = self._asked.prepare(self._request, self._plan)
+        self._step = self._send
+        return [unsent_note(part) for part in self._prepared.dropped]
+
+    async def _send(self) -> list[Event]:
+        response = await self._connection.enter_async_context(self._asked.post(self._prepared, self._headers))
+        if self._on_headers is not None:
+            self._on_headers(response.status, response.headers)
+        self._step, self._response = None, response
+        if response.status != 200:
+            return await self._read_refusal(response)
+        if response.content_type != "text/event-stream":
+            return await self._read_whole(response)
+        self._stages = self._asked.stages(self._prepared, self._plan, self._on_frame)
+        self._step = self._receive
+        return []
+
+    async def _receive(self) -> list[Event]:
+        if self._stages is None:
+            raise AssertionError
+        chunk = await self._response.next_chunk()
+        if not chunk:
+            self._step = None
+            return self._stages.finish()
+        events: list[Event] = self._stages.feed(chunk)
+        for event in events:
+            if field := _TEXT_FIELDS.get(type(event)):
+                self._length += len(getattr(event, field))
+        if self._length > MAX_TEXT:
+            raise ProviderError(f"the reply has more than {MAX_TEXT} characters", code="too_large")
+        return events
+
+    async def _read_refusal(self, response: HttpResponse) -> list[Event]:
+        failed = self._asked.wire.decode_error(response.status, await response.read(_MAX_ERROR))
+        other = self._asked.taught_by(failed, response.status, self._request, self._plan) if self._learns else None
+        if other is not None:
+            await self._connection.aclose()
+            self._asked, self._step = other, self._prepare
+            return []
+        tools = self._prepared.adapted.tools
+        suspected: list[Event] = []
+        if response.status in _REFUSALS and tools:
+            from callboard.providers.refused_tools import suspected as suspect  # noqa: PLC0415  # of failures only
+
+            suspected = [*suspect(tools)]
+        return [*suspected, await self._explain(_with_location(failed, response), response)]
+
+    async def _read_whole(self, response: HttpResponse) -> list[Event]:
+        """The events of a reply that did not come as a stream."""
+        data = await response.read(MAX_BODY)
+        if data.lstrip().startswith(b"{"):
+            events = self._asked.decode(data, self._prepared, self._plan)
+        else:
+            kind = response.content_type or "something without a type"
+            what = f"the answer is no reply but {kind}" if data.strip() else "the answer is empty"
+            events = [ReplyFailed("provider", "malformed", what, data[:_EXCERPT].decode(errors="replace"))]
+        last = events[-1]
+        if isinstance(last, ReplyFailed) and last.code == "malformed":
+            return [*events[:-1], await self._explain(last, response)]
+        return events
+
+    async def _explain(self, failed: ReplyFailed, response: HttpResponse) -> ReplyFailed:
+        """The failure with a hint. The owner of `on_headers` passes on the provider's own words: a gateway."""
+        if self._on_headers is not None:
+            return failed
+        from callboard.providers.error_hints import with_hint  # noqa: PLC0415  # of failures only
+
+        model = self._asked
+        endpoint: Any = {"base_url": model.base_url, "headers": model.headers, "transport": model.transport}
+        return await with_hint(failed, response, model.resolution, **endpoint)
+
+
+class SSEPayloads:
+    """A Stage from the frames of server-sent events to their data."""
+
+    def __init__(self, on_frame: OnFrame | None) -> None:
+        self._on_frame = on_frame
+
+    def feed(self, frame: Any, /) -> list[str]:
+        if not frame.data:
+            return []
+        if self._on_frame is not None:
+            self._on_frame(frame.data)
+        return [frame.data]
+
+    def finish(self, why: Why = "stop", /) -> list[str]:
+        return []
+
+
+def _with_location(failed: ReplyFailed, response: HttpResponse) -> ReplyFailed:
+    """The failure with the address that a redirect points to, without a query, which may hold a secret."""
+    location = response.headers.get("Location", "").partition("?")[0][:_EXCERPT]
+    if not 300 <= response.status < 400 or not location:
+        return failed
+    message = f"the provider answered {response.status} and points to {location}; redirects are not followed"
+    return replace(failed, message=message)
