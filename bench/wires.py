@@ -51,6 +51,7 @@ from callboard.core import (
 )
 from callboard.text.sse import SSEDecoder
 from callboard.wires import WIRES, Wire
+from callboard.wires.common.reply_stream import DecodeContext
 
 ROUNDS, LONGER = 16, 66
 """Of three canisters, after two: 50 and four times as many."""
@@ -99,7 +100,7 @@ def written(wire: Wire) -> list[bytes]:
 
 
 def read(wire: Wire, payloads: list[str]) -> list[Event]:
-    feed = wire.stream_decoder(identify=identify_in_turn(1)).feed
+    feed = wire.stream_decoder(DecodeContext(identify=identify_in_turn(1))).feed
     return [event for payload in payloads for event in feed(payload)]
 
 
@@ -177,7 +178,7 @@ def across(data: bytes, frames: list[str]) -> tuple[Timed, Timed]:
     chat, messages = WIRES["chat"], WIRES["messages"]
 
     def back() -> list[bytes]:
-        decoder = messages.stream_decoder(identify=identify_in_turn(1))
+        decoder = messages.stream_decoder(DecodeContext(identify=identify_in_turn(1)))
         encoder = chat.stream_encoder(identifier="reply_1", model=MODEL, created=1)
         return [part for data in frames for event in decoder.feed(data) for part in encoder.feed(event)]
 

@@ -8,7 +8,7 @@ from callboard import Agent, Limits, Tool
 from callboard.core import Request
 from callboard.schema import compile_schema
 from callboard.testing import Call, ScriptedModel
-from callboard.wires.chat.calls import parse_arguments
+from callboard.wires.common.tool_calls import parse_arguments
 
 
 def prepare(add: Callable[..., Any], rounds: int) -> Callable[[], Awaitable[Any]]:

@@ -9,6 +9,7 @@ from callboard.core import Event, Stage, ToolDeclaration, identify_in_turn, pipe
 from callboard.dialects import AUTO
 from callboard.modes import Watcher
 from callboard.wires import WIRES
+from callboard.wires.common.reply_stream import DecodeContext
 
 ARGUMENTS = json.dumps({"path": "src/callboard/core/pipe.py", "old": "x" * 60, "new": "y" * 60, "times": 1})
 PIECE = 4
@@ -41,7 +42,7 @@ def weights(calls: int) -> dict[str, float]:
     """By a front's wire the bytes of one of so many open calls, beyond the characters of its arguments."""
     found = {}
     for name in ("responses", "chat", "messages"):
-        reading = WIRES["chat"].stream_decoder(identify=identify_in_turn(1))
+        reading = WIRES["chat"].stream_decoder(DecodeContext(identify=identify_in_turn(1)))
         watcher = Watcher(AUTO, (_TOOL,), identify_in_turn(1, "t"))
         stages: Stage[str, Event] = pipe(reading, watcher)
         writing = WIRES[name].stream_encoder(identifier="reply_1", model="m", created=1)

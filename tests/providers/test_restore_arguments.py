@@ -28,7 +28,7 @@ from callboard.providers import HttpModel, Transport
 from callboard.providers.restore_arguments import Restored
 from callboard.testing import FakeBackend
 from callboard.wires import WIRES
-from callboard.wires.common.encoded_request import Lowered
+from callboard.wires.common.request_encoder import EncodedRequest
 
 INNER = {"type": "object", "properties": {"deep": {"type": "integer"}}, "additionalProperties": False}
 SCHEMA = {
@@ -124,13 +124,13 @@ GIVEN = {"f": SCHEMA}
 
 
 def fed(events):
-    stage = Restored(Lowered({}, nullable=GIVEN))
+    stage = Restored(EncodedRequest({}, nullable=GIVEN))
     return [out for event in events for out in stage.feed(event)] + stage.finish()
 
 
 def test_the_arguments_are_one_piece_and_come_when_they_are_whole():
     started, *pieces, ended = call(0, "f", NULLS)
-    stage = Restored(Lowered({}, nullable=GIVEN))
+    stage = Restored(EncodedRequest({}, nullable=GIVEN))
     assert [stage.feed(event) for event in [started, *pieces]] == [[started], *[[] for _ in pieces]]
     raw = '{"query":"x","inner":{}}'
     assert stage.feed(ended) == [ArgumentsPiece(0, raw), InvocationEnded(0, "call_0", "f", BARE, raw)]

@@ -27,6 +27,7 @@ from callboard.dialects import dialect_named
 from callboard.modes import Watcher
 from callboard.text.sse import SSEDecoder, encode_frame
 from callboard.wires import WIRES
+from callboard.wires.common.reply_stream import DecodeContext
 
 SCHEMA = {"type": "object", "properties": {"x": {}}}
 TOOLS = (ToolDeclaration("f", "", SCHEMA), ToolDeclaration("g", "", SCHEMA))
@@ -715,13 +716,15 @@ class Data:
 
 
 def streamed(row, wire, chunks):
-    stages = pipe(SSEDecoder(), Data(), WIRES[wire].stream_decoder(**options()), watcher(row))
+    stages = pipe(SSEDecoder(), Data(), WIRES[wire].stream_decoder(DecodeContext(**options())), watcher(row))
     return [event for chunk in chunks for event in stages.feed(chunk)] + stages.finish()
 
 
 def decoded(row, wire, body):
     seen = watcher(row)
-    return [found for event in WIRES[wire].decode_response(body, **options()) for found in seen.feed(event)]
+    return [
+        found for event in WIRES[wire].decode_response(body, DecodeContext(**options())) for found in seen.feed(event)
+    ]
 
 
 def check(row, reply, events):

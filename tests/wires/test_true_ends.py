@@ -27,7 +27,8 @@ from callboard.core import (
 )
 from callboard.text.sse import SSEDecoder
 from callboard.wires import WIRES
-from callboard.wires.chat.calls import is_open
+from callboard.wires.common.reply_stream import DecodeContext
+from callboard.wires.common.tool_calls import is_cut_off
 
 INDICES = st.integers(0, 3)
 WORDS = st.sampled_from(["", "a", "Hi\n", "ü"])
@@ -215,13 +216,13 @@ OBJECTS = st.dictionaries(st.text(), st.recursive(st.none() | st.text() | st.int
 @given(OBJECTS, st.data())
 def test_arguments_are_open_until_their_last_brace(value, data):
     raw = json.dumps(value, ensure_ascii=data.draw(st.booleans()))
-    assert is_open(raw[: data.draw(st.integers(1, len(raw) - 1))])
-    assert not is_open(raw)
+    assert is_cut_off(raw[: data.draw(st.integers(1, len(raw) - 1))])
+    assert not is_cut_off(raw)
 
 
 @pytest.mark.parametrize("raw", ["", "[1", "[2,3]", "x", '"', '{"a": 1 "b"}', '{"a": 1}}', "{} {"])
 def test_what_a_model_wrote_wrong_is_not_open(raw):
-    assert not is_open(raw)
+    assert not is_cut_off(raw)
 
 
 SAYING = {
@@ -240,7 +241,7 @@ OPENING = {
 
 def decoded(wire, *texts):
     """The text that a client gets of frames with these texts, and the notes."""
-    decoder = WIRES[wire].stream_decoder(identify=lambda name, index: f"c{index}")
+    decoder = WIRES[wire].stream_decoder(DecodeContext(identify=lambda name, index: f"c{index}"))
     frames = [*OPENING.get(wire, ()), *[SAYING[wire] % text for text in texts]]
     events = [event for frame in frames for event in decoder.feed(frame)] + decoder.finish()
     said = "".join([event.text for event in events if isinstance(event, TextPiece)])
@@ -284,7 +285,7 @@ CALLING = {
 
 @pytest.mark.parametrize("wire", list(CALLING))
 def test_half_a_character_in_arguments_is_the_model_s_mistake(wire):
-    decoder = WIRES[wire].stream_decoder(identify=lambda name, index: "c")
+    decoder = WIRES[wire].stream_decoder(DecodeContext(identify=lambda name, index: "c"))
     raw = r'{"a": "x\ud83d"}'
     events = [event for frame in CALLING[wire](raw) for event in decoder.feed(json.dumps(frame))]
     (call,) = [event for event in [*events, *decoder.finish()] if isinstance(event, InvocationEnded)]

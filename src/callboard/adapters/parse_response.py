@@ -29,7 +29,8 @@ from callboard.dialects.grammars.json_objects import Role
 from callboard.dialects.table import ACTION_KEYS
 from callboard.errors import CallerError
 from callboard.wires.chat import decode_response
-from callboard.wires.common.encoded_request import NO_NAMES
+from callboard.wires.common.reply_stream import DecodeContext
+from callboard.wires.common.request_encoder import NO_NAMES
 
 _NESTED = 3
 """Wrappers inside one another: `{"action": {"function": {…}}}`."""
@@ -59,7 +60,7 @@ def events_of(response: Any, names: Mapping[str, str] = NO_NAMES) -> list[Event]
         raise CallerError(f"{type(response).__name__} is no response", hint=hint)
     if "choices" not in body and "role" in body:
         body = {"choices": [{"message": body}]}
-    events = decode_response(body, names=names, identify=identify_in_turn(0))
+    events = decode_response(body, DecodeContext(names=names, identify=identify_in_turn(0)))
     if isinstance(events[-1], ReplyFailed):
         events[-1] = ReplyEnded("stop")
     return events

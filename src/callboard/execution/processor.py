@@ -30,7 +30,8 @@ from callboard.execution.execute import OnError, check_on_error
 from callboard.execution.parallel import Group
 from callboard.tools import Ensemble, Policy, Roster, edited_result, refusal
 from callboard.wires import wire_named
-from callboard.wires.common.encoded_request import Lowered
+from callboard.wires.common.reply_stream import DecodeContext
+from callboard.wires.common.request_encoder import EncodedRequest
 
 
 class _Native(msgspec.Struct, frozen=True):
@@ -110,7 +111,7 @@ class InvocationsProcessor:
         self._on_error: OnError = on_error
         self._policy = policy or Policy()
         self._approve = approve
-        self._lowered = Lowered({})
+        self._lowered = EncodedRequest({})
         self._called: dict[str, InvocationCanister] = {}
         self._namespaces: dict[str, MutableMapping[str, Any]] = {}
 
@@ -140,7 +141,8 @@ class InvocationsProcessor:
             raise CallerError("no message of this wire", path=self._name, hint=hint)
         calls = self._calls(message)
         events = self._wire.decode_response(
-            message if whole else self._native.reply(message), names=self._lowered.names, identify=identify_in_turn(0)
+            message if whole else self._native.reply(message),
+            DecodeContext(names=self._lowered.names, identify=identify_in_turn(0)),
         )
         if isinstance(events[-1], ReplyFailed):
             self._refuse(events[-1])

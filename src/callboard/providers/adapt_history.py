@@ -30,8 +30,9 @@ from callboard.core import (
 )
 from callboard.loop import GO_ON
 from callboard.profiles import Profile
-from callboard.wires.chat.content import apart, titled
+from callboard.wires.chat.content import apart
 from callboard.wires.chat.encode_messages import CHAT_PREFILLS
+from callboard.wires.common.contents import contents_with_title
 from callboard.wires.common.group_turns import aside
 
 CONTINUE = "Go on from exactly where your last message ends, without repeating it."
@@ -219,7 +220,7 @@ def _alternating(canisters: Canisters, _: Request, facts: Profile) -> Canisters:
 
 
 def _as_user(canister: Canister) -> Canister:
-    return UserCanister(titled(canister)) if isinstance(canister, DocumentCanister) else canister
+    return UserCanister(contents_with_title(canister)) if isinstance(canister, DocumentCanister) else canister
 
 
 def _with_pictures_apart(canisters: Canisters, facts: Profile) -> Iterator[Canister]:

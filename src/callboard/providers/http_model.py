@@ -42,9 +42,9 @@ from callboard.providers.http_exchange import HttpExchange, OnFrame, OnHeaders, 
 from callboard.providers.quirks import amended, encoder, suited
 from callboard.providers.transport import HttpResponse, Transport
 from callboard.text.sse import SSEDecoder
-from callboard.wires import wire_named
-from callboard.wires.common.encoded_request import Lowered
-from callboard.wires.common.tool_extra import message_fields
+from callboard.wires import DecodeContext, wire_named
+from callboard.wires.common.contents import message_fields
+from callboard.wires.common.request_encoder import EncodedRequest
 
 if TYPE_CHECKING:
     from callboard.modes import Sources
@@ -84,7 +84,7 @@ class PreparedRequest(NamedTuple):
 
     request: Request
     adapted: Request
-    encoded: Lowered
+    encoded: EncodedRequest
     dropped: tuple[str, ...]
     """The parts that cannot be sent."""
 
@@ -299,7 +299,7 @@ class HttpModel:
         encode = (self._encoder if reuses else encoder(self.wire, facts)).encode
         return PreparedRequest(request, adapted, encode(adapted), dropped)
 
-    def _body(self, encoded: Lowered) -> bytes:
+    def _body(self, encoded: EncodedRequest) -> bytes:
         return msgspec.json.encode(amended(encoded.body, self.resolution.profile))
 
     def _constrained(self) -> Plan:
@@ -350,25 +350,24 @@ class HttpModel:
 
     def stages(self, prepared: PreparedRequest, plan: Plan, on_frame: OnFrame | None) -> Pipe:
         """Bytes to events."""
-        decoder = self.wire.stream_decoder(**self._reading(prepared))
+        decoder = self.wire.stream_decoder(self._decode_context(prepared))
         return pipe(SSEDecoder(), SSEPayloads(on_frame), decoder, *self._event_stages(prepared, plan))
 
     def decode(self, data: bytes, prepared: PreparedRequest, plan: Plan) -> list[Event]:
         """The events of a reply that did not come as a stream."""
-        events = self.wire.decode_response(data, **self._reading(prepared))
+        events = self.wire.decode_response(data, self._decode_context(prepared))
         for stage in self._event_stages(prepared, plan):
             events = [out for event in events for out in stage.feed(event)]
         return events
 
-    def _reading(self, prepared: PreparedRequest) -> dict[str, Any]:
-        """What the wire's decoders have to know of the request."""
+    def _decode_context(self, prepared: PreparedRequest) -> DecodeContext:
         request = prepared.request
-        return {
-            "names": prepared.encoded.names,
-            "identify": _identify(request),
-            "declared": frozenset(tool.name for tool in request.tools),
-            "origin": self.resolution.model,
-        }
+        return DecodeContext(
+            identify=_identify(request),
+            names=prepared.encoded.names,
+            declared=frozenset(tool.name for tool in request.tools),
+            origin=self.resolution.model,
+        )
 
     def _event_stages(self, prepared: PreparedRequest, plan: Plan) -> tuple[Stage[Event, Event], ...]:
         """Find calls in text, then give all calls as their tools were declared, and as if nothing was escaped."""

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from callboard.core import Request
 from callboard.profiles import Profile
 from callboard.providers.adapt_history import fitted
-from callboard.wires.chat.encode_messages import Taken
-from callboard.wires.chat.request import RequestEncoder
-from callboard.wires.wire import CHAT, Encodes, Wire
+from callboard.wires.chat import RequestEncoder as ChatRequestEncoder
+from callboard.wires.chat.encode_messages import ChatCapabilities
+from callboard.wires.wire import CHAT, RequestEncoder, Wire
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """From the least to the most."""
@@ -38,7 +38,7 @@ def suited(request: Request, facts: Profile) -> tuple[Request, tuple[str, ...]]:
     return request, (*dropped, *lost)
 
 
-def encoder(wire: Wire, facts: Profile) -> Encodes:
+def encoder(wire: Wire, facts: Profile) -> RequestEncoder:
     """A new encoder of the endpoint's requests."""
     if facts.dummy_signature and wire.name == "gemini":
         from callboard.wires import gemini  # noqa: PLC0415  # for its endpoint only
@@ -46,7 +46,7 @@ def encoder(wire: Wire, facts: Profile) -> Encodes:
         return gemini.RequestEncoder(stand_in=facts.dummy_signature)
     if wire is not CHAT:
         return wire.encoder()
-    return RequestEncoder(taken=Taken(facts.reasoning_field, facts.supports_content_parts))
+    return ChatRequestEncoder(capabilities=ChatCapabilities(facts.reasoning_field, facts.supports_content_parts))
 
 
 def amended(body: dict[str, Any], facts: Profile) -> dict[str, Any]:

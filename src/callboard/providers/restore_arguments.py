@@ -19,13 +19,13 @@ from callboard.core import (
     Offsets,
     Why,
 )
-from callboard.wires.common.encoded_request import Lowered
+from callboard.wires.common.request_encoder import EncodedRequest
 
 
 class Restored:
     """A Stage: events in, events out. `lowered` is what the request became."""
 
-    def __init__(self, lowered: Lowered) -> None:
+    def __init__(self, lowered: EncodedRequest) -> None:
         self._lowered = lowered
         self._rewritten = lowered.rewritten
         self._held: dict[int, list[ArgumentsPiece]] = {}

@@ -30,8 +30,7 @@ from callboard.core import (
     Request,
     ToolDeclaration,
 )
-from callboard.wires.chat.content import held_item, kind
-from callboard.wires.common.tool_extra import message_fields
+from callboard.wires.common.contents import content_kind, message_fields, original_item
 from callboard.wires.efforts import effort_of
 
 LONGEST_USER = 64
@@ -345,8 +344,8 @@ def _bound_to(content: Any, *, files: bool) -> str:
     """What a content is that means something to its provider alone; empty for any other."""
     if not content.extra:
         return ""
-    if held_item(content) is not None:
-        return kind(content)
+    if original_item(content) is not None:
+        return content_kind(content)
     if not (files and isinstance(content, PictureContent | FileContent)) or content.data or content.url:
         return ""
     return _FILE if content.extra.get(_FILE) else ""

@@ -1,7 +1,4 @@
-"""A provider's format, as a row.
-
-Owns what a client has to know of a wire, and the table of ours. Knows nothing of HTTP.
-"""
+"""The wires, as rows: what the rest of Callboard has to know of a provider's format. No HTTP here."""
 
 from __future__ import annotations
 
@@ -16,39 +13,42 @@ from callboard.core import Event, ReplyFailed, Request, Stage
 from callboard.errors import CallerError
 from callboard.plugins import plugins
 from callboard.wires import chat
-from callboard.wires.common.encoded_request import Lowered
+from callboard.wires.common.reply_stream import DecodeContext
+from callboard.wires.common.request_encoder import EncodedRequest
 
 
-class Encodes(Protocol):
+class RequestEncoder(Protocol):
     """Encodes the requests of conversations; may keep what it encoded."""
 
-    def encode(self, request: Request, /) -> Lowered: ...
+    def encode(self, request: Request, /) -> EncodedRequest: ...
 
 
 class Wire(msgspec.Struct, frozen=True):
-    """A codec: its client half talks to a backend, its server half serves a client.
-
-    `path` is what stands behind the endpoint's base URL for a request, `headers` are those that carry a key, or say of the wire what it wants said.
-    `encode_request` writes one request, `encoder` makes an encoder of those of conversations, `stream_decoder` a Stage from one frame's data to events,
-    `decode_response` reads a reply that came whole, `decode_error` an HTTP status and body. Decoders take
-    `names`, `identify`, `declared` and `origin` (see `chat.StreamDecoder`). `decode_request` reads a client's
-    body, `stream_encoder` makes a Stage from events to frames, `encode_response` a whole reply and
-    `encode_error` the status and body of a failure; encoders take `identifier`, `model`, `created` and
-    `request` (see `chat.StreamEncoder`).
-    """
+    """A codec: its client half talks to a backend, its server half serves a client."""
 
     name: str
     path: Callable[[Request], str]
-    encode_request: Callable[[Request], Lowered]
-    encoder: Callable[[], Encodes]
-    stream_decoder: Callable[..., Stage[str, Event]]
-    decode_response: Callable[..., list[Event]]
+    """What is appended to the endpoint's base URL for a request."""
+    encode_request: Callable[[Request], EncodedRequest]
+    """Writes one request."""
+    encoder: Callable[[], RequestEncoder]
+    """Makes an encoder for the requests of conversations that grow."""
+    stream_decoder: Callable[[DecodeContext], Stage[str, Event]]
+    """Makes a Stage from the data of a frame to events."""
+    decode_response: Callable[[bytes | str | Mapping[str, Any], DecodeContext], list[Event]]
+    """Reads a reply that came whole."""
     decode_error: Callable[[int, bytes], ReplyFailed]
+    """Reads an HTTP status other than 2xx and its body."""
     decode_request: Callable[[Mapping[str, Any]], Request]
+    """Reads a client's body. Raises CallerError."""
     stream_encoder: Callable[..., Stage[Event, bytes]]
+    """Makes a Stage from events to frames; takes `identifier`, `model`, `created` (seconds since 1970) and `request`."""
     encode_response: Callable[..., dict[str, Any]]
+    """Writes a whole reply; takes the events, then as `stream_encoder`."""
     encode_error: Callable[[ReplyFailed], tuple[int, dict[str, Any]]]
+    """The HTTP status and body of a failure."""
     headers: Callable[[str], Mapping[str, str]]
+    """The headers that carry a key, and those that the provider requires."""
 
 
 def _row(
@@ -57,7 +57,7 @@ def _row(
     headers: Callable[[str], Mapping[str, str]],
     codec: Any,
     *,
-    encoder: Callable[[], Encodes] | None = None,
+    encoder: Callable[[], RequestEncoder] | None = None,
 ) -> Wire:
     """The row of a package that names the parts of its codec as Wire does."""
     return Wire(
@@ -80,22 +80,28 @@ def _bearer(key: str) -> Mapping[str, str]:
     return {"authorization": f"Bearer {key}"} if key else {}
 
 
-def _anthropic(key: str) -> Mapping[str, str]:
+def _anthropic_headers(key: str) -> Mapping[str, str]:
     return {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})}
 
 
-def _chat_stream(*, request: Request | None = None, **said: Any) -> Stage[Event, bytes]:
-    """The encoder of a stream; another one where the request declares custom tools, which few do."""
-    if request is None or all(tool.kind != "custom" for tool in request.tools):
-        return chat.StreamEncoder(request=request, **said)
+def _has_custom_tools(request: Request | None) -> bool:
+    return request is not None and any(tool.kind == "custom" for tool in request.tools)
+
+
+# Few requests declare custom tools: their encoder is imported when one does.
+
+
+def _chat_stream(*, request: Request | None = None, **options: Any) -> Stage[Event, bytes]:
+    if not _has_custom_tools(request):
+        return chat.StreamEncoder(request=request, **options)
     from callboard.wires.chat.custom_tools import CustomStreamEncoder  # noqa: PLC0415
 
-    return CustomStreamEncoder(request=request, **said)
+    return CustomStreamEncoder(request=request, **options)
 
 
-def _chat_response(events: Iterable[Event], *, request: Request | None = None, **said: Any) -> dict[str, Any]:
-    body = chat.encode_response(events, request=request, **said)
-    if request is None or all(tool.kind != "custom" for tool in request.tools):
+def _chat_response(events: Iterable[Event], *, request: Request | None = None, **options: Any) -> dict[str, Any]:
+    body = chat.encode_response(events, request=request, **options)
+    if not _has_custom_tools(request):
         return body
     from callboard.wires.chat.custom_tools import custom_names, encode_custom_calls  # noqa: PLC0415
 
@@ -126,9 +132,9 @@ def _responses() -> Wire:
 def _messages() -> Wire:
     from callboard.wires import messages  # noqa: PLC0415
 
-    # The provider keeps the beginning of a conversation only where it is told to.
-    keeping = partial(messages.RequestEncoder, breakpoints=True)
-    return _row("messages", lambda _: "/v1/messages", _anthropic, messages, encoder=keeping)
+    # Anthropic caches the beginning of a conversation only where a breakpoint asks for it.
+    caching = partial(messages.RequestEncoder, breakpoints=True)
+    return _row("messages", lambda _: "/v1/messages", _anthropic_headers, messages, encoder=caching)
 
 
 @cache
@@ -142,20 +148,20 @@ def _gemini() -> Wire:
 
 
 class _Wires(Mapping[str, Wire]):
-    """Ours by their names, each made when it is asked for."""
+    """Our wires by their names, each made when it is first asked for."""
 
-    _MADE: Mapping[str, Callable[[], Wire]] = MappingProxyType(
+    _FACTORIES: Mapping[str, Callable[[], Wire]] = MappingProxyType(
         {"chat": lambda: CHAT, "responses": _responses, "messages": _messages, "gemini": _gemini}
     )
 
     def __getitem__(self, name: str) -> Wire:
-        return self._MADE[name]()
+        return self._FACTORIES[name]()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._MADE)
+        return iter(self._FACTORIES)
 
     def __len__(self) -> int:
-        return len(self._MADE)
+        return len(self._FACTORIES)
 
 
 WIRES: Mapping[str, Wire] = _Wires()
@@ -165,8 +171,7 @@ def wire_named(name: str) -> Wire:
     """The wire of that name, ours or a plug-in's (entry points `callboard.wires`). Raises CallerError."""
     if name in WIRES:
         return WIRES[name]
-    added: dict[str, Any] = {wire.name: wire for wire in plugins("callboard.wires")}
-    if name not in added:
-        raise CallerError(f"no wire {name!r}", hint=f"there are {', '.join([*WIRES, *added])}")
-    found: Wire = added[name]
-    return found
+    plugged: dict[str, Wire] = {wire.name: wire for wire in plugins("callboard.wires")}
+    if name not in plugged:
+        raise CallerError(f"no wire {name!r}", hint=f"there are {', '.join([*WIRES, *plugged])}")
+    return plugged[name]

@@ -23,6 +23,7 @@ from callboard.core import (
 )
 from callboard.text.sse import SSEDecoder, encode_frame
 from callboard.wires.chat import StreamDecoder
+from callboard.wires.common.reply_stream import DecodeContext
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "chat"
 CASES = [
@@ -39,9 +40,11 @@ def minted(index, _name):
 def decoder(case):
     declared = case.get("declared")
     return StreamDecoder(
-        names=case.get("names", {}),
-        identify=minted,
-        declared=None if declared is None else frozenset(declared),
+        DecodeContext(
+            names=case.get("names", {}),
+            identify=minted,
+            declared=None if declared is None else frozenset(declared),
+        )
     )
 
 
@@ -148,7 +151,7 @@ CHUNKS = st.fixed_dictionaries(
 
 @given(st.lists(JSON | CHUNKS, max_size=6), st.sampled_from(["stop", "cut", "length", "cancelled"]))
 def test_any_json_is_taken(chunks, why):
-    events = run(StreamDecoder(identify=minted), [json.dumps(chunk) for chunk in chunks], why)
+    events = run(StreamDecoder(DecodeContext(identify=minted)), [json.dumps(chunk) for chunk in chunks], why)
     assert isinstance(events[-1], ReplyEnded | ReplyFailed)
     assert sum(isinstance(event, ReplyEnded | ReplyFailed) for event in events) == 1
     opened = [event.index for event in events if isinstance(event, InvocationStarted)]
@@ -161,18 +164,18 @@ def test_any_json_is_taken(chunks, why):
 
 @pytest.mark.parametrize("payload", ["\ud83d", '{"choices":[{"delta":{"content":"\ud83d"}}]}'])
 def test_lone_surrogates_are_malformed(payload):
-    (event,) = StreamDecoder(identify=minted).feed(payload)
+    (event,) = StreamDecoder(DecodeContext(identify=minted)).feed(payload)
     assert event.code == "malformed"
 
 
 def test_an_excerpt_is_short():
-    (event,) = StreamDecoder(identify=minted).feed("<html>" + "x" * 10_000)
+    (event,) = StreamDecoder(DecodeContext(identify=minted)).feed("<html>" + "x" * 10_000)
     assert len(event.excerpt) == 500
     assert event.excerpt.startswith("<html>xxx")
 
 
 def test_reasoning_is_marked_with_the_model_that_was_asked():
-    events = StreamDecoder(identify=minted, origin="asked").feed(
+    events = StreamDecoder(DecodeContext(identify=minted, origin="asked")).feed(
         '{"model":"answered","choices":[{"delta":{"reasoning_content":"hm"}}]}'
     )
     assert [event.origin for event in events[1:]] == ["asked"]
@@ -180,7 +183,7 @@ def test_reasoning_is_marked_with_the_model_that_was_asked():
 
 def test_a_megabyte_of_arguments_in_pieces():
     """100,000 deltas of one call: this finishes because a piece costs the same wherever it stands."""
-    stage = StreamDecoder(identify=minted)
+    stage = StreamDecoder(DecodeContext(identify=minted))
     stage.feed(
         '{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\\"x\\":\\""}}]}}]}'
     )
@@ -194,7 +197,7 @@ def test_a_megabyte_of_arguments_in_pieces():
 
 
 def test_many_calls():
-    stage = StreamDecoder(identify=minted)
+    stage = StreamDecoder(DecodeContext(identify=minted))
     for index in range(20_000):
         stage.feed(
             f'{{"choices":[{{"delta":{{"tool_calls":[{{"index":{index},"id":"a","function":{{"name":"f"}}}}]}}}}]}}'

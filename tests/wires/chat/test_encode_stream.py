@@ -25,6 +25,7 @@ from callboard.core import (
     Usage,
 )
 from callboard.wires.chat import StreamDecoder, StreamEncoder, decode_response, encode_response
+from callboard.wires.common.reply_stream import DecodeContext
 
 PIECES = {TextPiece: "text", ReasoningPiece: "text", RefusalPiece: "text", ArgumentsPiece: "json"}
 
@@ -44,7 +45,7 @@ def payload_of(frame):
 
 
 def decode(payloads):
-    stage = StreamDecoder(identify=minted)
+    stage = StreamDecoder(DecodeContext(identify=minted))
     return [event for payload in payloads for event in stage.feed(payload.decode())] + stage.finish()
 
 
@@ -115,8 +116,10 @@ def test_what_is_encoded_is_decoded(events):
 
 @given(replies())
 def test_the_whole_reply_says_what_the_stream_says(events):
-    assert decode_response(whole(events), identify=minted) == in_message_order(events)
-    assert decode_response(msgspec.json.encode(whole(events)), identify=minted) == in_message_order(events)
+    assert decode_response(whole(events), DecodeContext(identify=minted)) == in_message_order(events)
+    assert decode_response(msgspec.json.encode(whole(events)), DecodeContext(identify=minted)) == in_message_order(
+        events
+    )
 
 
 CALL = [
@@ -221,7 +224,11 @@ def test_an_incomplete_call_is_sent_as_far_as_it_came():
         InvocationIncomplete(1, "b", "", "{}", "no name"),
         ReplyEnded("length"),
     ]
-    assert decode(encode(events)) == decode_response(whole(events), identify=minted) == [*events[:4], events[-1]]
+    assert (
+        decode(encode(events))
+        == decode_response(whole(events), DecodeContext(identify=minted))
+        == [*events[:4], events[-1]]
+    )
 
 
 def test_after_a_retry_the_whole_reply_is_the_second():
@@ -238,14 +245,14 @@ def test_after_a_retry_the_whole_reply_is_the_second():
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", {}, {"choices": {"a": 1}}, {"choices": []}, {"error": "no"}])
 def test_a_body_that_is_no_reply_is_a_failure(body):
-    (failure,) = decode_response(body, identify=minted)
+    (failure,) = decode_response(body, DecodeContext(identify=minted))
     assert failure.party == "provider"
     assert failure.code in {"malformed", "cut", "server_error"}
 
 
 def test_a_whole_reply_without_finish_reason():
     body = {"choices": [{"message": {"content": None, "tool_calls": [{"function": {"name": "f", "arguments": ""}}]}}]}
-    assert decode_response(body, identify=minted)[-2:] == [
+    assert decode_response(body, DecodeContext(identify=minted))[-2:] == [
         InvocationEnded(0, "minted_0", "f", {}, ""),
         ReplyEnded("invocations"),
     ]

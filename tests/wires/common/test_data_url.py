@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.errors import CallerError
-from callboard.wires.common.data_url import decode_base64, decode_data_url, encode_base64, encode_data_url
+from callboard.wires.common.contents import decode_base64, decode_data_url, encode_base64, encode_data_url
 
 
 @given(st.binary())

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from callboard.core import ReasoningContent, ReasoningPiece, ReplyEnded, ReplyStarted, TextPiece, identify_in_turn
 from callboard.text.sse import SSEDecoder
 from callboard.wires import WIRES
+from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.common.sealed_reasoning import seal, sealed, unseal
 from callboard.wires.field_mapping import crossed, signed_by
 
@@ -51,7 +52,7 @@ FRONTS = ["gemini", "messages", "responses"]
 
 def events_of(back, origin):
     body = msgspec.json.encode(REPLIES[back](SIGNED[back]))
-    return WIRES[back].decode_response(body, identify=identify_in_turn(1), origin=origin)
+    return WIRES[back].decode_response(body, DecodeContext(identify=identify_in_turn(1), origin=origin))
 
 
 def heard(front, events, model, *, stream, back=""):

@@ -22,6 +22,7 @@ from callboard.core import (
     TextPiece,
 )
 from callboard.text.sse import SSEDecoder, encode_frame
+from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.gemini import StreamDecoder, decode_response
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "gemini"
@@ -47,7 +48,7 @@ def options(case):
 
 
 def decoder(case):
-    return StreamDecoder(**options(case))
+    return StreamDecoder(DecodeContext(**options(case)))
 
 
 def payloads(case):
@@ -131,7 +132,7 @@ def test_a_list_of_chunks_is_the_stream(case):
         chunks = chunks[:1]  # what stands behind a proxy's [DONE] is no part of the reply
     body = json.dumps(chunks, indent=2)
     for given_body in (body, body.encode(), chunks):
-        assert plain(decode_response(given_body, **options(case))) == expected(case)
+        assert plain(decode_response(given_body, DecodeContext(**options(case)))) == expected(case)
 
 
 PART = {"text": "a", "thought": True, "thoughtSignature": "QQ=="}
@@ -160,10 +161,12 @@ def spoiled(value, wrong):
 @pytest.mark.parametrize("wrong", [None, True, 0, -1.5, "x", [], {}, [None], [[]], {"x": None}, "[DONE]"])
 def test_anything_at_every_field(wrong):
     for chunk in spoiled(FULL, wrong):
-        events = run(StreamDecoder(identify=minted), [json.dumps(chunk), json.dumps(FULL)])
+        events = run(StreamDecoder(DecodeContext(identify=minted)), [json.dumps(chunk), json.dumps(FULL)])
         assert sum(isinstance(event, ReplyEnded | ReplyFailed) for event in events) == 1
         assert isinstance(events[-1], ReplyEnded | ReplyFailed)
-        whole = decode_response(chunk if isinstance(chunk, dict | list) else json.dumps(chunk), identify=minted)
+        whole = decode_response(
+            chunk if isinstance(chunk, dict | list) else json.dumps(chunk), DecodeContext(identify=minted)
+        )
         assert isinstance(whole[-1], ReplyEnded | ReplyFailed)
 
 
@@ -202,7 +205,7 @@ CHUNKS = st.fixed_dictionaries(
 
 @given(st.lists(JSON | CHUNKS, max_size=6), st.sampled_from(["stop", "cut", "length", "cancelled"]))
 def test_any_json_is_taken(chunks, why):
-    events = run(StreamDecoder(identify=minted), [json.dumps(chunk) for chunk in chunks], why)
+    events = run(StreamDecoder(DecodeContext(identify=minted)), [json.dumps(chunk) for chunk in chunks], why)
     assert isinstance(events[-1], ReplyEnded | ReplyFailed)
     assert sum(isinstance(event, ReplyEnded | ReplyFailed) for event in events) == 1
     opened = [event.index for event in events if isinstance(event, InvocationStarted)]
@@ -216,24 +219,24 @@ def test_any_json_is_taken(chunks, why):
     "payload", ["\ud83d", '{"candidates":[{"content":{"parts":[{"text":"\ud83d"}]}}]}', "[" * 5000]
 )
 def test_nonsense_is_malformed(payload):
-    (event,) = StreamDecoder(identify=minted).feed(payload)
+    (event,) = StreamDecoder(DecodeContext(identify=minted)).feed(payload)
     assert event.code == "malformed"
 
 
 def test_an_excerpt_is_short():
-    (event,) = StreamDecoder(identify=minted).feed("<html>" + "x" * 10_000)
+    (event,) = StreamDecoder(DecodeContext(identify=minted)).feed("<html>" + "x" * 10_000)
     assert len(event.excerpt) == 500
     assert event.excerpt.startswith("<html>xxx")
 
 
 def test_reasoning_is_marked_with_the_model_that_was_asked():
     chunk = {"modelVersion": "answered", "candidates": [{"content": {"parts": [{"text": "hm", "thought": True}]}}]}
-    events = StreamDecoder(identify=minted, origin="asked").feed(json.dumps(chunk))
+    events = StreamDecoder(DecodeContext(identify=minted, origin="asked")).feed(json.dumps(chunk))
     assert [event.origin for event in events[1:]] == ["asked"]
 
 
 def test_many_calls():
-    stage = StreamDecoder(identify=minted)
+    stage = StreamDecoder(DecodeContext(identify=minted))
     chunk = '{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","id":"a"}}]}}]}'
     events = [event for _ in range(20_000) for event in stage.feed(chunk)]
     assert len({event.identifier for event in events if isinstance(event, InvocationEnded)}) == 20_000

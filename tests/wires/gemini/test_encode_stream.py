@@ -30,6 +30,7 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.text.sse import SSEDecoder
+from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.gemini import (
     StreamDecoder,
     StreamEncoder,
@@ -61,7 +62,7 @@ def payloads(frames):
 
 
 def decode(frames):
-    stage = StreamDecoder(identify=minted)
+    stage = StreamDecoder(DecodeContext(identify=minted))
     return [event for payload in payloads(frames) for event in stage.feed(payload)] + stage.finish()
 
 
@@ -123,8 +124,10 @@ def test_what_is_encoded_is_decoded(events):
 
 @given(replies())
 def test_the_whole_reply_says_what_the_stream_says(events):
-    assert coalesced(decode_response(whole(events), identify=minted)) == coalesced(events)
-    assert coalesced(decode_response(msgspec.json.encode(whole(events)), identify=minted)) == coalesced(events)
+    assert coalesced(decode_response(whole(events), DecodeContext(identify=minted))) == coalesced(events)
+    assert coalesced(decode_response(msgspec.json.encode(whole(events)), DecodeContext(identify=minted))) == coalesced(
+        events
+    )
 
 
 CALL = [
@@ -248,19 +251,19 @@ def test_a_signature_that_no_part_follows_is_sent_at_the_end():
     events = [ReplyStarted("r1", "m"), TextPiece("a"), ReasoningPiece("", ">QQ==", "m"), ReplyEnded("stop")]
     (last,) = json.loads(payloads(encode(events))[-1])["candidates"]
     assert last["content"]["parts"] == [{"text": "", "thoughtSignature": "QQ=="}]
-    assert decode(encode(events)) == decode_response(whole(events), identify=minted) == events
+    assert decode(encode(events)) == decode_response(whole(events), DecodeContext(identify=minted)) == events
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"3", {}, {"candidates": {"a": 1}}, {"error": "no"}, b"\xff"])
 def test_a_body_that_is_no_reply_is_a_failure(body):
-    (failure,) = decode_response(body, identify=minted)
+    (failure,) = decode_response(body, DecodeContext(identify=minted))
     assert failure.party == "provider"
     assert failure.code in {"malformed", "cut", "server_error"}
 
 
 def test_a_whole_reply_without_finish_reason():
     body = {"candidates": [{"content": {"parts": [{"text": "a"}]}}]}
-    assert decode_response(body, identify=minted) == [ReplyStarted(), TextPiece("a"), ReplyEnded("stop")]
+    assert decode_response(body, DecodeContext(identify=minted)) == [ReplyStarted(), TextPiece("a"), ReplyEnded("stop")]
 
 
 @pytest.fixture(scope="module")

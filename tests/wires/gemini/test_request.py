@@ -34,6 +34,7 @@ from callboard.core import (
     error_result,
 )
 from callboard.errors import CallerError
+from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.gemini import StreamDecoder, decode_request, encode_request, request_path
 
 PICTURE = PictureContent(data=b"png")
@@ -551,7 +552,7 @@ def test_a_reply_comes_back_as_it_was_folded():
         call("b"),
         text("", thoughtSignature="RQ=="),
     ]
-    stage = StreamDecoder(identify=lambda index, _: f"c{index}", origin="m")
+    stage = StreamDecoder(DecodeContext(identify=lambda index, _: f"c{index}", origin="m"))
     chunks = [{"candidates": [{"content": model(part)}]} for part in parts]
     events = [event for chunk in chunks for event in stage.feed(json.dumps(chunk))]
     fold = Fold()

@@ -22,6 +22,7 @@ from callboard.core import (
     TextPiece,
 )
 from callboard.text.sse import SSEDecoder, encode_frame
+from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.messages import StreamDecoder
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "messages"
@@ -41,9 +42,11 @@ def minted(index, _name):
 def decoder(case):
     declared = case.get("declared")
     return StreamDecoder(
-        names=case.get("names", {}),
-        identify=minted,
-        declared=None if declared is None else frozenset(declared),
+        DecodeContext(
+            names=case.get("names", {}),
+            identify=minted,
+            declared=None if declared is None else frozenset(declared),
+        )
     )
 
 
@@ -170,7 +173,7 @@ def test_anything_at_every_field(case):
 
 @given(st.permutations(next(row for name, row in ROWS if name == "calls: as Anthropic sends it")["frames"]))
 def test_any_order(frames):
-    events = run(StreamDecoder(identify=minted), payloads({"frames": frames}))
+    events = run(StreamDecoder(DecodeContext(identify=minted)), payloads({"frames": frames}))
     assert [isinstance(event, ReplyEnded | ReplyFailed) for event in events].index(True) == len(events) - 1
     assert isinstance(events[0], ReplyStarted)
     assert sum(isinstance(event, ReplyStarted) for event in events) == 1
@@ -178,13 +181,13 @@ def test_any_order(frames):
 
 @pytest.mark.parametrize("payload", ["\ud83d", '{"type":"ping","x":"\ud83d"}', "[" * 100_000, "null", "3", '""'])
 def test_what_is_no_frame_is_malformed(payload):
-    (event,) = StreamDecoder(identify=minted).feed(payload)
+    (event,) = StreamDecoder(DecodeContext(identify=minted)).feed(payload)
     assert event.code == "malformed"
     assert len(event.excerpt) <= 500
 
 
 def test_reasoning_is_marked_with_the_model_that_was_asked():
-    stage = StreamDecoder(identify=minted, origin="asked")
+    stage = StreamDecoder(DecodeContext(identify=minted, origin="asked"))
     stage.feed('{"type":"message_start","message":{"model":"answered"}}')
     (piece,) = stage.feed('{"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"hm"}}')
     assert piece.origin == "asked"
@@ -192,7 +195,7 @@ def test_reasoning_is_marked_with_the_model_that_was_asked():
 
 def test_a_megabyte_of_arguments_in_pieces():
     """100,000 deltas of one call: this finishes because a piece costs the same wherever it stands."""
-    stage = StreamDecoder(identify=minted)
+    stage = StreamDecoder(DecodeContext(identify=minted))
     stage.feed('{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"f"}}')
     piece = '{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"%s"}}'
     stage.feed(piece % r"{\"x\":\"")
@@ -204,7 +207,7 @@ def test_a_megabyte_of_arguments_in_pieces():
 
 
 def test_many_calls():
-    stage = StreamDecoder(identify=minted)
+    stage = StreamDecoder(DecodeContext(identify=minted))
     opening = {"type": "tool_use", "id": "a", "name": "f"}
     for index in range(20_000):
         stage.feed(json.dumps({"type": "content_block_start", "index": index, "content_block": opening}))

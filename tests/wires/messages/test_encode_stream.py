@@ -25,6 +25,7 @@ from callboard.core import (
     Usage,
 )
 from callboard.text.sse import SSEDecoder
+from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.messages import StreamDecoder, StreamEncoder, decode_response, encode_response
 
 PIECES = {TextPiece: "text", ArgumentsPiece: "json"}
@@ -49,7 +50,7 @@ def read(frames):
 
 
 def decode(frames):
-    stage = StreamDecoder(identify=minted)
+    stage = StreamDecoder(DecodeContext(identify=minted))
     return [event for _, data in read(frames) for event in stage.feed(json.dumps(data))] + stage.finish()
 
 
@@ -153,8 +154,8 @@ def test_what_is_encoded_is_decoded(events):
 @given(replies())
 def test_the_whole_reply_says_what_the_stream_says(events):
     expected = in_order(events)
-    assert coalesced(decode_response(whole(events), identify=minted)) == expected
-    assert coalesced(decode_response(msgspec.json.encode(whole(events)), identify=minted)) == expected
+    assert coalesced(decode_response(whole(events), DecodeContext(identify=minted))) == expected
+    assert coalesced(decode_response(msgspec.json.encode(whole(events)), DecodeContext(identify=minted))) == expected
 
 
 @given(replies())
@@ -317,7 +318,10 @@ def test_a_failure_is_told_and_ends_the_stream():
     assert read(frames)[-1] == ("error", expected)
     assert whole([FAILURE]) == expected
     assert msgspec.structs.replace(decode(frames)[-1], excerpt="<html>") == FAILURE
-    assert msgspec.structs.replace(decode_response(expected, identify=minted)[-1], excerpt="<html>") == FAILURE
+    assert (
+        msgspec.structs.replace(decode_response(expected, DecodeContext(identify=minted))[-1], excerpt="<html>")
+        == FAILURE
+    )
 
 
 @pytest.mark.parametrize("why", ["stop", "cut", "cancelled"])
@@ -374,7 +378,7 @@ def test_events_in_the_wrong_order(events):
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"\xff", {}, {"content": {"a": 1}}, {"type": "error"}, {"error": "no"}, {"content": ["x"]}, "[" * 9999])  # fmt: skip
 def test_a_body_that_is_no_reply_is_a_failure(body):
-    (failure,) = decode_response(body, identify=minted)
+    (failure,) = decode_response(body, DecodeContext(identify=minted))
     assert failure.party == "provider"
     assert failure.code in {"malformed", "cut", "server_error"}
     assert len(failure.excerpt) <= 500
@@ -386,12 +390,16 @@ BODY = whole(CALL) | {"stop_reason": "refusal", "stop_details": {"type": "refusa
 def test_anything_at_every_field_of_a_whole_reply():
     for name in BODY:
         for value in (None, True, -1, 1.5, "x", [], [1], [None], {}, [{"type": "x"}], [{"type": "tool_use"}]):
-            events = decode_response(BODY | {name: value}, identify=minted)
+            events = decode_response(BODY | {name: value}, DecodeContext(identify=minted))
             assert [isinstance(event, ReplyEnded | ReplyFailed) for event in events].index(True) == len(events) - 1
 
 
 def test_an_explained_refusal():
-    assert decode_response(BODY, identify=minted)[-3:] == [RefusalPiece("no"), Usage(9, 4, 5, 2), ReplyEnded("refusal")]
+    assert decode_response(BODY, DecodeContext(identify=minted))[-3:] == [
+        RefusalPiece("no"),
+        Usage(9, 4, 5, 2),
+        ReplyEnded("refusal"),
+    ]
 
 
 @pytest.fixture(scope="module")

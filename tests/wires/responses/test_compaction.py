@@ -19,7 +19,7 @@ from callboard.core import (
 )
 from callboard.wires.responses import decode_request
 from callboard.wires.responses.compaction import CompactionEncoder, encode_compaction
-from callboard.wires.responses.sealed import seal, sealed_summary, summary_of
+from callboard.wires.responses.compaction_summary import seal, sealed_summary, summary_of
 from callboard.wires.responses.stored_items import input_items, listed
 
 SAID = {"identifier": "resp_1", "model": "m", "created": 0}

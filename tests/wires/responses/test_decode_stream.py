@@ -22,6 +22,7 @@ from callboard.core import (
     TextPiece,
 )
 from callboard.text.sse import SSEDecoder, encode_frame
+from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.responses import StreamDecoder, decode_response
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "responses" / "stream.jsonl"
@@ -36,9 +37,11 @@ def minted(index, _name):
 def decoder(case):
     declared = case.get("declared")
     return StreamDecoder(
-        names=case.get("names", {}),
-        identify=minted,
-        declared=None if declared is None else frozenset(declared),
+        DecodeContext(
+            names=case.get("names", {}),
+            identify=minted,
+            declared=None if declared is None else frozenset(declared),
+        )
     )
 
 
@@ -177,12 +180,12 @@ FRAMES = st.fixed_dictionaries(
 
 @given(st.lists(FRAMES | JSON, max_size=8), st.sampled_from(["stop", "cut", "length", "cancelled"]))
 def test_any_json_is_taken(frames, why):
-    check(run(StreamDecoder(identify=minted), [json.dumps(frame) for frame in frames], why))
+    check(run(StreamDecoder(DecodeContext(identify=minted)), [json.dumps(frame) for frame in frames], why))
 
 
 @given(st.lists(ITEMS, max_size=4), JSON, JSON)
 def test_any_whole_reply_is_taken(output, status, error):
-    check(decode_response({"output": output, "status": status, "error": error}, identify=minted))
+    check(decode_response({"output": output, "status": status, "error": error}, DecodeContext(identify=minted)))
 
 
 FULL = [p for row in ROWS for p in row["payloads"] if isinstance(p, dict)]
@@ -206,12 +209,12 @@ def test_every_field_wrong_or_absent(wrong):
     unlike = {json.dumps(frame) for frame in FULL}
     for frame in sorted(unlike):
         for each in broken(json.loads(frame), wrong):
-            check(run(StreamDecoder(identify=minted), [json.dumps(each)]))
+            check(run(StreamDecoder(DecodeContext(identify=minted)), [json.dumps(each)]))
 
 
 @pytest.mark.parametrize("payload", ["\ud83d", '{"type":"response.output_text.delta","delta":"\ud83d"}'])
 def test_lone_surrogates_are_malformed(payload):
-    (event,) = StreamDecoder(identify=minted).feed(payload)
+    (event,) = StreamDecoder(DecodeContext(identify=minted)).feed(payload)
     assert event.code == "malformed"
 
 
@@ -221,25 +224,25 @@ def test_lone_surrogates_are_malformed(payload):
     ids=repr,
 )
 def test_what_is_no_reply_has_failed(body):
-    (event,) = decode_response(body, identify=minted)
+    (event,) = decode_response(body, DecodeContext(identify=minted))
     assert (event.party, event.code) == ("provider", "malformed")
 
 
 def test_a_whole_reply_that_is_an_error():
-    assert decode_response('{"error":{"message":"x","code":"y"}}', identify=minted) == [
+    assert decode_response('{"error":{"message":"x","code":"y"}}', DecodeContext(identify=minted)) == [
         ReplyFailed("provider", "y", "x", '{"error":{"message":"x","code":"y"}}')
     ]
 
 
 def test_reasoning_is_marked_with_the_model_that_was_asked():
-    stage = StreamDecoder(identify=minted, origin="asked")
+    stage = StreamDecoder(DecodeContext(identify=minted, origin="asked"))
     events = stage.feed('{"type":"response.reasoning_text.delta","delta":"hm"}')
     assert events[1].origin == "asked"
 
 
 def test_a_megabyte_of_arguments_in_pieces():
     """100,000 deltas of one call: this finishes because a piece costs the same wherever it stands."""
-    stage = StreamDecoder(identify=minted)
+    stage = StreamDecoder(DecodeContext(identify=minted))
     item = {"type": "function_call", "id": "a", "call_id": "c", "name": "f"}
     stage.feed(json.dumps({"type": "response.output_item.added", "output_index": 0, "item": item}))
     delta = {"type": "response.function_call_arguments.delta", "item_id": "a", "output_index": 0}
@@ -254,7 +257,7 @@ def test_a_megabyte_of_arguments_in_pieces():
 
 
 def test_many_calls():
-    stage = StreamDecoder(identify=minted)
+    stage = StreamDecoder(DecodeContext(identify=minted))
     for index in range(20_000):
         item = {"type": "function_call", "call_id": "a", "name": "f"}
         stage.feed(json.dumps({"type": "response.output_item.added", "output_index": index, "item": item}))

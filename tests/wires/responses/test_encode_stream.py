@@ -31,6 +31,7 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.text.sse import SSEDecoder
+from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.responses import StreamDecoder, StreamEncoder, decode_response, encode_response
 
 SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}}
@@ -503,7 +504,7 @@ def replies(draw):
 
 
 def decode(frames):
-    stage = StreamDecoder(identify=minted)
+    stage = StreamDecoder(DecodeContext(identify=minted))
     framing = SSEDecoder()
     datas = [frame.data for bytes_ in frames for frame in framing.feed(bytes_)]
     return [event for data in datas for event in stage.feed(data)] + stage.finish()
@@ -531,8 +532,8 @@ def test_seed_events_say_the_same(events):
 
 @given(replies())
 def test_the_whole_reply_says_what_the_stream_says(events):
-    said = decode_response(whole(events), identify=minted)
-    assert said == decode_response(msgspec.json.encode(whole(events)), identify=minted)
+    said = decode_response(whole(events), DecodeContext(identify=minted))
+    assert said == decode_response(msgspec.json.encode(whole(events)), DecodeContext(identify=minted))
     streamed = decode(encode(events))
     assert (said[0], said[-1]) == (streamed[0], streamed[-1])
     for kind in (InvocationEnded, Usage):

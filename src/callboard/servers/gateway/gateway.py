@@ -36,10 +36,10 @@ from callboard.servers.gateway.request_body import read_json, run_in_thread_if_l
 from callboard.servers.gateway.response_store import ResponseStore
 from callboard.servers.gateway.routing import ModelRouter
 from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
-from callboard.wires.common.encoded_request import once
 from callboard.wires.common.model_name import check_model_name
 from callboard.wires.common.pairing import paired
-from callboard.wires.common.tool_extra import distinct
+from callboard.wires.common.request_encoder import dedupe
+from callboard.wires.common.tool_declarations import distinct
 
 log = logging.getLogger("callboard.gateway")
 
@@ -180,7 +180,7 @@ class Gateway:
             raise HttpError("invalid_request", "nothing is said to the model; give a message of the user", path=path)
         canisters, unpaired = paired(request.canisters)
         tools, doubled = distinct(request.tools)
-        return replace(request, canisters=canisters, tools=tools), once((*dropped, *unpaired, *doubled))
+        return replace(request, canisters=canisters, tools=tools), dedupe((*dropped, *unpaired, *doubled))
 
     def candidates(self, request: Request, owner: str = "") -> list[tuple[Backend, str]]:
         """The backends to ask, with their names of the model. Raises an HttpError where there is none."""

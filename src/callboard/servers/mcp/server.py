@@ -28,7 +28,7 @@ from callboard.servers.mcp.session import Session, Sessions
 from callboard.servers.mcp.upstream import Upstream, instructions_of, output_schema, upstream_tool
 from callboard.text.suggest import suggest
 from callboard.tools import Context, Ensemble, Invoker, Policy, Roster
-from callboard.wires.common.tool_names import Naming
+from callboard.wires.common.tool_declarations import ToolNames
 
 GRACE: Final = 2.0
 """Seconds that calls have to end in when the server does."""
@@ -103,7 +103,7 @@ class ToolServer:
             return False
         self._listed = found
         roster = Roster(self._ensembles)
-        naming = Naming(Request("", (), roster.declarations))
+        naming = ToolNames(Request("", (), roster.declarations))
         self._invokers = {naming.on_wire(name): each for name, each in roster.items() if not each.deferred}
         self._tools = [_tool(name, each) for name, each in self._invokers.items() if not self._policy.forbids(each)]
         return True

@@ -14,10 +14,8 @@ from msgspec.structs import replace
 
 from callboard.core import (
     Content,
-    DocumentCanister,
     FileContent,
     PictureContent,
-    ReasoningContent,
     RefusalContent,
     ResultCanister,
     TextualContent,
@@ -34,8 +32,16 @@ from callboard.wires.chat.schema import (
     Said,
     TextPart,
 )
-from callboard.wires.common.data_url import SCHEME, decode_data_url, encode_base64, encode_data_url, is_audio
-from callboard.wires.common.tool_extra import kept, own_fields, unnamed_in
+from callboard.wires.common.client_input import kept, unnamed_in
+from callboard.wires.common.contents import (
+    SCHEME,
+    content_kind,
+    decode_data_url,
+    encode_base64,
+    encode_data_url,
+    is_audio,
+    own_fields,
+)
 
 _TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 """What OpenAI hears, by its names."""
@@ -47,25 +53,6 @@ _PLAIN = {"type", "text"}
 _INSIDE = ("text", "refusal")
 """Fields of parts that are not called as their type is."""
 _FORMAT = re.compile(r"[A-Za-z0-9.+_-]{1,32}")
-
-
-ITEM = "item"
-"""The key of a content's `extra` that holds an item as it came: what the provider's own tools did, or a compaction.
-
-Only the Responses wire carries it.
-"""
-
-
-def kind(content: Content) -> str:
-    """What a content is called where it is counted as dropped."""
-    item = held_item(content)
-    return str(content.__struct_config__.tag) if item is None else f"item {item.get('type')}"
-
-
-def held_item(content: Content) -> Mapping[str, Any] | None:
-    """The item of another wire that the content stands for, if it does."""
-    item = content.extra.get(ITEM) if isinstance(content, ReasoningContent) and content.extra else None
-    return item if isinstance(item, dict) else None
 
 
 def encode_part(content: Content) -> dict[str, Any] | None:
@@ -100,7 +87,7 @@ def encode_content(content: Iterable[Content], dropped: list[str]) -> str | list
     for item in content:
         part = encode_part(item)
         if part is None:
-            dropped.append(kind(item))
+            dropped.append(content_kind(item))
         else:
             parts.append(part)
     if all(part.keys() == _PLAIN for part in parts):
@@ -114,7 +101,7 @@ def apart(result: ResultCanister) -> tuple[ResultCanister, tuple[Content, ...]]:
     parts: list[Content] = []
     for content in result.content:
         if isinstance(content, PictureContent | FileContent) and encode_part(content) is not None:
-            said.append(TextualContent(f"[{kind(content)}: in the next message]"))
+            said.append(TextualContent(f"[{content_kind(content)}: in the next message]"))
             parts.append(content)
         else:
             said.append(content)
@@ -122,17 +109,6 @@ def apart(result: ResultCanister) -> tuple[ResultCanister, tuple[Content, ...]]:
         return result, ()
     whose = TextualContent(f"From the result of {result.invocation_id}:")
     return msgspec.structs.replace(result, content=tuple(said)), (whose, *parts)
-
-
-def titled(document: DocumentCanister) -> tuple[Content, ...]:
-    """The contents of a document, its title before them."""
-    match document:
-        case DocumentCanister(title=""):
-            return document.content
-        case DocumentCanister(title=title, content=(TextualContent(text=text), *rest)):
-            return (TextualContent(f"{title}\n\n{text}"), *rest)
-        case _:
-            return (TextualContent(document.title), *document.content)
 
 
 def decode_content(said: Said, path: str, raw: Any = None) -> tuple[Content, ...]:

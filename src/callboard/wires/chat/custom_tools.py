@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from callboard.core import ArgumentsPiece, Event, InvocationEnded, InvocationStarted, Request
-from callboard.wires.chat.calls import parse_arguments
 from callboard.wires.chat.encode_stream import StreamEncoder
 from callboard.wires.common.custom_tools import RawInput, custom_text
+from callboard.wires.common.tool_calls import parse_arguments
 
 
 def custom_names(request: Request | None) -> frozenset[str]:

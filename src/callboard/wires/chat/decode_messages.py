@@ -23,7 +23,6 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.errors import CallerError
-from callboard.wires.chat.calls import parse_arguments
 from callboard.wires.chat.content import decode_content
 from callboard.wires.chat.schema import (
     AssistantMessage,
@@ -34,7 +33,8 @@ from callboard.wires.chat.schema import (
     ToolMessage,
     UserMessage,
 )
-from callboard.wires.common.tool_extra import kept, unnamed_in
+from callboard.wires.common.client_input import kept, unnamed_in
+from callboard.wires.common.tool_calls import parse_arguments
 
 _FIELDS = {
     shape: frozenset({"role", *shape.__struct_fields__})

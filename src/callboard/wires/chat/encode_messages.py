@@ -25,11 +25,12 @@ from callboard.core import (
     UserCanister,
     result_contents,
 )
-from callboard.wires.chat.content import apart, encode_content, held_item, kind, titled
-from callboard.wires.common.encode_cache import Words
-from callboard.wires.common.group_turns import Turn, arguments_object, turns
-from callboard.wires.common.tool_extra import own_fields
-from callboard.wires.common.tool_names import Naming
+from callboard.wires.chat.content import apart, encode_content
+from callboard.wires.common.contents import content_kind, contents_with_title, original_item, own_fields
+from callboard.wires.common.group_turns import Turn, turns
+from callboard.wires.common.request_encoder import EncodedMessages
+from callboard.wires.common.tool_calls import arguments_object
+from callboard.wires.common.tool_declarations import ToolNames
 
 _encode = msgspec.json.Encoder().encode
 CHAT_PREFILLS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
@@ -43,37 +44,49 @@ message (DeepSeek and Mistral say `prefix`, Moonshot `partial`), and of the body
 """
 
 
-class Taken(msgspec.Struct, frozen=True):
-    """What a backend takes: the field of reasoning that is sent back, "" for none, and whether content may have parts."""
+class ChatCapabilities(msgspec.Struct, frozen=True):
+    """What a backend's messages may have."""
 
-    reasoning: str = "reasoning_content"
-    parts: bool = True
+    reasoning_field: str = "reasoning_content"
+    """The field in which reasoning is sent back; "" where the backend takes none."""
+    content_parts: bool = True
+    """Whether content may be a list of parts."""
 
 
-TAKEN = Taken()
+OPENAI_CHAT = ChatCapabilities()
 
 
 def words(
-    canisters: Sequence[Canister], request: Request, naming: Naming, _: Any = None, *, taken: Taken = TAKEN
-) -> Words:
+    canisters: Sequence[Canister],
+    request: Request,
+    naming: ToolNames,
+    _: Any = None,
+    *,
+    capabilities: ChatCapabilities = OPENAI_CHAT,
+) -> EncodedMessages:
     """The canisters in this wire's words."""
-    messages = Messages(canisters, model=request.model, on_wire=naming.on_wire, taken=taken)
+    messages = Messages(canisters, model=request.model, on_wire=naming.on_wire, capabilities=capabilities)
     if request.prefill and canisters[-1] is request.canisters[-1]:
         messages.body[-1].update(CHAT_PREFILLS[request.prefill][0])
-    return Words(messages.body, messages.dropped)
+    return EncodedMessages(messages.body, messages.dropped)
 
 
 class Messages:
     """The messages of a conversation; `dropped` names what they could not carry."""
 
     def __init__(
-        self, canisters: Sequence[Canister], *, model: str, on_wire: Callable[[str], str], taken: Taken = TAKEN
+        self,
+        canisters: Sequence[Canister],
+        *,
+        model: str,
+        on_wire: Callable[[str], str],
+        capabilities: ChatCapabilities = OPENAI_CHAT,
     ) -> None:
         self.body: list[dict[str, Any]] = []
         self.dropped: list[str] = []
-        self._replayed = model if taken.reasoning else None
+        self._replayed = model if capabilities.reasoning_field else None
         self._on_wire = on_wire
-        self._taken = taken
+        self._capabilities = capabilities
         for step in turns(canisters):
             match step:
                 case Turn():
@@ -85,7 +98,7 @@ class Messages:
                 case ResultCanister():
                     self._add("user", self._content(result_contents(step)))
                 case DocumentCanister():
-                    self._add("user", self._content(titled(step)))
+                    self._add("user", self._content(contents_with_title(step)))
 
     def _add(self, role: str, content: Any, **fields: Any) -> None:
         self.body.append({"role": role, "content": content, **fields})
@@ -104,17 +117,17 @@ class Messages:
                     case ReasoningContent(text=said, origin=origin) if said and origin == self._replayed:
                         reasoning.append(said)
                     case _:
-                        self.dropped.append(kind(content))
+                        self.dropped.append(content_kind(content))
         fields = {name: value for each in turn.said for name, value in own_fields("chat", each.extra).items()}
         if reasoning:
-            fields[self._taken.reasoning] = "".join(reasoning)
+            fields[self._capabilities.reasoning_field] = "".join(reasoning)
         if refusal:
             fields["refusal"] = "".join(refusal)
         if turn.invocations:
             fields["tool_calls"] = [self._call(call) for call in turn.invocations]
         said = self._joined(text, "")
         contents = [each for canister in turn.said for each in canister.content]
-        if contents and not said and not fields and all(map(held_item, contents)):
+        if contents and not said and not fields and all(map(original_item, contents)):
             return  # nothing of it can be said here, and an empty message is an answer
         self._add("assistant", None if not said and (refusal or turn.invocations) else said, **fields)
         self._results(turn.results)
@@ -128,24 +141,24 @@ class Messages:
         """A tool message for each; what only a user's message can hold follows after all of them."""
         carried: list[Content] = []
         for result in results:
-            said, parts = apart(result) if self._taken.parts else (result, ())
+            said, parts = apart(result) if self._capabilities.content_parts else (result, ())
             carried += parts
             contents = result_contents(said)
             texts = [each for each in contents if isinstance(each, TextualContent)]
-            self.dropped += [kind(each) for each in contents if not isinstance(each, TextualContent)]
+            self.dropped += [content_kind(each) for each in contents if not isinstance(each, TextualContent)]
             fields = own_fields("chat", result.extra)
             self._add("tool", self._joined(texts), tool_call_id=said.invocation_id, **fields)
         if carried:
             self._add("user", self._content(carried))
 
     def _content(self, content: Iterable[Content]) -> str | list[dict[str, Any]]:
-        return encode_content(content, self.dropped) if self._taken.parts else self._text(content)
+        return encode_content(content, self.dropped) if self._capabilities.content_parts else self._text(content)
 
     def _text(self, content: Iterable[Content]) -> str | list[dict[str, Any]]:
         content = list(content)
         texts = [item for item in content if isinstance(item, TextualContent)]
-        self.dropped += [kind(item) for item in content if not isinstance(item, TextualContent)]
-        if self._taken.parts and any(item.extra for item in texts):
+        self.dropped += [content_kind(item) for item in content if not isinstance(item, TextualContent)]
+        if self._capabilities.content_parts and any(item.extra for item in texts):
             return encode_content(texts, self.dropped)
         return self._joined(texts)
 

@@ -33,8 +33,8 @@ from callboard.core import (
 )
 from callboard.text.sse import encode_frame
 from callboard.wires.chat.errors import error_body
-from callboard.wires.chat.schema import DONE
-from callboard.wires.common.stream_end import ending, vendor_field
+from callboard.wires.common.reply_stream import BROKEN_OFF, DONE, ending, vendor_field
+from callboard.wires.common.tool_calls import ended_arguments
 
 _encode = msgspec.json.Encoder().encode
 _REASONS: dict[Ending, str] = {
@@ -101,7 +101,7 @@ class StreamEncoder:
                 self._open.discard(index)
                 if index in self._spelled:
                     return []
-                return [self._call({"index": index, "function": {"arguments": spell_arguments(event)}})]
+                return [self._call({"index": index, "function": {"arguments": ended_arguments(event)}})]
             case InvocationIncomplete():
                 self._is_cut = True
             case Usage():
@@ -118,7 +118,7 @@ class StreamEncoder:
 
     def finish(self, why: Why = "stop", /) -> list[bytes]:
         """Nothing after a whole reply; an error and `[DONE]` where the events broke off."""
-        return [] if self._over else self._fail(ReplyFailed("provider", "cut", "the reply broke off"))
+        return [] if self._over else self._fail(BROKEN_OFF)
 
     def _chunk(self, delta: Mapping[str, Any], reason: str | None = None, **fields: Any) -> bytes:
         more = b"," + _encode(vendor_field(self._warnings))[1:] if reason and self._warnings else b"}"
@@ -161,11 +161,6 @@ class StreamEncoder:
 def finish_reason(reason: Ending, *, refused: bool) -> str:
     """OpenAI's word for an ending; a refusal that was spelled out is a plain stop there."""
     return "stop" if reason == "refusal" and refused else _REASONS[reason]
-
-
-def spell_arguments(call: InvocationEnded) -> str:
-    """The arguments as JSON, for a call that came without pieces; clients parse them, so never empty."""
-    return call.raw or "{}" if call.arguments is None else msgspec.json.encode(call.arguments).decode()
 
 
 def usage_body(usage: Usage) -> dict[str, Any]:

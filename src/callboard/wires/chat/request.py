@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
 
-import msgspec
-
 from callboard.core import (
     CUSTOM_SCHEMA,
     Constraint,
@@ -25,13 +23,11 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.wires.chat.decode_messages import transcript
-from callboard.wires.chat.encode_messages import CHAT_PREFILLS, TAKEN, Taken, words
+from callboard.wires.chat.encode_messages import CHAT_PREFILLS, OPENAI_CHAT, ChatCapabilities, words
 from callboard.wires.chat.schema import AssistantMessage, ChatRequest, Custom, Function, FunctionTool, NamedChoice
-from callboard.wires.common.encode_cache import KEPT, ConversationEncoder, Words
-from callboard.wires.common.encoded_request import Lowered
-from callboard.wires.common.strict_tools import Strictness
-from callboard.wires.common.tool_extra import kept, unnamed
-from callboard.wires.common.tool_names import Naming, undescribed
+from callboard.wires.common.client_input import kept, read_shape, unnamed
+from callboard.wires.common.request_encoder import KEPT, ConversationEncoder, EncodedMessages, EncodedRequest
+from callboard.wires.common.tool_declarations import StrictTools, ToolNames, undescribed
 
 WIRE = "chat"
 _NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
@@ -40,23 +36,23 @@ _OWN_TYPES = (None, "function", "custom")
 _CONTROLS = ("temperature", "top_p", "max_tokens", "seed")
 
 
-def encode_request(request: Request) -> Lowered:
+def encode_request(request: Request) -> EncodedRequest:
     """The request as a chat body. A value that is None or the wire's default is left out."""
-    naming = Naming(request)
+    naming = ToolNames(request)
     return _around(words(request.canisters, request, naming), request, naming)
 
 
-class RequestEncoder(ConversationEncoder[Naming]):
-    """`encode_request` for conversations that grow; see `ConversationEncoder`. `taken` is what its backend takes."""
+class RequestEncoder(ConversationEncoder[ToolNames]):
+    """`encode_request` for conversations that grow; see `ConversationEncoder`. `capabilities` are its backend's."""
 
-    def __init__(self, most: int = KEPT, *, taken: Taken = TAKEN) -> None:
-        super().__init__(Naming, partial(words, taken=taken), _around, most)
+    def __init__(self, most: int = KEPT, *, capabilities: ChatCapabilities = OPENAI_CHAT) -> None:
+        super().__init__(ToolNames, partial(words, capabilities=capabilities), _around, most)
 
 
-def _around(said: Words, request: Request, naming: Naming) -> Lowered:
+def _around(said: EncodedMessages, request: Request, naming: ToolNames) -> EncodedRequest:
     body: dict[str, Any] = {"model": request.model, "messages": said.messages}
     dropped = list(said.dropped)
-    strictness = Strictness(WIRE)
+    strictness = StrictTools(WIRE)
     hosted = [{"type": tool.kind, **tool.definition} for tool in request.hosted if tool.wire == WIRE]
     if tools := [_tool(strictness.held(tool), naming) for tool in request.tools] + hosted:
         body["tools"] = tools
@@ -85,7 +81,7 @@ def _around(said: Words, request: Request, naming: Naming) -> Lowered:
     if request.prefill:
         body.update(CHAT_PREFILLS[request.prefill][1])
     body.update(request.extra)
-    return Lowered(body, naming.reverse, tuple(dropped), strictness.nullable, strictness.respelled)
+    return EncodedRequest(body, naming.reverse, tuple(dropped), strictness.nullable, strictness.respelled)
 
 
 def decode_request(body: Mapping[str, Any]) -> Request:
@@ -94,10 +90,7 @@ def decode_request(body: Mapping[str, Any]) -> Request:
     Tools of another type than `function` and `custom` are hosted ones. `stream_options` are about
     the client's own stream and left out too. Fields that have no name here go to `extra` as they are.
     """
-    try:
-        asked = msgspec.convert(body, ChatRequest)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise _refusal(error) from None
+    asked = read_shape(body, ChatRequest, "", "a chat request")
     extra = {name: value for name, value in body.items() if name not in _FIELDS and value is not None}
     prefill = _prefill(asked, extra)
     constraint = _constraint(asked.response_format)
@@ -136,7 +129,7 @@ def _hosted(tool: Mapping[str, Any]) -> HostedTool:
     return HostedTool(WIRE, tool["type"], {name: value for name, value in tool.items() if name != "type"})
 
 
-def _tool(tool: ToolDeclaration, naming: Naming) -> dict[str, Any]:
+def _tool(tool: ToolDeclaration, naming: ToolNames) -> dict[str, Any]:
     function: dict[str, Any] = {"name": naming.on_wire(tool.name)}
     if description := tool.full_description:
         function["description"] = description
@@ -148,7 +141,7 @@ def _tool(tool: ToolDeclaration, naming: Naming) -> dict[str, Any]:
     return {"type": "function", **extra, "function": function | extra.get("function", {})}
 
 
-def _choice(choice: ToolChoice, naming: Naming) -> Any:
+def _choice(choice: ToolChoice, naming: ToolNames) -> Any:
     if isinstance(choice, NamedTool):
         return {"type": "function", "function": {"name": naming.on_wire(choice.name)}}
     return choice
@@ -208,8 +201,3 @@ def _constraint(form: Any) -> Constraint | None:
     if not isinstance(asked, Mapping) or not isinstance(asked.get("schema", {}), Mapping):
         raise CallerError("a json_schema without its schema", path="response_format.json_schema")
     return Constraint(str(asked.get("name") or "reply"), asked.get("schema", {}), bool(asked.get("strict")))
-
-
-def _refusal(error: Exception) -> CallerError:
-    what, _, where = str(error).partition(" - at `$")
-    return CallerError(f"not a chat request: {what}", path=where.rstrip("`").removeprefix("."))

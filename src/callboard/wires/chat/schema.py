@@ -12,9 +12,6 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-DONE = "[DONE]"
-"""The payload that ends a stream."""
-
 
 class FunctionDelta(msgspec.Struct):
     name: Any = None

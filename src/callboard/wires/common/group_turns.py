@@ -7,8 +7,8 @@ Law: every invocation has exactly one result, in the order of the calls; constan
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -73,17 +73,6 @@ def turns(canisters: Sequence[Canister]) -> list[Step]:
                 steps.append(canister)
     close()
     return steps
-
-
-def arguments_object(arguments: Mapping[str, Any] | None, raw: str) -> dict[str, Any]:
-    """The arguments of a past call as an object, whatever the model wrote.
-
-    Servers parse the arguments of past calls for their chat templates: one that is no object ends the conversation
-    with a 400. So what is none stands in an object, as the model wrote it, where the model can read it.
-    """
-    if arguments is not None:
-        return dict(arguments)
-    return {"raw": raw} if raw and not raw.isspace() else {}
 
 
 def aside(text: str) -> str:

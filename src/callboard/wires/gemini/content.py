@@ -20,8 +20,7 @@ from callboard.core import (
     ToolError,
 )
 from callboard.errors import CallerError
-from callboard.wires.chat.content import kind
-from callboard.wires.common.data_url import decode_base64, encode_base64
+from callboard.wires.common.contents import content_kind, decode_base64, encode_base64
 from callboard.wires.gemini.schema import Blob, FileData, FunctionResponse, Part, ResultPart
 
 OUTPUT = "output"
@@ -52,7 +51,7 @@ def encode_part(content: Content, dropped: list[str]) -> dict[str, Any] | None:
                 dropped.append("name of a file")
             return _media(content) | _kept(content.extra)
         case _:
-            dropped.append(kind(content))
+            dropped.append(content_kind(content))
             return None
 
 
@@ -82,7 +81,7 @@ def encode_result(result: ResultCanister, dropped: list[str]) -> tuple[dict[str,
             if part is not None:
                 parts.append(part)
         elif not isinstance(content, TextualContent):
-            dropped.append(kind(content))
+            dropped.append(content_kind(content))
     text = result.text
     if result.error is not None:
         return {ERROR: text or result.error.message}, parts

@@ -25,20 +25,21 @@ from callboard.core import (
     UserCanister,
     result_contents,
 )
-from callboard.wires.chat.content import kind, titled
-from callboard.wires.common.encode_cache import Words
-from callboard.wires.common.group_turns import Turn, arguments_object, aside, turns
-from callboard.wires.common.tool_names import Naming
+from callboard.wires.common.contents import content_kind, contents_with_title
+from callboard.wires.common.group_turns import Turn, aside, turns
+from callboard.wires.common.request_encoder import EncodedMessages
+from callboard.wires.common.tool_calls import arguments_object
+from callboard.wires.common.tool_declarations import ToolNames
 from callboard.wires.gemini.content import encode_part, encode_result
 from callboard.wires.gemini.thought_signatures import split
 
 
 def words(
-    canisters: Sequence[Canister], request: Request, naming: Naming, after: Any = None, *, stand_in: str = ""
-) -> Words:
+    canisters: Sequence[Canister], request: Request, naming: ToolNames, after: Any = None, *, stand_in: str = ""
+) -> EncodedMessages:
     """The canisters in this wire's words. What has to be known of those before is the role of the last content."""
     contents = Contents(canisters, model=request.model, on_wire=naming.on_wire, role=after or "", stand_in=stand_in)
-    return Words(contents.body, contents.dropped, contents.more, contents.system, contents.role)
+    return EncodedMessages(contents.body, contents.dropped, contents.more, contents.system, contents.role)
 
 
 class Contents:
@@ -82,7 +83,7 @@ class Contents:
                 case ResultCanister():
                     self._add_all("user", result_contents(step))
                 case DocumentCanister():
-                    self._add_all("user", titled(step))
+                    self._add_all("user", contents_with_title(step))
 
     def _add(self, role: str, part: dict[str, Any]) -> None:
         if role == self.role:
@@ -103,7 +104,7 @@ class Contents:
             self.system.append({"text": supervisor.text})
         for content in supervisor.content:
             if not isinstance(content, TextualContent):
-                self.dropped.append(kind(content))
+                self.dropped.append(content_kind(content))
 
     def _turn(self, spoken: Iterable[AssistantCanister | InvocationCanister]) -> None:
         signature, stand_in = "", self._stand_in

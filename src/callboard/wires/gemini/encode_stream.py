@@ -26,6 +26,7 @@ from callboard.core import (
     Why,
 )
 from callboard.text.sse import encode_frame
+from callboard.wires.common.reply_stream import BROKEN_OFF
 from callboard.wires.common.sealed_reasoning import sealed
 from callboard.wires.gemini.errors import encode_error
 from callboard.wires.gemini.finish_reasons import finish_reason, usage_body
@@ -33,7 +34,6 @@ from callboard.wires.gemini.thought_signatures import split, to_client
 
 _encode = msgspec.json.Encoder().encode
 _CUT = {"cancelled": ReplyFailed("caller", "cancelled", "the reply was cancelled")}
-_BROKEN = ReplyFailed("provider", "cut", "the reply broke off")
 
 
 class Parts:
@@ -163,7 +163,7 @@ class StreamEncoder:
 
     def finish(self, why: Why = "stop", /) -> list[bytes]:
         """Nothing after a whole reply; an error where the events broke off."""
-        return [] if self._over else self._fail(_CUT.get(why, _BROKEN))
+        return [] if self._over else self._fail(_CUT.get(why, BROKEN_OFF))
 
     def _close(self, terminal: ReplyEnded) -> list[bytes]:
         self._over = True

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from callboard.core import ReplyFailed
-from callboard.wires.chat.errors import decode_error
-from callboard.wires.chat.errors import read_error as read_any_error
+from callboard.wires.common import errors
+from callboard.wires.common.errors import decode_error
 
 __all__ = ["decode_error", "encode_error", "read_error"]
 
@@ -53,8 +53,8 @@ _OURS = (500, "INTERNAL")
 def read_error(error: Any, excerpt: str) -> ReplyFailed:
     """The failure that the error object of a chunk describes."""
     if isinstance(error, Mapping) and type(error.get("code")) is not int:
-        return read_any_error(error, _STATUSES.get(str(error.get("status")), 0), excerpt)
-    return read_any_error(error, 0, excerpt)
+        return errors.read_error(error, _STATUSES.get(str(error.get("status")), 0), excerpt)
+    return errors.read_error(error, 0, excerpt)
 
 
 def encode_error(failure: ReplyFailed) -> tuple[int, dict[str, Any]]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from callboard.core import Ending, Usage
+from callboard.wires.common.reply_stream import count
 from callboard.wires.gemini.schema import UsageShape
 
 ENDINGS: Mapping[str, Ending] = {
@@ -66,11 +67,11 @@ def finish_reason(reason: Ending, *, malformed: bool) -> str:
 
 
 def read_usage(usage: UsageShape) -> Usage:
-    thoughts = _count(usage.thoughts_token_count)
+    thoughts = count(usage.thoughts_token_count)
     return Usage(
-        _count(usage.prompt_token_count) + _count(usage.tool_use_prompt_token_count),
-        _count(usage.candidates_token_count) + thoughts,
-        _count(usage.cached_content_token_count),
+        count(usage.prompt_token_count) + count(usage.tool_use_prompt_token_count),
+        count(usage.candidates_token_count) + thoughts,
+        count(usage.cached_content_token_count),
         thoughts,
     )
 
@@ -83,7 +84,3 @@ def usage_body(usage: Usage) -> dict[str, Any]:
         "cachedContentTokenCount": usage.cached,
         "thoughtsTokenCount": usage.reasoning,
     }
-
-
-def _count(value: Any) -> int:
-    return value if type(value) is int and value > 0 else 0

@@ -16,12 +16,10 @@ import msgspec
 
 from callboard.core import CUSTOM_SCHEMA, Constraint, HostedTool, NamedTool, Request, ToolChoice, ToolDeclaration
 from callboard.errors import CallerError
-from callboard.wires.common.encode_cache import KEPT, ConversationEncoder, Words
-from callboard.wires.common.encoded_request import Lowered
+from callboard.wires.common.client_input import input_error, kept, unnamed
 from callboard.wires.common.model_name import check_model_name
-from callboard.wires.common.strict_tools import Strictness
-from callboard.wires.common.tool_extra import kept, unnamed
-from callboard.wires.common.tool_names import LetteredNaming, undescribed
+from callboard.wires.common.request_encoder import KEPT, ConversationEncoder, EncodedMessages, EncodedRequest
+from callboard.wires.common.tool_declarations import LetteredToolNames, StrictTools, undescribed
 from callboard.wires.gemini.camel_case import camel, listed
 from callboard.wires.gemini.decode_messages import Transcript, instructions
 from callboard.wires.gemini.encode_messages import words
@@ -68,37 +66,39 @@ def request_path(model: str, *, stream: bool) -> str:
     return f"/{_resource(model)}:{method}"
 
 
-def encode_request(request: Request, *, json_schema: bool = True, budgets: bool = False) -> Lowered:
+def encode_request(request: Request, *, json_schema: bool = True, budgets: bool = False) -> EncodedRequest:
     """The request as a body. A value that is None or the wire's default is left out.
 
     Schemas are sent as JSON Schema, or without `json_schema` in the OpenAPI subset of older models. The effort
     is a thinkingLevel, or with `budgets` the thinkingBudget that models before Gemini 3 take.
     """
-    naming = LetteredNaming(request)
+    naming = LetteredToolNames(request)
     said = words(request.canisters, request, naming)
     return _around(said, request, naming, json_schema=json_schema, budgets=budgets)
 
 
-class RequestEncoder(ConversationEncoder[LetteredNaming]):
+class RequestEncoder(ConversationEncoder[LetteredToolNames]):
     """`encode_request` for conversations that grow; see `ConversationEncoder`. `stand_in` is as of `Contents`."""
 
     def __init__(
         self, most: int = KEPT, *, json_schema: bool = True, budgets: bool = False, stand_in: str = ""
     ) -> None:
         super().__init__(
-            LetteredNaming,
+            LetteredToolNames,
             partial(words, stand_in=stand_in),
             partial(_around, json_schema=json_schema, budgets=budgets),
             most,
         )
 
 
-def _around(said: Words, request: Request, naming: LetteredNaming, *, json_schema: bool, budgets: bool) -> Lowered:
+def _around(
+    said: EncodedMessages, request: Request, naming: LetteredToolNames, *, json_schema: bool, budgets: bool
+) -> EncodedRequest:
     dropped = list(said.dropped)
     body: dict[str, Any] = {"contents": said.messages}
     if said.system:
         body["systemInstruction"] = {"parts": said.system}
-    strictness = Strictness(WIRE if json_schema else _PARAMETERS)
+    strictness = StrictTools(WIRE if json_schema else _PARAMETERS)
     if tools := _tools(request, naming, dropped, strictness, json_schema=json_schema):
         body["tools"] = tools
     if request.tools:
@@ -121,7 +121,7 @@ def _around(said: Words, request: Request, naming: LetteredNaming, *, json_schem
     for name, value in request.extra.items():
         merged = name in _MERGED and isinstance(value, Mapping)
         body[name] = {**body.get(name, {}), **value} if merged else value
-    return Lowered(body, naming.reverse, tuple(dropped), respelled=strictness.respelled)
+    return EncodedRequest(body, naming.reverse, tuple(dropped), respelled=strictness.respelled)
 
 
 def decode_request(body: Mapping[str, Any], *, model: str = "", stream: bool = False) -> Request:
@@ -140,7 +140,7 @@ def decode_request(body: Mapping[str, Any], *, model: str = "", stream: bool = F
             raise CallerError("no model is named", path="model", hint=hint)
         canisters = (*instructions(asked.system_instruction), *Transcript(asked.contents, model=model).canisters)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise _refusal(error) from None
+        raise input_error(error, "", "a generateContent request") from None
     extra = {name: value for name, value in body.items() if name not in _FIELDS and value is not None}
     declared, hosted = _declared(asked, body)
     choice, declared, config = _chosen(asked.tool_config, declared, body)
@@ -183,7 +183,7 @@ def _model(resource: str) -> str:
 
 
 def _tools(
-    request: Request, naming: LetteredNaming, dropped: list[str], strictness: Strictness, *, json_schema: bool
+    request: Request, naming: LetteredToolNames, dropped: list[str], strictness: StrictTools, *, json_schema: bool
 ) -> list[dict[str, Any]]:
     tools: list[dict[str, Any]] = []
     if request.tools:
@@ -200,7 +200,7 @@ def _tools(
 
 
 def _declaration(
-    tool: ToolDeclaration, naming: LetteredNaming, dropped: list[str], *, json_schema: bool
+    tool: ToolDeclaration, naming: LetteredToolNames, dropped: list[str], *, json_schema: bool
 ) -> dict[str, Any]:
     declaration: dict[str, Any] = {"name": naming.on_wire(tool.name)}
     schema = CUSTOM_SCHEMA if tool.kind == "custom" else tool.schema
@@ -215,7 +215,7 @@ def _declaration(
     return {**declaration, **tool.extra.get(WIRE, {})}
 
 
-def _choice(choice: ToolChoice, naming: LetteredNaming) -> dict[str, Any]:
+def _choice(choice: ToolChoice, naming: LetteredToolNames) -> dict[str, Any]:
     if isinstance(choice, NamedTool):
         return {"mode": "ANY", "allowedFunctionNames": [naming.on_wire(choice.name)]}
     return {"mode": {"none": "NONE", "required": "ANY"}.get(choice, "AUTO")}
@@ -287,8 +287,3 @@ def _constraint(generation: GenerationConfig, rest: dict[str, Any]) -> Constrain
     for name in ("responseMimeType", "responseJsonSchema", "responseSchema"):
         rest.pop(name, None)
     return Constraint("reply", schema)
-
-
-def _refusal(error: Exception) -> CallerError:
-    what, _, where = str(error).partition(" - at `$")
-    return CallerError(f"not a generateContent request: {what}", path=where.rstrip("`").removeprefix("."))

@@ -1,8 +1,4 @@
-"""A whole reply, not streamed.
-
-Owns the body of a reply in both directions. Knows nothing of HTTP.
-Law: it says what the stream of the same reply says.
-"""
+"""A whole reply, not streamed. Law: it says what the stream of the same reply says."""
 
 from __future__ import annotations
 
@@ -11,37 +7,29 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import Event, Identify, ReplyEnded, ReplyFailed, Request
-from callboard.wires.chat.errors import EXCERPT
-from callboard.wires.common.encoded_request import NO_NAMES
+from callboard.core import Event, ReplyFailed, Request
+from callboard.wires.common.errors import EXCERPT, malformed
+from callboard.wires.common.reply_stream import DecodeContext, last_attempt
 from callboard.wires.gemini.decode_stream import StreamDecoder
 from callboard.wires.gemini.encode_stream import Parts, ending
 from callboard.wires.gemini.errors import encode_error
 from callboard.wires.gemini.finish_reasons import usage_body
-from callboard.wires.gemini.schema import Said
+from callboard.wires.gemini.schema import Body
 
 
-def decode_response(
-    body: bytes | str | Mapping[str, Any] | list[Any],
-    *,
-    names: Mapping[str, str] = NO_NAMES,
-    identify: Identify,
-    declared: frozenset[str] | None = None,
-    origin: str = "",
-) -> list[Event]:
-    """The events of a reply that came whole, as JSON or decoded; parameters as of StreamDecoder.
+def decode_response(body: bytes | str | Mapping[str, Any] | list[Any], context: DecodeContext) -> list[Event]:
+    """The events of a reply that came whole, as JSON or decoded.
 
     A list of chunks, which a stream without `alt=sse` is, is read as the stream. The last event is a ReplyEnded
     or ReplyFailed, whatever the body is.
     """
-    decoder = StreamDecoder(names=names, identify=identify, declared=declared, origin=origin)
+    decoder = StreamDecoder(context)
     if isinstance(body, Mapping | list):
         try:
-            said: Said = msgspec.convert(body, Said)
+            decoded: Body = msgspec.convert(body, Body)
         except (msgspec.MsgspecError, RecursionError) as error:
-            message = f"the reply is not of this wire: {error}"
-            return [ReplyFailed("provider", "malformed", message, repr(body)[:EXCERPT])]
-        events = decoder.take(said)
+            return [malformed(f"the reply is not of this wire: {error}", repr(body)[:EXCERPT])]
+        events = decoder.decode(decoded)
     else:
         events = decoder.feed(body if isinstance(body, str) else body.decode("utf-8", "replace"))
     return events + decoder.finish_whole()
@@ -52,36 +40,26 @@ def encode_response(
     *,
     identifier: str,
     model: str,
-    created: int,  # noqa: ARG001 - every wire's signature; this one has no place for it
-    request: Request | None = None,  # noqa: ARG001 - as above: nothing of it is echoed
+    created: int,  # noqa: ARG001 - this wire has no place for it
+    request: Request | None = None,  # noqa: ARG001 - nothing of it is repeated
 ) -> dict[str, Any]:
-    """The body of a reply; that of a failed one is `{"error": …}`.
-
-    What came before a ReplyEnded("retry") is left out: another reply stands in its place.
-    """
-    parts, said = Parts(model), _Joined()
-    terminal: ReplyEnded | ReplyFailed = ReplyFailed("provider", "cut", "the reply has no end")
-    for event in events:
-        match event:
-            case ReplyEnded(reason="retry"):
-                parts, said = Parts(model), _Joined()
-            case ReplyEnded() | ReplyFailed():
-                terminal = event
-                break
-            case _:
-                said.add(parts.of(event))
+    """The body of a reply; that of a failed one is `{"error": …}`."""
+    attempt, terminal = last_attempt(events)
     if isinstance(terminal, ReplyFailed):
         return encode_error(terminal)[1]
-    said.add(parts.rest())
-    content = {"parts": said.parts() or [{"text": ""}], "role": "model"}
+    parts, joined = Parts(model), _JoinedParts()
+    for event in attempt:
+        joined.add(parts.of(event))
+    joined.add(parts.rest())
+    content = {"parts": joined.parts() or [{"text": ""}], "role": "model"}
     body: dict[str, Any] = {"candidates": [{"content": content, **ending(terminal, parts)}]}
     if parts.usage is not None:
         body["usageMetadata"] = usage_body(parts.usage)
     return body | {"modelVersion": model, "responseId": identifier}
 
 
-class _Joined:
-    """Parts, with neighbouring texts and thoughts joined up to the one that is signed."""
+class _JoinedParts:
+    """Parts, with adjacent texts and thoughts joined, each up to the one that is signed."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[dict[str, Any], list[str]]] = []

@@ -66,7 +66,7 @@ class Chunk(msgspec.Struct, rename="camel"):
     error: Any = None
 
 
-Said: TypeAlias = Chunk | list[Chunk]
+Body: TypeAlias = Chunk | list[Chunk]
 """A body; a stream without `alt=sse` is a list of chunks."""
 
 

@@ -7,9 +7,7 @@ Law: a block that has no name here is kept whole, as a text with the block in it
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
-
-import msgspec
+from typing import Any
 
 from callboard.core import (
     Content,
@@ -21,8 +19,8 @@ from callboard.core import (
     TextualContent,
 )
 from callboard.errors import CallerError
-from callboard.wires.chat.content import kind
-from callboard.wires.common.data_url import decode_base64, encode_base64
+from callboard.wires.common.client_input import read_shape
+from callboard.wires.common.contents import content_kind, decode_base64, encode_base64
 from callboard.wires.common.sealed_reasoning import unseal
 from callboard.wires.messages.schema import (
     NAME,
@@ -38,8 +36,6 @@ from callboard.wires.messages.schema import (
     ThinkingBlock,
     UrlSource,
 )
-
-Shape = TypeVar("Shape")
 
 _CARRIED = frozenset({"cache_control", "caller", "citations", "context", "toolset_name", "transformations"})
 """Fields of blocks that have no name in the core and are written back."""
@@ -107,7 +103,7 @@ def encode_blocks(contents: Iterable[Content], dropped: list[str], model: str = 
         elif not blank(content):
             block = encode_block(content, model)
             if block is None:
-                dropped.append(kind(content))
+                dropped.append(content_kind(content))
             else:
                 blocks.append(block)
     return blocks
@@ -121,7 +117,7 @@ def encode_document(canister: DocumentCanister, dropped: list[str]) -> dict[str,
             source = {"type": "text", "media_type": "text/plain", "data": text}
         case contents:
             blocks = encode_blocks([c for c in contents if isinstance(c, TextualContent | PictureContent)], dropped)
-            dropped += [kind(c) for c in contents if not isinstance(c, TextualContent | PictureContent)]
+            dropped += [content_kind(c) for c in contents if not isinstance(c, TextualContent | PictureContent)]
             if not blocks:
                 return None
             source = {"type": "content", "content": blocks}
@@ -148,12 +144,12 @@ def decode_block(block: dict[str, Any], path: str, model: str) -> Content:
             text = block.get("text")
             if len(block) == 2 and type(text) is str:
                 return TextualContent(text)
-            return TextualContent(read(block, TextBlock, path).text, extra=kept(block))
+            return TextualContent(read_shape(block, TextBlock, path).text, extra=kept(block))
         case "thinking":
-            shape = read(block, ThinkingBlock, path)
+            shape = read_shape(block, ThinkingBlock, path)
             return ReasoningContent(shape.thinking, *unseal(shape.signature or "", model))
         case "redacted_thinking":
-            data, origin = unseal(read(block, RedactedBlock, path).data, model)
+            data, origin = unseal(read_shape(block, RedactedBlock, path).data, model)
             return ReasoningContent("", REDACTED + data, origin)
         case "image":
             return _image(block, path)
@@ -165,7 +161,7 @@ def decode_block(block: dict[str, Any], path: str, model: str) -> Content:
 
 def decode_document(block: dict[str, Any], path: str) -> DocumentCanister | None:
     """The document that stands in a block as text; None for one that is a file. Raises CallerError."""
-    shape = read(block, DocumentBlock, path)
+    shape = read_shape(block, DocumentBlock, path)
     match shape.source:
         case TextSource(data=text) | ContentSource(content=str(text)):
             content = decode_contents(text, path)
@@ -176,18 +172,8 @@ def decode_document(block: dict[str, Any], path: str) -> DocumentCanister | None
     return DocumentCanister(content, title=shape.title or "", extra=kept(block))
 
 
-def read(value: Any, shape: type[Shape], path: str) -> Shape:
-    """The value as that shape. Raises CallerError with the place."""
-    try:
-        return msgspec.convert(value, shape)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        what, _, where = str(error).partition(" - at `$")
-        where = where.rstrip("`")
-        raise CallerError(what, path=path + where if path else where.removeprefix(".")) from None
-
-
 def _image(block: dict[str, Any], path: str) -> Content:
-    match read(block, ImageBlock, path).source:
+    match read_shape(block, ImageBlock, path).source:
         case Base64Source(media_type=mime_type, data=data):
             return PictureContent(
                 data=decode_base64(data, f"{path}.source.data"), mime_type=mime_type, extra=kept(block)
@@ -199,7 +185,7 @@ def _image(block: dict[str, Any], path: str) -> Content:
 
 
 def _document(block: dict[str, Any], path: str) -> Content:
-    shape = read(block, DocumentBlock, path)
+    shape = read_shape(block, DocumentBlock, path)
     name = shape.title or ""
     match shape.source:
         case Base64Source(media_type=mime_type, data=data):

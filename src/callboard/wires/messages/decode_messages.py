@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
 from callboard.core import (
     AssistantCanister,
     Canister,
@@ -21,12 +19,10 @@ from callboard.core import (
     UserCanister,
     joined,
 )
-from callboard.errors import CallerError
-from callboard.wires.messages.content import decode_block, decode_contents, decode_document, kept, read
+from callboard.wires.common.client_input import client_json, read_shape
+from callboard.wires.messages.content import decode_block, decode_contents, decode_document, kept
 from callboard.wires.messages.encode_messages import AS_SYSTEM
 from callboard.wires.messages.schema import Said, ToolResultBlock, ToolUseBlock
-
-_encode = msgspec.json.Encoder().encode
 
 
 def transcript(
@@ -90,16 +86,13 @@ def _assistant(blocks: list[dict[str, Any]], model: str, path: str, canisters: l
 
 
 def _invocation(block: dict[str, Any], path: str) -> InvocationCanister:
-    shape = read(block, ToolUseBlock, path)
-    try:
-        raw = _encode(shape.input).decode()
-    except (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError):
-        raise CallerError("not JSON", path=f"{path}.input") from None
+    shape = read_shape(block, ToolUseBlock, path)
+    raw = client_json(shape.input, f"{path}.input")
     return InvocationCanister(shape.id, shape.name, shape.input, raw, extra=kept(block))
 
 
 def _result(block: dict[str, Any], path: str) -> ResultCanister:
-    shape = read(block, ToolResultBlock, path)
+    shape = read_shape(block, ToolResultBlock, path)
     content = decode_contents(shape.content, f"{path}.content")
     error = None
     if shape.is_error:

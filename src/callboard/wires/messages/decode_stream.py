@@ -1,9 +1,9 @@
-"""A backend's frames become events.
+"""Decode a backend's frames into events (Anthropic Messages).
 
-Owns what a frame says and the one end that a reply has. Knows nothing of HTTP or tools; calls are put together
-in `calls`.
-Laws: ReplyStarted first and once, one terminal event last, nothing after it; never an exception for what was
-sent. The signature of thinking is a piece of its own, the last of its block.
+One `StreamDecoder` per reply; what all wires share is in `common.stream_decoder`. A call is whole when its block
+closes around a JSON object; how the reply ends decides about the others.
+
+Law: the signature of thinking is a piece of its own, the last of its block.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 
 from callboard.core import (
+    ArgumentsPiece,
     Ending,
     Event,
-    Identify,
+    InvocationEnded,
     ReasoningPiece,
     RefusalPiece,
     ReplyEnded,
@@ -26,15 +27,13 @@ from callboard.core import (
     Usage,
     Why,
 )
-from callboard.wires.chat.calls import Trust
-from callboard.wires.chat.errors import EXCERPT
-from callboard.wires.common.encoded_request import NO_NAMES
-from callboard.wires.common.stream_end import EndsOnce, unreadable
-from callboard.wires.messages.decode_calls import Calls
+from callboard.text.string_builder import Pieces
+from callboard.wires.common.errors import EXCERPT
+from callboard.wires.common.reply_stream import BaseStreamDecoder, DecodeContext, string
+from callboard.wires.common.tool_calls import CalledTools, Completeness, arguments_text, parse_arguments
 from callboard.wires.messages.errors import read_error
 from callboard.wires.messages.schema import REDACTED, Block, Delta, Frame, Message, Typed, UsageShape
 
-_decode = msgspec.json.Decoder(Frame).decode
 _decode_type = msgspec.json.Decoder(Typed).decode
 
 _ENDINGS: Mapping[str, Ending] = {
@@ -46,7 +45,7 @@ _ENDINGS: Mapping[str, Ending] = {
     "model_context_window_exceeded": "length",
     "refusal": "refusal",
 }
-_TRUST: Mapping[Ending, Trust] = {"length": "whole", "refusal": "whole"}
+_COMPLETENESS: Mapping[Ending, Completeness] = {"length": "objects", "refusal": "objects"}
 _KNOWN = frozenset(
     {
         "message_start",
@@ -61,24 +60,85 @@ _KNOWN = frozenset(
 _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
-class StreamDecoder(EndsOnce):
-    """A Stage: the data of one frame in, events out.
+class _Call:
+    __slots__ = ("identifier", "index", "input", "name", "pieces")
 
-    `names` maps a tool's name on the wire to the declared one; `declared` are the names that count as known,
-    all where it is None. `identify` gives an identifier to a call that has none, or another call's. Reasoning
-    is marked with `origin`, by default the model's name in the reply.
+    def __init__(self, index: int, identifier: str, block: Block) -> None:
+        self.index = index
+        self.identifier = identifier
+        self.name = string(block.name)
+        self.input: Any = block.input
+        self.pieces = Pieces()
+
+
+class Calls:
+    """Blocks of calls in, events out; a block is named by its index among the blocks. `count` is the number of calls.
+
+    Law: a call is announced before its arguments and closed once; constant work a piece, arguments are joined once.
     """
 
-    def __init__(
-        self,
-        *,
-        names: Mapping[str, str] = NO_NAMES,
-        identify: Identify,
-        declared: frozenset[str] | None = None,
-        origin: str = "",
-    ) -> None:
-        self._calls = Calls(names, identify, declared)
-        self._origin = origin
+    def __init__(self, context: DecodeContext) -> None:
+        self._tools = CalledTools(context)
+        self._open: dict[int, _Call] = {}
+        self._doubtful: list[_Call] = []
+        """Calls whose block closed around what is no object: how the reply ends says why."""
+        self.count = 0
+
+    def start(self, block_index: int, block: Block) -> list[Event]:
+        """A call's block opens. One that is open at this index is whole: no more pieces lead to it."""
+        ended = self.end(block_index)
+        identifier = self._tools.identifier(self.count, string(block.id), string(block.name))
+        call = self._open[block_index] = _Call(self.count, identifier, block)
+        self.count += 1
+        return [*ended, *self._tools.start(call.index, call.identifier, call.name)] if call.name else ended
+
+    def feed(self, block_index: int, arguments: Any) -> list[Event]:
+        """The next piece of the call's input."""
+        call = self._open.get(block_index)
+        json = arguments_text(arguments)
+        if call is None or not json:
+            return []
+        call.pieces.append(json)
+        return [ArgumentsPiece(call.index, json)] if call.name else []
+
+    def end(self, block_index: int) -> list[Event]:
+        """The block closes. An input that came with its opening counts where no pieces came."""
+        call = self._open.get(block_index)
+        if call is None:
+            return []
+        events: list[Event] = []
+        if not call.pieces and call.input:
+            events = self.feed(block_index, call.input)
+        del self._open[block_index]
+        raw = call.pieces.joined()
+        arguments = parse_arguments(raw)
+        if call.name and arguments is not None and raw and not raw.isspace():
+            name = self._tools.declared_name(call.name)
+            events.append(InvocationEnded(call.index, call.identifier, name, arguments, raw))
+        else:
+            self._doubtful.append(call)
+        return events
+
+    def close(self, completeness: Completeness, why: str) -> list[Event]:
+        """The ends of the other calls in the order of their indices; `why` is for the incomplete."""
+        calls = sorted([*self._doubtful, *self._open.values()], key=lambda call: call.index)
+        self._doubtful, self._open = [], {}
+        return [
+            self._tools.close(
+                call.index, call.identifier, call.name, call.pieces.joined(), completeness=completeness, why=why
+            )
+            for call in calls
+        ]
+
+
+class StreamDecoder(BaseStreamDecoder[Frame]):
+    """A Stage: the data of one frame in, events out."""
+
+    decode_payload = staticmethod(msgspec.json.Decoder(Frame).decode)
+
+    def __init__(self, context: DecodeContext) -> None:
+        super().__init__(context)
+        self._calls = Calls(context)
         self._signatures: dict[int, str] = {}
         self._reason: Ending | None = None
         self._signed_off = False
@@ -86,38 +146,30 @@ class StreamDecoder(EndsOnce):
         self._explanation = ""
         self._counts: dict[str, int] = {}
 
-    def feed(self, payload: str, /) -> list[Event]:
-        if self._over or not payload:
-            return []
-        try:
-            frame = self._read(_decode, payload)
-        except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-            return self._unreadable(payload, error)
-        if frame.type == "content_block_delta" and self._started and (delta := frame.delta) is not None:
-            return self._grow(frame.index if type(frame.index) is int else -1, delta)
-        return self.take(frame, payload)
-
-    def take(self, frame: Frame, payload: str = "") -> list[Event]:
-        """The events of a frame that is decoded already; `payload` is for the excerpt."""
+    def decode(self, decoded: Frame, payload: str = "") -> list[Event]:
+        frame = decoded
+        index = frame.index if type(frame.index) is int else -1
+        # Nearly all frames of a reply are deltas, so these are looked at first.
+        if frame.type == "content_block_delta" and self._started and frame.delta is not None and not self._over:
+            return self._decode_delta(index, frame.delta)
         if self._over:
             return []
         if frame.type == "error" or (frame.error and frame.type not in _KNOWN):
             return self._fail(read_error(frame.error, payload[:EXCERPT]))
         if frame.usage is not None:
             self._count(frame.usage)
-        place = frame.index if type(frame.index) is int else -1
         match frame.type:
             case "message_start":
                 return self._start(frame.message or Message())
             case "content_block_start":
-                return self._begun(self._open(place, frame.content_block or Block()))
+                return self._ensure_started(self._open_block(index, frame.content_block or Block()))
             case "content_block_delta":
-                return self._begun(self._grow(place, frame.delta or Delta()))
+                return self._ensure_started(self._decode_delta(index, frame.delta or Delta()))
             case "content_block_stop":
-                return self._begun(self._close(place))
+                return self._ensure_started(self._close_block(index))
             case "message_delta":
                 self._signed_off = frame.usage is not None
-                self._ending(frame.delta or Delta())
+                self._decode_ending(frame.delta or Delta())
                 return []
             case "message_stop":
                 return self._end(self._reason or "stop")
@@ -132,7 +184,10 @@ class StreamDecoder(EndsOnce):
             return self._end(self._reason)
         if self._started and (why == "length" or (why == "stop" and self._signed_off)):
             return self._end("length" if why == "length" else "stop")
-        return self._fail(self._broken_off(why))
+        return self._fail(self._cut_failure(why))
+
+    def _done(self) -> list[Event]:  # not of this wire, but some servers send it
+        return self._end(self._reason or "stop") if self._started else self.finish()
 
     def _start(self, message: Message) -> list[Event]:
         if message.usage is not None:
@@ -140,81 +195,80 @@ class StreamDecoder(EndsOnce):
         if self._started:
             return []
         self._started = True
-        model = _string(message.model)
+        model = string(message.model)
         self._origin = self._origin or model
-        return [ReplyStarted(_string(message.id), model)]
+        return [ReplyStarted(string(message.id), model)]
 
-    def _begun(self, events: list[Event]) -> list[Event]:
-        """The events, the first of a reply behind its start."""
+    def _ensure_started(self, events: list[Event]) -> list[Event]:
+        """The events, after the start of the reply if they are its first."""
         return events if self._started or not events else [*self._start(Message()), *events]
 
-    def _open(self, place: int, block: Block) -> list[Event]:
-        events = self._close(place)
+    def _open_block(self, index: int, block: Block) -> list[Event]:
+        events = self._close_block(index)
         self._signed_off = False
         match block.type:
             case "tool_use":
-                events += self._calls.begin(place, block)
+                events += self._calls.start(index, block)
             case "text":
-                if text := _string(block.text):
+                if text := string(block.text):
                     events.append(TextPiece(text))
             case "thinking":
-                if thought := _string(block.thinking):
+                if thought := string(block.thinking):
                     events.append(ReasoningPiece(thought, origin=self._origin))
-                if signature := _string(block.signature):
-                    self._signatures[place] = signature
+                if signature := string(block.signature):
+                    self._signatures[index] = signature
             case "redacted_thinking":
-                events.append(ReasoningPiece("", REDACTED + _string(block.data), self._origin))
+                events.append(ReasoningPiece("", REDACTED + string(block.data), self._origin))
             case _:  # what the provider's own tools say
                 pass
         return events
 
-    def _grow(self, place: int, delta: Delta) -> list[Event]:
+    def _decode_delta(self, index: int, delta: Delta) -> list[Event]:
         match delta.type:
             case "text_delta":
-                text = _string(delta.text)
+                text = string(delta.text)
                 return [TextPiece(text)] if text else []
             case "thinking_delta":
-                thought = _string(delta.thinking)
+                thought = string(delta.thinking)
                 return [ReasoningPiece(thought, origin=self._origin)] if thought else []
             case "signature_delta":
-                if signature := _string(delta.signature):
-                    self._signatures[place] = signature
+                if signature := string(delta.signature):
+                    self._signatures[index] = signature
                 return []
             case "input_json_delta":
-                return self._calls.feed(place, delta.partial_json)
+                return self._calls.feed(index, delta.partial_json)
             case _:
                 return []
 
-    def _close(self, place: int) -> list[Event]:
-        signature = self._signatures.pop(place, "")
+    def _close_block(self, index: int) -> list[Event]:
+        signature = self._signatures.pop(index, "")
         events: list[Event] = [ReasoningPiece("", signature, self._origin)] if signature else []
-        return events + self._calls.end(place)
+        return events + self._calls.end(index)
 
-    def _ending(self, delta: Delta) -> None:
+    def _decode_ending(self, delta: Delta) -> None:
         if delta.stop_reason and isinstance(delta.stop_reason, str):
             self._reason = _ENDINGS.get(delta.stop_reason, "stop")
         if isinstance(delta.stop_details, dict):
-            self._explanation = _string(delta.stop_details.get("explanation"))
+            self._explanation = string(delta.stop_details.get("explanation"))
 
     def _end(self, reason: Ending) -> list[Event]:
-        events = self._closed(self._left(_TRUST.get(reason, "all"), reason))
+        events = self._note_incomplete(self._close_open_blocks(_COMPLETENESS.get(reason, "all"), reason))
         if reason == "refusal" and self._explanation:
             events.append(RefusalPiece(self._explanation))
         if reason in {"stop", "invocations"}:
             reason = "invocations" if self._calls.count else "stop"
-        return self._last(events if self._started else [*self._start(Message()), *events], ReplyEnded(reason))
+        return self._end_with(events if self._started else [*self._start(Message()), *events], ReplyEnded(reason))
 
     def _fail(self, failure: ReplyFailed) -> list[Event]:
-        return self._last(self._begun(self._left("none", failure.code)), failure)
+        return self._end_with(self._ensure_started(self._close_open_blocks("none", failure.code)), failure)
 
-    def _left(self, trust: Trust, why: str) -> list[Event]:
-        """What is still held: signatures of blocks that were not closed, calls that are not whole."""
-        signed: list[Event] = [ReasoningPiece("", opaque, self._origin) for opaque in self._signatures.values()]
+    def _close_open_blocks(self, completeness: Completeness, why: str) -> list[Event]:
+        signatures: list[Event] = [ReasoningPiece("", opaque, self._origin) for opaque in self._signatures.values()]
         self._signatures = {}
-        return signed + self._calls.close(trust, why)
+        return signatures + self._calls.close(completeness, why)
 
     def _count(self, usage: UsageShape) -> None:
-        """Counts are totals: a later one stands in place of an earlier one."""
+        """Counts are totals: a later one replaces an earlier one."""
         counts = self._counts
         for name in _COUNTS:
             value = getattr(usage, name)
@@ -227,23 +281,17 @@ class StreamDecoder(EndsOnce):
         self._usage = _usage(counts)
 
     def _unreadable(self, payload: str, error: Exception) -> list[Event]:
-        """A frame of another shape: one of a type that has no name here is passed over."""
-        if payload.startswith("[DONE]"):  # not of this wire, but sent by some
-            return self._end(self._reason or "stop") if self._started else self.finish()
+        """A frame of another shape; one of a type that is not read here is ignored."""
         try:
             kind = _decode_type(payload).type
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             kind = None
         if isinstance(kind, str) and kind not in _KNOWN:
             return []
-        return self._fail(unreadable(payload, error))
+        return super()._unreadable(payload, error)
 
 
 def _usage(counts: Mapping[str, int]) -> Usage:
     cached = counts.get("cache_read_input_tokens", 0)
-    given = counts.get("input_tokens", 0) + counts.get("cache_creation_input_tokens", 0) + cached
-    return Usage(given, counts.get("output_tokens", 0), cached, counts.get("thinking_tokens", 0))
-
-
-def _string(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    prompt = counts.get("input_tokens", 0) + counts.get("cache_creation_input_tokens", 0) + cached
+    return Usage(prompt, counts.get("output_tokens", 0), cached, counts.get("thinking_tokens", 0))

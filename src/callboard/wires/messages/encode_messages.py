@@ -27,10 +27,11 @@ from callboard.core import (
     joined,
     result_contents,
 )
-from callboard.wires.chat.content import kind
-from callboard.wires.common.encode_cache import Words
-from callboard.wires.common.group_turns import Turn, arguments_object, aside, turns
-from callboard.wires.common.tool_names import Naming
+from callboard.wires.common.contents import content_kind
+from callboard.wires.common.group_turns import Turn, aside, turns
+from callboard.wires.common.request_encoder import EncodedMessages
+from callboard.wires.common.tool_calls import arguments_object
+from callboard.wires.common.tool_declarations import ToolNames
 from callboard.wires.messages.content import blank, carried, encode_blocks, encode_document
 
 AS_SYSTEM: Mapping[str, Any] = {"role": "system"}
@@ -60,10 +61,12 @@ class Past(msgspec.Struct, frozen=True):
 NOTHING = Past()
 
 
-def words(canisters: Sequence[Canister], request: Request, naming: Naming, after: Past | None = None) -> Words:
+def words(
+    canisters: Sequence[Canister], request: Request, naming: ToolNames, after: Past | None = None
+) -> EncodedMessages:
     """The canisters in this wire's words, behind those that gave this `after`."""
     messages = Messages(canisters, model=request.model, on_wire=naming.on_wire, before=after or NOTHING)
-    return Words(messages.body, messages.dropped, messages.more, messages.system, messages.past)
+    return EncodedMessages(messages.body, messages.dropped, messages.more, messages.system, messages.past)
 
 
 class Messages:
@@ -180,7 +183,7 @@ class Messages:
 
     def _instructions(self, canister: Canister) -> list[dict[str, Any]]:
         content = canister.content if isinstance(canister, SupervisorCanister) else ()
-        self.dropped += [kind(part) for part in content if not isinstance(part, TextualContent)]
+        self.dropped += [content_kind(part) for part in content if not isinstance(part, TextualContent)]
         return encode_blocks([part for part in content if isinstance(part, TextualContent)], self.dropped)
 
 

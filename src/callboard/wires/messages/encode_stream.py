@@ -14,7 +14,7 @@ import msgspec
 
 from callboard.core import Ending, Event, Note, ReplyEnded, ReplyFailed, ReplyStarted, Request, TextPiece, Usage, Why
 from callboard.text.sse import encode_frame
-from callboard.wires.common.stream_end import ending, vendor_field
+from callboard.wires.common.reply_stream import BROKEN_OFF, ending, vendor_field
 from callboard.wires.messages.errors import error_body
 from callboard.wires.messages.reply_blocks import Layout, Part
 
@@ -82,7 +82,7 @@ class StreamEncoder:
 
     def finish(self, why: Why = "stop", /) -> list[bytes]:
         """Nothing after a whole reply; an error where the events broke off."""
-        return [] if self._over else self._fail(ReplyFailed("provider", "cut", "the reply broke off"))
+        return [] if self._over else self._fail(BROKEN_OFF)
 
     def _start(self) -> list[bytes]:
         if self._started:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from callboard.core import ReplyFailed
-from callboard.wires.chat.errors import decode_error
-from callboard.wires.chat.errors import read_error as _read_error
+from callboard.wires.common import errors
+from callboard.wires.common.errors import decode_error
 
 __all__ = ["decode_error", "encode_error", "error_body", "read_error"]
 
@@ -49,7 +49,7 @@ _TYPES: Mapping[str, str] = {
 def read_error(error: Any, excerpt: str) -> ReplyFailed:
     """The failure that the error object of a stream describes; its type stands for a status."""
     kind = error.get("type") if isinstance(error, dict) else None
-    return _read_error(error, _STATUSES.get(kind, 0) if isinstance(kind, str) else 0, excerpt)
+    return errors.read_error(error, _STATUSES.get(kind, 0) if isinstance(kind, str) else 0, excerpt)
 
 
 def encode_error(failure: ReplyFailed) -> tuple[int, dict[str, Any]]:

@@ -22,9 +22,8 @@ from callboard.core import (
     TextPiece,
 )
 from callboard.text.string_builder import Pieces
-from callboard.wires.chat.calls import parse_arguments
-from callboard.wires.common.group_turns import arguments_object
 from callboard.wires.common.sealed_reasoning import sealed
+from callboard.wires.common.tool_calls import arguments_object, parse_arguments
 from callboard.wires.messages.schema import REDACTED
 
 

@@ -23,13 +23,10 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.errors import CallerError
-from callboard.wires.common.encode_cache import KEPT, ConversationEncoder, Words
-from callboard.wires.common.encoded_request import Lowered
-from callboard.wires.common.strict_tools import Strictness
-from callboard.wires.common.tool_extra import kept, unnamed
-from callboard.wires.common.tool_names import Naming, undescribed
+from callboard.wires.common.client_input import kept, read_shape, unnamed
+from callboard.wires.common.request_encoder import KEPT, ConversationEncoder, EncodedMessages, EncodedRequest
+from callboard.wires.common.tool_declarations import StrictTools, ToolNames, undescribed
 from callboard.wires.messages import schema
-from callboard.wires.messages.content import read
 from callboard.wires.messages.decode_messages import transcript
 from callboard.wires.messages.encode_messages import NOTHING, Messages, Past, is_marked, words
 from callboard.wires.messages.schema import NAME, MessagesRequest, OutputFormat
@@ -47,14 +44,14 @@ _EFFORTS: Mapping[str, str] = {"minimal": "low"}
 _CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 
 
-def encode_request(request: Request) -> Lowered:
+def encode_request(request: Request) -> EncodedRequest:
     """The request as a body of this wire."""
-    naming = Naming(request)
+    naming = ToolNames(request)
     messages = Messages(request.canisters, model=request.model, on_wire=naming.on_wire)
-    return _around(Words(messages.body, messages.dropped, system=messages.system), request, naming)
+    return _around(EncodedMessages(messages.body, messages.dropped, system=messages.system), request, naming)
 
 
-class RequestEncoder(ConversationEncoder[Naming]):
+class RequestEncoder(ConversationEncoder[ToolNames]):
     """`encode_request` for conversations that grow; see `ConversationEncoder`.
 
     With `breakpoints` the prompt is cached up to its last tool, its last system block and its last message,
@@ -62,10 +59,10 @@ class RequestEncoder(ConversationEncoder[Naming]):
     """
 
     def __init__(self, most: int = KEPT, *, breakpoints: bool = False) -> None:
-        super().__init__(Naming, words, partial(_around, breakpoints=breakpoints), most)
+        super().__init__(ToolNames, words, partial(_around, breakpoints=breakpoints), most)
 
 
-def _around(said: Words, request: Request, naming: Naming, *, breakpoints: bool = False) -> Lowered:
+def _around(said: EncodedMessages, request: Request, naming: ToolNames, *, breakpoints: bool = False) -> EncodedRequest:
     dropped = list(said.dropped)
     controls = request.controls
     body: dict[str, Any] = {"model": request.model}
@@ -73,7 +70,7 @@ def _around(said: Words, request: Request, naming: Naming, *, breakpoints: bool 
     if said.system:
         body["system"] = said.system
     body["messages"] = said.messages
-    strictness = Strictness(NAME)
+    strictness = StrictTools(NAME)
     tools = [_tool(strictness.held(tool), naming) for tool in request.tools]
     dropped += strictness.dropped
     for hosted in request.hosted:
@@ -101,7 +98,7 @@ def _around(said: Words, request: Request, naming: Naming, *, breakpoints: bool 
     if "output_config" in body and isinstance(given.get("output_config"), Mapping):
         given = {**given, "output_config": {**body["output_config"], **given["output_config"]}}
     body.update(given)
-    return Lowered(body, naming.reverse, tuple(dropped), strictness.nullable, strictness.respelled)
+    return EncodedRequest(body, naming.reverse, tuple(dropped), strictness.nullable, strictness.respelled)
 
 
 def decode_request(body: Mapping[str, Any]) -> Request:
@@ -112,7 +109,7 @@ def decode_request(body: Mapping[str, Any]) -> Request:
     """
     if not isinstance(body, Mapping):
         raise CallerError("a request is an object")
-    asked = read(body, MessagesRequest, "")
+    asked = read_shape(body, MessagesRequest, "")
     extra = {name: value for name, value in body.items() if name not in _FIELDS and value is not None}
     output = dict(asked.output_config or {})
     effort = output.pop("effort", None)
@@ -166,7 +163,7 @@ def _control(body: dict[str, Any], controls: Controls, dropped: list[str]) -> No
             dropped.append(f"effort {controls.effort}")
 
 
-def _tool(tool: ToolDeclaration, naming: Naming) -> dict[str, Any]:
+def _tool(tool: ToolDeclaration, naming: ToolNames) -> dict[str, Any]:
     description = tool.full_description
     schema = dict(CUSTOM_SCHEMA) if tool.kind == "custom" else tool.schema or _NO_SCHEMA
     lowered: dict[str, Any] = {"name": naming.on_wire(tool.name)}
@@ -178,7 +175,7 @@ def _tool(tool: ToolDeclaration, naming: Naming) -> dict[str, Any]:
     return {**lowered, **tool.extra.get(NAME, {})}
 
 
-def _choice(request: Request, naming: Naming) -> dict[str, Any]:
+def _choice(request: Request, naming: ToolNames) -> dict[str, Any]:
     choice: dict[str, Any]
     if isinstance(request.tool_choice, NamedTool):
         choice = {"type": "tool", "name": naming.on_wire(request.tool_choice.name)}
@@ -213,7 +210,7 @@ def _declarations(tools: list[dict[str, Any]]) -> tuple[tuple[ToolDeclaration, .
     for place, tool in enumerate(tools):
         match tool.get("type"):
             case None | "custom":
-                shape = read(tool, schema.Tool, f"tools[{place}]")
+                shape = read_shape(tool, schema.Tool, f"tools[{place}]")
                 description = shape.description or ""
                 extra = kept(NAME, unnamed(tool, _TOOL))
                 declared.append(
@@ -250,6 +247,6 @@ def _constraint(output: dict[str, Any]) -> Constraint | None:
         return None
     if not isinstance(form, Mapping) or form.get("type") != "json_schema":
         return None
-    schema = read(form, OutputFormat, "output_config.format").schema
+    schema = read_shape(form, OutputFormat, "output_config.format").schema
     del output["format"]
     return Constraint("reply", schema)

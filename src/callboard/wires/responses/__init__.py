@@ -1,8 +1,8 @@
 """The Responses wire, both halves: the client's, which talks to a backend, and the server's."""
 
-from callboard.wires.chat.errors import decode_error, encode_error
 from callboard.wires.responses.decode_stream import StreamDecoder
 from callboard.wires.responses.encode_stream import StreamEncoder
+from callboard.wires.responses.errors import decode_error, encode_error
 from callboard.wires.responses.request import (
     Asked,
     RequestEncoder,

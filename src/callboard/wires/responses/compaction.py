@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from callboard.core import Event, ReplyEnded, ReplyFailed, ReplyStarted, TextPiece, Usage
+from callboard.wires.responses.compaction_summary import sealed_summary
 from callboard.wires.responses.encode_stream import StreamEncoder
-from callboard.wires.responses.sealed import sealed_summary
 
 TRIGGER = "compaction_trigger"
 """The type of the item that asks for a compaction, last in the input."""

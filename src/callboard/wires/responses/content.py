@@ -16,9 +16,8 @@ from callboard.core import (
     TextualContent,
 )
 from callboard.errors import CallerError
-from callboard.wires.chat.content import kind
-from callboard.wires.common.data_url import SCHEME, decode_data_url, encode_data_url, is_audio
-from callboard.wires.responses.reading import read
+from callboard.wires.common.client_input import read_shape
+from callboard.wires.common.contents import SCHEME, content_kind, decode_data_url, encode_data_url, is_audio
 from callboard.wires.responses.schema import (
     FilePart,
     ImagePart,
@@ -70,7 +69,7 @@ def encode_content(content: Iterable[Content], dropped: list[str]) -> str | list
     for item in content:
         part = encode_part(item)
         if part is None:
-            dropped.append(kind(item))
+            dropped.append(content_kind(item))
         else:
             parts.append(part)
     if not parts:
@@ -105,7 +104,7 @@ def decode_content(said: Said, path: str, dropped: list[str]) -> tuple[Content, 
             dropped.append(f"part {named}")
         else:
             where = f"{path}[{place}]"
-            contents.append(_content(read(part, shape, where, f"a part {named}"), where))
+            contents.append(_content(read_shape(part, shape, where, f"a part {named}"), where))
     return tuple(contents)
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
-
 from callboard.core import (
     CUSTOM_KEY,
     AssistantCanister,
@@ -25,11 +23,12 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.errors import CallerError
-from callboard.wires.chat.calls import parse_arguments
-from callboard.wires.chat.content import ITEM
+from callboard.wires.common.client_input import client_json, read_shape
+from callboard.wires.common.contents import ITEM
 from callboard.wires.common.sealed_reasoning import unseal
+from callboard.wires.common.tool_calls import parse_arguments
+from callboard.wires.responses.compaction_summary import summary_of
 from callboard.wires.responses.content import decode_content
-from callboard.wires.responses.reading import read
 from callboard.wires.responses.schema import (
     SEARCH,
     AgentMessage,
@@ -39,10 +38,7 @@ from callboard.wires.responses.schema import (
     Reasoning,
     Tools,
 )
-from callboard.wires.responses.sealed import summary_of
 from callboard.wires.responses.tool_declarations import NOTHING_FOUND, Declared
-
-_encode = msgspec.json.Encoder().encode
 
 _RUN_BY_CLIENT: Mapping[str, tuple[str, str]] = {
     "local_shell_call": ("local_shell", "action"),
@@ -85,32 +81,32 @@ class Transcript:
     def _take(self, item: Mapping[str, Any], path: str) -> None:
         match item.get("type") or ("message" if "role" in item else None):
             case "message":
-                self._message(read(item, Message, path, "a message"), path)
+                self._message(read_shape(item, Message, path, "a message"), path)
             case "function_call":
-                call = read(item, Call, path, "a function call")
+                call = read_shape(item, Call, path, "a function call")
                 self._call(call, _called(call, path), call.arguments, path)
             case "function_call_output" | "custom_tool_call_output" | "mcp_tool_call_output":
-                self._output(read(item, Output, path, "a call's output"), path)
+                self._output(read_shape(item, Output, path, "a call's output"), path)
             case "reasoning":
-                self._reasoning(read(item, Reasoning, path, "reasoning"), path)
+                self._reasoning(read_shape(item, Reasoning, path, "reasoning"), path)
             case "custom_tool_call":
-                call = read(item, Call, path, "a custom tool's call")
+                call = read_shape(item, Call, path, "a custom tool's call")
                 self._call(call, _called(call, path), {CUSTOM_KEY: call.input}, path)
             case "additional_tools":
-                self._declared.take(read(item, Tools, path, "additional tools").tools, f"{path}.tools")
+                self._declared.take(read_shape(item, Tools, path, "additional tools").tools, f"{path}.tools")
             case "tool_search_call" if item.get("call_id"):
-                call = read(item, Call, path, "a tool search")
+                call = read_shape(item, Call, path, "a tool search")
                 self._call(call, SEARCH, call.arguments, path)
             case "tool_search_output":
-                self._found(read(item, Output, path, "the output of a tool search"), path)
+                self._found(read_shape(item, Output, path, "the output of a tool search"), path)
             case "agent_message":
-                said = read(item, AgentMessage, path, "an agent's message")
+                said = read_shape(item, AgentMessage, path, "an agent's message")
                 self._add(UserCanister(_from(said.author) + decode_content(said.content, path, self.dropped)))
             case str(kind) if kind in _RUN_BY_CLIENT and (item.get("call_id") or item.get("id")):
                 name, field = _RUN_BY_CLIENT[kind]
-                self._call(read(item, Call, path, "a call"), name, item.get(field), path)
+                self._call(read_shape(item, Call, path, "a call"), name, item.get(field), path)
             case str(kind) if kind.removesuffix("_output") in _RUN_BY_CLIENT:
-                self._output(read(item, Output, path, "a call's output"), path)
+                self._output(read_shape(item, Output, path, "a call's output"), path)
             case "compaction" if (summary := summary_of(item.get("encrypted_content"))) is not None:
                 self._add(UserCanister((TextualContent(summary),)))
             case str(kind) if kind in _KEPT or kind.endswith("_call"):
@@ -157,7 +153,7 @@ class Transcript:
             raise CallerError("a call without call_id", path=f"{path}.call_id")
         if call.id:
             self._identifiers[call.id] = identifier
-        raw = arguments if isinstance(arguments, str) else _spelled(arguments, path)
+        raw = arguments if isinstance(arguments, str) else client_json(arguments, path)
         self._add(InvocationCanister(identifier, name, parse_arguments(raw), raw))
 
     def _output(self, output: Output, path: str) -> None:
@@ -168,7 +164,7 @@ class Transcript:
         if isinstance(said, dict) and "type" in said:
             said = [said]
         if not (isinstance(said, str) or said is None or _are_parts(said)):
-            said = _spelled(said, path)
+            said = client_json(said, path)
         content = decode_content(said, f"{path}.output", self.dropped)
         if not output.call_id and output.name:  # Codex's app tells so what the user did in it
             content = _from(output.name) + content
@@ -195,10 +191,3 @@ def _from(author: str | None) -> tuple[Content, ...]:
 
 def _are_parts(output: Any) -> bool:
     return isinstance(output, list) and all(isinstance(part, dict) and "type" in part for part in output)
-
-
-def _spelled(value: Any, path: str) -> str:
-    try:
-        return _encode({} if value is None else value).decode()
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        raise CallerError("not JSON", path=path) from None

@@ -25,10 +25,11 @@ from callboard.core import (
     UserCanister,
     result_contents,
 )
-from callboard.wires.chat.content import ITEM, kind, titled
+from callboard.wires.common.contents import ITEM, content_kind, contents_with_title
 from callboard.wires.common.custom_tools import custom_text
-from callboard.wires.common.encode_cache import Words
-from callboard.wires.common.group_turns import Turn, arguments_object, turns
+from callboard.wires.common.group_turns import Turn, turns
+from callboard.wires.common.request_encoder import EncodedMessages
+from callboard.wires.common.tool_calls import arguments_object
 from callboard.wires.responses.content import encode_content, encode_spoken
 from callboard.wires.responses.tool_declarations import Spelling
 
@@ -36,11 +37,11 @@ _OUTPUTS = {"function": "function_call_output", "custom": "custom_tool_call_outp
 _encode = msgspec.json.Encoder().encode
 
 
-def words(canisters: Sequence[Canister], request: Request, spelling: Spelling, after: Any = None) -> Words:
+def words(canisters: Sequence[Canister], request: Request, spelling: Spelling, after: Any = None) -> EncodedMessages:
     """The canisters in this wire's words. What has to be known of those before is only that there are some."""
     apart = after is None and bool(instructions(canisters))
     items = Items(canisters[1:] if apart else canisters, model=request.model, spelling=spelling)
-    return Words(items.body, items.dropped, after=True)
+    return EncodedMessages(items.body, items.dropped, after=True)
 
 
 def instructions(canisters: Sequence[Canister]) -> str:
@@ -74,7 +75,7 @@ class Items:
                 case ResultCanister():
                     self._message("user", encode_content(result_contents(step), self.dropped))
                 case DocumentCanister():
-                    self._message("user", encode_content(titled(step), self.dropped))
+                    self._message("user", encode_content(contents_with_title(step), self.dropped))
 
     def _message(self, role: str, content: Any, **fields: Any) -> None:
         self.body.append({"type": "message", "role": role, "content": content, **fields})
@@ -100,7 +101,7 @@ class Items:
                     self._speak(spoken, phase)
                     self._reasoning(content)
                 case _:
-                    self.dropped.append(kind(content))
+                    self.dropped.append(content_kind(content))
         self._speak(spoken, phase)
 
     def _speak(self, spoken: list[TextualContent | RefusalContent], phase: dict[str, Any]) -> None:
@@ -112,7 +113,7 @@ class Items:
         if content.extra and isinstance(item := content.extra.get(ITEM), dict):
             self.body.append(item)
         elif content.origin != self._model:
-            self.dropped.append(kind(content))
+            self.dropped.append(content_kind(content))
         elif content.opaque:
             summary = [{"type": "summary_text", "text": content.text}] if content.text else []
             self.body.append({"type": "reasoning", "summary": summary, "encrypted_content": content.opaque})

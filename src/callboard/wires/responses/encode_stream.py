@@ -33,11 +33,11 @@ from callboard.core import (
     Why,
 )
 from callboard.text.sse import encode_frame
-from callboard.wires.common.stream_end import ending
+from callboard.wires.common.reply_stream import BROKEN_OFF, DONE, ending
 from callboard.wires.responses import compat_events
+from callboard.wires.responses.errors import error_body
 from callboard.wires.responses.reply_items import Call, Message, PartKind, Reasoning, Status, Step, call_item, head
 from callboard.wires.responses.response_object import Resource
-from callboard.wires.responses.schema import DONE
 
 _encode = msgspec.json.Encoder().encode
 _INCOMPLETE: Mapping[Ending, str] = {
@@ -145,7 +145,7 @@ class StreamEncoder:
         """Nothing after a whole reply; a failure where the events broke off."""
         if self._response is not None:
             return []
-        return self._fail(ReplyFailed("provider", "cut", "the reply broke off"))
+        return self._fail(BROKEN_OFF)
 
     def heartbeat(self) -> list[bytes]:
         """What tells a client that the reply goes on while nothing is said; Codex reads no comments."""
@@ -309,8 +309,7 @@ class StreamEncoder:
         return self._last("incomplete" if incomplete else "completed", reason=incomplete)
 
     def _fail(self, failure: ReplyFailed) -> list[bytes]:
-        error = {"code": failure.code or "server_error", "message": failure.message or failure.code}
-        return self._last("failed", error=error)
+        return self._last("failed", error=error_body(failure))
 
     def _last(self, status: str, **details: Any) -> list[bytes]:
         frames = self._begin() + self._break_off(list(self._calls))

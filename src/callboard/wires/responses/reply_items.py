@@ -14,9 +14,9 @@ import msgspec
 
 from callboard.core import InvocationEnded, InvocationStarted, ToolDeclaration
 from callboard.text.string_builder import Pieces
-from callboard.wires.chat.encode_stream import spell_arguments
 from callboard.wires.common.custom_tools import RawInput
 from callboard.wires.common.sealed_reasoning import seal
+from callboard.wires.common.tool_calls import ended_arguments
 
 Step: TypeAlias = tuple[str, dict[str, Any]]
 Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
@@ -175,7 +175,7 @@ class Call(_Item):
 
     def end(self, ended: InvocationEnded) -> str:
         """The rest of the value, which is then whole."""
-        rest = "" if self._pieces else spell_arguments(ended)
+        rest = "" if self._pieces else ended_arguments(ended)
         self.said = self._pieces.joined() or rest
         return rest
 

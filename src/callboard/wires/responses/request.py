@@ -14,11 +14,10 @@ import msgspec
 
 from callboard.core import Canister, Constraint, Controls, Request, SupervisorCanister, UserCanister, contents
 from callboard.errors import CallerError
-from callboard.wires.common.encode_cache import KEPT, ConversationEncoder, Words
-from callboard.wires.common.encoded_request import Lowered, once
+from callboard.wires.common.client_input import read_shape
+from callboard.wires.common.request_encoder import KEPT, ConversationEncoder, EncodedMessages, EncodedRequest, dedupe
 from callboard.wires.responses.decode_messages import Transcript
 from callboard.wires.responses.encode_messages import instructions, words
-from callboard.wires.responses.reading import read
 from callboard.wires.responses.schema import ENCRYPTED, Format, ResponsesRequest
 from callboard.wires.responses.tool_declarations import WIRE, Declared, Spelling
 
@@ -33,7 +32,7 @@ class Asked(msgspec.Struct, frozen=True):
     dropped: tuple[str, ...] = ()
 
 
-def encode_request(request: Request) -> Lowered:
+def encode_request(request: Request) -> EncodedRequest:
     """The request as a Responses body that leaves nothing at the provider and asks for reasoning to send back.
 
     Reasoning, `store` and `include` are overridden by `extra`; its `reasoning` and `text` are added to ours.
@@ -49,7 +48,7 @@ class RequestEncoder(ConversationEncoder[Spelling]):
         super().__init__(Spelling, words, _around, most)
 
 
-def _around(said: Words, request: Request, spelling: Spelling) -> Lowered:
+def _around(said: EncodedMessages, request: Request, spelling: Spelling) -> EncodedRequest:
     body: dict[str, Any] = {"model": request.model}
     if head := instructions(request.canisters):
         body["instructions"] = head
@@ -79,7 +78,7 @@ def _around(said: Words, request: Request, spelling: Spelling) -> Lowered:
     body["store"] = False
     body["include"] = [ENCRYPTED]
     body.update(extra)
-    return Lowered(body, spelling.names, tuple(dropped), spelling.nullable, spelling.respelled)
+    return EncodedRequest(body, spelling.names, tuple(dropped), spelling.nullable, spelling.respelled)
 
 
 def decode_request(body: Mapping[str, Any]) -> Request:
@@ -94,7 +93,7 @@ def decode_request(body: Mapping[str, Any]) -> Request:
 
 def read_request(body: Mapping[str, Any]) -> Asked:
     """As `decode_request`, with what was dropped."""
-    asked = read(body, ResponsesRequest, "", "a Responses request")
+    asked = read_shape(body, ResponsesRequest, "", "a Responses request")
     declared = Declared()
     declared.take(asked.tools, "tools")
     canisters: list[Canister] = [SupervisorCanister(contents(asked.instructions))] if asked.instructions else []
@@ -131,7 +130,7 @@ def read_request(body: Mapping[str, Any]) -> Asked:
         hosted=declared.hosted,
         namespaces=declared.namespaces,
     )
-    return Asked(request, once([*declared.dropped, *dropped]))
+    return Asked(request, dedupe([*declared.dropped, *dropped]))
 
 
 def _joined(ours: Mapping[str, Any], extra: Any) -> dict[str, Any]:
@@ -156,7 +155,7 @@ def _constraint(text: dict[str, Any]) -> Constraint | None:
     kind = form.get("type") if isinstance(form, Mapping) else None
     if kind == "json_schema":
         del text["format"]
-        asked = read(form, Format, "text.format", "a json_schema")
+        asked = read_shape(form, Format, "text.format", "a json_schema")
         return Constraint(asked.name or "reply", asked.schema, bool(asked.strict))
     if form is None or kind == "text":
         text.pop("format", None)

@@ -1,8 +1,4 @@
-"""A whole reply, not streamed.
-
-Owns the body of a reply in both directions. Knows nothing of HTTP.
-Law: it says what the stream of the same reply says.
-"""
+"""A whole reply, not streamed. Law: it says what the stream of the same reply says."""
 
 from __future__ import annotations
 
@@ -11,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import Event, Identify, ReplyEnded, ReplyFailed, Request
-from callboard.wires.chat.errors import EXCERPT, read_error
-from callboard.wires.common.encoded_request import NO_NAMES
+from callboard.core import Event, ReplyEnded, Request
+from callboard.wires.common.errors import excerpt_of, malformed, read_error
+from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.responses.decode_stream import StreamDecoder
 from callboard.wires.responses.encode_stream import StreamEncoder
 from callboard.wires.responses.reply_items import Step
@@ -22,30 +18,22 @@ from callboard.wires.responses.schema import ResponseShape
 _decode = msgspec.json.Decoder(ResponseShape).decode
 
 
-def decode_response(
-    body: bytes | str | Mapping[str, Any],
-    *,
-    names: Mapping[str, str] = NO_NAMES,
-    identify: Identify,
-    declared: frozenset[str] | None = None,
-    origin: str = "",
-) -> list[Event]:
-    """The events of a reply that came whole, as JSON or decoded; parameters as of StreamDecoder.
+def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContext) -> list[Event]:
+    """The events of a reply that came whole, as JSON or decoded.
 
     The last is a ReplyEnded or ReplyFailed, whatever the body is.
     """
     try:
         response = msgspec.convert(body, ResponseShape) if isinstance(body, Mapping) else _decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        return [ReplyFailed("provider", "malformed", f"the reply is not of this wire: {error}", _excerpt(body))]
+        return [malformed(f"the reply is not of this wire: {error}", excerpt_of(body))]
     if response.output is None and response.status is None:
         if response.error:
-            return [read_error(response.error, 0, _excerpt(body))]
-        return [ReplyFailed("provider", "malformed", "the reply is not of this wire: no output", _excerpt(body))]
+            return [read_error(response.error, 0, excerpt_of(body))]
+        return [malformed("the reply is not of this wire: no output", excerpt_of(body))]
     if response.status in ("queued", "in_progress"):
-        return [ReplyFailed("provider", "malformed", f"the reply has not ended: {response.status}", _excerpt(body))]
-    decoder = StreamDecoder(names=names, identify=identify, declared=declared, origin=origin)
-    return decoder.take(response, "completed", _excerpt(body))
+        return [malformed(f"the reply has not ended: {response.status}", excerpt_of(body))]
+    return StreamDecoder(context).decode_response(response, "completed", excerpt_of(body))
 
 
 def encode_response(
@@ -84,9 +72,3 @@ class _Silent(StreamEncoder):
 
     def _delta(self, beginning: bytes, text: str) -> bytes:
         return b""
-
-
-def _excerpt(body: bytes | str | Mapping[str, Any]) -> str:
-    if isinstance(body, bytes):
-        return body[: 4 * EXCERPT].decode("utf-8", "replace")[:EXCERPT]
-    return (body if isinstance(body, str) else repr(body))[:EXCERPT].encode("utf-8", "replace").decode()

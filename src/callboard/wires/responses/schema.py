@@ -11,8 +11,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-DONE = "[DONE]"
-"""The payload that ends a stream."""
 ENCRYPTED = "reasoning.encrypted_content"
 """What `include` holds to get reasoning that can be sent back."""
 SEARCH = "tool_search"

@@ -22,11 +22,9 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.errors import CallerError
+from callboard.wires.common.client_input import kept, read_shape, unnamed
 from callboard.wires.common.group_turns import Turn, turns
-from callboard.wires.common.strict_tools import Strictness
-from callboard.wires.common.tool_extra import kept, second, unnamed
-from callboard.wires.common.tool_names import Naming, called_names, undescribed
-from callboard.wires.responses.reading import read
+from callboard.wires.common.tool_declarations import StrictTools, ToolNames, called_names, second, undescribed
 from callboard.wires.responses.schema import (
     SEARCH,
     CustomTool,
@@ -59,8 +57,8 @@ class Spelling:
     """
 
     def __init__(self, request: Request, called: Iterable[str] | None = None) -> None:
-        self._naming = Naming(request, called)
-        self._strictness = Strictness(WIRE)
+        self._naming = ToolNames(request, called)
+        self._strictness = StrictTools(WIRE)
         self._declared = {tool.name: self._strictness.held(tool) for tool in request.tools}
         self._apart = {name for name, tool in self._declared.items() if _apart(tool)}
         self._namespaces = request.namespaces
@@ -69,12 +67,12 @@ class Spelling:
 
     @property
     def nullable(self) -> Mapping[str, Mapping[str, Any]]:
-        """As of Lowered."""
+        """As of EncodedRequest."""
         return self._strictness.nullable
 
     @property
     def respelled(self) -> Mapping[str, Fitted]:
-        """As of Lowered."""
+        """As of EncodedRequest."""
         return self._strictness.respelled
 
     @property
@@ -226,22 +224,22 @@ class Declared:
         match tool.get("type", "function"):
             case "function":
                 definition = tool.get("function") or tool
-                function = read(definition, FunctionTool, path, "a function tool")
+                function = read_shape(definition, FunctionTool, path, "a function tool")
                 schema, extra = function.parameters or _NO_SCHEMA, _extra(definition, FunctionTool)
                 self._add(function.name, function.description, schema, space, strict=function.strict, extra=extra)
             case "custom":
                 definition = tool.get("custom") or tool
-                custom = read(definition, CustomTool, path, "a custom tool")
+                custom = read_shape(definition, CustomTool, path, "a custom tool")
                 form = custom.format if custom.format and custom.format.get("type") != "text" else None
                 fields = {"kind": "custom", "grammar": form, "extra": _extra(definition, CustomTool)}
                 self._add(custom.name, custom.description, _CUSTOM_SCHEMA, space, **fields)
             case "namespace":
-                named = read(tool, NamespaceTool, path, "a namespace")
+                named = read_shape(tool, NamespaceTool, path, "a namespace")
                 if named.description:
                     self._namespaces.setdefault(named.name, named.description)
                 self.take(named.tools, f"{path}.tools", named.name)
             case "tool_search" if tool.get("execution") == "client":
-                search = read(tool, SearchTool, path, "a tool search")
+                search = read_shape(tool, SearchTool, path, "a tool search")
                 schema = search.parameters or _SEARCH_SCHEMA
                 extra = _extra(tool, SearchTool)
                 self._add(SEARCH, search.description or _SEARCH_TEXT, schema, "", kind="search", extra=extra)

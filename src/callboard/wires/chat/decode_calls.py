@@ -1,72 +1,22 @@
-"""The calls of one reply, while their pieces arrive.
+"""Assemble the calls of one reply from their deltas.
 
-Owns which call a piece belongs to, when a call begins and when it is whole. Knows nothing of chunks, text or
-how a reply ends.
-Law: a call is announced before its arguments and closed once; constant work a piece, arguments are joined once.
+Which call a delta belongs to follows from its index, its identifier or the call before it: LM Studio and vLLM
+interleave parallel calls, some servers send every call at index 0, others reuse identifiers or repeat the name in
+every delta. So a delta is matched by rules (`_find`, `_differs`, `_Call.is_repeated`) and not by the index alone.
+
+Laws: a call is announced before its arguments and closed once; constant work a delta, and arguments are joined once.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
-
-import msgspec
-
-from callboard.core import (
-    ArgumentsPiece,
-    Event,
-    Identify,
-    InvocationEnded,
-    InvocationIncomplete,
-)
+from callboard.core import ArgumentsPiece, Event, InvocationIncomplete
 from callboard.text.json_value import Brackets
 from callboard.text.string_builder import Pieces
 from callboard.wires.chat.schema import CallDelta, FunctionDelta
-from callboard.wires.common.tool_names import Callees
+from callboard.wires.common.reply_stream import DecodeContext, string
+from callboard.wires.common.tool_calls import CalledTools, Completeness, arguments_text
 
-Trust: TypeAlias = Literal["all", "whole", "none"]
-"""Which calls a reply's end makes whole: all but those that were cut, those whose arguments are a JSON object, or none."""
-CUT_SHORT: Mapping[str, str] = {"stop": "length", "invocations": "length"}
-"""What cut a call of a reply that pretends to be whole: backends also say so where a limit did."""
-
-_objects = msgspec.json.Decoder(dict[str, Any])
 _NOTHING = FunctionDelta()
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+("?)|[{}\[\]]', re.DOTALL)
-
-
-def parse_arguments(raw: str) -> dict[str, Any] | None:
-    """The arguments that a model wrote: nothing is the empty object, what is no object is None."""
-    if not raw or raw.isspace():
-        return {}
-    try:
-        return _objects.decode(raw)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return None
-
-
-def is_open(raw: str) -> bool:
-    """Whether arguments are the beginning of an object that was cut, and not what a model wrote wrong."""
-    if not raw.lstrip().startswith("{"):
-        return False
-    depth = 0
-    for token in _TOKEN.finditer(raw):
-        opener = token[0][0]
-        if opener == '"':
-            if not token[1]:
-                return depth > 0
-        elif opener in "{[":
-            depth += 1
-        elif (depth := depth - 1) <= 0:
-            return False
-    return depth > 0
-
-
-def is_whole(raw: str, arguments: object, trust: Trust) -> bool:
-    """Whether the end of a reply makes these arguments a call; `arguments` is what was read of them, None for no object."""
-    if trust == "all":
-        return arguments is not None or not is_open(raw)
-    return trust == "whole" and arguments is not None and bool(raw) and not raw.isspace()
 
 
 class _Call:
@@ -83,26 +33,26 @@ class _Call:
         self.index: int | None = None
         self.closed = False
         self.is_named_again = False
-        """Whether its name came once more behind arguments that were whole."""
+        """Whether its name came once more after arguments that were whole."""
         self._brackets = Brackets()
         self._read = 0
         self._is_whole = False
         self._is_broken = False
 
-    def is_told_anew(self, name: str, json: str) -> bool:
-        """Whether a piece that leads here begins another call of this tool: the name again, behind a whole object.
+    def is_repeated(self, name: str, json: str) -> bool:
+        """Whether a delta that leads here begins another call of this tool: the name again, after a whole object.
 
-        Servers that count no calls send each of them at index 0. Others repeat the name in every piece, so the name
+        Servers that count no calls send each of them at index 0. Others repeat the name in every delta, so the name
         alone says nothing.
         """
-        if self.closed or not (name or self.is_named_again) or not self._whole():
+        if self.closed or not (name or self.is_named_again) or not self._has_whole_object():
             return False
         if json:
             return json.lstrip().startswith("{")
         self.is_named_again = True
         return False
 
-    def _whole(self) -> bool:
+    def _has_whole_object(self) -> bool:
         """Whether the arguments are an object that is closed. Each character is read once."""
         text = self.pieces.joined(self._read)
         begins, self._read = self._read == 0, len(self.pieces)
@@ -116,12 +66,10 @@ class _Call:
 
 
 class Calls:
-    """Call deltas in, events out. `count` is how many calls there were."""
+    """Call deltas in, events out. `count` is the number of calls."""
 
-    def __init__(self, names: Mapping[str, str], identify: Identify, declared: frozenset[str] | None) -> None:
-        self._callees = Callees(names, declared)
-        self._identify = identify
-        self._used: set[str] = set()
+    def __init__(self, context: DecodeContext) -> None:
+        self._tools = CalledTools(context)
         self._by_key: dict[int | str, _Call] = {}
         self._by_id: dict[str, _Call] = {}
         self._open: list[_Call] = []
@@ -131,17 +79,17 @@ class Calls:
 
     def feed(self, delta: CallDelta) -> list[Event]:
         function = delta.function or _NOTHING
-        name = function.name if isinstance(function.name, str) else ""
-        json = spell_arguments(function.arguments)
-        identifier = delta.id if isinstance(delta.id, str) else ""
+        name = string(function.name)
+        json = arguments_text(function.arguments)
+        identifier = string(delta.id)
         if not (name or json or identifier):
             return []
         key = delta.index if isinstance(delta.index, int | str) else None
         events: list[Event] = []
         call = self._find(key, identifier, name)
-        if call is not None and call.is_told_anew(name, json):
+        if call is not None and call.is_repeated(name, json):
             if identifier and identifier == call.id and json == call.pieces.joined():
-                return []  # the same call, told once more as a whole
+                return []  # the same call, sent once more as a whole
             name, call = name or call.name, None
         if call is None:
             events += self.release()
@@ -173,19 +121,16 @@ class Calls:
             return []
         return self._start(self._last)
 
-    def close(self, trust: Trust, why: str) -> list[Event]:
-        """Every open call ended or incomplete, in the order of their indices; `why` is for the incomplete."""
-        unbegun = [call for call in self._open if call.name and call.index is None]
-        events: list[Event] = [event for call in unbegun for event in self._start(call)]
-        named = sorted((call for call in self._open if call.index is not None), key=lambda call: call.index or 0)
+    def close(self, completeness: Completeness, why: str) -> list[Event]:
+        """The ends of all open calls in the order of their indices, nameless ones last; `why` is for the incomplete."""
+        unstarted = [call for call in self._open if call.name and call.index is None]
+        events: list[Event] = [event for call in unstarted for event in self._start(call)]
+        named = sorted([call for call in self._open if call.index is not None], key=lambda call: call.index or 0)
         for call in named:
-            index, identifier, name = call.index or 0, call.identifier, self._callees.named(call.name)
             raw = call.pieces.joined()
-            arguments = parse_arguments(raw)
-            if is_whole(raw, arguments, trust):
-                events.append(InvocationEnded(index, identifier, name, arguments, raw))
-            else:
-                events.append(InvocationIncomplete(index, identifier, name, raw, CUT_SHORT.get(why, why)))
+            events.append(
+                self._tools.close(call.index or 0, call.identifier, call.name, raw, completeness=completeness, why=why)
+            )
         for call in self._open:
             if not call.name:
                 index = self._number(call)
@@ -216,37 +161,20 @@ class Calls:
 
     def _start(self, call: _Call) -> list[Event]:
         index = self._number(call)
-        return self._callees.begin(index, call.identifier, call.name)
+        return self._tools.start(index, call.identifier, call.name)
 
     def _number(self, call: _Call) -> int:
         call.index = index = self._next_index
         self._next_index += 1
-        call.identifier = call.id
-        if not call.id or call.id in self._used:
-            call.identifier = self._identify(index, self._callees.named(call.name))
-        while call.identifier in self._used:  # the backend uses what we would mint
-            call.identifier += "_"
-        self._used.add(call.identifier)
+        call.identifier = self._tools.identifier(index, call.id, call.name)
         return index
 
 
 def _differs(call: _Call, key: int | str | None, identifier: str, name: str) -> bool:
-    """Whether a piece that leads to this call begins another: backends reuse indices and identifiers."""
+    """Whether a delta that leads to this call begins another: backends reuse indices and identifiers."""
     if not name or not call.name:
         return False
     if identifier and call.id and identifier != call.id:
         return True
     begun = bool(call.pieces) or call.closed
     return begun and name != call.name and not (key is not None and identifier)
-
-
-def spell_arguments(arguments: Any) -> str:
-    """The arguments as their JSON, which backends send as a text or as the value itself."""
-    if isinstance(arguments, str):
-        return arguments
-    if arguments is None:
-        return ""
-    try:
-        return msgspec.json.encode(arguments).decode()
-    except RecursionError:
-        return "null"  # no object, as any other nonsense

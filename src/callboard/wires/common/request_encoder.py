@@ -1,9 +1,11 @@
-"""Conversations as bytes, kept from one request to the next.
+"""Encode the requests of conversations that grow, and keep the JSON of what does not change from one to the next.
 
-Owns what was encoded once, and for how long. Knows no wire: each gives what a call is named, what canisters are in
-its words, and what stands around these.
-Laws: what it gives encodes to the bytes of the wire's `encode_request`, whatever was kept; a canister is encoded
-once while its conversation is kept. A request costs a comparison of identities and a copy of the bytes besides.
+`ConversationEncoder` is every wire's `encode_request` for such conversations: a wire gives it the names of tools, the
+messages of canisters and the body around them. An agent sends the same canisters in every round, so a settled
+canister is encoded once; a request costs a comparison of identities and a copy of the bytes besides.
+
+Laws: the body encodes to the bytes of the wire's `encode_request`, whatever was kept; a canister is encoded once while
+its conversation is kept; `EncodedRequest.dropped` names nothing twice.
 """
 
 from __future__ import annotations
@@ -11,21 +13,68 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import is_
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from callboard.core import Canister, Request
-from callboard.wires.common.encoded_request import Lowered, once
 from callboard.wires.common.group_turns import settled
-from callboard.wires.common.tool_names import called_names
+from callboard.wires.common.tool_declarations import called_names
 
+if TYPE_CHECKING:
+    from callboard.schema.provider_limits import Fitted
+
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
+"""Every name on the wire is the declared one."""
+NO_TOOLS: Mapping[str, Any] = MappingProxyType({})
 KEPT = 16 * 1024 * 1024
 """Bytes that are kept, about: the conversations that were longest without a request are forgotten first."""
 _CANISTER = 1024
 """Bytes of a canister in memory, about."""
 
 _encode = msgspec.json.Encoder().encode
+
+
+class EncodedRequest(msgspec.Struct, frozen=True):
+    """A request in a provider's words.
+
+    `names` maps a tool's name on the wire to the declared one, where they differ. `dropped` names each kind of
+    thing that the wire could not carry. `nullable` are the tools, by their declared names, whose calls may have a
+    null where an optional member is left out, and the schemas that they were declared with; `respelled` those whose
+    arguments have other names on the wire.
+    """
+
+    body: dict[str, Any]
+    names: Mapping[str, str] = NO_NAMES
+    dropped: tuple[str, ...] = ()
+    nullable: Mapping[str, Mapping[str, Any]] = NO_TOOLS
+    respelled: Mapping[str, Fitted] = NO_TOOLS
+
+    def __post_init__(self) -> None:
+        if self.dropped:
+            msgspec.structs.force_setattr(self, "dropped", dedupe(self.dropped))
+
+    @property
+    def rewritten(self) -> frozenset[str]:
+        """The tools whose calls come otherwise than they were declared."""
+        return frozenset({*self.nullable, *self.respelled})
+
+    def restored(self, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments of a call as the tool was declared."""
+        if tool in self.respelled:
+            from callboard.schema.provider_limits import restored  # noqa: PLC0415 - few tools have such names
+
+            arguments = restored(arguments, self.respelled[tool])
+        if tool in self.nullable:
+            from callboard.schema.strict import without_nulls  # noqa: PLC0415 - few schemas are made strict
+
+            arguments = without_nulls(arguments, self.nullable[tool])
+        return arguments
+
+
+def dedupe(dropped: Iterable[str]) -> tuple[str, ...]:
+    """Each of them once, in order."""
+    return tuple(dict.fromkeys(dropped))
 
 
 class Names(Protocol):
@@ -41,7 +90,7 @@ class Names(Protocol):
 Named = TypeVar("Named", bound=Names)
 
 
-class Words(msgspec.Struct, frozen=True):
+class EncodedMessages(msgspec.Struct, frozen=True):
     """Canisters as a wire says them, as values or as msgspec.Raw of lists.
 
     `more` belongs to the end of the last message before these, whose last field is a list. `system` stands apart
@@ -56,27 +105,27 @@ class Words(msgspec.Struct, frozen=True):
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """Words in JSON: lists without their brackets."""
+    """EncodedMessages in JSON: lists without their brackets."""
 
     messages: bytes = b""
     system: bytes = b""
     dropped: tuple[str, ...] = ()
     after: Any = None
 
-    def then(self, words: Words) -> _Said:
+    def then(self, words: EncodedMessages) -> _Said:
         messages = self.messages
         if words.more:
             messages = b"%b,%b]}" % (messages[:-2], _listed(words.more))
         return _Said(
             _joined(messages, _listed(words.messages)),
             _joined(self.system, _listed(words.system)),
-            once((*self.dropped, *words.dropped)),
+            dedupe((*self.dropped, *words.dropped)),
             words.after,
         )
 
-    def words(self) -> Words:
+    def words(self) -> EncodedMessages:
         system = msgspec.Raw(b"[%b]" % self.system) if self.system else ()
-        return Words(msgspec.Raw(b"[%b]" % self.messages), self.dropped, system=system, after=self.after)
+        return EncodedMessages(msgspec.Raw(b"[%b]" % self.messages), self.dropped, system=system, after=self.after)
 
 
 class _Beginning(msgspec.Struct, frozen=True, eq=False):
@@ -115,8 +164,8 @@ class ConversationEncoder(Generic[Named]):
     def __init__(
         self,
         names: Callable[[Request, Iterable[str]], Named],
-        words: Callable[[Sequence[Canister], Request, Named, Any], Words],
-        around: Callable[[Words, Request, Named], Lowered],
+        words: Callable[[Sequence[Canister], Request, Named, Any], EncodedMessages],
+        around: Callable[[EncodedMessages, Request, Named], EncodedRequest],
         most: int = KEPT,
     ) -> None:
         self._names = names
@@ -127,7 +176,7 @@ class ConversationEncoder(Generic[Named]):
         self._kept: dict[int, _Beginning] = {}
         """By the identity of their last canisters, the one that was asked with last at the end."""
 
-    def encode(self, request: Request) -> Lowered:
+    def encode(self, request: Request) -> EncodedRequest:
         begun = self._take(request)
         names = self._names(request, begun.names)
         if any(names.on_wire(name) != wire for name, wire in begun.names.items()):

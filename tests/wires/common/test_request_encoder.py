@@ -26,7 +26,7 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.wires import chat, gemini, messages, responses
-from callboard.wires.common.encoded_request import Lowered
+from callboard.wires.common.request_encoder import EncodedRequest
 
 CACHED = {"cache_control": {"type": "ephemeral"}}
 
@@ -41,7 +41,7 @@ def broken(request):
         for blocks in (tools, system, last):
             if blocks:
                 blocks[-1] |= CACHED
-    return Lowered(body, lowered.names, lowered.dropped)
+    return EncodedRequest(body, lowered.names, lowered.dropped)
 
 
 subset = partial(gemini.encode_request, json_schema=False, budgets=True)

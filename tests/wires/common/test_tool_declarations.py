@@ -22,12 +22,14 @@ from callboard.core import (
 )
 from callboard.text.sse import SSEDecoder
 from callboard.wires import WIRES
-from callboard.wires.common.tool_names import Callees, Naming
+from callboard.wires.common.reply_stream import DecodeContext
+from callboard.wires.common.tool_calls import CalledTools
+from callboard.wires.common.tool_declarations import ToolNames
 
 
 def naming(*tools, history=(), choice="auto"):
     canisters = [InvocationCanister("a", name, {}) for name in history]
-    return Naming(Request("m", canisters, tuple(map(ToolDeclaration, tools)), choice))
+    return ToolNames(Request("m", canisters, tuple(map(ToolDeclaration, tools)), choice))
 
 
 def test_safe_names_stay():
@@ -94,9 +96,9 @@ def test_a_leaked_namespace_is_taken_off(wire, called, name, known, whole):
     reading = {"names": NAMES, "identify": identify_in_turn(0), "declared": DECLARED}
     telling = {"identifier": "r", "model": "m", "created": 0}
     if whole:
-        told = WIRES[wire].decode_response(WIRES[wire].encode_response(events, **telling), **reading)
+        told = WIRES[wire].decode_response(WIRES[wire].encode_response(events, **telling), DecodeContext(**reading))
     else:
-        encoder, decoder = WIRES[wire].stream_encoder(**telling), WIRES[wire].stream_decoder(**reading)
+        encoder, decoder = WIRES[wire].stream_encoder(**telling), WIRES[wire].stream_decoder(DecodeContext(**reading))
         frames = SSEDecoder().feed(b"".join(frame for event in events for frame in encoder.feed(event)))
         told = [event for frame in frames for event in decoder.feed(frame.data)] + decoder.finish()
     begun = [event for event in told if isinstance(event, InvocationStarted)]
@@ -109,7 +111,8 @@ def test_a_leaked_namespace_is_taken_off(wire, called, name, known, whole):
 
 
 def test_nothing_is_repaired_where_every_name_is_known():
-    assert Callees({}, None).named("functions.f:0") == "functions.f:0"
+    tools = CalledTools(DecodeContext(identify=identify_in_turn(0)))
+    assert tools.declared_name("functions.f:0") == "functions.f:0"
 
 
 @pytest.mark.parametrize("name", ["3d_model", "-flag", "9", "-"])

@@ -1,0 +1,98 @@
+"""Contents on every wire: their names among what was dropped, their extra fields, documents as text, data as base64.
+
+Fields without a name in the core are kept in `extra` under the name of the wire that they came over, and are written
+on that wire only. Base64 and data URLs follow RFC 4648 and RFC 2397.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from callboard.core import Canister, Content, DocumentCanister, InvocationCanister, ReasoningContent, TextualContent
+from callboard.errors import CallerError
+
+ITEM = "item"
+"""The key of a content's `extra` that holds an item as it came: what the provider's own tools did, or a compaction.
+
+Only the Responses wire carries it.
+"""
+SCHEME = "data:"
+_STANDARD = str.maketrans("-_", "+/")
+
+
+def content_kind(content: Content) -> str:
+    """The name of a content among what was dropped."""
+    item = original_item(content)
+    return str(content.__struct_config__.tag) if item is None else f"item {item.get('type')}"
+
+
+def original_item(content: Content) -> Mapping[str, Any] | None:
+    """The item of the Responses wire that the content was made of, if it is kept."""
+    item = content.extra.get(ITEM) if isinstance(content, ReasoningContent) and content.extra else None
+    return item if isinstance(item, dict) else None
+
+
+def contents_with_title(document: DocumentCanister) -> tuple[Content, ...]:
+    """The contents of a document, its title before them."""
+    match document:
+        case DocumentCanister(title=""):
+            return document.content
+        case DocumentCanister(title=title, content=(TextualContent(text=text), *rest)):
+            return (TextualContent(f"{title}\n\n{text}"), *rest)
+        case _:
+            return (TextualContent(document.title), *document.content)
+
+
+def own_fields(wire: str, extra: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What was kept in an `extra` for this wire."""
+    fields = extra.get(wire) if extra else None
+    return dict(fields) if isinstance(fields, Mapping) else {}
+
+
+def message_fields(wire: str, canisters: Iterable[Canister]) -> Counter[str]:
+    """How often each field is kept in messages for this wire, by its path."""
+    count: Counter[str] = Counter()
+    for canister in canisters:
+        if canister.extra:
+            count.update(f"messages.{name}" for name in own_fields(wire, canister.extra))
+        for part in () if isinstance(canister, InvocationCanister) else canister.content:
+            if part.extra and wire == "chat":  # other wires keep whole parts so
+                count.update(f"messages.content.{name}" for name in own_fields(wire, part.extra))
+    return count
+
+
+def encode_base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def decode_base64(text: str, path: str) -> bytes:
+    """The bytes; the alphabet may be that of URLs, and the padding missing. Raises CallerError at `path`."""
+    standard = text.translate(_STANDARD).rstrip("=")
+    try:
+        return base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise CallerError("not base64", path=path) from None
+
+
+def encode_data_url(data: bytes, mime_type: str) -> str:
+    return f"{SCHEME}{mime_type};base64,{encode_base64(data)}"
+
+
+def decode_data_url(url: str, path: str) -> tuple[bytes, str]:
+    """Bytes and type of a data URL in base64, or of base64 without its head: the type is then empty.
+
+    Raises CallerError at `path`.
+    """
+    head, _, payload = url.rpartition(",")
+    mime_type, *parameters = head.removeprefix(SCHEME).split(";")
+    if head and "base64" not in parameters:
+        raise CallerError("a data URL that is not base64", path=path)
+    return decode_base64(payload, path), mime_type
+
+
+def is_audio(mime_type: str) -> bool:
+    return mime_type.lower().startswith("audio/")

@@ -1,0 +1,184 @@
+"""What the stream decoders and encoders of all wires share: how a payload is read, and the one end of a reply.
+
+Laws of a decoder: ReplyStarted first and once; one terminal event last, after the usage, and nothing behind it; never
+an exception for what a backend sent. A reply has ended only where its backend says so, and one with a call that was
+cut off does not end as whole.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from callboard.core import (
+    Ending,
+    Event,
+    Identify,
+    InvocationIncomplete,
+    Note,
+    ReplyEnded,
+    ReplyFailed,
+    Usage,
+    Why,
+)
+from callboard.wires.common.errors import EXCERPT, malformed
+from callboard.wires.common.request_encoder import NO_NAMES
+from callboard.wires.common.tool_calls import CalledTools
+
+Payload = TypeVar("Payload")
+
+DONE = "[DONE]"
+"""The payload that ends a stream of OpenAI's wires; proxies send it on the others as well."""
+CUT: Mapping[Why, ReplyFailed] = {
+    "cut": ReplyFailed("provider", "cut", "the stream broke off in the middle of the reply"),
+    "cancelled": ReplyFailed("caller", "cancelled", "the reply was cancelled"),
+}
+"""The failure of a reply whose stream ended for that reason, without a terminal event."""
+_UNENDED = ReplyFailed("provider", "cut", "the stream ended before the reply did")
+_NO_FRAME = ReplyFailed("provider", "malformed", "the stream ended before the model said anything")
+_NAMELESS = "arguments came of a call whose name never did: the call is lost"
+_HALF = "half a character came, and its other half never did"
+_WHOLE = frozenset({"stop", "invocations"})
+BROKEN_OFF = ReplyFailed("provider", "cut", "the reply broke off")
+"""The failure of a reply whose events ended without a terminal event."""
+
+
+class DecodeContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Given to a wire's `StreamDecoder` and `decode_response`."""
+
+    identify: Identify
+    """Gives an identifier to a call that has none, or that of another call."""
+    names: Mapping[str, str] = NO_NAMES
+    """From a tool's name on the wire to the declared one, where the two differ."""
+    declared: frozenset[str] | None = None
+    """The names of tools that count as known; None for all."""
+    origin: str = ""
+    """The model that reasoning is marked with; by default the model's name in the reply."""
+
+
+class BaseStreamDecoder(Generic[Payload]):
+    """A Stage: the data of one frame in, events out. A wire says what a payload is and what its events are."""
+
+    def __init__(self, context: DecodeContext) -> None:
+        self._tools = CalledTools(context)
+        self._origin = context.origin
+        self._started = False
+        self._over = False
+        self._usage: Usage | None = None
+        self._half = ""
+        """The first half of a character (a surrogate) whose second half may come in the next frame."""
+        self._lost_half = False
+        self._is_cut = False
+        """Whether a call was cut off."""
+
+    def feed(self, payload: str, /) -> list[Event]:
+        if self._over or not payload:
+            return []
+        try:
+            decoded = self.decode_payload(payload)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+            return self._feed_odd(payload, error)
+        return self.decode(decoded, payload)
+
+    @abstractmethod
+    def decode_payload(self, payload: str, /) -> Payload:
+        """The JSON as the wire's shape."""
+
+    @abstractmethod
+    def decode(self, decoded: Payload, payload: str = "") -> list[Event]:
+        """The events of a payload that is decoded already; `payload`, its text, is for the excerpt of an error."""
+
+    @abstractmethod
+    def finish(self, why: Why = "stop", /) -> list[Event]:
+        """The end of the reply as far as it is known."""
+
+    @abstractmethod
+    def _done(self) -> list[Event]:
+        """The events of `[DONE]`."""
+
+    @abstractmethod
+    def _fail(self, failure: ReplyFailed) -> list[Event]:
+        """The end of a reply that failed."""
+
+    def _feed_odd(self, payload: str, error: Exception) -> list[Event]:
+        """The events of what is no payload: `[DONE]`, or JSON with a surrogate that another frame may complete."""
+        if payload.startswith(DONE):
+            return self._done()
+        if isinstance(error, msgspec.MsgspecError):
+            from callboard.text.surrogates import join_halves  # noqa: PLC0415 - few frames have one
+
+            mended, half, alone = join_halves(payload, self._half)
+            self._lost_half = self._lost_half or bool(half and alone)
+            self._half = half or alone
+            if mended != payload:
+                try:
+                    return self.decode(self.decode_payload(mended), payload)
+                except (msgspec.MsgspecError, RecursionError, UnicodeError) as still:
+                    error = still
+        return self._unreadable(payload, error)
+
+    def _unreadable(self, payload: str, error: Exception) -> list[Event]:
+        excerpt = payload[:EXCERPT].encode("utf-8", "replace").decode()
+        return self._fail(malformed(f"a frame is not of this wire: {error}", excerpt))
+
+    def _end_with(self, events: list[Event], terminal: ReplyEnded | ReplyFailed) -> list[Event]:
+        """The events with what comes last: notes, the usage, and the terminal event."""
+        self._over = True
+        if self._lost_half or self._half:
+            events.append(Note("dropped", _HALF))
+        if self._usage is not None:
+            events.append(self._usage)
+        if isinstance(terminal, ReplyEnded) and self._is_cut:
+            terminal = ReplyEnded(ending(terminal.reason, is_cut=True))
+        events.append(terminal)
+        return events
+
+    def _cut_failure(self, why: Why) -> ReplyFailed:
+        """The failure of a reply whose stream ended without saying how the reply ends."""
+        return CUT.get(why, _UNENDED if self._started else _NO_FRAME)
+
+    def _note_incomplete(self, events: list[Event]) -> list[Event]:
+        """The ends of calls, with an alert for each call that never had a name."""
+        incomplete = [event for event in events if isinstance(event, InvocationIncomplete)]
+        self._is_cut = self._is_cut or bool(incomplete)
+        alerts = [Note("alert", _NAMELESS, code="incomplete") for event in incomplete if not event.name]
+        return [*events, *alerts]
+
+
+def string(value: Any) -> str:
+    """A field of a backend that may hold anything: its text, "" for what is none."""
+    return value if isinstance(value, str) else ""
+
+
+def count(value: Any, key: str = "") -> int:
+    """A number of tokens, 0 for what is none; with `key`, that member of `value`."""
+    if key:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if type(value) is int and value > 0 else 0
+
+
+def ending(reason: Ending, *, is_cut: bool) -> Ending:
+    """The reason, but `length` for a reply that would pass as whole although a call in it was cut off."""
+    return "length" if is_cut and reason in _WHOLE else reason
+
+
+def vendor_field(warnings: Sequence[str]) -> dict[str, Any]:
+    """Why a reply is incomplete, as a field that we add to Chat Completions and Messages; {} without a reason."""
+    return {"x_callboard": {"incomplete": warnings}} if warnings else {}
+
+
+def last_attempt(events: Iterable[Event]) -> tuple[list[Event], ReplyEnded | ReplyFailed]:
+    """The events after the last ReplyEnded("retry"), and the end: an attempt replaces those before it but for their usage."""
+    attempt: list[Event] = []
+    for event in events:
+        match event:
+            case ReplyEnded(reason="retry"):
+                attempt = [each for each in attempt if isinstance(each, Usage)]
+            case ReplyEnded() | ReplyFailed():
+                return attempt, event
+            case _:
+                attempt.append(event)
+    return attempt, ReplyFailed("provider", "cut", "the reply has no end")

@@ -1,0 +1,194 @@
+"""The tools of a request as they are declared to a provider: names that it accepts, and schemas that it takes.
+
+Laws: a tool's safe name follows from the declared tools alone, so that it stays the same in a conversation. The same
+schema has the same form; those of small schemas are cached, for a conversation sends its tools with every request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+from msgspec.structs import replace
+
+from callboard.core import Canister, InvocationCanister, NamedTool, Request, ToolDeclaration
+
+if TYPE_CHECKING:
+    from callboard.schema.provider_limits import Fitted
+
+LONGEST = 64
+_SAFE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
+_LETTERED = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+_NO_LETTERS = frozenset("-0123456789")
+_NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
+_STRICT = {"chat": "OPENAI", "responses": "OPENAI", "messages": "ANTHROPIC"}
+"""Whose strict mode a wire has."""
+_MOST = 8 * 1024
+"""Bytes of a schema whose forms are kept."""
+_KEPT = 512
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class ToolNames:
+    """The names of one request: `on_wire` of each declared name, `reverse` where the two differ.
+
+    `called` are the names that were called, by default those of the request's canisters.
+    """
+
+    safe: ClassVar = _SAFE
+
+    def __init__(self, request: Request, called: Iterable[str] | None = None) -> None:
+        self._wire: dict[str, str] = {}
+        self._taken: set[str] = set()
+        tools = [tool.name for tool in request.tools]
+        self.add(name for name in tools if self.safe.fullmatch(name))
+        self.add(tools)
+        if isinstance(request.tool_choice, NamedTool):
+            self.add([request.tool_choice.name])
+        self.add(called_names(request.canisters) if called is None else called)
+
+    def on_wire(self, name: str) -> str:
+        return self._wire[name]
+
+    @property
+    def reverse(self) -> dict[str, str]:
+        return {wire: name for name, wire in self._wire.items() if wire != name}
+
+    def add(self, names: Iterable[str]) -> None:
+        """Names that are called after all others."""
+        for name in names:
+            if name not in self._wire:
+                self._wire[name] = wire = self._free(name)
+                self._taken.add(wire)
+
+    def _spelled(self, name: str) -> str:
+        return _UNSAFE.sub("_", name)
+
+    def _free(self, name: str) -> str:
+        safe = self._spelled(name)
+        wire, salt = safe, 0
+        while wire in self._taken or not 0 < len(wire) <= LONGEST:
+            digest = hashlib.sha256(f"{name}\0{salt}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
+            wire = f"{safe[: LONGEST - 9]}_{digest}"
+            salt += 1
+        return wire
+
+
+class LetteredToolNames(ToolNames):
+    """Names that begin with a letter or `_`, as Gemini's do."""
+
+    safe: ClassVar = _LETTERED
+
+    def _spelled(self, name: str) -> str:
+        spelled = super()._spelled(name)
+        return f"_{spelled}" if spelled[:1] in _NO_LETTERS else spelled
+
+
+def called_names(canisters: Iterable[Canister]) -> Iterable[str]:
+    return (canister.name for canister in canisters if isinstance(canister, InvocationCanister))
+
+
+def undescribed(namespaces: Iterable[str]) -> list[str]:
+    """What is dropped with namespaces, whose tools go by their whole names."""
+    return [f"description of the namespace {name}" for name in namespaces]
+
+
+def distinct(tools: Iterable[ToolDeclaration]) -> tuple[tuple[ToolDeclaration, ...], tuple[str, ...]]:
+    """The first tool of each name, for providers refuse two, and what is told of those that say something else."""
+    first: dict[str, ToolDeclaration] = {}
+    others = [tool for tool in tools if first.setdefault(tool.name, tool) != tool]
+    return tuple(first.values()), tuple([second(tool.name) for tool in others])
+
+
+def second(name: str) -> str:
+    """What is told of a definition that does not count."""
+    return f"second definition of the tool {name}"
+
+
+class StrictTools:
+    """The tools of one request as they are declared on a wire, a row of `schema.fitted.RULES`.
+
+    `dropped` says what tools lose, `nullable` and `respelled` are as of EncodedRequest.
+    """
+
+    def __init__(self, wire: str) -> None:
+        self.dropped: list[str] = []
+        self.nullable: dict[str, Mapping[str, Any]] = {}
+        self.respelled: dict[str, Fitted] = {}
+        self._wire = wire
+
+    def held(self, tool: ToolDeclaration) -> ToolDeclaration:
+        """The tool with the schema that the provider takes: strict, if it asks for that and there is such a form."""
+        if tool.kind == "custom":  # CUSTOM_SCHEMA is strict, and fits
+            return tool
+        if tool.strict and self._wire in _STRICT:
+            tool = self._strict(tool)
+        form = _kept(_fitted, tool.schema or _NO_SCHEMA, self._wire)
+        if form is None:
+            return tool
+        self.dropped += [f"{keyword} at the root of the parameters of {tool.name}" for keyword in form.lost]
+        if form.names:
+            self.respelled[tool.name] = form
+        return replace(tool, schema=form.schema)
+
+    def _strict(self, tool: ToolDeclaration) -> ToolDeclaration:
+        given = tool.schema or _NO_SCHEMA
+        form = _kept(_strict_form, given, self._wire)
+        if form is None:
+            self.dropped.append(f"strict of the tool {tool.name}")
+            return replace(tool, strict=False)
+        if form == given:
+            return tool
+        self.dropped += [
+            f"{keyword} in the strict parameters of {tool.name}" for keyword in _kept(_lost, given, self._wire)
+        ]
+        if _STRICT[self._wire] == "OPENAI":
+            self.nullable[tool.name] = given
+        return replace(tool, schema=form)
+
+
+def _kept(make: Any, schema: Mapping[str, Any], wire: str) -> Any:
+    """What is made of the schema for the wire."""
+    try:
+        json = _encode(schema)
+        if len(json) <= _MOST:
+            return _remembered(make, json, wire)
+    except (TypeError, ValueError, RecursionError):  # the body cannot be written either
+        pass
+    return make(schema, wire)
+
+
+@lru_cache(_KEPT)
+def _remembered(make: Any, json: bytes, wire: str) -> Any:
+    return make(_decode(json), wire)
+
+
+def _strict_form(schema: Mapping[str, Any], wire: str) -> Mapping[str, Any] | None:
+    """The strict form; None where there is none."""
+    from callboard.schema import strict  # noqa: PLC0415 - few ask for it
+
+    try:
+        return strict.strict_arguments(schema, getattr(strict, _STRICT[wire]))
+    except strict.NotStrict:
+        return None
+
+
+def _lost(schema: Mapping[str, Any], wire: str) -> list[str]:
+    """What the strict form does not say; the arguments are checked for it when they come."""
+    from callboard.schema.strict import lost_bounds  # noqa: PLC0415 - few ask for it
+
+    return lost_bounds(schema, _strict_form(schema, wire) or {})
+
+
+def _fitted(schema: Mapping[str, Any], wire: str) -> Fitted | None:
+    """The form that the wire's providers take; None where that is the schema itself."""
+    from callboard.schema.provider_limits import RULES, fitted  # noqa: PLC0415 - not before tools are declared
+
+    form = fitted(schema, RULES[wire])
+    return None if form.schema is schema else form
