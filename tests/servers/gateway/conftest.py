@@ -65,12 +65,13 @@ class Answer:
 
 
 class Served:
-    """A gateway that runs: `url` ends in /v1, `root` before it; `gateway` is what is behind the paths."""
+    """A gateway that runs: `url` ends in /v1, `root` before it; `gateway` and `conversations` are what is behind the paths."""
 
-    def __init__(self, root, gateway, client, server):
+    def __init__(self, root, services, client, server):
         self.root = root
         self.url = f"{root}/v1"
-        self.gateway = gateway
+        self.gateway = services.gateway
+        self.conversations = services.conversations
         self.client = client
         self.server = server
 
@@ -209,15 +210,13 @@ async def _serving(*given, **settings):
         settings = {"backends": backends, **settings}
         given = (GatewaySettings(**settings),)
     app = application(given[0])
-    gateway = next(
-        route.endpoint._gateway for route in app.routes if hasattr(getattr(route, "endpoint", 0), "_gateway")
-    )
+    services = app.state.services
     config = uvicorn_config(app, given[0], host="127.0.0.1", port=0, log_level="warning")
     server = _Server(config)
     port = await server.start()
     try:
         async with aiohttp.ClientSession(auto_decompress=False) as client:
-            yield Served(f"http://127.0.0.1:{port}", gateway, client, server)
+            yield Served(f"http://127.0.0.1:{port}", services, client, server)
     finally:
         await server.stop()
 

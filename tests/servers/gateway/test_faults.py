@@ -935,7 +935,7 @@ def test_who_has_no_place_left_can_cancel_but_not_count_tokens(serving, by_hand)
         async with by_hand() as backend, serving(backend, max_concurrent=1) as served:
             open_one = asyncio.ensure_future(served.post("responses", {"model": "m", "input": "hi"}))
             await backend.asked.get()
-            (identifier,) = served.gateway.conversations._running
+            (identifier,) = served.conversations._running
             refused = await served.post("/messages/count_tokens", {})
             await served.request("POST", f"{served.url}/responses/{identifier}/cancel")
             await open_one

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.servers.gateway import GatewayLimits, request_body
-from callboard.servers.gateway.connections import BudgetShare, ByteBudget
 from callboard.servers.gateway.http_errors import HttpError
-from callboard.servers.gateway.request_body import count_values, read_json
+from callboard.servers.gateway.request_body import BudgetShare, ByteBudget, count_values, read_json
 from callboard.testing import FakeBackend
 
 FRONTS = {

@@ -126,7 +126,7 @@ def test_what_is_not_whole_begins_with_what_has_a_previous(database):
 
 
 def test_a_circle_ends(database, monkeypatch):
-    monkeypatch.setattr("callboard.servers.gateway.response_store.LONGEST", 50)
+    monkeypatch.setattr("callboard.servers.gateway.response_store.MAX_REPLIES", 50)
 
     async def story():
         async with opened(database) as store:

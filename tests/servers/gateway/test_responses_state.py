@@ -388,7 +388,7 @@ def test_nothing_that_was_said_is_logged(story, tmp_path, caplog):
 
 def test_a_store_that_fails_costs_no_reply(story, tmp_path):
     async def told(at):
-        async with at.served.gateway.turns.store._connection() as connection:
+        async with at.served.conversations.store._connection() as connection:
             await connection.exec_driver_sql("DROP TABLE callboard_replies")
         answer = await at.client.responses.create(model="m", input="hi")
         assert answer.output_text == "1 messages"
@@ -432,7 +432,7 @@ def test_a_running_reply_is_cancelled(story, tmp_path, judge, judge_response, st
             with pytest.raises(openai.NotFoundError):
                 await at.client.responses.cancel(identifier)
         assert (await at.client.responses.create(model="m", input="again")).output_text == "done"
-        assert at.served.gateway.conversations._running == {}
+        assert at.served.conversations._running == {}
 
     replies = [Silence([ReplyStarted(), TextPiece("and so")]), "done"]
     story(replies, told, store=f"sqlite:///{tmp_path / 'replies.db'}")

@@ -1,41 +1,40 @@
-"""A client's turn in a conversation, on the Responses front.
+"""Conversations on the Responses front: earlier turns, stored replies and replies that can be cancelled.
 
-Owns what stands before a turn's own input, what is kept of it, and which replies run. Knows nothing of sockets, and
-of databases only the store.
-Laws: a conversation that is not here whole is refused, never cut; a compaction begins a conversation anew. Linear in
-the conversation, which a backend is sent whole.
+Laws: a conversation that is not here as a whole is refused, never cut; a compaction begins a new one; cancelled or not,
+a reply ends with one event, and its connection upstream is closed. Linear in the conversation, since a backend is sent
+all of it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from callboard.core import Event, ReplyFailed
 from callboard.servers.gateway import compaction
-from callboard.servers.gateway.cancellation import CancellableReply
-from callboard.servers.gateway.connections import BudgetShare
-from callboard.servers.gateway.exchange import Exchange
-from callboard.servers.gateway.frontends import Frontend
+from callboard.servers.gateway.exchange import Batches, Exchange, Filter, MakeExchange, ReplyRequest
 from callboard.servers.gateway.http_errors import HttpError
-from callboard.servers.gateway.response_store import LONGEST, ResponseStore, StoredResponse
+from callboard.servers.gateway.response_store import MAX_REPLIES, ResponseStore, StoredResponse
 from callboard.servers.gateway.settings import GatewayLimits
 from callboard.wires.responses.response_object import Resource
 from callboard.wires.responses.stored_items import input_items, listed
 
 _encode = msgspec.json.encode
-_KEPT = frozenset({"completed", "incomplete", "cancelled"})
-_PLACE = re.compile(r"input\[(\d+)\]")
-_SHOWN = 100
+_STORED_STATUSES = frozenset({"completed", "incomplete", "cancelled"})
+_INPUT_PATH = re.compile(r"input\[(\d+)\]")
+_MAX_SHOWN = 100
 """Characters of an identifier in a message."""
 
 
 class ResponseHistory(msgspec.Struct, frozen=True):
-    """What was said until a response, and its `size` in bytes."""
+    """The conversation up to a response, and its `size` in bytes."""
 
     identifier: str = ""
     items: list[Any] = []
@@ -43,214 +42,267 @@ class ResponseHistory(msgspec.Struct, frozen=True):
 
 
 class ConnectionMemory:
-    """What a connection remembers: the conversation until its last response."""
+    """What a WebSocket remembers: the conversation up to its last response."""
 
     def __init__(self) -> None:
         self.last = ResponseHistory()
 
 
 class _Turn(msgspec.Struct, frozen=True):
-    """`before` is the conversation that `input`, the turn's own items, goes on from."""
+    """A reply's own `input` items, and the `history` before them."""
 
     owner: str
-    before: ResponseHistory
+    history: ResponseHistory
     input: list[Any]
-    stored: bool
+    is_stored: bool
     memory: ConnectionMemory | None
 
 
-class _Said(msgspec.Struct):
+class _StoredBody(msgspec.Struct):
     output: list[Any]
 
 
-_read_said = msgspec.json.Decoder(_Said).decode
-_read_items = msgspec.json.Decoder(list[Any]).decode
+_decode_body = msgspec.json.Decoder(_StoredBody).decode
+_decode_items = msgspec.json.Decoder(list[Any]).decode
 
 
 class ConversationState:
-    """`ask` is `Gateway.exchange`. Without a store only a connection's memory can be gone on from."""
+    """Makes the exchanges of the Responses front.
 
-    def __init__(
-        self, ask: Callable[..., Awaitable[Exchange]], store: ResponseStore | None, limits: GatewayLimits
-    ) -> None:
+    Args:
+        make_exchange: Makes the exchange of a request whose body holds the whole conversation.
+        store: Where replies are kept. Without one only a WebSocket's memory can be continued.
+        limits: `body` bounds a conversation as it bounds a request.
+    """
+
+    def __init__(self, make_exchange: MakeExchange, store: ResponseStore | None, limits: GatewayLimits) -> None:
         self.store = store
-        self._ask = ask
-        self._most = limits.body
+        self._make_exchange = make_exchange
+        self._max_size = limits.body
         self._running: dict[str, CancellableReply] = {}
 
-    async def exchange(
-        self,
-        front: Frontend,
-        body: Mapping[str, Any],
-        *,
-        owner: str = "",
-        memory: ConnectionMemory | None = None,
-        share: BudgetShare | None = None,
-        size: int = 0,
-        **said: Any,
-    ) -> Exchange:
-        """What a body asks for, with what stands before it; parameters as of `ask`. Raises an HttpError.
+    async def exchange(self, request: ReplyRequest) -> Exchange:
+        """The exchange of a body, with the conversation that it continues.
 
-        What is read from the store is taken of the share, as the body was.
+        What is read from the store is paid from the request's budget, as its body was.
+
+        Raises:
+            HttpError: The body cannot be answered; the path names the place in the client's own body.
         """
-        before = await self._before(body, owner, memory, size, share)
-        own = _own(body)
-        stored = self.store is not None and body.get("store") is not False
-        echo = body if bool(body.get("store")) is stored else {**body, "store": stored}
-        said |= {"owner": owner, "size": size + before.size, "echo": echo}
-        if compaction.is_asked(own):
-            items = [*before.items, *own[:-1]]
-            exchange = await self._asked(compaction.in_stream(front), compaction.asked(body, items), before, said)
-            exchange.around = partial(compaction.summed_up, exchange.record)
-            turn = _Turn(owner, ResponseHistory(), compaction.by_users(items), stored, memory)
-        else:
-            asked = body
-            if "previous_response_id" in body:
-                asked = {**body, "input": [*before.items, *own]}
-                del asked["previous_response_id"]
-            exchange = await self._asked(front, asked, before, said)
-            turn = _Turn(owner, before, own, stored, memory)
-        if stored or memory is not None:
-            exchange.finished = partial(self._finished, turn)
-        cancelled = partial(self._cancelled, turn, exchange, echo)
-        exchange.around = CancellableReply(self._running, exchange, owner, cancelled).through
-        return exchange
-
-    async def compact(
-        self,
-        front: Frontend,
-        body: Mapping[str, Any],
-        *,
-        owner: str = "",
-        share: BudgetShare | None = None,
-        size: int = 0,
-        **said: Any,
-    ) -> Exchange:
-        """What POST /v1/responses/compact asks for. Raises an HttpError."""
-        before = await self._before(body, owner, None, size, share)
-        items = [*before.items, *_own(body)]
-        asked = {**compaction.asked(body, items), "stream": False}
-        exchange = await self._asked(
-            compaction.by_itself(front, items), asked, before, {**said, "owner": owner, "size": size + before.size}
+        history = await self._history(request)
+        body, memory, front = request.body, request.memory, request.front
+        own = _own_items(body)
+        is_stored = self.store is not None and body.get("store") is not False
+        echo = body if bool(body.get("store")) is is_stored else {**body, "store": is_stored}
+        turn = _Turn(request.owner, history, own, is_stored, memory)
+        filters: tuple[Filter, ...] = ()
+        if compaction.is_requested(own):
+            items = [*history.items, *own[:-1]]
+            turn = replace(turn, history=ResponseHistory(), input=compaction.user_messages(items))
+            body, front = compaction.summary_request(body, items), compaction.with_compaction_item(front)
+            filters = (compaction.require_summary,)
+        elif "previous_response_id" in body:
+            body = {**body, "input": [*history.items, *own]}
+            del body["previous_response_id"]
+        asked = replace(
+            request,
+            front=front,
+            body=body,
+            echo=echo,
+            filters=(*filters, partial(self._run_cancellable, turn), *request.filters),
+            on_finished=partial(self._save, turn) if is_stored or memory is not None else None,
         )
-        exchange.around = partial(compaction.summed_up, exchange.record)
-        return exchange
+        return await self._make(asked, history)
 
-    async def items(self, body: Mapping[str, Any], *, owner: str, share: BudgetShare, size: int) -> list[Any]:
-        """The conversation that a body asks to go on from, and its own items. Raises an HttpError."""
-        before = await self._before(body, owner, None, size, share)
-        return [*before.items, *_own(body)]
+    async def compact(self, request: ReplyRequest) -> Exchange:
+        """The exchange of POST /v1/responses/compact. Raises an HttpError."""
+        history = await self._history(request)
+        items = [*history.items, *_own_items(request.body)]
+        body = {**compaction.summary_request(request.body, items), "stream": False}
+        front = compaction.with_compaction_body(request.front, items)
+        asked = replace(request, front=front, body=body, filters=(compaction.require_summary,))
+        return await self._make(asked, history)
+
+    async def items(self, request: ReplyRequest) -> list[Any]:
+        """The items of the conversation that a body continues, and its own. Raises an HttpError."""
+        history = await self._history(request)
+        return [*history.items, *_own_items(request.body)]
 
     async def cancel(self, identifier: str, owner: str) -> Mapping[str, Any] | None:
-        """Cancels a reply of this process, and gives its response; None where none of that owner runs."""
-        running = self._running.get(identifier)
-        return None if running is None else await running.cancel(owner)
+        """Cancel a reply of this process, and return its response; None where that owner has none of this name."""
+        reply = self._running.get(identifier)
+        return None if reply is None else await reply.cancel(owner)
 
-    async def _before(
-        self, body: Mapping[str, Any], owner: str, memory: ConnectionMemory | None, size: int, share: BudgetShare | None
-    ) -> ResponseHistory:
-        previous = body.get("previous_response_id")
+    async def _history(self, request: ReplyRequest) -> ResponseHistory:
+        previous, memory = request.body.get("previous_response_id"), request.memory
         if previous is None:
             return ResponseHistory()
         if not isinstance(previous, str):
             raise HttpError("invalid_request", "not a response's id", path="previous_response_id")
-        found = ResponseHistory()
+        history = ResponseHistory()
         if memory is not None and previous and memory.last.identifier == previous:
-            found = memory.last
+            history = memory.last
         elif self.store is not None:
-            found = await self._kept(self.store, previous, owner)
-            if share is not None:
-                share.take(found.size)
-        if not found.identifier:
+            history = await self._read_history(self.store, previous, request.owner)
+            if request.budget is not None:
+                request.budget.take(history.size)
+        if not history.identifier:
             raise _not_found(previous)
-        if found.size + size > self._most:
-            message = f"the conversation has more than {self._most} bytes, or {LONGEST} replies"
+        if history.size + request.size > self._max_size:
+            message = f"the conversation has more than {self._max_size} bytes, or {MAX_REPLIES} replies"
             raise HttpError("request_too_large", message, path="previous_response_id")
-        _check_outputs(found.items, _own(body))
-        return found
+        _check_outputs(history.items, _own_items(request.body))
+        return history
 
-    async def _kept(self, store: ResponseStore, previous: str, owner: str) -> ResponseHistory:
-        kept = await store.conversation(previous, owner, self._most)
-        if not kept:
+    async def _read_history(self, store: ResponseStore, previous: str, owner: str) -> ResponseHistory:
+        responses = await store.conversation(previous, owner, self._max_size)
+        if not responses:
             return ResponseHistory()
-        if (earlier := kept[0].previous) and await store.find(earlier, owner) is None:
+        if (earlier := responses[0].previous) and await store.find(earlier, owner) is None:
             raise _not_found(earlier)
         items: list[Any] = []
-        for each in kept:
-            items += _read_items(each.input)
-            items += _read_said(each.body).output
-        size = self._most + 1 if earlier else sum([each.size for each in kept])
+        for each in responses:
+            items += _decode_items(each.input)
+            items += _decode_body(each.body).output
+        # Where an earlier response was left out, the conversation is too large.
+        size = self._max_size + 1 if earlier else sum([each.size for each in responses])
         return ResponseHistory(previous, items, size)
 
-    async def _asked(
-        self, front: Frontend, asked: Mapping[str, Any], before: ResponseHistory, said: Mapping[str, Any]
-    ) -> Exchange:
-        """The exchange; an HttpError names the place in the client's own body."""
+    async def _make(self, request: ReplyRequest, history: ResponseHistory) -> Exchange:
         try:
-            return await self._ask(front, asked, **said)
-        except HttpError as refusal:
-            place = _PLACE.match(refusal.path)
-            if place is None or not before.items:
+            return await self._make_exchange(replace(request, size=request.size + history.size))
+        except HttpError as error:
+            match = _INPUT_PATH.match(error.path)
+            if match is None or not history.items:
                 raise
-            at = int(place[1]) - len(before.items)
-            path = f"input[{at}]{refusal.path[place.end() :]}" if at >= 0 else "previous_response_id"
-            raise HttpError(refusal.failure.code, str(refusal), path=path, headers=refusal.headers) from None
+            index = int(match[1]) - len(history.items)
+            path = f"input[{index}]{error.path[match.end() :]}" if index >= 0 else "previous_response_id"
+            raise HttpError(error.failure.code, str(error), path=path, headers=error.headers) from None
 
-    async def _finished(self, turn: _Turn, body: dict[str, Any]) -> None:
-        """Keeps what is to be kept; the client waits for it, so that it can go on at once."""
-        if body["status"] not in _KEPT:
+    async def _save(self, turn: _Turn, body: dict[str, Any]) -> None:
+        """Store a response. The client waits for it, so that it can continue at once."""
+        if body["status"] not in _STORED_STATUSES:
             return
         identifier: str = body["id"]
         items = listed(turn.input, identifier.removeprefix("resp_"))
-        kept = StoredResponse(identifier, turn.owner, turn.before.identifier, _encode(body), _encode(items))
-        if turn.stored and self.store is not None:
+        response = StoredResponse(identifier, turn.owner, turn.history.identifier, _encode(body), _encode(items))
+        if turn.is_stored and self.store is not None:
             try:
-                body["store"] = await self.store.save(kept)
+                body["store"] = await self.store.save(response)
             except HttpError:
-                body["store"] = False  # too late for a stream; the store has said why in the log
+                body["store"] = False  # too late for a stream; the store has logged the reason
         if turn.memory is not None:
-            said = [*turn.before.items, *items, *body["output"]]
-            turn.memory.last = ResponseHistory(identifier, said, turn.before.size + kept.size)
+            items = [*turn.history.items, *items, *body["output"]]
+            turn.memory.last = ResponseHistory(identifier, items, turn.history.size + response.size)
 
-    async def _cancelled(self, turn: _Turn, exchange: Exchange, echo: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _run_cancellable(self, turn: _Turn, exchange: Exchange, batches: Batches) -> Batches:
+        on_cancel = partial(self._save_cancelled, turn, exchange)
+        return CancellableReply(self._running, exchange, turn.owner, on_cancel).batches(batches)
+
+    async def _save_cancelled(self, turn: _Turn, exchange: Exchange) -> Mapping[str, Any]:
+        """The response of a reply that was cancelled, which is stored as others are."""
         resource = Resource(
             identifier=exchange.identifier,
             model=exchange.request.model,
             created=exchange.created,
             request=exchange.request,
-            echo=echo,
+            echo=exchange.echo,
         )
         body = resource.body("cancelled", [])
-        await self._finished(replace(turn, memory=None), body)
+        await self._save(replace(turn, memory=None), body)
         return body
 
 
-def _own(body: Mapping[str, Any]) -> list[Any]:
-    """The items of the body itself."""
-    said = body.get("input")
-    if said is not None and not isinstance(said, str | list):
+class CancellableReply:
+    """A reply, which is in `running` by its identifier while it runs.
+
+    It can be cancelled only while its backend is waited for: `_waiting` is the task that waits, None while nobody does.
+    """
+
+    def __init__(
+        self,
+        running: MutableMapping[str, CancellableReply],
+        exchange: Exchange,
+        owner: str,
+        on_cancel: Callable[[], Awaitable[Mapping[str, Any]]],
+    ) -> None:
+        self._running = running
+        self._exchange = exchange
+        self._owner = owner
+        self._on_cancel = on_cancel
+        self._waiting: asyncio.Task[Any] | None = None
+        self._is_cancelled = False
+
+    async def cancel(self, owner: str) -> Mapping[str, Any] | None:
+        """End the reply and return its response.
+
+        Returns:
+            None for another owner's reply, and the second time.
+
+        Raises:
+            HttpError: The reply has ended.
+        """
+        if owner != self._owner or self._is_cancelled:
+            return None
+        if self._exchange.record.end is not None:
+            raise HttpError("invalid_request", "Cannot cancel a completed response.")
+        self._is_cancelled = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+        return await self._on_cancel()
+
+    async def batches(self, batches: Batches) -> Batches:
+        """The same batches, until the reply is cancelled."""
+        exchange = self._exchange
+        task = asyncio.current_task()
+        self._running[exchange.identifier] = self
+        try:
+            async with aclosing(batches):
+                self._waiting = task
+                async for events in batches:
+                    self._waiting = None
+                    yield events
+                    if self._is_cancelled:
+                        break
+                    self._waiting = task
+        except asyncio.CancelledError:
+            if not self._is_cancelled or self._waiting is None or task is None:
+                raise
+            task.uncancel()
+        finally:
+            self._waiting = None
+            del self._running[exchange.identifier]
+        if self._is_cancelled and exchange.record.end is None:
+            failed: list[Event] = [ReplyFailed("caller", "cancelled", "the reply was cancelled")]
+            exchange.record.set_end(failed)
+            yield failed
+
+
+def _own_items(body: Mapping[str, Any]) -> list[Any]:
+    items = body.get("input")
+    if items is not None and not isinstance(items, str | list):
         raise HttpError("invalid_request", "neither a text nor a list of items", path="input")
-    return input_items(said)
+    return input_items(items)
 
 
 def _not_found(identifier: str) -> HttpError:
-    message = f"Previous response with id {identifier[:_SHOWN]!r} not found."
+    message = f"Previous response with id {identifier[:_MAX_SHOWN]!r} not found."
     return HttpError("previous_response_not_found", message, path="previous_response_id")
 
 
-def _check_outputs(before: Sequence[Any], own: Sequence[Any]) -> None:
-    """An output that no call of the conversation asked for is a mistake here, for the conversation is whole."""
-    called = {_call(item) for item in (*before, *own) if not _is_output(item)}
-    for place, item in enumerate(own):
-        if _is_output(item) and (call := _call(item)) and call not in called:
-            message = f"No tool call found for function call output with call_id {call[:_SHOWN]}."
-            raise HttpError("invalid_request", message, path=f"input[{place}]")
+def _check_outputs(history: Sequence[Any], own: Sequence[Any]) -> None:
+    """Refuse an output that no call of the conversation asked for: here the conversation is whole."""
+    called = {_call_id(item) for item in (*history, *own) if not _is_output(item)}
+    for index, item in enumerate(own):
+        if _is_output(item) and (call := _call_id(item)) and call not in called:
+            message = f"No tool call found for function call output with call_id {call[:_MAX_SHOWN]}."
+            raise HttpError("invalid_request", message, path=f"input[{index}]")
 
 
 def _is_output(item: Any) -> bool:
     return isinstance(item, dict) and str(item.get("type")).endswith("_output")
 
 
-def _call(item: Any) -> str:
+def _call_id(item: Any) -> str:
     call = item.get("call_id") if isinstance(item, dict) else None
     return call if isinstance(call, str) else ""

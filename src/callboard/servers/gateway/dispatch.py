@@ -11,11 +11,9 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from callboard.core import (
@@ -33,16 +31,15 @@ from callboard.core import (
     unsent_note,
 )
 from callboard.errors import CallboardError
-from callboard.providers.http_model import NO_HEADERS, HttpModel
+from callboard.providers.http_model import HttpModel
 from callboard.providers.lessons import MOST
-from callboard.providers.retries import retry_after
 from callboard.servers.gateway.attribution import strip_attribution
 from callboard.servers.gateway.backend import WITHOUT_TOOLS, Backend, BatchModel
+from callboard.servers.gateway.exchange import ReplyRecord
 from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.remembered_reasoning import ReasoningRecorder
 from callboard.servers.gateway.tool_call_log import tool_call_logger
-from callboard.text.display import display
-from callboard.wires.field_mapping import crossed, signed_by, untold
+from callboard.wires.field_mapping import crossed, signed_by
 
 log = logging.getLogger("callboard.gateway")
 
@@ -75,100 +72,6 @@ learned if that succeeds, and for the client's own key alone.
 _REFUSES_TOOLS = frozenset({400, 404, 405, 422, 500, 501})
 
 
-class CompletedReply(msgspec.Struct, frozen=True):
-    """A reply that came whole: what was asked of which `model`, whose endpoint keeps caches for `cache_seconds`."""
-
-    request: Request
-    usage: Usage
-    model: str
-    cache_seconds: float
-
-
-class ReplyRecord:
-    """One reply on its way: which `front` asks with which `token`, for which `owner`, and what happened: `answered` by
-    which backend, with what status and headers; `quotations` says of calls that repeated a source and passed as text,
-    `incomplete` of what a reply lacks that does not tell it itself, `untold` which of its fields the client's wire lacks.
-    """
-
-    __slots__ = (
-        "backend_name",
-        "completed",
-        "dropped",
-        "front",
-        "headers",
-        "incomplete",
-        "last",
-        "lost_fields",
-        "owner",
-        "quotations",
-        "redactor",
-        "retry_after",
-        "status",
-        "token",
-        "usage",
-    )
-
-    def __init__(self, front: str, token: str = "", dropped: Sequence[str] = (), *, owner: str = "") -> None:
-        self.front = front
-        self.owner = owner
-        self.redactor = Redactor()
-        self.token = token
-        self.backend_name = ""
-        self.status = 0
-        self.headers: Mapping[str, str] = NO_HEADERS
-        self.dropped = list(dropped)
-        self.lost_fields: list[str] = []
-        self.quotations: list[str] = []
-        self.incomplete: list[str] = []
-        self.completed: list[CompletedReply] = []
-        self.retry_after: float | None = None
-        self.usage = Usage()
-        self.last: ReplyEnded | ReplyFailed | None = None
-
-    def begin(self, backend: Backend) -> None:
-        """A backend is asked, once more perhaps."""
-        self.backend_name, self.redactor = backend.name, backend.redactor
-        self.status, self.headers, self.retry_after = 0, NO_HEADERS, None
-
-    def on_headers(self, status: int, headers: Mapping[str, str]) -> None:
-        self.status = status
-        self.headers = headers
-        if status >= 400:
-            self.retry_after = retry_after(headers, datetime.now(UTC))
-
-    def add_dropped(self, things: Sequence[str]) -> None:
-        self.dropped += [thing for thing in things if thing not in self.dropped]
-
-    def add_lost_fields(self, fields: Sequence[str]) -> None:
-        """Keeps and logs what of the reply the client is not told, for the headers of a stream may have gone."""
-        for field in fields:
-            if field not in self.lost_fields:
-                self.lost_fields.append(field)
-                log.info(
-                    "%s: %s of the reply has no place on the client's wire", self.backend_name, display(field, _SHOWN)
-                )
-
-    def add_notes(self, events: Sequence[Event]) -> None:
-        """Keeps and logs the alerts that clients are told besides, and what of the reply they are not told."""
-        self.add_lost_fields(untold(events, self.front))
-        for event in events:
-            if type(event) is Note and event.code in ("quotation", "incomplete"):
-                (self.quotations if event.code == "quotation" else self.incomplete).append(event.text)
-                log.warning("%s: %s", self.backend_name, event.text)
-
-    def set_end(self, events: Sequence[Event]) -> None:
-        """Looks for the end of the reply in the last events of a batch."""
-        end = events[-1]
-        if isinstance(end, (ReplyEnded, ReplyFailed)):
-            self.last = end
-            self.usage = next((event for event in reversed(events) if isinstance(event, Usage)), self.usage)
-
-    def add_completed(self, request: Request, model: str, cache_seconds: float) -> None:
-        """Keeps what a reply that came whole was asked with."""
-        if isinstance(self.last, ReplyEnded):
-            self.completed.append(CompletedReply(request, self.usage, model, cache_seconds))
-
-
 async def stream_reply(candidates: Candidates, request: Request, record: ReplyRecord) -> AsyncGenerator[list[Event]]:
     """The batches of one reply."""
     pause: float | None = None
@@ -191,7 +94,7 @@ async def stream_reply(candidates: Candidates, request: Request, record: ReplyRe
                 yield events
             if failed is None:
                 return
-        record.last, record.retry_after, record.usage = None, None, Usage()
+        record.end, record.retry_after, record.usage = None, None, Usage()
         yield [Note("alert", f"a backend failed: {failed.message}; another is asked")]
     if failed is not None:
         record.set_end([failed])

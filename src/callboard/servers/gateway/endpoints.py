@@ -1,98 +1,191 @@
-"""What a gateway tells of itself and its models.
+"""Endpoints that answer without asking a model: /health, /metrics, models, and the size of a request.
 
-Owns the answers to /health, to questions for models, and those for the size of a request. Knows nothing of replies.
+Law: a key in a URL, as Google's clients send it, is a header before anything else sees the request, so that no log and
+no error can show it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from time import monotonic
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, TypeAlias
+from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 from starlette.datastructures import Headers
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from callboard import __version__
 from callboard.servers.gateway.auth import read_token
-from callboard.servers.gateway.backend import Backend
-from callboard.servers.gateway.connections import BudgetShare
+from callboard.servers.gateway.conversation_state import ConversationState
+from callboard.servers.gateway.exchange import ReplyRequest
+from callboard.servers.gateway.frontends import ALT, Frontend, frontends
 from callboard.servers.gateway.gateway import Gateway
-from callboard.servers.gateway.google_urls import KEY_HEADER, model_in_path
 from callboard.servers.gateway.http_errors import HttpError
-from callboard.servers.gateway.request_body import read_body, run_in_thread_if_large
-from callboard.servers.gateway.response_stream import send_json
+from callboard.servers.gateway.metrics import Metrics
+from callboard.servers.gateway.request_body import BudgetShare, read_body, run_in_thread_if_large
 
-_BYTES_OF_A_TOKEN = 4
+VERSIONS = ("/v1beta", "/v1")
+"""Paths of Google's API; with `v1` a client asks for what is not beta."""
+_KEY_HEADER = "x-goog-api-key"
+_COLLECTION = "models/"
+_BYTES_PER_TOKEN = 4
 """About, in English and in code."""
-_TOKENS_OF_A_FILE = 1000
-"""Of a picture, about; of others nothing can be known."""
+_TOKENS_PER_FILE = 1000
+"""Of a picture, about; of other files nothing can be known."""
 _FILE = re.compile(rb'"(?:data:[^",]{0,200},)?[\w+/=-]{2000,}"')
 """A string without a space that is too long for a word: base64."""
-_SHOWN = 100
+_MAX_SHOWN = 100
 """Characters of a name in a message."""
 
 
-def health(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:
-    """200, or 503 while every backend's breaker is open. Where a backend is, is told to the gateway's keys alone."""
+class Services(msgspec.Struct, frozen=True):
+    """What the endpoints of one application share."""
 
-    async def tell(request: Request) -> Response:
-        now = monotonic()
-        is_known = gateway.authenticator.is_key(read_token(request.headers))
-        states = [
-            _state(_name(gateway, place, is_known=is_known), backend.breaker.failures, backend.breaker.state(now))
-            | _learned(gateway, backend, request)
-            for place, backend in enumerate(gateway.backends)
-        ]
-        unhealthy = all(state["is_open"] for state in states)
-        told = {
-            "status": "unhealthy" if unhealthy else "healthy",
-            "circuit_breaker": {
-                "enabled": True,
-                "is_open": unhealthy,
-                "consecutive_failures": max([state["consecutive_failures"] for state in states]),
-            },
-            "backends": states,
-        }
-        return Response(msgspec.json.encode(told), 503 if unhealthy else 200, media_type="application/json")
-
-    return tell
+    gateway: Gateway
+    conversations: ConversationState
+    metrics: Metrics
 
 
-def _name(gateway: Gateway, place: int, *, is_known: bool) -> str:
-    """What a backend is called: without one of the gateway's keys nobody is told where it is, nor its name if there are
-    keys.
-    """
-    backend = gateway.backends[place]
-    if is_known:
-        return backend.name
-    return (not gateway.settings.keys and backend.settings.name) or f"backend-{place + 1}"
+class ApiRequest(msgspec.Struct, frozen=True):
+    """A request that may be answered: `token` is the client's key, where it may be passed on."""
+
+    services: Services
+    scope: Scope
+    receive: Receive
+    headers: Headers
+    owner: str = ""
+    token: str = ""
+
+    @property
+    def path_params(self) -> Mapping[str, str]:
+        params: Mapping[str, str] = self.scope["path_params"]
+        return params
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The last value of each parameter."""
+        return dict(_query(self.scope))
 
 
-def _learned(gateway: Gateway, backend: Backend, request: Request) -> dict[str, Any]:
-    """What the requests of this key have shown of the backend's models."""
+Handler: TypeAlias = Callable[[ApiRequest], Awaitable[Response]]
+Access: TypeAlias = Literal["public", "counted", "work"]
+"""`public` wants no key, `counted` is one of a key's requests a minute, `work` is also one of those open at once.
+
+`counted` is for what must go through while all places are taken: a key can still cancel one of its replies.
+"""
+
+
+class Endpoint:
+    """An endpoint whose `handler` makes the whole answer. With `front` "" each client gets it in its own form."""
+
+    def __init__(self, services: Services, front: str, handler: Handler, access: Access = "work") -> None:
+        self._services = services
+        self._front = front
+        self._handler = handler
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._front in {"", "gemini"}:
+            scope = move_key_to_header(scope)
+        try:
+            response = await self._respond(scope, receive)
+        except HttpError as error:
+            response = error_response(frontends()[self._front or client_format(scope)], error)
+        await response(scope, receive, send)
+
+    async def _respond(self, scope: Scope, receive: Receive) -> Response:
+        services, headers = self._services, Headers(scope=scope)
+        authenticator = services.gateway.authenticator
+        if self._access == "public":
+            authenticator.check_origin(headers)
+            return await self._handler(ApiRequest(services, scope, receive, headers))
+        token = read_token(headers)
+        caller = authenticator.authenticate(headers, token)
+        passed = "" if services.gateway.settings.keys else token
+        request = ApiRequest(services, scope, receive, headers, authenticator.owner(caller, token), passed)
+        if self._access == "counted":
+            caller.count()
+        with caller if self._access == "work" else nullcontext():
+            return await self._handler(request)
+
+
+def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(body), status, headers, media_type="application/json")
+
+
+def error_response(front: Frontend, error: HttpError) -> Response:
+    """The error in the front's own form."""
+    return json_response(front.error_body(error), error.status, error.headers)
+
+
+async def root(_: ApiRequest) -> Response:
+    return json_response({"name": "callboard", "version": __version__})
+
+
+async def metrics(request: ApiRequest) -> Response:
+    """GET /metrics, for Prometheus."""
+    figures = request.services.metrics
+    for backend in request.services.gateway.backends:
+        figures.set_breaker(backend.name, is_open=backend.breaker.state(monotonic()) == "open")
+    return Response(figures.render(), media_type="text/plain; version=0.0.4")
+
+
+async def health(request: ApiRequest) -> Response:
+    """GET /health: 200, or 503 while every backend's breaker is open."""
+    gateway, now = request.services.gateway, monotonic()
     token = read_token(request.headers)
+    is_known = gateway.authenticator.is_key(token)
     try:
         owner = gateway.authenticator.owner(gateway.authenticator.authenticate(request.headers, token), token)
     except HttpError:
-        return {}
-    learned = backend.learned_facts(owner)
-    return {"learned": learned} if learned else {}
+        owner = None
+    backends: list[dict[str, Any]] = []
+    for index, backend in enumerate(gateway.backends):
+        name = _backend_name(gateway, index, is_known=is_known)
+        state = backend.breaker.state(now)
+        learned = {} if owner is None else backend.learned_facts(owner)
+        backends.append(
+            {
+                **({"name": name} if name else {}),
+                "state": state,
+                "is_open": state == "open",
+                "consecutive_failures": backend.breaker.failures,
+                **({"learned": learned} if learned else {}),
+            }
+        )
+    is_unhealthy = all(each["is_open"] for each in backends)
+    body = {
+        "status": "unhealthy" if is_unhealthy else "healthy",
+        "circuit_breaker": {
+            "enabled": True,
+            "is_open": is_unhealthy,
+            "consecutive_failures": max([each["consecutive_failures"] for each in backends]),
+        },
+        "backends": backends,
+    }
+    return json_response(body, 503 if is_unhealthy else 200)
 
 
-def _state(name: str, failures: int, state: str) -> dict[str, Any]:
-    named = {"name": name} if name else {}
-    return {**named, "state": state, "is_open": state == "open", "consecutive_failures": failures}
+def _backend_name(gateway: Gateway, index: int, *, is_known: bool) -> str:
+    """Where a backend is, only clients with one of the gateway's keys learn; others see its configured name, and not
+    even that where the gateway has keys.
+    """
+    backend = gateway.backends[index]
+    if is_known:
+        return backend.name
+    return (not gateway.settings.keys and backend.settings.name) or f"backend-{index + 1}"
 
 
 def client_format(scope: Scope) -> str:
-    """The front in whose form a client wants what every front has: Google's and Anthropic's clients say who they are."""
+    """The front whose form a client reads on paths that all fronts have: Google's and Anthropic's say who they are."""
     headers = Headers(scope=scope)
-    if scope["path"].startswith("/v1beta") or KEY_HEADER in headers:
+    if scope["path"].startswith("/v1beta") or _KEY_HEADER in headers:
         return "gemini"
     return "messages" if "anthropic-version" in headers else "chat"
 
@@ -123,7 +216,7 @@ def _google_list(names: Sequence[str]) -> dict[str, Any]:
     return {"models": [_google_model(name) for name in names]}
 
 
-_FORMS: Mapping[str, tuple[Callable[[str], Any], Callable[[Sequence[str]], Any]]] = MappingProxyType(
+_MODEL_FORMS: Mapping[str, tuple[Callable[[str], Any], Callable[[Sequence[str]], Any]]] = MappingProxyType(
     {
         "chat": (_openai_model, _openai_list),
         "messages": (_anthropic_model, _anthropic_list),
@@ -132,64 +225,94 @@ _FORMS: Mapping[str, tuple[Callable[[str], Any], Callable[[Sequence[str]], Any]]
 )
 
 
-async def models(scope: Scope, receive: Receive, send: Send, token: str) -> None:
-    """The names that may be asked for, in the client's form."""
-    names = await scope["gateway"].models(scope["owner"], token)
-    await send_json(send, 200, _FORMS[client_format(scope)][1](names))
+async def list_models(request: ApiRequest) -> Response:
+    names = await request.services.gateway.models(request.owner, request.token)
+    return json_response(_MODEL_FORMS[client_format(request.scope)][1](names))
 
 
-async def model(scope: Scope, receive: Receive, send: Send, token: str) -> None:
-    """One of them."""
-    name = str(scope["path_params"]["name"])
-    if not await scope["gateway"].has_model(name, scope["owner"], token):
-        raise HttpError("model_not_found", f"there is no model {name[:_SHOWN]!r} here", path="model")
-    await send_json(send, 200, _FORMS[client_format(scope)][0](name))
+async def get_model(request: ApiRequest) -> Response:
+    name = request.path_params["name"]
+    if not await request.services.gateway.has_model(name, request.owner, request.token):
+        raise HttpError("model_not_found", f"there is no model {name[:_MAX_SHOWN]!r} here", path="model")
+    return json_response(_MODEL_FORMS[client_format(request.scope)][0](name))
 
 
-async def _of_messages(scope: Scope, body: Mapping[str, Any], size: int, share: BudgetShare) -> tuple[Any, Any]:
+class _TokenCounter(msgspec.Struct, frozen=True):
+    """Estimates how many tokens a body has: four bytes of text each. A header says that it is an estimate.
+
+    `counted_parts` returns the model's name and the parts of the body that a model reads; `answer` makes the body of
+    the answer.
+    """
+
+    counted_parts: Callable[[ApiRequest, Mapping[str, Any], int, BudgetShare], Awaitable[tuple[Any, Any]]]
+    answer: Callable[[int], dict[str, Any]]
+
+    async def __call__(self, request: ApiRequest) -> Response:
+        gateway = request.services.gateway
+        with BudgetShare(gateway.request_budget) as share:
+            data = await read_body(request.headers, request.receive, gateway.settings.limits, share)
+            name, parts = await self.counted_parts(request, await gateway.read(data), len(data), share)
+            if isinstance(name, str):
+                gateway.check_model_name(name)
+            count = await run_in_thread_if_large(len(data), partial(_estimate_tokens, parts))
+        return json_response(self.answer(count), headers={"x-callboard-estimated": "1"})
+
+
+def _estimate_tokens(parts: Any) -> int:
+    text, files = _FILE.subn(b"", msgspec.json.encode(parts))
+    return max(1, len(text) // _BYTES_PER_TOKEN + files * _TOKENS_PER_FILE)
+
+
+async def _messages_parts(_: ApiRequest, body: Mapping[str, Any], size: int, share: BudgetShare) -> tuple[Any, Any]:
     return body.get("model"), _fields(body, "system", "messages", "tools")
 
 
-async def _of_responses(scope: Scope, body: Mapping[str, Any], size: int, share: BudgetShare) -> tuple[Any, Any]:
-    items = await scope["gateway"].conversations.items(body, owner=scope["owner"], share=share, size=size)
+async def _responses_parts(
+    request: ApiRequest, body: Mapping[str, Any], size: int, share: BudgetShare
+) -> tuple[Any, Any]:
+    asked = ReplyRequest(front=frontends()["responses"], body=body, owner=request.owner, size=size, budget=share)
+    items = await request.services.conversations.items(asked)
     return body.get("model"), [*_fields(body, "instructions", "tools"), items]
 
 
-async def _of_gemini(scope: Scope, body: Mapping[str, Any], size: int, share: BudgetShare) -> tuple[Any, Any]:
-    asked = body.get("generateContentRequest", body.get("generate_content_request"))
+async def _gemini_parts(request: ApiRequest, body: Mapping[str, Any], size: int, share: BudgetShare) -> tuple[Any, Any]:
+    inner = body.get("generateContentRequest", body.get("generate_content_request"))
     names = ("systemInstruction", "system_instruction", "contents", "tools")
-    return model_in_path(scope), _fields(asked if isinstance(asked, dict) else body, *names)
+    return model_in_path(request.scope), _fields(inner if isinstance(inner, dict) else body, *names)
 
 
 def _fields(body: Mapping[str, Any], *names: str) -> list[Any]:
     return [each for name in names if (each := body.get(name)) is not None]
 
 
-class _TokenCounter(msgspec.Struct, frozen=True):
-    """Answers how many tokens a body has, about: four bytes of its text each, as a header says.
-
-    `counted` gives the model's name and what is counted of a body of so many bytes, `told` what is said of the number.
-    """
-
-    counted: Callable[[Scope, Mapping[str, Any], int, BudgetShare], Awaitable[tuple[Any, Any]]]
-    told: Callable[[int], dict[str, Any]]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, token: str) -> None:
-        gateway: Gateway = scope["gateway"]
-        with BudgetShare(gateway.request_budget) as share:
-            data = await read_body(Headers(scope=scope), receive, gateway.settings.limits, share)
-            name, said = await self.counted(scope, await gateway.read(data), len(data), share)
-            if isinstance(name, str):
-                gateway.check_model_name(name)
-            count = await run_in_thread_if_large(len(data), partial(_tokens, said))
-        await send_json(send, 200, self.told(count), {"x-callboard-estimated": "1"})
+count_messages = _TokenCounter(_messages_parts, lambda count: {"input_tokens": count})
+count_responses = _TokenCounter(
+    _responses_parts, lambda count: {"object": "response.input_tokens", "input_tokens": count}
+)
+count_gemini = _TokenCounter(_gemini_parts, lambda count: {"totalTokens": count})
 
 
-def _tokens(said: Any) -> int:
-    text, files = _FILE.subn(b"", msgspec.json.encode(said))
-    return max(1, len(text) // _BYTES_OF_A_TOKEN + files * _TOKENS_OF_A_FILE)
+def move_key_to_header(scope: Scope) -> Scope:
+    """The scope with the query's `key` as a header, and without it in the query."""
+    query = _query(scope)
+    keys = [value for name, value in query if name == "key"]
+    if not keys:
+        return scope
+    rest = urlencode([(name, value) for name, value in query if name != "key"]).encode()
+    header = (_KEY_HEADER.encode(), keys[-1].encode("latin-1", "replace"))
+    return {**scope, "query_string": rest, "headers": [*scope["headers"], header]}
 
 
-count_messages = _TokenCounter(_of_messages, lambda count: {"input_tokens": count})
-count_responses = _TokenCounter(_of_responses, lambda count: {"object": "response.input_tokens", "input_tokens": count})
-count_gemini = _TokenCounter(_of_gemini, lambda count: {"totalTokens": count})
+def url_fields(scope: Scope, *, stream: bool) -> dict[str, Any]:
+    """The model, whether the reply is streamed and in which form, as fields of a body."""
+    form = next((value for name, value in reversed(_query(scope)) if name in {ALT, "$alt"}), "json")
+    return {"model": model_in_path(scope), "stream": stream, ALT: form}
+
+
+def model_in_path(scope: Scope) -> str:
+    """The model's name: `NAME` of `models/NAME`, or the full name in another collection."""
+    return str(scope["path_params"]["resource"]).removeprefix(_COLLECTION)
+
+
+def _query(scope: Scope) -> list[tuple[str, str]]:
+    return parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)

@@ -1,112 +1,219 @@
 """One request of a client and the reply to it.
 
-Owns what a front's encoder has to know, and what is told of the reply besides its events. Knows nothing of sockets.
+A `ReplyRequest` is what an endpoint is asked for. The gateway makes an `Exchange` of it: the decoded request, and the
+way that the reply takes from a backend to the client. The `ReplyRecord` notes what happens on that way.
+
+An Exchange is frozen. What passes a reply on the way (a summary's check, cancellation) is a filter that its maker
+names, and gets the exchange with the events: a filter that held its exchange would be a reference cycle, and what the
+client sent would stay in memory until a garbage collection.
 """
 
 from __future__ import annotations
 
-import secrets
+import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from callboard.core import Event, ReplyFailed, Request, Stage
-from callboard.servers.gateway.dispatch import ReplyRecord
+import msgspec
+
+from callboard.core import Event, Note, ReplyEnded, ReplyFailed, Request, Stage, Usage
+from callboard.providers.http_model import NO_HEADERS
+from callboard.providers.retries import retry_after
 from callboard.servers.gateway.frontends import Frontend
 from callboard.servers.gateway.http_errors import STATUSES
-from callboard.text.display import replace_invisible
+from callboard.servers.gateway.redaction import Redactor
+from callboard.text.display import display
+from callboard.wires.field_mapping import untold
 
-_PASSED = ("x-request-id", "request-id")
+if TYPE_CHECKING:
+    from callboard.servers.gateway.backend import Backend
+    from callboard.servers.gateway.conversation_state import ConnectionMemory
+    from callboard.servers.gateway.request_body import BudgetShare
+
+log = logging.getLogger("callboard.gateway")
+
+_PASSED_HEADERS = ("x-request-id", "request-id")
 """Headers of a backend that its client gets."""
-_MOST_DROPPED = 2000
-_LONGEST_PAUSE = 86_400.0
-_BACKENDS = {"timeout": 504, "too_large": 502}
-"""Statuses of what a backend did; of a client it means another."""
+_MAX_DROPPED = 2000
+_MAX_RETRY_AFTER = 86_400.0
+_BACKEND_STATUSES = {"timeout": 504, "too_large": 502}
+"""Statuses of failures that mean another one where the client caused them."""
+_MAX_NAME = 100
+"""Characters of a field's name in the log."""
 
-Batches = AsyncGenerator[list[Event]]
+Batches: TypeAlias = AsyncGenerator[list[Event]]
 
 
-class Exchange:
-    """`batches` gives the reply's events once; `around`, if it is set, is the way they take to who asked.
+class CompletedReply(msgspec.Struct, frozen=True):
+    """A backend's reply that ended well: the request, the tokens, and for how long the endpoint caches prompts."""
 
-    `finished`, if it is set, is told a whole Responses body before the client has all of it.
-    """
+    request: Request
+    usage: Usage
+    model: str
+    cache_seconds: float
 
-    def __init__(
-        self,
-        front: Frontend,
-        request: Request,
-        body: Mapping[str, Any],
-        batches: Callable[[ReplyRecord], Batches],
-        *,
-        owner: str = "",
-        token: str = "",
-        dropped: tuple[str, ...] = (),
-        seed: bool = False,
-        strict: bool = False,
-        echo: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.front = front
-        self.request = request
-        self.body = body
-        self.identifier = front.prefix + secrets.token_hex(16)
-        self.created = int(time.time())
-        self.record = ReplyRecord(front.name, token, dropped, owner=owner)
-        self.strict = strict
-        self.around: Callable[[Batches], Batches] | None = None
-        self.finished: Callable[[dict[str, Any]], Awaitable[None]] | None = None
-        self._batches = batches
-        self._seed = seed
-        self._echo = body if echo is None else echo
+
+class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
+    """What happened while a reply was made."""
+
+    front: str
+    owner: str = ""
+    token: str = ""
+    """The key that the client sent."""
+    redactor: Redactor = msgspec.field(default_factory=Redactor)
+    backend_name: str = ""
+    """The backend that was asked last."""
+    status: int = 0
+    headers: Mapping[str, str] = NO_HEADERS
+    dropped: list[str] = []
+    """Parts of the request that the backend does not get."""
+    lost_fields: list[str] = []
+    """Parts of the reply that the client's wire has no place for."""
+    quotations: list[str] = []
+    """Calls in text that repeated a source, and passed as text."""
+    incomplete: list[str] = []
+    """What the reply lacks without saying so itself."""
+    completed: list[CompletedReply] = []
+    retry_after: float | None = None
+    usage: Usage = Usage()
+    end: ReplyEnded | ReplyFailed | None = None
+
+    def begin(self, backend: Backend) -> None:
+        """A backend is asked, perhaps for the second time."""
+        self.backend_name, self.redactor = backend.name, backend.redactor
+        self.status, self.headers, self.retry_after = 0, NO_HEADERS, None
+
+    def on_headers(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status = status
+        self.headers = headers
+        if status >= 400:
+            self.retry_after = retry_after(headers, datetime.now(UTC))
+
+    def add_dropped(self, names: Sequence[str]) -> None:
+        self.dropped += [name for name in names if name not in self.dropped]
+
+    def add_lost_fields(self, fields: Sequence[str]) -> None:
+        """Log them too: the headers of a stream may have gone before its last event shows what is lost."""
+        for field in fields:
+            if field not in self.lost_fields:
+                self.lost_fields.append(field)
+                log.info(
+                    "%s: %s of the reply has no place on the client's wire",
+                    self.backend_name,
+                    display(field, _MAX_NAME),
+                )
+
+    def add_notes(self, events: Sequence[Event]) -> None:
+        """Keep and log the alerts that the answer's headers tell, and the fields that the client's wire lacks."""
+        self.add_lost_fields(untold(events, self.front))
+        for event in events:
+            if type(event) is Note and event.code in ("quotation", "incomplete"):
+                (self.quotations if event.code == "quotation" else self.incomplete).append(event.text)
+                log.warning("%s: %s", self.backend_name, event.text)
+
+    def set_end(self, events: Sequence[Event]) -> None:
+        """Look for the end of the reply in the last events of a batch."""
+        last = events[-1]
+        if isinstance(last, (ReplyEnded, ReplyFailed)):
+            self.end = last
+            self.usage = next((event for event in reversed(events) if isinstance(event, Usage)), self.usage)
+
+    def add_completed(self, request: Request, model: str, cache_seconds: float) -> None:
+        if isinstance(self.end, ReplyEnded):
+            self.completed.append(CompletedReply(request, self.usage, model, cache_seconds))
+
+
+class ReplyRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What an endpoint is asked for: one body of one client."""
+
+    front: Frontend
+    body: Mapping[str, Any]
+    owner: str = ""
+    size: int = 0
+    """About the bytes of the body."""
+    token: str = ""
+    """The client's key, where it may be passed on to a backend."""
+    compat_events: bool = False
+    budget: BudgetShare | None = None
+    """Pays for what is read besides the body, such as a stored conversation."""
+    memory: ConnectionMemory | None = None
+    """What a WebSocket remembers of its last reply."""
+    echo: Mapping[str, Any] | None = None
+    """The fields that a Responses reply repeats, if they are not those of the body."""
+    filters: tuple[Filter, ...] = ()
+    on_finished: OnFinished | None = None
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A decoded request, and the way to its reply."""
+
+    front: Frontend
+    request: Request
+    body: Mapping[str, Any]
+    echo: Mapping[str, Any]
+    identifier: str
+    record: ReplyRecord
+    source: Callable[[ReplyRecord], Batches]
+    """Gives the reply's events, once."""
+    filters: tuple[Filter, ...] = ()
+    """Pass the events on, the first nearest to the backend."""
+    on_finished: OnFinished | None = None
+    """Called with a whole Responses body before the client has all of it; it may change the body's `store`."""
+    compat_events: bool = False
+    strict: bool = False
+    """Refuse the request where something of it would be lost."""
+    created: int = msgspec.field(default_factory=lambda: int(time.time()))
 
     def batches(self) -> Batches:
-        batches = self._batches(self.record)
-        # What is around may know this exchange: let go of it, or what a client sent stays until a garbage collection.
-        around, self.around = self.around, None
-        return batches if around is None else around(batches)
+        batches = self.source(self.record)
+        for apply in self.filters:
+            batches = apply(self, batches)
+        return batches
 
     def encoder(self) -> Stage[Event, bytes]:
-        return self.front.encoder(body=self._echo, seed=self._seed, **self._said())
+        return self.front.encoder(body=self.echo, seed=self.compat_events, **self._reply_fields())
 
     @property
     def content_type(self) -> str:
         """Of the stream."""
         return self.front.content_type(self.body)
 
-    def whole(self, events: list[Event]) -> dict[str, Any]:
+    def encode_whole(self, events: list[Event]) -> dict[str, Any]:
         """The reply as one body."""
-        options = {"echo": self._echo, "clock": time.time} if self.front.name == "responses" else {}
-        return self.front.wire.encode_response(events, **self._said(), **options)
+        options = {"echo": self.echo, "clock": time.time} if self.front.name == "responses" else {}
+        return self.front.wire.encode_response(events, **self._reply_fields(), **options)
 
-    def refusal(self, failed: ReplyFailed) -> tuple[int, dict[str, Any]]:
+    def encode_failure(self, failed: ReplyFailed) -> tuple[int, dict[str, Any]]:
         """The status and body of a reply that did not begin."""
         status, _ = self.front.wire.encode_error(failed)
-        # Some servers say with a 500 that a request cannot be: clients would ask again for ever.
+        # Some servers answer a request that cannot be with 500: clients would ask again for ever.
         if self.record.status >= 400 and (failed.party != "caller" or self.record.status < 500):
             status = self.record.status
-        elif failed.party == "provider" and failed.code in _BACKENDS:
-            status = _BACKENDS[failed.code]
+        elif failed.party == "provider" and failed.code in _BACKEND_STATUSES:
+            status = _BACKEND_STATUSES[failed.code]
         else:
-            # Anthropic's api_error is a 500, but it was not us that failed.
+            # Anthropic's api_error is a 500, but it was not the gateway that failed.
             status = STATUSES.get(failed.code, 502 if status == 500 else status)
         return status, self.front.error(failed, status)
 
     def headers(self) -> dict[str, str]:
-        """What the answer's headers say besides its type."""
+        """The answer's headers besides its type."""
         record = self.record
-        told = {name: record.redactor.text(value) for name in _PASSED if (value := record.headers.get(name))}
-        told.setdefault("x-request-id", self.identifier)
+        headers = {name: record.redactor.text(value) for name in _PASSED_HEADERS if (value := record.headers.get(name))}
+        headers.setdefault("x-request-id", self.identifier)
         if record.retry_after is not None:
-            told["retry-after"] = str(round(min(max(1.0, record.retry_after), _LONGEST_PAUSE)))
+            headers["retry-after"] = str(round(min(max(1.0, record.retry_after), _MAX_RETRY_AFTER)))
         if lost := [*record.dropped, *record.lost_fields]:
-            told["x-callboard-dropped"] = dropped_header(lost)
+            headers["x-callboard-dropped"] = dropped_header(lost)
         if record.quotations:
-            told["x-callboard-quoted"] = dropped_header(record.quotations)
+            headers["x-callboard-quoted"] = dropped_header(record.quotations)
         if record.incomplete:
-            told["x-callboard-incomplete"] = dropped_header(record.incomplete)
-        return told
+            headers["x-callboard-incomplete"] = dropped_header(record.incomplete)
+        return headers
 
-    def _said(self) -> dict[str, Any]:
+    def _reply_fields(self) -> dict[str, Any]:
         return {
             "identifier": self.identifier,
             "model": self.request.model,
@@ -115,8 +222,13 @@ class Exchange:
         }
 
 
+Filter: TypeAlias = Callable[[Exchange, Batches], Batches]
+OnFinished: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+MakeExchange: TypeAlias = Callable[[ReplyRequest], Awaitable[Exchange]]
+
+
 def dropped_header(dropped: list[str]) -> str:
-    """What was lost, as a header's value."""
-    text = ", ".join([thing.replace(",", ";") for thing in dropped])
+    """The list as a header's value: printable ASCII, cut after 2,000 characters."""
+    text = ", ".join([name.replace(",", ";") for name in dropped])
     safe = text.encode("ascii", "replace").decode()
-    return replace_invisible(safe)[:_MOST_DROPPED]
+    return "".join([each if each.isprintable() else "?" for each in safe])[:_MAX_DROPPED]

@@ -83,15 +83,26 @@ class Frontend(msgspec.Struct, frozen=True):
     set_error_status: Callable[[dict[str, Any], ReplyFailed, int], None] = _as_it_is
     content_type: Callable[[Mapping[str, Any]], str] = _event_stream
     streams_failures: bool = False
+    codec: Wire | None = None
+    """Instead of the wire of this name."""
 
     @property
     def wire(self) -> Wire:
-        return wire_named(self.name)
+        return self.codec or wire_named(self.name)
 
     def error(self, failed: ReplyFailed, status: int) -> dict[str, Any]:
         """The body of an answer of that status."""
         body = self.wire.encode_error(failed)[1]
         self.set_error_status(body["error"], failed, status)
+        return body
+
+    def error_body(self, error: HttpError) -> dict[str, Any]:
+        """The body of an answer that the gateway itself refuses."""
+        body = self.error(error.failure, error.status)
+        if error.details is not None:
+            body["error"]["details"] = error.details
+        if "param" in body["error"]:
+            body["error"]["param"] = error.path or None
         return body
 
     def encoder(self, *, body: Mapping[str, Any], seed: bool, **said: Any) -> Stage[Event, bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import secrets
 from collections.abc import Mapping
 from functools import partial
 from time import monotonic
@@ -24,15 +25,13 @@ from callboard.servers.gateway.attribution import without_attribution
 from callboard.servers.gateway.auth import Authenticator
 from callboard.servers.gateway.backend import Backend
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
-from callboard.servers.gateway.connections import ByteBudget, IdleConnections
-from callboard.servers.gateway.conversation_state import ConversationState
-from callboard.servers.gateway.dispatch import ReplyRecord, stream_reply
-from callboard.servers.gateway.exchange import Exchange
+from callboard.servers.gateway.dispatch import stream_reply
+from callboard.servers.gateway.exchange import Exchange, ReplyRecord, ReplyRequest
 from callboard.servers.gateway.frontends import Frontend
 from callboard.servers.gateway.hosted_tools import HostedTools
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.redaction import LogFilter, make_redactor
-from callboard.servers.gateway.request_body import read_json, run_in_thread_if_large
+from callboard.servers.gateway.request_body import ByteBudget, read_json, run_in_thread_if_large
 from callboard.servers.gateway.response_store import ResponseStore
 from callboard.servers.gateway.routing import ModelRouter
 from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
@@ -52,7 +51,6 @@ class Gateway:
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
         self.authenticator = Authenticator(settings, monotonic)
-        self.connections = IdleConnections(settings.limits.connections)
         self.request_budget = ByteBudget(settings.limits.held)
         self._cache_watch = CacheWatch()
         # Clients ask again themselves; only a connection that was dropped before an answer is made anew.
@@ -67,19 +65,18 @@ class Gateway:
             for each in _decide_forwarding(settings)
         ]
         self._routes = ModelRouter(settings.backends, random.random)
-        self._hosted = HostedTools(settings) if settings.ensembles else None
+        self._hosted_tools = HostedTools(settings) if settings.ensembles else None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._store = (
+        self.store = (
             ResponseStore(settings.store, age=settings.store_age, size=settings.store_size) if settings.store else None
         )
-        self.conversations = ConversationState(self.exchange, self._store, settings.limits)
 
     async def start(self) -> None:
         log.addFilter(self._log_filter)
-        if self._store is not None:
-            await self._store.start()
-        if self._hosted is not None:
-            await self._hosted.connect()
+        if self.store is not None:
+            await self.store.start()
+        if self._hosted_tools is not None:
+            await self._hosted_tools.connect()
         for backend in self.backends:
             self._refresh(backend)
 
@@ -87,48 +84,44 @@ class Gateway:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._hosted is not None:
-            await self._hosted.disconnect()
+        if self._hosted_tools is not None:
+            await self._hosted_tools.disconnect()
         await self._transport.aclose()
-        if self._store is not None:
-            await self._store.aclose()
+        if self.store is not None:
+            await self.store.aclose()
         log.removeFilter(self._log_filter)
 
     async def read(self, data: bytes) -> dict[str, Any]:
         """A body as JSON. Raises an HttpError."""
         return await read_json(data, self.settings.limits)
 
-    async def exchange(
-        self,
-        front: Frontend,
-        body: Mapping[str, Any],
-        *,
-        owner: str = "",
-        size: int = 0,
-        token: str = "",
-        seed: bool = False,
-        echo: Mapping[str, Any] | None = None,
-    ) -> Exchange:
-        """What a body asks for; `size` is about its bytes. Raises an HttpError, before any backend is asked."""
+    async def exchange(self, request: ReplyRequest) -> Exchange:
+        """The exchange of a request, whose body holds the whole conversation.
+
+        Raises:
+            HttpError: The request cannot be answered; no backend was asked.
+        """
+        front, body = request.front, request.body
         model = body.get("model")
         if not isinstance(model, str) or not model.strip():
             raise HttpError("model_required", "which model?", path="model")
         self.check_model_name(model)
-        request, dropped = await run_in_thread_if_large(size, partial(self._request, front, body, size))
-        candidates = self.candidates(request, owner)
-        replying = stream_reply if self._hosted is None else self._hosted.stream_reply
-        batches = partial(replying, candidates, request)
+        decode = partial(self._decode_request, front, body, request.size)
+        decoded, dropped = await run_in_thread_if_large(request.size, decode)
+        candidates = self.candidates(decoded, request.owner)
+        stream = stream_reply if self._hosted_tools is None else self._hosted_tools.stream_reply
         return Exchange(
-            front,
-            request,
-            body,
-            batches,
-            owner=owner,
-            token=token,
-            dropped=dropped,
-            seed=seed or self.settings.compat_events,
+            front=front,
+            request=decoded,
+            body=body,
+            echo=body if request.echo is None else request.echo,
+            identifier=front.prefix + secrets.token_hex(16),
+            record=ReplyRecord(front=front.name, owner=request.owner, token=request.token, dropped=[*dropped]),
+            source=partial(stream, candidates, decoded),
+            filters=request.filters,
+            on_finished=request.on_finished,
+            compat_events=request.compat_events or self.settings.compat_events,
             strict=self.settings.strict,
-            echo=echo,
         )
 
     def cache_collapses(self, record: ReplyRecord) -> list[Collapse]:
@@ -164,7 +157,7 @@ class Gateway:
             return False
         return True
 
-    def _request(self, front: Frontend, body: Mapping[str, Any], size: int) -> tuple[Request, tuple[str, ...]]:
+    def _decode_request(self, front: Frontend, body: Mapping[str, Any], size: int) -> tuple[Request, tuple[str, ...]]:
         """The request, and what of it is dropped. It may run on a thread."""
         limits = self.settings.limits
         front.check(body, limits)

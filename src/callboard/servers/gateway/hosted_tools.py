@@ -18,10 +18,11 @@ from callboard.configuration import disconnect_ensembles, load_configuration, na
 from callboard.core import NamedTool, Request, ToolDeclaration
 from callboard.errors import CallboardError
 from callboard.loop import Limits
-from callboard.servers.gateway.dispatch import Candidates, ReplyRecord, stream_reply
+from callboard.servers.gateway.dispatch import Candidates, stream_reply
+from callboard.servers.gateway.exchange import Batches, ReplyRecord
 from callboard.servers.gateway.hosted_call_trace import restore_calls
 from callboard.servers.gateway.settings import GatewaySettings
-from callboard.servers.gateway.tool_loop import Batches, ToolLoop, first_plan
+from callboard.servers.gateway.tool_loop import ToolLoop, first_plan
 from callboard.tools import Ensemble, Invoker, Roster, filtered
 from callboard.tools.search import ToolSearch
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from uvicorn.config import Config
@@ -28,9 +28,9 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 from websockets.frames import Frame
 
-from callboard.servers.gateway.connections import ByteBudget, IdleConnections
 from callboard.servers.gateway.frontends import frontends
 from callboard.servers.gateway.http_errors import HttpError
+from callboard.servers.gateway.request_body import ByteBudget
 from callboard.servers.gateway.settings import GatewayLimits
 
 MAX_HEAD: Final = 64 * 1024
@@ -49,6 +49,40 @@ _PROBES: Final = (0.01, 0.1, 1.0)
 """Seconds until the outcome of each probe is looked at, then every second; a proxy may learn it only from the second."""
 _TRY_AGAIN: Final = 1013
 """A WebSocket's closing code for a server that has no room."""
+
+
+class Evictable(Protocol):
+    """A connection that can be ended while it waits for a request."""
+
+    def evict(self) -> None: ...
+
+
+class IdleConnections:
+    """Those connections that wait for a request, in the order in which they began to."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: dict[Evictable, None] = {}
+
+    def admit(self, connection: Evictable, count: int) -> bool:
+        """Whether one more may stay, where there are `count` with it. It then waits for a request."""
+        if count > self._most:
+            oldest = next(iter(self._waiting), None)
+            if oldest is None:
+                return False
+            del self._waiting[oldest]
+            oldest.evict()
+        self._waiting[connection] = None
+        return True
+
+    def add(self, connection: Evictable) -> None:
+        """It has been answered, and waits again."""
+        self._waiting.pop(connection, None)
+        self._waiting[connection] = None
+
+    def remove(self, connection: Evictable) -> None:
+        """It has a request, or is gone."""
+        self._waiting.pop(connection, None)
 
 
 class SharedState(msgspec.Struct, frozen=True):

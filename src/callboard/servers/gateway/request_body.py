@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
-from callboard.servers.gateway.connections import BudgetShare
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewayLimits
 from callboard.text.surrogates import replace_halves
@@ -33,6 +33,53 @@ _PLAINLY: Final = " (Codex: -c features.enable_request_compression=false)"
 _MOST_FIELDS: Final = 256
 """Fields of a body; those that nobody knows are told one by one. The largest wire has 50."""
 _T = TypeVar("_T")
+
+
+class ByteBudget:
+    """The bytes of requests that are held at once, from their arrival until they are answered.
+
+    Without such a bound, each client may stay below every limit of its own, and all of them together fill the memory.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.used = 0
+
+    def take(self, size: int) -> bool:
+        """Whether there was room for so many bytes; they are taken then."""
+        if self.used + size > self._most:
+            return False
+        self.used += size
+        return True
+
+    def release(self, size: int) -> None:
+        """Give back what was taken."""
+        self.used -= size
+
+
+class BudgetShare:
+    """What one request has taken of a Room. `with` it, everything is given back."""
+
+    __slots__ = ("_room", "_taken")
+
+    def __init__(self, room: ByteBudget) -> None:
+        self._room = room
+        self._taken = 0
+
+    def take(self, size: int) -> None:
+        """Raises an HttpError where there is no room."""
+        if not self._room.take(size):
+            raise HttpError("overloaded", "too much is waiting to be answered here", headers={"retry-after": "1"})
+        self._taken += size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        taken, self._taken = self._taken, 0
+        self._room.release(taken)
 
 
 async def read_body(headers: Headers, receive: Receive, limits: GatewayLimits, share: BudgetShare) -> bytes:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("callboard.gateway")
 
-LONGEST = 10_000
+MAX_REPLIES = 10_000
 """Replies that a conversation may have."""
 _PART = 16
 """A cleaning is due when this part of the size was written, and leaves as much free."""
@@ -175,11 +175,11 @@ class ResponseStore:
     async def conversation(self, identifier: str, owner: str, most: int) -> list[StoredResponse]:
         """The reply and those that it goes on from, the first first; empty where it is not known.
 
-        Where `most` bytes or LONGEST replies are passed, or one is gone, the first has a `previous`.
+        Where `most` bytes or MAX_REPLIES replies are passed, or one is gone, the first has a `previous`.
         """
         if not _IDENTIFIER.fullmatch(identifier):
             return []
-        said = {"id": identifier, "owner": owner, "now": self._clock(), "most": most, "longest": LONGEST}
+        said = {"id": identifier, "owner": owner, "now": self._clock(), "most": most, "longest": MAX_REPLIES}
         async with self._connection() as connection:
             rows = (await connection.execute(self._sql.CONVERSATION, said)).all()
         return [_kept(row, owner) for row in rows]

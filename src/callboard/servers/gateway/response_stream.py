@@ -89,12 +89,12 @@ async def _whole(exchange: Exchange, send: Send) -> None:
             events += noted(exchange, batch)
     failed = events[-1] if events else ReplyFailed("provider", "cut", "the backend said nothing")
     if isinstance(failed, ReplyFailed):
-        status, body = exchange.refusal(failed)
+        status, body = exchange.encode_failure(failed)
         await send_json(send, status, body, exchange.headers())
         return
-    body = exchange.whole(events)
-    if exchange.finished is not None:
-        await exchange.finished(body)
+    body = exchange.encode_whole(events)
+    if exchange.on_finished is not None:
+        await exchange.on_finished(body)
     await send_json(send, 200, body, exchange.headers())
 
 
@@ -172,7 +172,7 @@ class _Stream:
         frames: list[bytes] = []
         for event in events:
             frames += feed(event)
-        over = exchange.record.last is not None
+        over = exchange.record.end is not None
         if over:
             frames += self._encoder.finish()
         if frames or over:
@@ -181,7 +181,7 @@ class _Stream:
     async def _may_begin(self, failed: ReplyFailed) -> bool:
         """Whether the failure is told in the stream; else it was told instead of one."""
         exchange = self._exchange
-        status, body = exchange.refusal(failed)
+        status, body = exchange.encode_failure(failed)
         if exchange.front.streams_failures and status >= 500:
             return True
         self._over = True
@@ -200,7 +200,7 @@ class _Stream:
         self._spoke = self._loop.time()
         if over:
             self._over = True
-            finished = self._exchange.finished
+            finished = self._exchange.on_finished
             response = getattr(self._encoder, "response", None)
             if finished is not None and response is not None:
                 await finished(response)

@@ -1,24 +1,19 @@
-"""Responses that are kept, as resources.
-
-Owns the answers to GET, DELETE, cancel and input_items below /v1/responses. Knows nothing of how replies come about.
-"""
+"""Stored responses as resources: GET, DELETE, cancel and input_items below /v1/responses."""
 
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import parse_qs
 
 import msgspec
-from starlette.types import Receive, Scope, Send
+from starlette.responses import Response
 
-from callboard.servers.gateway.conversation_state import ConversationState
+from callboard.servers.gateway.endpoints import ApiRequest, json_response
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.response_store import StoredResponse
-from callboard.servers.gateway.response_stream import send_json
 
-_LIMIT = 20
-_MOST = 100
-_SHOWN = 100
+_DEFAULT_LIMIT = 20
+_MAX_LIMIT = 100
+_MAX_SHOWN = 100
 """Characters of an identifier in a message."""
 
 
@@ -26,89 +21,74 @@ class _Status(msgspec.Struct):
     status: str
 
 
-_read_status = msgspec.json.Decoder(_Status).decode
-_read_items = msgspec.json.Decoder(list[dict[str, Any]]).decode
+_decode_status = msgspec.json.Decoder(_Status).decode
+_decode_items = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
-async def retrieve(scope: Scope, receive: Receive, send: Send, token: str) -> None:
+async def retrieve(request: ApiRequest) -> Response:
     """GET /v1/responses/{id}: the response as it was."""
-    if _asked(scope).get("stream", "false") != "false":
+    if request.query.get("stream", "false") != "false":
         raise HttpError("stream_not_supported", "a response that is kept is not streamed again", path="stream")
-    kept = await _found(scope)
-    await send_json(send, 200, msgspec.Raw(kept.body))
+    return json_response(msgspec.Raw((await _find(request)).body))
 
 
-async def delete(scope: Scope, receive: Receive, send: Send, token: str) -> None:
+async def delete(request: ApiRequest) -> Response:
     """DELETE /v1/responses/{id}."""
-    identifier = _identifier(scope)
-    store = _turns(scope).store
-    if store is None or not await store.delete(identifier, scope["owner"]):
-        raise _unknown(identifier)
-    await send_json(send, 200, {"id": identifier, "object": "response", "deleted": True})
+    identifier = request.path_params["identifier"]
+    store = request.services.conversations.store
+    if store is None or not await store.delete(identifier, request.owner):
+        raise _not_found(identifier)
+    return json_response({"id": identifier, "object": "response", "deleted": True})
 
 
-async def cancel(scope: Scope, receive: Receive, send: Send, token: str) -> None:
-    """POST /v1/responses/{id}/cancel: a reply of this process is ended."""
-    body: Any = await _turns(scope).cancel(_identifier(scope), scope["owner"])
+async def cancel(request: ApiRequest) -> Response:
+    """POST /v1/responses/{id}/cancel: end a reply of this process."""
+    body: Any = await request.services.conversations.cancel(request.path_params["identifier"], request.owner)
     if body is None:
-        kept = await _found(scope)
-        if (status := _read_status(kept.body).status) != "cancelled":
+        response = await _find(request)
+        if (status := _decode_status(response.body).status) != "cancelled":
             raise HttpError("invalid_request", f"Cannot cancel a {status} response.")
-        body = msgspec.Raw(kept.body)
-    await send_json(send, 200, body)
+        body = msgspec.Raw(response.body)
+    return json_response(body)
 
 
-async def input_items(scope: Scope, receive: Receive, send: Send, token: str) -> None:
-    """GET /v1/responses/{id}/input_items: the items of the response's own turn, the last first if not asked."""
-    asked = _asked(scope)
-    limit = asked.get("limit", str(_LIMIT))
-    if not (limit.isascii() and limit.isdecimal() and 1 <= int(limit[:9]) <= _MOST):
-        raise HttpError("invalid_request", f"not a number from 1 to {_MOST}", path="limit")
-    order = asked.get("order", "desc")
+async def input_items(request: ApiRequest) -> Response:
+    """GET /v1/responses/{id}/input_items: the items of the response's own turn, by default the last first."""
+    query = request.query
+    limit = query.get("limit", str(_DEFAULT_LIMIT))
+    if not (limit.isascii() and limit.isdecimal() and 1 <= int(limit[:9]) <= _MAX_LIMIT):
+        raise HttpError("invalid_request", f"not a number from 1 to {_MAX_LIMIT}", path="limit")
+    order = query.get("order", "desc")
     if order not in {"asc", "desc"}:
         raise HttpError("invalid_request", "neither asc nor desc", path="order")
-    items = _read_items((await _found(scope)).input)
+    items = _decode_items((await _find(request)).input)
     if order == "desc":
         items.reverse()
-    if after := asked.get("after", ""):
-        place = next((place for place, item in enumerate(items) if item["id"] == after), None)
-        if place is None:
+    if after := query.get("after", ""):
+        index = next((index for index, item in enumerate(items) if item["id"] == after), None)
+        if index is None:
             raise HttpError("invalid_request", "no such item", path="after")
-        items = items[place + 1 :]
+        items = items[index + 1 :]
     page = items[: int(limit)]
-    told = {
-        "object": "list",
-        "data": page,
-        "first_id": page[0]["id"] if page else None,
-        "last_id": page[-1]["id"] if page else None,
-        "has_more": len(items) > len(page),
-    }
-    await send_json(send, 200, told)
+    return json_response(
+        {
+            "object": "list",
+            "data": page,
+            "first_id": page[0]["id"] if page else None,
+            "last_id": page[-1]["id"] if page else None,
+            "has_more": len(items) > len(page),
+        }
+    )
 
 
-async def _found(scope: Scope) -> StoredResponse:
-    identifier = _identifier(scope)
-    store = _turns(scope).store
-    kept = None if store is None else await store.find(identifier, scope["owner"])
-    if kept is None:
-        raise _unknown(identifier)
-    return kept
+async def _find(request: ApiRequest) -> StoredResponse:
+    identifier = request.path_params["identifier"]
+    store = request.services.conversations.store
+    response = None if store is None else await store.find(identifier, request.owner)
+    if response is None:
+        raise _not_found(identifier)
+    return response
 
 
-def _turns(scope: Scope) -> ConversationState:
-    turns: ConversationState = scope["gateway"].conversations
-    return turns
-
-
-def _identifier(scope: Scope) -> str:
-    return str(scope["path_params"]["identifier"])
-
-
-def _unknown(identifier: str) -> HttpError:
-    return HttpError("not_found", f"Response with id {identifier[:_SHOWN]!r} not found.")
-
-
-def _asked(scope: Scope) -> dict[str, str]:
-    """What stands behind the path; the last where something stands there twice."""
-    said = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-    return {name: values[-1] for name, values in said.items()}
+def _not_found(identifier: str) -> HttpError:
+    return HttpError("not_found", f"Response with id {identifier[:_MAX_SHOWN]!r} not found.")

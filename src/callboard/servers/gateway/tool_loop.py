@@ -21,7 +21,7 @@ import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -54,14 +54,13 @@ from callboard.errors import CallerError
 from callboard.execution import Group
 from callboard.loop import Action, CallModel, Execute, Finish, Limits, Loop
 from callboard.modes import Plan, plan_of
-from callboard.servers.gateway.dispatch import Candidates, ReplyRecord, stream_reply
+from callboard.servers.gateway.dispatch import Candidates, stream_reply
+from callboard.servers.gateway.exchange import Batches, ReplyRecord
 from callboard.servers.gateway.hosted_call_trace import format_call, format_result, seal
 from callboard.tools import Invoker, Policy
 from callboard.tools.search import ToolSearch
 
 log = logging.getLogger("callboard.gateway")
-
-Batches: TypeAlias = AsyncGenerator[list[Event]]
 
 _DRAIN = 1.0
 """Seconds that a backend has to end its answer after a round's last event, so that the connection can be kept."""
@@ -159,7 +158,7 @@ class ToolLoop:
         self._places = {}
         async with aclosing(stream_reply(candidates, request, self._record)) as batches:
             async for events in batches:
-                self._record.last = None  # a round's end is not the reply's
+                self._record.end = None  # a round's end is not the reply's
                 if given := self._take(events):
                     yield given
                 if self._actions:

@@ -10,24 +10,26 @@ Source: the Open Responses specification 2026-04-24, the `openai` package 3.54.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, aclosing
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from callboard.core import Event, ReplyEnded, ReplyStarted
 from callboard.servers.gateway.auth import read_token
-from callboard.servers.gateway.connections import BudgetShare
-from callboard.servers.gateway.conversation_state import ConnectionMemory, ConversationState, ResponseHistory
-from callboard.servers.gateway.dispatch import ReplyRecord
-from callboard.servers.gateway.exchange import Batches, Exchange
-from callboard.servers.gateway.frontends import Frontend
+from callboard.servers.gateway.conversation_state import ConnectionMemory, ResponseHistory
+from callboard.servers.gateway.exchange import Batches, Exchange, MakeExchange, ReplyRequest
 from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
+from callboard.servers.gateway.request_body import BudgetShare
+
+if TYPE_CHECKING:
+    from callboard.servers.gateway.app import ReplyEndpoint
 
 _MOST_WAITING = 32
 """Messages that may wait for the reply before them."""
@@ -40,27 +42,12 @@ _GOING_AWAY = 1001
 _DONE = b"[DONE]"
 
 
-class Asking(Protocol):
-    """How a body is answered: `read` gives it with its size, `said` is for whoever asks for it."""
-
-    async def answer(
-        self,
-        headers: Headers,
-        read: Callable[[BudgetShare], Awaitable[tuple[dict[str, Any], int]]],
-        receive: Receive,
-        send: Send,
-        **said: Any,
-    ) -> None: ...
-
-    async def refuse(self, refusal: HttpError, send: Send) -> None: ...
-
-
 class ResponsesWebSocket:
     """The endpoint."""
 
-    def __init__(self, gateway: Gateway, asking: Asking) -> None:
+    def __init__(self, gateway: Gateway, endpoint: ReplyEndpoint) -> None:
         self._gateway = gateway
-        self._asking = asking
+        self._endpoint = endpoint
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
@@ -70,25 +57,26 @@ class ResponsesWebSocket:
                 caller = self._gateway.authenticator.authenticate(headers, read_token(headers))
                 place.enter_context(caller.socket())
             except HttpError as refusal:
-                await self._asking.refuse(refusal, partial(_unopened, send))
+                await self._endpoint.refuse(refusal, partial(_unopened, send))
                 return
             await send({"type": "websocket.accept"})
-            await _Connection(self._gateway, self._asking, headers, receive, send).run()
+            await _Connection(self._gateway, self._endpoint, headers, receive, send).run()
 
 
-async def asked(turns: ConversationState, front: Frontend, body: dict[str, Any], **said: Any) -> Exchange:
-    """As `Turns.exchange`; with `generate` false no model is asked, and the response can be gone on from."""
-    generates = body.pop("generate", True)
-    exchange = await turns.exchange(front, body, **said)
-    if generates is False:
-        exchange.around = partial(_nothing, exchange.record)
-    return exchange
+async def exchange(make_exchange: MakeExchange, request: ReplyRequest) -> Exchange:
+    """The exchange of a message; with `generate` false no model is asked, and the response can be continued."""
+    body = dict(request.body)
+    if body.pop("generate", True) is False:
+        request = replace(request, filters=(_reply_nothing,))
+    return await make_exchange(replace(request, body=body))
 
 
 class _Connection:
-    def __init__(self, gateway: Gateway, asking: Asking, headers: Headers, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, gateway: Gateway, endpoint: ReplyEndpoint, headers: Headers, receive: Receive, send: Send
+    ) -> None:
         self._gateway = gateway
-        self._asking = asking
+        self._endpoint = endpoint
         self._headers = headers
         self._receive = receive
         self._send = send
@@ -153,7 +141,7 @@ class _Connection:
             if _is_read(said):
                 self._gateway.authenticator.authenticate(self._headers, read_token(self._headers)).count()
                 return
-            await self._asking.answer(self._headers, read, self._left, self._told(), memory=self._memory)
+            await self._endpoint.answer(self._headers, read, self._left, self._told(), memory=self._memory)
         except HttpError as refusal:
             await self._refuse(refusal)
         finally:
@@ -173,7 +161,7 @@ class _Connection:
         return {"type": "http.disconnect"}
 
     async def _refuse(self, refusal: HttpError) -> None:
-        await self._asking.refuse(refusal, self._told())
+        await self._endpoint.refuse(refusal, self._told())
 
     def _told(self) -> Send:
         """Sends an HTTP answer as messages."""
@@ -231,8 +219,8 @@ async def _unopened(send: Send, message: Message) -> None:
     await send({**message, "type": f"websocket.{message['type']}"})
 
 
-async def _nothing(record: ReplyRecord, batches: Batches) -> Batches:
+async def _reply_nothing(exchange: Exchange, batches: Batches) -> Batches:
     async with aclosing(batches):
         events: list[Event] = [ReplyStarted(), ReplyEnded("stop")]
-        record.set_end(events)
+        exchange.record.set_end(events)
         yield events

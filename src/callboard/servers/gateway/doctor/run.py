@@ -29,6 +29,7 @@ from callboard.servers.gateway.doctor.checks import (
     fault,
     judged,
 )
+from callboard.servers.gateway.exchange import ReplyRequest
 from callboard.servers.gateway.frontends import frontends
 from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
@@ -207,7 +208,7 @@ async def _gateway(settings: BackendSettings) -> AsyncGenerator[Gateway]:
 async def _ask(gateway: Gateway, model: str, front: str, body: probes.Body) -> ProbeReply:
     """One request, through all that a client's goes through but the socket."""
     try:
-        exchange = await gateway.exchange(frontends()[front], {**body, "model": model})
+        exchange = await gateway.exchange(ReplyRequest(front=frontends()[front], body={**body, "model": model}))
     except HttpError as refusal:
         return ProbeReply([refusal.failure], refusal.status)
     backend = gateway.backends[0]
