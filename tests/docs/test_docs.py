@@ -29,7 +29,7 @@ import callboard
 from callboard import agent, core, errors, testing
 from callboard.cli import app, chat_commands, jobs, run
 from callboard.coding.agents import phase_runner, phases, prompt_context, prompts
-from callboard.coding.git import copy_tree, snapshots
+from callboard.coding.git import copied_tree, snapshots
 from callboard.coding.jobs import store
 from callboard.configuration import coding
 from callboard.core import canisters, events
@@ -539,8 +539,8 @@ FIGURES = [
     ("coding.md", "the change, up to {:,} characters", prompt_context.MAX_DIFF),
     ("coding.md", "told to the model, up to {:,} characters", prompts.MAX_REPOSITORY),
     ("coding.md", "at a temperature of {}", phase_runner.TEMPERATURE),
-    ("coding.md", "A copy is at most {:,} files", copy_tree.MAX_FILES),
-    ("coding.md", "files and {} GB", copy_tree.MAX_BYTES // 1024**3),
+    ("coding.md", "A copy is at most {:,} files", copied_tree.MAX_FILES),
+    ("coding.md", "files and {} GB", copied_tree.MAX_BYTES // 1024**3),
     ("coding.md", "{} MB. Without a terminal", snapshots.MAX_FILE // 1024**2),
     ("dialects.md", "at most {:,} characters; what is longer", text_buffer.MAX_HELD),
     ("dialects.md", "longer than {:,} characters makes", marker.MAX_NAME),

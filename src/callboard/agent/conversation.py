@@ -16,13 +16,14 @@ from callboard.agent.transcript import Transcript
 from callboard.core import AssistantCanister, Canister, InvocationCanister, RolledBack, UserCanister
 from callboard.core.ports import Clock
 from callboard.errors import CallerError
-from callboard.storage.directories import data_directory
 
 _FILE = "messages.jsonl"
 
 
 def conversations_directory() -> Path:
     """`${XDG_DATA_HOME:-~/.local/share}/callboard/conversations`."""
+    from callboard.storage.directories import data_directory  # noqa: PLC0415 - not for `import callboard`
+
     return data_directory() / "conversations"
 
 
