@@ -12,7 +12,7 @@ import time
 
 from callboard import Agent, tool
 from callboard.core import InvocationCanister
-from callboard.providers import access_model
+from callboard.providers import open_model
 
 
 @tool
@@ -27,7 +27,7 @@ def multiply(a: int, b: int) -> int:
 
 async def main(runs: int = 10, name: str = "local:qwen2.5-coder-0.5b", mode: str = "") -> int:
     numbers = random.Random(9177)
-    model = access_model(name, mode=mode)
+    model = open_model(name, mode=mode)
     agent = Agent(model, [multiply])
     right = 0
     for number in range(1, runs + 1):

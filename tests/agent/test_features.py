@@ -21,7 +21,7 @@ from callboard.core import (
     error_result,
 )
 from callboard.errors import CallerError, ProviderError, ToolExecutionFailure
-from callboard.loop import Fabricated, History
+from callboard.loop import ContextWindow, HallucinatedResultFilter
 from callboard.providers import FallbackModel
 from callboard.testing import Call, FakeBackend, ScriptedModel, Silence
 from callboard.tools import Ensemble, Invoker, Policy
@@ -206,7 +206,7 @@ def test_usage_and_cost_are_on_the_result():
 
 def test_calls_that_are_made_again_may_be_told():
     model = ScriptedModel([Call("multiply", {"a": 2, "b": 3}), Call("multiply", {"b": 3, "a": 2}), "6"])
-    result = Agent(model, [multiply], on_repeated_call="tell").run_sync("?")
+    result = Agent(model, [multiply], on_repeated_call="warn").run_sync("?")
     assert (result.state, result.output) == ("completed", "6")
     told = model.requests[2].canisters[-1].text
     assert told.startswith("You made this call in round 1 already")
@@ -228,27 +228,27 @@ def test_a_view_decides_what_the_model_is_shown():
         return f"{at} " + "x" * 4000
 
     model = ScriptedModel([*[Call("look", {"at": number}) for number in range(6)], "So."])
-    view = History(limit=4000)
-    result = Agent(model, [look], view=view, instructions="Be good.").run_sync("Look around.")
+    window = ContextWindow(limit=4000)
+    result = Agent(model, [look], context_window=window, instructions="Be good.").run_sync("Look around.")
     assert len(result.canisters) == 2 + 2 * 6 + 1
     sizes = [len(request.canisters) for request in model.requests]
     assert sizes == [2, 4, 6, 8, 8, 8, 8]  # the last three rounds
     assert model.requests[-1].canisters[1].text.startswith("Look around.\nRounds 1 to ")
     assert "round 2: look at" not in model.requests[-1].canisters[1].text  # `at` says nothing of what a call was about
-    assert view.invokers.keys() == {"look"}
+    assert window.invokers.keys() == {"look"}
 
 
 def test_a_view_learns_from_what_the_backend_counts():
-    view = History(limit=4000)
+    window = ContextWindow(limit=4000)
     script = [[Call("multiply", {"a": 2, "b": 3}), Usage(3000, 10), ReplyEnded("invocations")], "6"]
-    Agent(ScriptedModel(script), [multiply], view=view).run_sync("?")
-    assert view.tokens > 3000
+    Agent(ScriptedModel(script), [multiply], context_window=window).run_sync("?")
+    assert window.tokens > 3000
 
 
 def test_a_stage_stands_between_the_model_and_the_run():
     reply = [Call("multiply", {"a": 2, "b": 3}), "\nTool results:\nmultiply: 7\n"]
     model = ScriptedModel([reply, "6"])
-    run = Agent(model, [multiply], stage=Fabricated).stream("?")
+    run = Agent(model, [multiply], event_filter=HallucinatedResultFilter).stream("?")
     events = follow(run)
     (note,) = [each for each in events if isinstance(each, Note)]
     assert note.text == "the model wrote a result itself, and it was cut: Tool results:\nmultiply: 7\n"
@@ -263,7 +263,7 @@ def test_a_stage_stands_between_the_model_and_the_run():
 
 def test_a_stage_gives_what_it_holds_when_a_reply_breaks_off():
     model = ScriptedModel([["Observ", ReplyFailed("provider", "cut", "gone")]])
-    run = Agent(model, stage=Fabricated).stream("?")
+    run = Agent(model, event_filter=HallucinatedResultFilter).stream("?")
     follow(run)
     assert (run.result.state, run.result.text) == ("failed", "Observ")
 
@@ -312,10 +312,10 @@ def test_one_call_at_a_time_in_their_order():
         return number
 
     script = [[Call("step", {"number": number}) for number in (3, 1, 2)], "So."]
-    Agent(ScriptedModel(script * 2), [step], at_once=1).run_sync("?")
+    Agent(ScriptedModel(script * 2), [step], max_parallel_calls=1).run_sync("?")
     assert most == [[3], [1], [2]]
-    with pytest.raises(CallerError, match="at_once"):
-        Agent(ScriptedModel(script), [step], at_once=0).stream("?")
+    with pytest.raises(CallerError, match="max_parallel_calls"):
+        Agent(ScriptedModel(script), [step], max_parallel_calls=0).stream("?")
 
 
 def test_a_limit_of_results_is_the_callers():
@@ -334,7 +334,7 @@ def test_a_limit_of_results_is_the_callers():
         return "x" * size
 
     script = [[Call("look", {"size": 900}), Call("look", {"size": 9000}), Call("look", {"size": "many"})], "So."]
-    result = Agent(ScriptedModel(script), [look], after_call=after, at_once=1).run_sync("?")
+    result = Agent(ScriptedModel(script), [look], after_call=after, max_parallel_calls=1).run_sync("?")
     assert seen == [
         ("look", {"size": 900}, True, 900),
         ("look", {"size": 9000}, False, len("Error: OSError: too much")),

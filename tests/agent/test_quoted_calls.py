@@ -18,7 +18,7 @@ from callboard.core import (
     SupervisorCanister,
     UserCanister,
 )
-from callboard.loop import History
+from callboard.loop import ContextWindow
 from callboard.testing import FakeBackend
 from callboard.tools import Policy
 
@@ -135,11 +135,11 @@ def test_a_quoted_call_stays_one_when_its_refusal_is_repeated(tools, ran):
 
 
 def test_a_source_that_the_model_is_no_longer_shown_is_still_one(tools, ran):
-    class Shown(History):
+    class Shown(ContextWindow):
         def shown(self, canisters):
             return [each for each in canisters if isinstance(each, (SupervisorCanister, UserCanister))]
 
-    run(tools, view=Shown())
+    run(tools, context_window=Shown())
     assert ran == []
 
 

@@ -228,7 +228,7 @@ def test_an_agent_may_decide_otherwise_than_the_profile():
 
 
 def test_a_model_that_calls_even_when_it_has_the_last_word():
-    _, result, model = follow([SIX, SIX, ["Hm. ", SIX]], on_repeated_call="answer")
+    _, result, model = follow([SIX, SIX, ["Hm. ", SIX]], on_repeated_call="final_answer")
     assert (result.state, result.why) == ("incomplete", "the model called instead of answering")
     assert result.text == "Hm. "
     assert results(result.canisters)[-1].error.category == "cancelled"

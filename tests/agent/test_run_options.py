@@ -7,7 +7,7 @@ import pytest
 from callboard import Agent, Context, Limits, tool
 from callboard.core import Controls, NamedTool, SupervisorCanister, UserCanister
 from callboard.errors import CallerError
-from callboard.loop import History
+from callboard.loop import ContextWindow
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Ensemble
 
@@ -49,7 +49,7 @@ def test_a_model_by_name_is_closed_when_its_run_has_ended(monkeypatch):
         made.append(Closing(["hello"]))
         return made[0]
 
-    monkeypatch.setattr("callboard.agent.agent.access_model", access)
+    monkeypatch.setattr("callboard.agent.agent.open_model", access)
     assert Agent(ScriptedModel([])).run_sync("?", model="openai:gpt-4o").output == "hello"
     assert made[0].closed
 
@@ -203,9 +203,9 @@ def test_what_a_run_cannot_be_given_is_refused_by_its_name(name, value):
         ("controls", {"temperature": 1}),
         ("controls", Controls(temperature="hot")),
         ("tool_choice", "requird"),
-        ("view", 3),
-        ("view", History),
-        ("stage", "Fabricated"),
+        ("context_window", 3),
+        ("context_window", ContextWindow),
+        ("event_filter", "HallucinatedResultFilter"),
         ("clock", 3),
         ("base_url", 3),
         ("mode", 3),

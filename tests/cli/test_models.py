@@ -14,14 +14,16 @@ from typer.testing import CliRunner
 
 from callboard.cli.models import app
 from callboard.errors import ModelFileError, NoSuchModel
-from callboard.providers.local import Catalogue, Entry, Hub, shipped
+from callboard.providers.local import Catalogue, CatalogueEntry, Hub, shipped
 
 MODEL = bytes(range(256)) * 4000
 SHA256 = hashlib.sha256(MODEL).hexdigest()
-TINY = Catalogue((Entry("tiny", "A tiny one", len(MODEL), "Apache-2.0", SHA256, 512, (Hub("maker/models", "tiny"),)),))
+TINY = Catalogue(
+    (CatalogueEntry("tiny", "A tiny one", len(MODEL), "Apache-2.0", SHA256, 512, (Hub("maker/models", "tiny"),)),)
+)
 COMMAND = f"""
 from callboard.cli.models import app
-from callboard.providers.local import Catalogue, Entry, Hub
+from callboard.providers.local import Catalogue, CatalogueEntry, Hub
 app(obj={TINY!r})
 """
 

@@ -39,7 +39,7 @@ from callboard.execution import error_categories, execute, execute_invoker, para
 from callboard.mcp.settings import ServerSettings
 from callboard.modes import MODES
 from callboard.profiles import Profile
-from callboard.providers import Transport, access_model, embedded, retries
+from callboard.providers import Transport, embedded, open_model, retries
 from callboard.schema import errors as schema_errors
 from callboard.schema import json_schema
 from callboard.servers import gateway
@@ -323,7 +323,7 @@ CALLABLES = [
     (execute_invoker, "tools.md"),
     (callboard.Agent, "agents.md"),
     (callboard.Limits, "agents.md"),
-    (access_model, "models.md"),
+    (open_model, "models.md"),
     (Transport, "models.md"),
     (testing.ScriptedModel, "testing.md"),
     (testing.Call, "testing.md"),

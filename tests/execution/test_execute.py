@@ -15,7 +15,7 @@ from callboard import Agent, Context, Ensemble, Invoker, execute_invoker, tool
 from callboard.core import Note, PictureContent, ResultCanister, ToolError
 from callboard.errors import CallerError, NoSuchTool, ToolExecutionFailure
 from callboard.execution import run_invoker
-from callboard.execution.thread_pool import Threads
+from callboard.execution.thread_pool import ThreadPool
 from callboard.testing import Call, ScriptedModel
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
@@ -410,7 +410,7 @@ def test_a_tool_cannot_end_the_run_with_an_odd_exception(error, is_async):
 
 
 def test_a_blocking_tool_that_found_no_thread_is_told_apart(monkeypatch):
-    threads = Threads(1)
+    threads = ThreadPool(1)
     monkeypatch.setattr("callboard.execution.execute._threads", threads)
     ends = threading.Event()
 

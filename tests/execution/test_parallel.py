@@ -9,7 +9,7 @@ import pytest
 from callboard import Context, Ensemble, tool
 from callboard.core import InvocationCanister, Note, ResultCanister, ResultReady
 from callboard.errors import ToolExecutionFailure
-from callboard.execution import Group
+from callboard.execution import ParallelExecutor
 from callboard.tools import Roster
 
 
@@ -43,7 +43,7 @@ def test_results_come_in_the_order_of_the_calls():
             second_ended.set()
             return "2"
 
-        return await run(Group(local(first, second)), call("first"), call("second"))
+        return await run(ParallelExecutor(local(first, second)), call("first"), call("second"))
 
     given = results(asyncio.run(scenario()))
     assert [(each.invocation_id, each.text) for each in given] == [("first", "1"), ("second", "2")]
@@ -63,7 +63,7 @@ def test_a_result_is_given_while_others_still_run():
             return "slow"
 
         given = []
-        async for event in Group(local(quick, slow)).run([call("quick"), call("slow")]):
+        async for event in ParallelExecutor(local(quick, slow)).run([call("quick"), call("slow")]):
             given.append(event.canister.text)
             first_given.set()
         return given
@@ -86,7 +86,7 @@ def test_so_many_run_at_once_and_no_more(limit):
             await asyncio.sleep(0)  # whoever could begin now has begun
             running.remove(number)
 
-        group = Group(local(work), limit=limit)
+        group = ParallelExecutor(local(work), limit=limit)
         await run(group, *(call("work", f"call_{number}", number=number) for number in range(10)))
         return peak
 
@@ -102,7 +102,9 @@ def test_blocking_tools_run_at_once():
         barrier.wait()
         return number
 
-    given = asyncio.run(run(Group(local(meet)), *(call("meet", str(number), number=number) for number in range(3))))
+    given = asyncio.run(
+        run(ParallelExecutor(local(meet)), *(call("meet", str(number), number=number) for number in range(3)))
+    )
     assert [each.text for each in results(given)] == ["0", "1", "2"]
 
 
@@ -116,7 +118,9 @@ def test_what_is_answered_already_does_not_run():
 
     denied = ResultCanister(invocation_id="a", content="no")
     given = asyncio.run(
-        run(Group(local(act)), call("act", "a", number=1), call("act", "b", number=2), answered={"a": denied})
+        run(
+            ParallelExecutor(local(act)), call("act", "a", number=1), call("act", "b", number=2), answered={"a": denied}
+        )
     )
     assert [each.text for each in results(given)] == ["no", "acted"]
     assert ran == [2]
@@ -138,7 +142,7 @@ def test_failures_are_results_among_others():
         call("good", surplus=1),
         call("good", "fine"),
     ]
-    given = results(asyncio.run(run(Group(local(good, bad)), *invocations)))
+    given = results(asyncio.run(run(ParallelExecutor(local(good, bad)), *invocations)))
     assert [each.error and each.error.category for each in given] == [
         "execution",
         "not_found",
@@ -170,7 +174,7 @@ def test_failing_fast_ends_the_others():
             raise ValueError("no luck")
 
         with pytest.raises(ToolExecutionFailure, match="Tool 'bad' failed: ValueError: no luck"):
-            await run(Group(local(wait, bad), on_error="fail_fast"), call("bad"), call("wait"))
+            await run(ParallelExecutor(local(wait, bad), on_error="fail_fast"), call("bad"), call("wait"))
 
     asyncio.run(scenario())
     assert ended == [True]
@@ -185,7 +189,7 @@ def test_an_abandoned_thread_is_told_of_before_its_result():
         release.wait()
 
     try:
-        note, ready = asyncio.run(run(Group(local(wait)), call("wait")))
+        note, ready = asyncio.run(run(ParallelExecutor(local(wait)), call("wait")))
     finally:
         release.set()
     assert note == Note("alert", "wait did not return within 0.01 s; its thread was left running")
@@ -211,7 +215,7 @@ def test_ending_it_early_cancels_what_runs(how):
             finally:
                 ended.append(True)
 
-        group = Group(local(quick, wait))
+        group = ParallelExecutor(local(quick, wait))
         if how == "cancel":
             task = asyncio.create_task(run(group, call("wait")))
             await started.wait()
@@ -248,7 +252,7 @@ def test_a_call_that_will_not_be_cancelled_is_left_alone(monkeypatch):
             await begun.wait()
             return "quick"
 
-        group = Group(local(stubborn, quick))
+        group = ParallelExecutor(local(stubborn, quick))
         running = asyncio.create_task(run(group, call("stubborn"), call("quick")))
         await begun.wait()
         await asyncio.sleep(0)
@@ -270,7 +274,7 @@ def test_what_a_tool_sees_of_its_run():
 
     here = Ensemble("here", [count, tool(name="also")(count)])
     there = Ensemble("there", [tool(name="other")(count)])
-    group = Group(Roster([here, there]), auxdata={"user": "ada"})
+    group = ParallelExecutor(Roster([here, there]), auxdata={"user": "ada"})
 
     async def scenario():
         return [(await run(group, call(name)))[0].canister.text for name in ("count", "also", "other", "count")]
@@ -290,9 +294,9 @@ def test_arguments_as_they_are_where_the_mode_does_not_validate():
         """Double it."""
         return number * 2
 
-    group = Group(local(double), validated=False)
+    group = ParallelExecutor(local(double), validated=False)
     assert results(asyncio.run(run(group, call("double", number="21"))))[0].text == "2121"
 
 
 def test_nothing_to_run():
-    assert asyncio.run(run(Group({}))) == []
+    assert asyncio.run(run(ParallelExecutor({}))) == []

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from callboard.execution.thread_pool import Threads
+from callboard.execution.thread_pool import ThreadPool
 
 WHO = contextvars.ContextVar("WHO", default="nobody")
 
@@ -36,7 +36,7 @@ def fail(error):
 
 def test_what_is_returned_and_what_is_raised():
     async def scenario():
-        threads = Threads()
+        threads = ThreadPool()
         assert await threads.run(lambda: 6 * 7) == 42
         with pytest.raises(LookupError, match="not there"):
             await threads.run(lambda: fail(LookupError("not there")))
@@ -48,14 +48,14 @@ def test_what_is_returned_and_what_is_raised():
 def test_what_would_end_more_than_the_work(error):
     async def scenario():
         with pytest.raises(RuntimeError, match=f"^{type(error).__name__}: no$"):
-            await Threads().run(lambda: fail(error))
+            await ThreadPool().run(lambda: fail(error))
 
     asyncio.run(scenario())
 
 
 def test_work_runs_in_a_thread_of_its_own_that_is_used_again():
     async def scenario():
-        threads = Threads()
+        threads = ThreadPool()
         first = await threads.run(threading.current_thread)
         assert first is not threading.current_thread()
         assert (first.name, first.daemon) == ("callboard-1", True)
@@ -67,14 +67,14 @@ def test_work_runs_in_a_thread_of_its_own_that_is_used_again():
 def test_work_sees_its_callers_context():
     async def scenario():
         WHO.set("ada")
-        assert await Threads().run(WHO.get) == "ada"
+        assert await ThreadPool().run(WHO.get) == "ada"
 
     asyncio.run(scenario())
 
 
 def test_works_at_once_have_threads_of_their_own():
     async def scenario():
-        threads, barrier = Threads(2), threading.Barrier(2)
+        threads, barrier = ThreadPool(2), threading.Barrier(2)
         # Both pass the barrier only if both are running.
         await asyncio.gather(threads.run(barrier.wait), threads.run(barrier.wait))
 
@@ -83,7 +83,7 @@ def test_works_at_once_have_threads_of_their_own():
 
 def test_beyond_the_limit_work_waits(release):
     async def scenario():
-        threads, done = Threads(1), []
+        threads, done = ThreadPool(1), []
 
         def slow():
             release.wait()
@@ -104,7 +104,7 @@ def test_beyond_the_limit_work_waits(release):
 
 def test_a_thread_that_does_not_come_back_takes_no_other_work(release):
     async def scenario():
-        threads, started = Threads(2), threading.Event()
+        threads, started = ThreadPool(2), threading.Event()
 
         def stuck():
             started.set()
@@ -121,7 +121,7 @@ def test_a_thread_that_does_not_come_back_takes_no_other_work(release):
 
 def test_what_is_cancelled_before_it_began_never_begins(release):
     async def scenario():
-        threads, did = Threads(1), []
+        threads, did = ThreadPool(1), []
         stuck = start(threads, release.wait)
         cancelled = start(threads, lambda: did.append("cancelled"))
         await asyncio.sleep(0)
@@ -136,7 +136,7 @@ def test_what_is_cancelled_before_it_began_never_begins(release):
 
 
 def test_a_thread_may_outlive_the_event_loop_that_asked_it(release):
-    threads, started = Threads(1), threading.Event()
+    threads, started = ThreadPool(1), threading.Event()
 
     async def leave():
         def stuck():

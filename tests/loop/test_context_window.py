@@ -20,7 +20,7 @@ from callboard.core import (
     error_result,
 )
 from callboard.errors import CallerError
-from callboard.loop import History
+from callboard.loop import ContextWindow
 from callboard.loop.truncation import PICTURE, cut_to, fill, size_of
 from callboard.tools import Ensemble, Roster, tool
 
@@ -71,7 +71,7 @@ class Told:
 
 
 def history(limit=2000, **options):
-    return History(limit=limit, invokers=ROSTER, **options)
+    return ContextWindow(limit=limit, invokers=ROSTER, **options)
 
 
 def texts(canisters):
@@ -95,7 +95,7 @@ def test_without_a_limit_all_is_shown():
     told = Told()
     for number in range(50):
         told.round(("search", {"pattern": str(number)}))
-    assert History().shown(told.canisters) == tuple(told.canisters)
+    assert ContextWindow().shown(told.canisters) == tuple(told.canisters)
 
 
 def test_below_the_threshold_nothing_is_changed():
@@ -354,7 +354,7 @@ def test_every_and_a_limit():
 @pytest.mark.parametrize("bounds", [{"every": -1}, {"limit": -1}, {"threshold": 0}, {"threshold": 1.5}, {"keep": 0}])
 def test_bounds_that_cannot_be(bounds):
     with pytest.raises(CallerError, match=r"^history: no history of limit"):
-        History(**bounds)
+        ContextWindow(**bounds)
 
 
 # Whatever comes.

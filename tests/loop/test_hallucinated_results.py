@@ -16,7 +16,7 @@ from callboard.core import (
     TextPiece,
     Usage,
 )
-from callboard.loop import Fabricated
+from callboard.loop import HallucinatedResultFilter
 from callboard.testing import coalesce
 
 CALL = InvocationEnded(0, "c0", "file", {}, "{}")
@@ -25,7 +25,7 @@ END = ReplyEnded("invocations")
 
 def through(*events, stage=None):
     """What comes out: texts as text, cuts as `[cut: ...]`, calls as `[call]`."""
-    stage = stage or Fabricated()
+    stage = stage or HallucinatedResultFilter()
     out = [each for event in events for each in stage.feed(event)]
     return [*out, *stage.finish()]
 
@@ -130,7 +130,7 @@ def test_what_is_no_text_is_not_touched():
 
 
 def test_text_is_held_no_longer_than_it_may_be_a_mark():
-    stage = Fabricated()
+    stage = HallucinatedResultFilter()
     stage.feed(CALL)
     assert stage.feed(TextPiece("Too")) == []
     assert stage.feed(TextPiece("ls")) == [TextPiece("Tools")]
@@ -140,7 +140,7 @@ def test_text_is_held_no_longer_than_it_may_be_a_mark():
 
 
 def test_each_reply_begins_anew():
-    stage = Fabricated()
+    stage = HallucinatedResultFilter()
     assert (
         shown(through(CALL, TextPiece("Observation: x"), ReplyEnded("retry"), stage=stage))
         == "[call][cut: Observation: x]"
@@ -189,7 +189,7 @@ def test_the_work_is_linear():
     import sys
 
     def calls(count, piece):
-        stage = Fabricated()
+        stage = HallucinatedResultFilter()
         stage.feed(CALL)
         done = 0
 

@@ -16,7 +16,7 @@ from callboard.core import (
     error_result,
 )
 from callboard.loop import CallModel, CheckOutput, Execute, Finish, Limits, Loop
-from callboard.loop.repeat_guard import Guard
+from callboard.loop.repeat_guard import RepeatGuard
 from callboard.tools import Ensemble, Invoker, Policy, Roster, tool
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -45,7 +45,7 @@ ROSTER = Roster([Ensemble("local", [read, write, FILE])])
 class Driven:
     """A loop that tells of repeated calls. What is not said of a result is `name: arguments`."""
 
-    def __init__(self, on_repeated_call="tell", **options):
+    def __init__(self, on_repeated_call="warn", **options):
         self.loop = Loop([UserCanister("Go.")], ROSTER, on_repeated_call=on_repeated_call, **options)
         self.actions = self.loop.start(NOW)
         self.count = 0
@@ -216,7 +216,7 @@ def test_something_new_beside_them_is_enough_to_go_on():
         assert [each.last for each in run.actions] == [False]
 
 
-# With "answer", and by default.
+# With "final_answer", and by default.
 
 
 def earlier(number, text):
@@ -236,7 +236,7 @@ def test_by_default_every_repeated_call_runs():
 
 @pytest.mark.parametrize(("call", "answer"), [(A, A_EARLIER), (CHANGE, CHANGE_EARLIER)])
 def test_answer_gives_the_result_of_the_round_before_as_an_earlier_one_and_asks_for_the_last_reply(call, answer):
-    run = Driven("answer")
+    run = Driven("final_answer")
     assert run.round(call) == ["ran"]
     assert run.round(call) == [answer]
     assert run.actions[0].last
@@ -244,7 +244,7 @@ def test_answer_gives_the_result_of_the_round_before_as_an_earlier_one_and_asks_
 
 
 def test_answer_gives_an_idempotent_call_its_result_of_any_earlier_round():
-    run = Driven("answer")
+    run = Driven("final_answer")
     run.round(A)
     run.round(B)
     assert run.round(A, ("read", {"path": "c"})) == [A_EARLIER, "ran"]
@@ -254,20 +254,20 @@ def test_answer_gives_an_idempotent_call_its_result_of_any_earlier_round():
 
 
 def test_answer_runs_an_idempotent_call_again_once_something_has_changed():
-    run = Driven("answer")
+    run = Driven("final_answer")
     assert [run.round(each) for each in (A, CHANGE, A)] == [["ran"], ["ran"], ["ran"]]
-    run = Driven("answer")
+    run = Driven("final_answer")
     run.round(A)
     assert run.round(CHANGE, A) == ["ran", "ran"]
 
 
 def test_answer_runs_a_call_that_changes_something_again_after_another_round():
-    run = Driven("answer")
+    run = Driven("final_answer")
     assert [run.round(each) for each in (CHANGE, A, CHANGE)] == [["ran"], ["ran"], ["ran"]]
 
 
 def test_answer_lets_a_call_that_failed_be_tried_again():
-    run = Driven("answer")
+    run = Driven("final_answer")
     run.round((*A, error_result("?", "execution", "no such file")))
     assert run.round(A) == ["ran"]
 
@@ -278,7 +278,7 @@ def test_answer_lets_a_call_that_failed_be_tried_again():
 def test_the_work_of_a_call_does_not_grow():
     import sys
 
-    guard = Guard(ROSTER)
+    guard = RepeatGuard(ROSTER)
     counts = []
     for number in range(1000):
         call = InvocationCanister(f"c{number}", "read", {"path": str(number % 700)})

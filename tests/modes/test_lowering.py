@@ -16,7 +16,7 @@ from callboard.core import (
     error_result,
 )
 from callboard.dialects import ACTION, JSON, parse
-from callboard.modes import MODES, Plan, lower, watched
+from callboard.modes import MODES, Plan, lower_request, select_dialect
 from callboard.modes.action_schema import action_constraint
 from callboard.schema import compile_schema
 
@@ -40,7 +40,7 @@ def said(request):
 
 def test_native_sends_what_it_was_given():
     request = ask(CALLED)
-    assert lower(request, Plan(MODES["native"], JSON)) is request
+    assert lower_request(request, Plan(MODES["native"], JSON)) is request
 
 
 THOUGHT = ReasoningContent("Look it up.")
@@ -62,7 +62,7 @@ CALL = '"tool": "f", "arguments": {"a":1}'
     ],
 )
 def test_structured_shows_what_was_said_as_one_object(turn, shown):
-    lowered = lower(ask((*ASKED, *turn, UserCanister("And?"))), Plan(MODES["structured"], ACTION))
+    lowered = lower_request(ask((*ASKED, *turn, UserCanister("And?"))), Plan(MODES["structured"], ACTION))
     assert said(lowered)[1:] == [("User", "Do it."), ("Assistant", shown), ("User", "And?")]
 
 
@@ -76,7 +76,7 @@ def test_structured_shows_what_was_said_as_one_object(turn, shown):
 )
 def test_structured_shows_a_call_and_what_was_said_beside_it_as_one_object(content, shown):
     said_beside = [AssistantCanister(content)] if content else []
-    lowered = lower(ask((*ASKED, *said_beside, *CALLED[2:])), Plan(MODES["structured"], ACTION))
+    lowered = lower_request(ask((*ASKED, *said_beside, *CALLED[2:])), Plan(MODES["structured"], ACTION))
     assert said(lowered)[2:] == [("Assistant", shown), ("User", "Observation: 2")]
     events = parse(shown, (F,), "action")
     assert [each.arguments for each in events if isinstance(each, InvocationEnded)] == [{"a": 1}]
@@ -85,7 +85,7 @@ def test_structured_shows_a_call_and_what_was_said_beside_it_as_one_object(conte
 def test_structured_shows_one_call_at_a_time_with_its_result():
     calls = [InvocationCanister(f"c{number}", "f", {"a": number}) for number in range(3)]
     results = [ResultCanister(invocation_id=f"c{number}", content=str(number)) for number in (1, 0)]
-    lowered = lower(ask((*ASKED, *calls, *results, UserCanister("And?"))), Plan(MODES["structured"], ACTION))
+    lowered = lower_request(ask((*ASKED, *calls, *results, UserCanister("And?"))), Plan(MODES["structured"], ACTION))
     assert [text for _, text in said(lowered)[2:]] == [
         '{"action": {"tool": "f", "arguments": {"a":0}}}',
         "Observation: 0",
@@ -99,13 +99,13 @@ def test_structured_shows_one_call_at_a_time_with_its_result():
 
 def test_structured_keeps_a_result_of_no_call():
     orphan = ResultCanister(invocation_id="x", content="2")
-    lowered = lower(ask((orphan, UserCanister("And?"))), Plan(MODES["structured"], ACTION))
+    lowered = lower_request(ask((orphan, UserCanister("And?"))), Plan(MODES["structured"], ACTION))
     assert said(lowered)[1:] == [("User", "Observation: 2"), ("User", "And?")]
 
 
 def test_structured_shows_an_answer_of_a_schema_as_the_value_that_it_is():
     request = ask((*ASKED, AssistantCanister('{"n": 2}'), UserCanister("And?")), constraint=ANSWER)
-    lowered = lower(request, Plan(MODES["structured"], ACTION))
+    lowered = lower_request(request, Plan(MODES["structured"], ACTION))
     assert said(lowered)[2] == ("Assistant", '{"action": {"answer": {"n":2}}}')
     validator = compile_schema(lowered.constraint.schema)
     assert validator.validate({"action": {"answer": {"n": 2}}})
@@ -113,7 +113,7 @@ def test_structured_shows_an_answer_of_a_schema_as_the_value_that_it_is():
 
 @pytest.mark.parametrize("mode", ["validated", "parsed"])
 def test_tools_calls_and_results_stand_in_text(mode):
-    lowered = lower(ask((SupervisorCanister("Be brief."), *CALLED)), Plan(MODES[mode], JSON))
+    lowered = lower_request(ask((SupervisorCanister("Be brief."), *CALLED)), Plan(MODES[mode], JSON))
     assert (lowered.tools, lowered.constraint) == ((), None)
     (_, supervisor), *rest = said(lowered)
     assert supervisor.startswith("Be brief.\n\nYou can call these tools:\n")
@@ -127,7 +127,7 @@ def test_tools_calls_and_results_stand_in_text(mode):
 
 def test_the_beginning_stays_the_same_while_the_conversation_grows():
     plan = Plan(MODES["validated"], JSON)
-    assert lower(ask(CALLED), plan).canisters[:2] == lower(ask(ASKED), plan).canisters
+    assert lower_request(ask(CALLED), plan).canisters[:2] == lower_request(ask(ASKED), plan).canisters
 
 
 @pytest.mark.parametrize("mode", ["structured", "validated", "parsed"])
@@ -136,7 +136,7 @@ def test_what_a_client_sent_with_fields_of_its_own_stays_whole(mode):
     kept = TextualContent("kept", extra={"messages": {"type": "odd"}})
     canisters = (SupervisorCanister((kept,)), UserCanister((kept,)), ResultCanister(invocation_id="c", content="2"))
     (_, *instructed), (_, *asked) = [
-        ("", *each.content) for each in lower(ask(canisters), Plan(MODES[mode], JSON)).canisters
+        ("", *each.content) for each in lower_request(ask(canisters), Plan(MODES[mode], JSON)).canisters
     ]
     assert (instructed[0], asked[0]) == (kept, kept)
     assert instructed[1].text.startswith("You can call these tools")
@@ -144,7 +144,7 @@ def test_what_a_client_sent_with_fields_of_its_own_stays_whole(mode):
 
 
 def test_structured_constrains_the_reply():
-    lowered = lower(ask(ASKED), Plan(MODES["structured"], ACTION))
+    lowered = lower_request(ask(ASKED), Plan(MODES["structured"], ACTION))
     assert lowered.tools == ()
     variants = lowered.constraint.schema["properties"]["action"]["anyOf"]
     assert [list(each["properties"]) for each in variants] == [["tool", "arguments"], ["answer"], ["scratchpad"]]
@@ -185,7 +185,7 @@ PROSE = Plan(MODES["native"], JSON, in_prose=True)
 
 
 def test_prose_tells_the_call_and_its_result_to_the_one_who_asked():
-    lowered = lower(ask(CALLED, tool_choice="none"), PROSE)
+    lowered = lower_request(ask(CALLED, tool_choice="none"), PROSE)
     assert lowered.tools == ()
     assert said(lowered) == [
         ("User", "Do it.\n\nf(a=1) returned 2.\n\nUse this to answer the question in one short sentence.")
@@ -194,19 +194,19 @@ def test_prose_tells_the_call_and_its_result_to_the_one_who_asked():
 
 def test_prose_of_a_failed_call_leaves_the_tools():
     failed = (*ASKED, InvocationCanister("c", "f", {}), error_result("c", "validation", "a is missing"))
-    lowered = lower(ask(failed), PROSE)
+    lowered = lower_request(ask(failed), PROSE)
     assert lowered.tools == (F,)
     assert said(lowered) == [("User", "Do it.\n\nf() failed: Error: a is missing")]
 
 
 def test_prose_leaves_a_conversation_without_calls_alone():
     request = ask(ASKED)
-    assert lower(request, PROSE) is request
+    assert lower_request(request, PROSE) is request
 
 
 def test_prose_goes_on_after_an_answer():
     again = (*CALLED, AssistantCanister("It is 2."), UserCanister("And now?"))
-    assert said(lower(ask(again), PROSE)) == [
+    assert said(lower_request(ask(again), PROSE)) == [
         ("User", "Do it.\n\nf(a=1) returned 2."),
         ("Assistant", "It is 2."),
         ("User", "And now?"),
@@ -226,7 +226,7 @@ def test_prose_goes_on_after_an_answer():
     ],
 )
 def test_text_is_watched_where_the_model_may_speak_in_it(plan, choice, tools, dialect):
-    assert watched(Request("m", ASKED, tools, tool_choice=choice), plan) == dialect
+    assert select_dialect(Request("m", ASKED, tools, tool_choice=choice), plan) == dialect
 
 
 ANSWER = Constraint("answer", {"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}}, "$defs": {"N": {}}})
@@ -242,13 +242,13 @@ ANSWER = Constraint("answer", {"type": "object", "properties": {"n": {"$ref": "#
     ],
 )
 def test_an_answer_is_held_to_its_schema_where_that_can_be(plan, choice, tools, kept):
-    lowered = lower(Request("m", ASKED, tools, tool_choice=choice, constraint=ANSWER), plan)
+    lowered = lower_request(Request("m", ASKED, tools, tool_choice=choice, constraint=ANSWER), plan)
     assert (lowered.constraint == ANSWER) is kept
 
 
 def test_in_structured_mode_the_answers_schema_is_one_of_the_actions():
     plan = Plan(MODES["structured"], ACTION, supports_json_schema=True)
-    schema = lower(ask(ASKED, constraint=ANSWER), plan).constraint.schema
+    schema = lower_request(ask(ASKED, constraint=ANSWER), plan).constraint.schema
     answer = schema["properties"]["action"]["anyOf"][1]["properties"]["answer"]
     assert answer == {"$ref": "#/$defs/answer"}
     assert schema["$defs"]["answer"]["properties"]["n"] == {"$ref": "#/$defs/answer/$defs/N"}

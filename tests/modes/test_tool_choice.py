@@ -23,7 +23,7 @@ from callboard.core import (
     Usage,
     UserCanister,
 )
-from callboard.modes import choice, reminded
+from callboard.modes import create_choice_check, remind
 
 TOOLS = (ToolDeclaration("a"), ToolDeclaration("b"))
 SEARCH = (HostedTool("responses", "web_search"),)
@@ -33,7 +33,7 @@ SPOKEN = (TextPiece, RefusalPiece, *CALLS)
 
 def asked(wanted="auto", parallel=None, *, last=False, tools=TOOLS, hosted=()):
     request = Request("m", (UserCanister("Hi"),), tools, wanted, parallel, hosted=hosted)
-    return choice(request, last=last)
+    return create_choice_check(request, last=last)
 
 
 def call(index, name="a"):
@@ -150,7 +150,7 @@ def test_a_stream_that_stops_gives_what_was_held():
 @pytest.mark.parametrize("said", ["", " \n", "No."])
 def test_what_a_model_is_told_that_disobeyed(wanted, word, said):
     request = Request("m", (UserCanister("Hi"),), TOOLS, wanted)
-    again = reminded(request, said)
+    again = remind(request, said)
     assert [each.text for each in again.canisters[:-1]] == ["Hi", *([said] if said.strip() else [])]
     assert word in again.canisters[-1].text
     assert (again.tools, again.tool_choice) == (request.tools, request.tool_choice)

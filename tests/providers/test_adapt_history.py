@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from itertools import pairwise
 
 import pytest
@@ -23,9 +24,8 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.profiles import Profile, resolve
-from callboard.providers import adapt_history
-from callboard.providers.adapt_history import CONTINUE, NOT_RECORDED, fitted
-from callboard.providers.quirks import suited
+from callboard.providers.adapt_history import CONTINUE, NOT_RECORDED, adapt_history
+from callboard.providers.quirks import adapt_request
 from callboard.wires import WIRES
 
 PICTURE = PictureContent(b"png")
@@ -33,7 +33,7 @@ PICTURE = PictureContent(b"png")
 
 def said(canisters, **facts):
     """The messages of a chat body."""
-    request, _ = fitted(Request("m", tuple(canisters)), Profile(**facts))
+    request, _ = adapt_history(Request("m", tuple(canisters)), Profile(**facts))
     return WIRES["chat"].encode_request(request).body["messages"]
 
 
@@ -79,12 +79,12 @@ FACTS = st.fixed_dictionaries(
 
 @given(conversations(), FACTS)
 def test_no_text_is_lost_and_none_changes_its_place(canisters, facts):
-    request, dropped = fitted(Request("m", tuple(canisters)), Profile(**facts))
+    request, dropped = adapt_history(Request("m", tuple(canisters)), Profile(**facts))
     whole = "\n".join(map(text, request.canisters))
     places = [whole.index(each) for canister in canisters for each in text(canister).splitlines()]
     assert (places, dropped) == (sorted(places), ())
     assert not isinstance(request.canisters[-1], AssistantCanister)
-    assert fitted(request, Profile(**facts))[0] is request
+    assert adapt_history(request, Profile(**facts))[0] is request
 
 
 @given(conversations(), st.booleans())
@@ -107,7 +107,7 @@ def test_where_roles_alternate_they_do(canisters, supports_system_role):
 @given(conversations())
 def test_what_a_model_takes_as_it_is_stays_the_same_object(canisters):
     request = Request("m", (*canisters, UserCanister("then")))
-    assert fitted(request, Profile())[0] is request
+    assert adapt_history(request, Profile())[0] is request
 
 
 @given(conversations())
@@ -128,7 +128,7 @@ def test_a_required_thought_is_the_other_model_s_own_words_where_there_are_any()
 
 def test_pictures_stay_between_the_texts_of_merged_messages():
     canisters = [UserCanister(["a", PICTURE]), UserCanister("b"), DocumentCanister("c", title="t")]
-    request, _ = fitted(Request("m", tuple(canisters)), Profile(requires_alternating_roles=True))
+    request, _ = adapt_history(Request("m", tuple(canisters)), Profile(requires_alternating_roles=True))
     (only,) = request.canisters
     assert [part.text if isinstance(part, TextualContent) else part for part in only.content][:2] == ["a", PICTURE]
     assert only.content[2].text.startswith("b\n\n")
@@ -150,7 +150,7 @@ def test_pictures_stay_between_the_texts_of_merged_messages():
 )
 def test_how_a_prefill_is_asked_for(wire, fact, asked, way, dropped):
     canisters = (UserCanister("u"), AssistantCanister("{"))
-    request, lost = fitted(Request("m", canisters, prefill=asked), Profile(wire=wire, prefill=fact))
+    request, lost = adapt_history(Request("m", canisters, prefill=asked), Profile(wire=wire, prefill=fact))
     assert (request.prefill, lost) == (way, dropped)
     assert request.canisters == (canisters if way else (*canisters, UserCanister(CONTINUE)))
 
@@ -159,9 +159,9 @@ def test_thinking_that_cannot_be_asked_for_is_told():
     effort = {"efforts": ("",)}
     request = Request("m", (UserCanister("u"),))
     asked = replace(request, controls=Controls(effort="high"))
-    assert suited(asked, Profile(**effort))[1] == ("effort high",)
-    assert suited(asked, Profile(efforts=("none",)))[1] == ("effort high",)
-    assert suited(asked, Profile(efforts=("none", "low")))[1] == ()
+    assert adapt_request(asked, Profile(**effort))[1] == ("effort high",)
+    assert adapt_request(asked, Profile(efforts=("none",)))[1] == ("effort high",)
+    assert adapt_request(asked, Profile(efforts=("none", "low")))[1] == ()
 
 
 @pytest.mark.parametrize("fact", ["merge_system_messages", "requires_alternating_roles", "supports_system_role", "reasoning_history", "requires_reasoning_history", "prefill", "dummy_signature"])  # fmt: skip
@@ -183,12 +183,12 @@ FAMILIES = [
 
 def test_many_messages_of_the_user_are_put_together_once(monkeypatch):
     sizes = []
-    joined = adapt_history._text
+    joined = import_module("callboard.providers.adapt_history")._text
 
     def counted(texts):
         sizes.append(sum(map(len, texts)))
         return joined(texts)
 
-    monkeypatch.setattr(adapt_history, "_text", counted)
+    monkeypatch.setattr("callboard.providers.adapt_history._text", counted)
     said([UserCanister("u" * 98)] * 1000, requires_alternating_roles=True)
     assert sum(sizes) < 200_000

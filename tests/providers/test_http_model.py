@@ -30,7 +30,7 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.modes import plan
 from callboard.profiles import resolve
-from callboard.providers import HttpModel, Transport, access_model
+from callboard.providers import HttpModel, Transport, open_model
 from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, Status
 
 ASKING = Request("fake-model", (UserCanister("Hi"),), (ToolDeclaration("search", "Search.", {"type": "object"}),))
@@ -374,14 +374,14 @@ def test_of_many_tools_that_are_taken_nothing_is_told():
 )
 def test_a_base_url_that_is_more_than_one_is_refused(url, wire, said):
     with pytest.raises(CallerError) as caught:
-        access_model("m", base_url=url, profile={"wire": wire})
+        open_model("m", base_url=url, profile={"wire": wire})
     assert str(caught.value).startswith(f"base_url: {said}")
     assert "secret" not in str(caught.value)
 
 
 def test_blanks_around_a_base_url_are_no_part_of_it():
     async def scenario():
-        async with FakeBackend(["Hi."]) as backend, aclosing(access_model("m", base_url=f" {backend.url}/ ")) as model:
+        async with FakeBackend(["Hi."]) as backend, aclosing(open_model("m", base_url=f" {backend.url}/ ")) as model:
             events = [event async for event in reply_events(model, Request("m", (UserCanister("Hi"),)))]
             return "".join([event.text for event in events if isinstance(event, TextPiece)])
 

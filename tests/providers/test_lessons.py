@@ -20,7 +20,7 @@ from callboard.core import (
     UserCanister,
     reply_events,
 )
-from callboard.providers.lessons import MOST, suggested
+from callboard.providers.lessons import MOST, suggest_facts
 from callboard.testing import FakeBackend, Status
 
 SAID = (
@@ -141,4 +141,4 @@ def test_a_refusal_that_names_everything_costs_few_requests():
     ],
 )
 def test_the_words_of_servers(said, facts):
-    assert next(suggested(ReplyFailed("provider", "invalid_request", said), {}), {}) == facts
+    assert next(suggest_facts(ReplyFailed("provider", "invalid_request", said), {}), {}) == facts

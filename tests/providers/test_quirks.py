@@ -17,7 +17,7 @@ from callboard.core import (
     reply_events,
 )
 from callboard.profiles import resolve
-from callboard.providers import access_model
+from callboard.providers import open_model
 from callboard.testing import FakeBackend
 
 SCHEMA = {"type": "object", "properties": {"x": {"type": "string"}}}
@@ -32,7 +32,7 @@ def body_for(canisters=ASKED, **facts):
 
     async def scenario():
         async with FakeBackend(["Hello."]) as backend:
-            model = access_model("m", base_url=backend.url, mode="native", profile=facts)
+            model = open_model("m", base_url=backend.url, mode="native", profile=facts)
             [event async for event in reply_events(model, request)]
             await model.aclose()
             return backend.requests[0].body

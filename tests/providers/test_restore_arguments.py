@@ -25,7 +25,7 @@ from callboard.core import (
 from callboard.modes import plan
 from callboard.profiles import resolve
 from callboard.providers import HttpModel, Transport
-from callboard.providers.restore_arguments import Restored
+from callboard.providers.restore_arguments import ArgumentRestorer
 from callboard.testing import FakeBackend
 from callboard.wires import WIRES
 from callboard.wires.common.request_encoder import EncodedRequest
@@ -124,13 +124,13 @@ GIVEN = {"f": SCHEMA}
 
 
 def fed(events):
-    stage = Restored(EncodedRequest({}, nullable=GIVEN))
+    stage = ArgumentRestorer(EncodedRequest({}, nullable=GIVEN))
     return [out for event in events for out in stage.feed(event)] + stage.finish()
 
 
 def test_the_arguments_are_one_piece_and_come_when_they_are_whole():
     started, *pieces, ended = call(0, "f", NULLS)
-    stage = Restored(EncodedRequest({}, nullable=GIVEN))
+    stage = ArgumentRestorer(EncodedRequest({}, nullable=GIVEN))
     assert [stage.feed(event) for event in [started, *pieces]] == [[started], *[[] for _ in pieces]]
     raw = '{"query":"x","inner":{}}'
     assert stage.feed(ended) == [ArgumentsPiece(0, raw), InvocationEnded(0, "call_0", "f", BARE, raw)]

@@ -20,7 +20,7 @@ from callboard.core import (
     SupervisorCanister,
 )
 from callboard.profiles import resolve
-from callboard.providers import access_model
+from callboard.providers import open_model
 from callboard.servers.gateway.attribution import strip_attribution
 from callboard.servers.gateway.settings import BackendSettings
 from callboard.testing import FakeBackend
@@ -48,7 +48,7 @@ def asked_with(model, replies, prompt, tools=(), **facts):
 
     async def scenario():
         async with FakeBackend(replies) as backend:
-            access = access_model(model, base_url=backend.url, profile={"mode": "native", **facts})
+            access = open_model(model, base_url=backend.url, profile={"mode": "native", **facts})
             try:
                 result = await Agent(access, list(tools)).run(prompt)
             finally:

@@ -15,7 +15,7 @@ from aiohttp import web
 from callboard import Agent, Limits, tool
 from callboard.core import Controls, ReplyEnded, Request, ResultCanister, UserCanister, reply_events
 from callboard.mcp import McpEnsemble, ServerSettings
-from callboard.providers import access_model
+from callboard.providers import open_model
 from callboard.testing import Call, FakeBackend, Raw, ScriptedModel
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -481,7 +481,7 @@ def test_ollama_17252_an_effort_that_ollama_does_not_know_is_asked_for_as_the_ne
         async with FakeBackend(["Rain."], strict="ollama") as backend:
             monkeypatch.setenv("OLLAMA_BASE_URL", backend.url)
             request = Request("qwen3", [UserCanister("Oslo?")], controls=Controls(effort=effort))
-            model = access_model("ollama:qwen3")
+            model = open_model("ollama:qwen3")
             events = [event async for event in reply_events(model, request)]
             await model.aclose()
             return events, backend.requests[-1]

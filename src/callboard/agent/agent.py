@@ -17,7 +17,7 @@ from typing_extensions import TypeForm
 
 from callboard.agent.arguments import check_arguments, check_tool_choice, merged, read_history
 from callboard.agent.output_type import Output, OutputCheck, OutputT_co, OutputValidator
-from callboard.agent.run import Common, Enclosing, Instructions, NewStage, Run, RunResult, Setup
+from callboard.agent.run import ActiveAgent, Instructions, NewEventFilter, OuterRun, Run, RunResult, SharedOptions
 from callboard.core import (
     Answer,
     Approve,
@@ -36,17 +36,17 @@ from callboard.core import (
     contents,
 )
 from callboard.errors import CallerError
-from callboard.execution import DEFAULT_LIMIT, AfterCall, BeforeCall, Group, OnError
+from callboard.execution import DEFAULT_LIMIT, AfterCall, BeforeCall, OnError, ParallelExecutor
 from callboard.loop import GO_ON, AnswerAfter, Limits, OnRepeatedCall, QuotedCalls, ends_with_model
 from callboard.modes import plan_of
 from callboard.profiles import ModeName
-from callboard.providers import access_model
+from callboard.providers import open_model
 from callboard.tools import Context, Ensemble, Invoker, Policy, Roster, Tool, ToolLike, refuse_clashes
 
 if TYPE_CHECKING:
     from callboard.agent.resume import Resumption
     from callboard.agent.sync_run import SyncRun
-    from callboard.loop import History
+    from callboard.loop import ContextWindow
     from callboard.loop.cache_watch import CacheWatch
     from callboard.tools.search import ToolSearch
 
@@ -74,18 +74,18 @@ _NAMED = 5
 class Agent(Generic[OutputT_co]):
     """Runs prompts with a model and tools.
 
-    `model` is a Model or a name such as `openai:gpt-4o` (see `access_model`, which gets `base_url`, `mode`
+    `model` is a Model or a name such as `openai:gpt-4o` (see `open_model`, which gets `base_url`, `mode`
     and `profile`). `tools` are functions, Tools or Invokers, `ensembles` groups of them; connected and
     disconnected by whoever made them. `instructions`, a text or a function of the run's context that gives it, become
     the supervisor's canister. `tool_choice` holds until the model has called. `output` is the type of the output, by
     default text. `limits` bound each run. `output_validator` may refuse an output, by saying what is wrong with it;
     `limits` bound how often. `on_repeated_call` and `answer_after` override the model's profile: what follows from a
-    call that was made before in the run ("run", "answer" or "tell"; see `callboard.loop.Loop`), and when the answer is
-    asked for. `view` decides what of a long conversation the model is shown, `stage` makes what a reply's events pass
+    call that was made before in the run ("run", "final_answer" or "warn"; see `callboard.loop.Loop`), and when the answer is
+    asked for. `context_window` decides what of a long conversation the model is shown, `event_filter` makes what a reply's events pass
     through first. `policy` says which calls may run; `approve` is asked where it says so: only "allow" (or True) runs
     the call, and without it the answer is no. A call that the model found in a result, a document or a user's message
     and repeats in its text is asked about too, unless `quoted_calls` is "run". `before_call` and `after_call` look at
-    each call. `at_once` calls of a reply are under way together; with 1 they run in their order. `on_error` "fail_fast" ends a
+    each call. `max_parallel_calls` calls of a reply are under way together; with 1 they run in their order. `on_error` "fail_fast" ends a
     run where a tool raises, and rolls the conversation back. `store` keeps every canister. Raises CallerError.
 
     A model given by name is the agent's own: its connections are closed when no run of the agent is under way.
@@ -108,14 +108,14 @@ class Agent(Generic[OutputT_co]):
         output_validator: OutputValidator[OutputT_co] | None = None,
         on_repeated_call: OnRepeatedCall | None = None,
         answer_after: AnswerAfter | None = None,
-        view: History | None = None,
-        stage: NewStage | None = None,
+        context_window: ContextWindow | None = None,
+        event_filter: NewEventFilter | None = None,
         policy: Policy | None = None,
         approve: Approve | None = None,
         quoted_calls: QuotedCalls = "ask",
         before_call: BeforeCall | None = None,
         after_call: AfterCall | None = None,
-        at_once: int = DEFAULT_LIMIT,
+        max_parallel_calls: int = DEFAULT_LIMIT,
         on_error: OnError = "feedback",
         auxdata: Mapping[str, Any] | None = None,
         store: Store | None = None,
@@ -131,8 +131,8 @@ class Agent(Generic[OutputT_co]):
             profile=profile,
             controls=controls,
             tool_choice=tool_choice,
-            view=view,
-            stage=stage,
+            context_window=context_window,
+            event_filter=event_filter,
             clock=clock,
             limits=limits,
             output_validator=output_validator,
@@ -143,7 +143,7 @@ class Agent(Generic[OutputT_co]):
             approve=approve,
             before_call=before_call,
             after_call=after_call,
-            at_once=at_once,
+            max_parallel_calls=max_parallel_calls,
             on_error=on_error,
             auxdata=auxdata,
             store=store,
@@ -151,7 +151,7 @@ class Agent(Generic[OutputT_co]):
         if not isinstance(model, str) and (base_url or mode or profile):
             raise CallerError("a Model has its own URL, mode and profile", path="model", hint="give its name instead")
         self._owned = (
-            access_model(model, base_url=base_url, mode=mode, profile=profile) if isinstance(model, str) else None
+            open_model(model, base_url=base_url, mode=mode, profile=profile) if isinstance(model, str) else None
         )
         self.model: Model = self._owned or model  # type: ignore[assignment]  # a name has become the owned one
         self._running = 0
@@ -171,14 +171,14 @@ class Agent(Generic[OutputT_co]):
         self._output_validator = output_validator
         self._on_repeated_call = on_repeated_call
         self._answer_after = answer_after
-        self._view = view
-        self._stage = stage
+        self._context_window = context_window
+        self._event_filter = event_filter
         self._policy = policy
         self.approve = approve
         self._quoted_calls: QuotedCalls = quoted_calls
         self._before_call = before_call
         self._after_call = after_call
-        self._at_once = at_once
+        self.max_parallel_calls = max_parallel_calls
         self._on_error: OnError = on_error
         self._auxdata = auxdata or {}
         self._store = store
@@ -267,8 +267,8 @@ class Agent(Generic[OutputT_co]):
             context=context,
             **({} if model is None else {"model": model}),
         )
-        within = context.run if context is not None and isinstance(context.run, Enclosing) else None
-        common = Common(
+        within = context.run if context is not None and isinstance(context.run, OuterRun) else None
+        common = SharedOptions(
             {**self._auxdata, **(context.auxdata if context else {}), **(auxdata or {})},
             approve,
             self.approve or (within.approve if within else None),
@@ -303,7 +303,7 @@ class Agent(Generic[OutputT_co]):
         approvals: Mapping[str, Answer],
         *,
         said: tuple[Canister, ...],
-        setup: Setup,
+        setup: ActiveAgent,
         now: datetime,
     ) -> tuple[list[Canister], Resumption | None]:
         """What follows the history at once, and what the run has to do first."""
@@ -328,15 +328,15 @@ class Agent(Generic[OutputT_co]):
 
     def set_up(
         self,
-        common: Common,
+        common: SharedOptions,
         *,
         model: Model | str | None = None,
         instructions: Instructions | None = None,
         controls: Controls | None = None,
         tool_choice: ToolChoice | None = None,
-    ) -> Setup:
+    ) -> ActiveAgent:
         """What a run has of this agent; the arguments are those of `stream`, and checked."""
-        owned = access_model(model) if isinstance(model, str) else None
+        owned = open_model(model) if isinstance(model, str) else None
         asked: Model = owned or model or self.model  # type: ignore[assignment]  # a name has become the owned one
         plan = plan_of(asked)
         roster = self.roster
@@ -345,9 +345,9 @@ class Agent(Generic[OutputT_co]):
         offered = roster.offered(self._policy or Policy())
         search = _search(roster, offered, plan.max_tools, choice)
         invokers = search.invokers if search else roster
-        if self._view is not None:
-            self._view.invokers = invokers
-        return Setup(
+        if self._context_window is not None:
+            self._context_window.invokers = invokers
+        return ActiveAgent(
             agent=self,
             model=asked,
             instructions=self.instructions if instructions is None else instructions,
@@ -363,14 +363,14 @@ class Agent(Generic[OutputT_co]):
                 "validated": plan.mode.validated,
                 "quoted_calls": self._quoted_calls,
             },
-            group=Group(
+            group=ParallelExecutor(
                 invokers,
                 auxdata={**self._auxdata, **common.auxdata},
                 on_error=self._on_error,
                 validated=plan.mode.validated,
                 before_call=self._before_call,
                 after_call=self._after_call,
-                limit=self._at_once,
+                limit=self.max_parallel_calls,
                 policy=self._policy,
             ),
             request=Request(
@@ -384,8 +384,8 @@ class Agent(Generic[OutputT_co]):
             output=self._output,
             check=OutputCheck(self._output, self._output_validator),
             approve=common.approve or self.approve or common.fallback,
-            view=self._view,
-            stage=self._stage,
+            context_window=self._context_window,
+            event_filter=self._event_filter,
             cache_seconds=plan.cache_seconds,
             around=aclosing(owned) if owned else self._kept_open() if model is None else nullcontext(),
         )

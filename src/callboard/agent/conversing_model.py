@@ -12,7 +12,7 @@ from typing import Any, ParamSpec
 from callboard.agent.agent import Agent
 from callboard.core import Canister, Event, Request
 from callboard.modes import Plan
-from callboard.providers import access_model as access_provider
+from callboard.providers import open_model
 from callboard.providers.fallback import PlannedModel
 from callboard.tools import Ensemble
 
@@ -60,4 +60,4 @@ def _conversing(access: Callable[_Options, PlannedModel]) -> Callable[_Options, 
     return access_model
 
 
-access_model = _conversing(access_provider)
+access_model = _conversing(open_model)

@@ -36,7 +36,7 @@ from callboard.core import (
 from callboard.errors import CallboardError, CallerError, DescriptorError, ToolDefinitionError
 from callboard.loop import Limits
 from callboard.profiles import ModeName, providers, resolve, split_provider
-from callboard.providers import access_model
+from callboard.providers import open_model
 from callboard.providers.fallback import PlannedModel
 from callboard.tools import Ensemble, ToolLike
 
@@ -245,7 +245,7 @@ def _access(name: str, mode: ToolCallingMode, *, api_key: str, base_url: str) ->
         else:
             facts["key_variable"] = openai.key_variable
     asked_for = cast("ModeName", decided.value)
-    return access_model(name, base_url=base_url, api_key=api_key, mode=asked_for, profile=facts)
+    return open_model(name, base_url=base_url, api_key=api_key, mode=asked_for, profile=facts)
 
 
 def _outcome(done: AgentResult, failure: Exception | None, max_steps: int, seconds: float) -> ReactResult:

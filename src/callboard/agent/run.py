@@ -55,7 +55,7 @@ from callboard.core import (
     contents,
 )
 from callboard.errors import CallboardError, CallerError, NoOutput, ProviderError, ToolExecutionFailure
-from callboard.execution import Group
+from callboard.execution import ParallelExecutor
 from callboard.loop import Action, AskApproval, Budget, CallModel, CheckOutput, Execute, Finish, HandOver, Loop
 from callboard.schema import ArgumentsInvalid
 from callboard.tools import Context, Invoker
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from callboard.agent.agent import Agent
     from callboard.agent.handoff import Handoff
     from callboard.agent.resume import Resumption
-    from callboard.loop import History
+    from callboard.loop import ContextWindow
     from callboard.tools.search import ToolSearch
 
 _Value = TypeVar("_Value")
@@ -72,7 +72,7 @@ _Value = TypeVar("_Value")
 Instructions: TypeAlias = str | Callable[[Context], str | Awaitable[str]]
 """What an agent's model is told first: a text, or a function of the run's context that gives it, sync or async."""
 
-NewStage: TypeAlias = Callable[[], Stage[Event, Event]]
+NewEventFilter: TypeAlias = Callable[[], Stage[Event, Event]]
 """Makes what a reply's events pass through before anything else sees them."""
 
 
@@ -115,7 +115,7 @@ class RunResult(msgspec.Struct, Generic[OutputT_co], frozen=True):
 
 
 @dataclass(frozen=True)
-class Common:
+class SharedOptions:
     """What is the same in a run whichever agent has the conversation.
 
     `approve` is asked in the place of an agent's own callback, `fallback` where an agent has none.
@@ -127,7 +127,7 @@ class Common:
 
 
 @dataclass(frozen=True, eq=False)
-class Setup:
+class ActiveAgent:
     """What a run has of the agent that has the conversation.
 
     `overrides` says that its instructions take the place of whatever instructions the history has.
@@ -140,13 +140,13 @@ class Setup:
     invokers: Mapping[str, Invoker]
     search: ToolSearch | None
     rules: Mapping[str, Any]
-    group: Group
+    group: ParallelExecutor
     request: Request
     output: Output[Any] | None
     check: OutputCheck[Any]
     approve: Approve | None
-    view: History | None
-    stage: NewStage | None
+    context_window: ContextWindow | None
+    event_filter: NewEventFilter | None
     cache_seconds: float
     around: AbstractAsyncContextManager[Any]
 
@@ -165,7 +165,7 @@ class Setup:
         return "\n\n".join([each for each in (text, self.output.instructions if self.output else "") if each])
 
 
-class Enclosing:
+class OuterRun:
     """What a run hands to a tool, for a run that the tool begins within it (`Context.run`).
 
     Questions are put one after another, and in the event loop of the outer run: a tool's thread may have its own.
@@ -217,13 +217,13 @@ class Run(Generic[OutputT_co]):
     def __init__(
         self,
         loop: Loop,
-        setup: Setup,
-        common: Common,
+        setup: ActiveAgent,
+        common: SharedOptions,
         *,
         known: int,
         clock: Clock,
         store: Store | None = None,
-        within: Enclosing | None = None,
+        within: OuterRun | None = None,
         resumption: Resumption | None = None,
     ) -> None:
         self._result: RunResult[OutputT_co] | None = None
@@ -358,7 +358,7 @@ class Run(Generic[OutputT_co]):
             self._within.emit(event)
         return event
 
-    async def _enter(self, setup: Setup) -> list[Note]:
+    async def _enter(self, setup: ActiveAgent) -> list[Note]:
         """What the run has of an agent is made ready. What of the agent's tools cannot be enforced."""
         self._setup = setup
         self._called = False
@@ -369,8 +369,8 @@ class Run(Generic[OutputT_co]):
         await self._around.enter_async_context(setup.around)
         return [Note("dropped", f"{name}: {what}") for name, each in setup.invokers.items() for what in each.dropped]
 
-    def _enclose(self, invocation: InvocationCanister, emit: Callable[[Event], None]) -> Enclosing:
-        return Enclosing(invocation, emit, self._loop.budget, self._setup.approve, self._asking)
+    def _enclose(self, invocation: InvocationCanister, emit: Callable[[Event], None]) -> OuterRun:
+        return OuterRun(invocation, emit, self._loop.budget, self._setup.approve, self._asking)
 
     async def _begin(self) -> tuple[ApprovalAnswered, ...]:
         """The agent's instructions come first; a history that has some keeps them, but for those of an agent.
@@ -419,8 +419,8 @@ class Run(Generic[OutputT_co]):
         setup = self._setup
         conversation = self._instructed(action.canisters)
         changes: dict[str, Any] = {"canisters": conversation, "conversation": conversation}
-        if setup.view is not None:
-            changes["canisters"] = setup.view.shown(conversation)
+        if setup.context_window is not None:
+            changes["canisters"] = setup.context_window.shown(conversation)
         if setup.search is not None:
             changes["tools"] = setup.search.declared(conversation)
         choice = setup.request.tool_choice
@@ -561,12 +561,12 @@ class _OutOfTime(Exception):
 class _Reply:
     """The reply to one request while it arrives."""
 
-    def __init__(self, setup: Setup, request: Request) -> None:
+    def __init__(self, setup: ActiveAgent, request: Request) -> None:
         self.request = request
         self.usage = Usage()
         self.model = setup.model.name
-        self._view = setup.view
-        self._stage = setup.stage() if setup.stage else None
+        self._context_window = setup.context_window
+        self._event_filter = setup.event_filter() if setup.event_filter else None
         self._is_whole = False
 
     def take(self, events: list[Event]) -> list[Event]:
@@ -574,14 +574,18 @@ class _Reply:
         for event in events:
             if isinstance(event, Usage):
                 self.usage = event
-                if self._view is not None:
-                    self._view.count(event)
+                if self._context_window is not None:
+                    self._context_window.count(event)
             elif isinstance(event, ReplyStarted):
                 self.model = event.model or self.model
         self._is_whole = isinstance(events[-1], (ReplyEnded, ReplyFailed))
-        return events if self._stage is None else [out for event in events for out in self._stage.feed(event)]
+        return (
+            events
+            if self._event_filter is None
+            else [out for event in events for out in self._event_filter.feed(event)]
+        )
 
     def finish(self) -> list[Event]:
-        """The events that the stage held back, and a failure where the reply has no end."""
-        events = [] if self._stage is None else self._stage.finish("stop" if self._is_whole else "cut")
+        """The events that the filter held back, and a failure where the reply has no end."""
+        events = [] if self._event_filter is None else self._event_filter.finish("stop" if self._is_whole else "cut")
         return events if self._is_whole else [*events, ReplyFailed("provider", "cut", "the reply has no end")]

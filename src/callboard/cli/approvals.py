@@ -80,10 +80,10 @@ class Approvals:
     async def _from_standard_input(self, question: str) -> str | None:
         if not sys.stdin.isatty():
             return None
-        from callboard.execution.thread_pool import Threads  # noqa: PLC0415  # only where somebody is asked
+        from callboard.execution.thread_pool import ThreadPool  # noqa: PLC0415  # only where somebody is asked
 
         self._display.tell(question)
-        answer: str = await Threads(1).run(sys.stdin.readline)
+        answer: str = await ThreadPool(1).run(sys.stdin.readline)
         return answer
 
 

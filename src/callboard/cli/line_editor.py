@@ -55,11 +55,11 @@ class PlainEditor:
     """
 
     def __init__(self, source: int, *, is_person: bool) -> None:
-        from callboard.execution.thread_pool import Threads  # noqa: PLC0415  # not for --help
+        from callboard.execution.thread_pool import ThreadPool  # noqa: PLC0415  # not for --help
 
         self.is_person = is_person
         self._source = source
-        self._threads = Threads(1)
+        self._threads = ThreadPool(1)
         self._buffer = b""
         self._reading: asyncio.Task[bytes] | None = None
 

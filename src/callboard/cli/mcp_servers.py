@@ -141,9 +141,9 @@ def _misfit(given: str, field: Mapping[str, Any]) -> str:
 
 
 async def _typed() -> str:
-    from callboard.execution.thread_pool import Threads  # noqa: PLC0415  # only where somebody is asked
+    from callboard.execution.thread_pool import ThreadPool  # noqa: PLC0415  # only where somebody is asked
 
-    line: str = await Threads(1).run(sys.stdin.readline)
+    line: str = await ThreadPool(1).run(sys.stdin.readline)
     return line
 
 

@@ -15,7 +15,7 @@ import typer
 from callboard.cli import complete
 from callboard.providers.local import (
     Catalogue,
-    Entry,
+    CatalogueEntry,
     Progress,
     ProgressEvent,
     Received,
@@ -175,7 +175,7 @@ def _catalogue(context: typer.Context) -> Catalogue:
     return context.find_object(Catalogue) or shipped()
 
 
-def _state(entry: Entry) -> str:
+def _state(entry: CatalogueEntry) -> str:
     place = Place(entry)
     if place.file.exists():
         return "yes"
@@ -184,7 +184,7 @@ def _state(entry: Entry) -> str:
     return "no"
 
 
-def _described(entry: Entry) -> dict[str, object]:
+def _described(entry: CatalogueEntry) -> dict[str, object]:
     place = Place(entry)
     here = place.file.exists()
     return {
@@ -210,10 +210,10 @@ def accessed_model(settings: Settings, tell: Callable[[str], None]) -> PlannedMo
     """
     from callboard.errors import ModelFileError, NoSuchModel  # noqa: PLC0415  # not for --help
     from callboard.profiles import model_names  # noqa: PLC0415  # costs, on first use
-    from callboard.providers import FallbackModel, access_model  # noqa: PLC0415  # as above
+    from callboard.providers import FallbackModel, open_model  # noqa: PLC0415  # as above
 
     def access(name: str) -> PlannedModel:
-        return access_model(
+        return open_model(
             name,
             base_url=settings.base_url,
             api_key=os.environ.get("CALLBOARD_API_KEY", "") if settings.base_url else "",

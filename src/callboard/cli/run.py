@@ -159,8 +159,8 @@ async def _ask(invocation: InvocationCanister, display: Display) -> Verdict:
     if not sys.stdin.isatty():
         display.tell("nobody is here to ask: denied")
         return "deny"
-    from callboard.execution.thread_pool import Threads  # noqa: PLC0415  # only where somebody is asked
+    from callboard.execution.thread_pool import ThreadPool  # noqa: PLC0415  # only where somebody is asked
 
     display.tell(f"run {invocation.name}? [y/N]")
-    answer = await Threads(1).run(sys.stdin.readline)
+    answer = await ThreadPool(1).run(sys.stdin.readline)
     return "allow" if answer.strip().lower() in ("y", "yes") else "deny"

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from callboard.execution.execute import DEFAULT_TIMEOUT, OnError, execute_invoker, run_invoker
-from callboard.execution.parallel import DEFAULT_LIMIT, AfterCall, BeforeCall, Enclose, Group
+from callboard.execution.parallel import DEFAULT_LIMIT, AfterCall, BeforeCall, Enclose, ParallelExecutor
 from callboard.execution.result_content import result_of
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ __all__ = [
     "AfterCall",
     "BeforeCall",
     "Enclose",
-    "Group",
     "InvocationsProcessor",
     "OnError",
+    "ParallelExecutor",
     "ask_approval",
     "execute_invoker",
     "permit",

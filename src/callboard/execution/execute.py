@@ -24,7 +24,7 @@ from callboard.core import Approve, InvocationCanister, ResultCanister, error_re
 from callboard.errors import CallerError, ToolExecutionFailure
 from callboard.execution.error_categories import category_of
 from callboard.execution.result_content import cut, result_of
-from callboard.execution.thread_pool import Threads
+from callboard.execution.thread_pool import ThreadPool
 from callboard.schema import ArgumentsInvalid
 from callboard.tools import Context, Invoker, Policy, ToolLike, as_invoker, edited_result, is_seconds
 
@@ -43,7 +43,7 @@ _FIRST_DELAY = 0.2
 _LOCKS: Final = "callboard.locks"
 """Where the namespace of a run's ensemble has the locks of equal calls."""
 _log = logging.getLogger("callboard.execution")
-_threads = Threads()
+_threads = ThreadPool()
 _BY_ITSELF: Final = Policy()
 """What a tool says of itself: one that wants approval is asked about."""
 _left: set[asyncio.Task[Any]] = set()

@@ -50,7 +50,7 @@ _ALERTED: Final = frozenset({"validation", "timeout"})
 """What is always a result, also where a run fails fast, and so would go unnoticed."""
 
 
-class Group:
+class ParallelExecutor:
     """Runs groups of invocations over one set of invokers, with the state they share in a run.
 
     Hooks run inside the concurrency limit, once an invocation, whatever retries follow; what they raise ends
@@ -80,7 +80,7 @@ class Group:
         self._before_call = before_call
         self._after_call = after_call
         if limit < 1:
-            raise CallerError(f"calls are under way one at a time at least, not {limit}", path="at_once")
+            raise CallerError(f"calls are under way one at a time at least, not {limit}", path="max_parallel_calls")
         self._limit = limit
         self.namespaces: dict[str, MutableMapping[str, Any]] = {}
         self.unseen: list[ResultCanister] = []

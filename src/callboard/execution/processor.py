@@ -27,7 +27,7 @@ from callboard.core import (
 from callboard.errors import CallerError, ProviderError
 from callboard.execution.approval import permit
 from callboard.execution.execute import OnError, check_on_error
-from callboard.execution.parallel import Group
+from callboard.execution.parallel import ParallelExecutor
 from callboard.tools import Ensemble, Policy, Roster, edited_result, refusal
 from callboard.wires import wire_named
 from callboard.wires.common.reply_stream import DecodeContext
@@ -221,7 +221,7 @@ class InvocationsProcessor:
             elif allowed is not each:
                 edited[each.identifier] = allowed
         running = [edited.get(each.identifier, each) for each in invocations]
-        group = Group(roster, auxdata=auxdata, on_error=self._on_error)
+        group = ParallelExecutor(roster, auxdata=auxdata, on_error=self._on_error)
         group.namespaces = self._namespaces
         results = [event.canister async for event in group.run(running, answered) if isinstance(event, ResultReady)]
         results = [

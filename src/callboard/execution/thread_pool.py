@@ -1,4 +1,4 @@
-"""Threads for tools that block.
+"""ThreadPool for tools that block.
 
 Owns a capped number of daemon threads. Knows nothing of tools.
 Law: a thread that does not come back in time is left alone and takes no other work until it does; the
@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 _Work: TypeAlias = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
 
 
-class Threads:
+class ThreadPool:
     """At most `limit` threads, started when they are needed; work beyond that waits."""
 
     def __init__(self, limit: int = 32) -> None:

@@ -9,10 +9,13 @@ from callboard.loop.loop import GO_ON, AnswerAfter, Loop, QuotedCalls, ends_with
 from callboard.profiles import OnRepeatedCall
 
 if TYPE_CHECKING:
-    from callboard.loop.context_window import History
-    from callboard.loop.hallucinated_results import Fabricated
+    from callboard.loop.context_window import ContextWindow
+    from callboard.loop.hallucinated_results import HallucinatedResultFilter
 
-_LAZY = {"Fabricated": "callboard.loop.hallucinated_results", "History": "callboard.loop.context_window"}
+_LAZY = {
+    "HallucinatedResultFilter": "callboard.loop.hallucinated_results",
+    "ContextWindow": "callboard.loop.context_window",
+}
 
 __all__ = [
     "GO_ON",
@@ -22,11 +25,11 @@ __all__ = [
     "Budget",
     "CallModel",
     "CheckOutput",
+    "ContextWindow",
     "Execute",
-    "Fabricated",
     "Finish",
+    "HallucinatedResultFilter",
     "HandOver",
-    "History",
     "Limits",
     "Loop",
     "OnRepeatedCall",

@@ -25,7 +25,7 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.errors import CallerError
-from callboard.loop.summary import Digest
+from callboard.loop.summary import RoundSummary
 from callboard.loop.truncation import cut_to, fill, size_of
 from callboard.tools import Invoker
 from callboard.tools.permission_patterns import read_path
@@ -54,7 +54,7 @@ class _Reading(NamedTuple):
     asked: frozenset[tuple[str, bytes]]
 
 
-class History:
+class ContextWindow:
     """Shows a conversation within `limit` tokens; 0 is no limit.
 
     Up to `threshold` of the limit, a share, nothing is changed. Above it results that a later call has made stale are
@@ -120,7 +120,7 @@ class History:
         self._readings: dict[_Path, deque[_Reading]] = {}
         self._stale: dict[int, int] = {}
         """Results that may be replaced, and the rounds that made them stale."""
-        self._digest = Digest()
+        self._summary = RoundSummary()
 
     @property
     def tokens(self) -> int:
@@ -201,7 +201,7 @@ class History:
         invoker = self.invokers.get(call.name)
         if invoker is None or call.arguments is None:
             return
-        number = self._digest.rounds + len(self._rounds)
+        number = self._summary.rounds + len(self._rounds)
         given = invoker.understood(call.arguments)
         idempotent = invoker.is_idempotent(call.arguments)
         asked = frozenset(_asked(invoker, given))
@@ -263,14 +263,14 @@ class History:
         while len(self._rounds) > keep and self.tokens > enough:
             self._rounds.popleft()
             end = self._rounds[0] - self._start
-            self._size -= self._digest.take(self._tail[gone:end], self.invokers)
+            self._size -= self._summary.take(self._tail[gone:end], self.invokers)
             gone = end
         if not gone:
             return
         del self._tail[:gone]
         self._start += gone
         room = self._room(1.0) // 8 if self.limit else SUMMARY
-        summary = self._digest.text(room, self._pinned(), said_since=self._said_at >= self._start)
+        summary = self._summary.text(room, self._pinned(), said_since=self._said_at >= self._start)
         self._size -= sum(map(size_of, self._head))
         self._head = _beside(self._task, TextualContent(summary))
         self._size += sum(map(size_of, self._head))

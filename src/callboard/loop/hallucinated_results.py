@@ -92,7 +92,7 @@ _ANY_BEGUN: Final = _begun(*[atoms for atoms, _ in _TAGS], *_WORDS, _OBJECT)
 _CLOSINGS: Final = {closing: re.compile(re.escape(closing), re.IGNORECASE) for _, closing in _TAGS}
 
 
-class Fabricated:
+class HallucinatedResultFilter:
     """A Stage between a model and the loop: the events of a reply in, the same without made-up results out.
 
     A result's tag is cut up to the one that closes it. Of other marks, which count behind a call only, everything

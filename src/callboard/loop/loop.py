@@ -41,12 +41,12 @@ from callboard.core import (
 )
 from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, Execute, Finish, HandOver
 from callboard.loop.limits import Budget, Limits
-from callboard.loop.pending_calls import Round
+from callboard.loop.pending_calls import PendingCalls
 from callboard.profiles import OnRepeatedCall, Prices
 from callboard.tools import Invoker, Permission, Policy, denial, edited_invocation, quotation_reason, refusal
 
 if TYPE_CHECKING:
-    from callboard.loop.repeat_guard import Guard
+    from callboard.loop.repeat_guard import RepeatGuard
 
 MAX_EMPTY = 2
 """Empty replies in a row that end a run."""
@@ -86,8 +86,8 @@ class Loop:
     """Feeds on the events of replies, results and approvals; gives actions.
 
     `canisters` are the conversation so far, `invokers` what may be called; with `checks` each finish is asked about.
-    `on_repeated_call` says what follows from a call that was made before in the run: "run" runs it again; "tell" does
-    not if nothing has changed since, and tells the model to do something else, above the earlier result; "answer"
+    `on_repeated_call` says what follows from a call that was made before in the run: "run" runs it again; "warn" does
+    not if nothing has changed since, and tells the model to do something else, above the earlier result; "final_answer"
     gives the earlier result to a call that is idempotent or was made in the round before, and asks for a last reply
     if the whole reply was such calls. With `quoted_calls` "ask" a call that repeats a source is asked about, whatever
     the policy allows.
@@ -127,12 +127,12 @@ class Loop:
         """The text that is asked about."""
         self._validated = validated
         self._quoted_calls: QuotedCalls = quoted_calls
-        self._guard: Guard | None = None
+        self._guard: RepeatGuard | None = None
         if on_repeated_call != "run":
-            from callboard.loop.repeat_guard import GUARDS  # noqa: PLC0415  # who does not ask for it does not load it
+            from callboard.loop.repeat_guard import REPEAT_GUARDS  # noqa: PLC0415  # who does not ask for it does not load it
 
-            self._guard = GUARDS[on_repeated_call](invokers)
-        self._answers_repeated = on_repeated_call == "answer"
+            self._guard = REPEAT_GUARDS[on_repeated_call](invokers)
+        self._answers_repeated = on_repeated_call == "final_answer"
         self._told: dict[str, ResultCanister] = {}
         """What the calls of this round are answered with that were made before."""
         self._told_rounds = 0
@@ -143,7 +143,7 @@ class Loop:
         self._reply: list[Canister] = []
         self._reply_usage = Usage()
         self._cut: dict[str, str] = {}
-        self._round = Round()
+        self._round = PendingCalls()
         self._behind: list[Canister] = []
         self._last = False
         self._shortfall = ""
@@ -188,7 +188,7 @@ class Loop:
         """
         self._set_deadline(now)
         self._behind = [*behind]
-        current = self._round = Round(invocations)
+        current = self._round = PendingCalls(invocations)
         for invocation in current.invocations:
             refused = answered.get(invocation.identifier) or self._refusal(invocation)
             if refused is None:
@@ -254,7 +254,7 @@ class Loop:
     def roll_back(self, to: int) -> None:
         """The conversation goes on from its first `to` canisters."""
         self.transcript = self.transcript[:to]
-        self._round = Round()
+        self._round = PendingCalls()
 
     # Replies.
 
@@ -273,7 +273,7 @@ class Loop:
         reply, self._reply = [replace(each, timestamp=now) for each in self._reply], []
         reply = _separate_identifiers(reply)
         self.transcript += reply
-        self._round = Round([each for each in reply if isinstance(each, InvocationCanister)])
+        self._round = PendingCalls([each for each in reply if isinstance(each, InvocationCanister)])
         return "".join([each.text for each in reply if isinstance(each, AssistantCanister)])
 
     def _decide(self, said: str, reason: Ending, now: datetime) -> list[Action]:
@@ -443,7 +443,7 @@ class Loop:
         for result in results:
             self.errors = 0 if result.error is None else self.errors + 1
         self._remember(pairs)
-        self._round = Round()
+        self._round = PendingCalls()
         self._append_behind()
         handed = next((each.name for each, result in pairs if result.error is None and self._hands_over(each)), "")
         if handed:
@@ -470,7 +470,7 @@ class Loop:
         for invocation, result in self._round.results():
             settled = result or error_result(invocation.identifier, "cancelled", why)
             self.transcript.append(replace(settled, timestamp=now))
-        self._round = Round()
+        self._round = PendingCalls()
         self._append_behind()
 
     # Limits.

@@ -19,7 +19,7 @@ Key: TypeAlias = tuple[str, bytes]
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-class Round:
+class PendingCalls:
     """`answered` are results of invocations that do not run, `asked` those that wait for a person, `deferred`
     those whose results come from outside, after the run, `edited` those that run with a person's arguments.
     """

@@ -1,7 +1,7 @@
 """Calls that are made again and again.
 
 Owns what a run has called already, and what a model reads that makes a call once more. It runs nothing and ends
-nothing. `Guard` tells the model to do something else; `EarlierResults` is for models that repeat a call without end,
+nothing. `RepeatGuard` tells the model to do something else; `EarlierResults` is for models that repeat a call without end,
 and only says where the result is from. Laws: a call is the same if tool and arguments are; constant work a call,
 whatever has been called before.
 """
@@ -56,7 +56,7 @@ class _Made(NamedTuple):
     outcome: int
 
 
-class Guard:
+class RepeatGuard:
     """Answers calls that were made before, where nothing has changed since or where they go in circles."""
 
     def __init__(self, invokers: Mapping[str, Invoker]) -> None:
@@ -131,7 +131,7 @@ class Guard:
         return invoker is not None and not invoker.is_idempotent(invocation.arguments or {})
 
 
-class EarlierResults(Guard):
+class EarlierResults(RepeatGuard):
     """Answers a call with its earlier result if the round before made it, or if it is idempotent and nothing changed.
 
     A call that failed may be tried again.
@@ -156,7 +156,7 @@ class EarlierResults(Guard):
         return _EARLIER.format(number=made.number) if holds else ""
 
 
-GUARDS: Final[Mapping[str, type[Guard]]] = {"answer": EarlierResults, "tell": Guard}
+REPEAT_GUARDS: Final[Mapping[str, type[RepeatGuard]]] = {"final_answer": EarlierResults, "warn": RepeatGuard}
 """By what follows from a repeated call."""
 
 

@@ -28,7 +28,7 @@ _TOLD: Final = frozenset(
 """Arguments that say what a call was about, besides those that its tool calls its subjects."""
 
 
-class Digest:
+class RoundSummary:
     """Takes rounds from the oldest on; `text` tells them in short."""
 
     def __init__(self) -> None:

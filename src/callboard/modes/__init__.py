@@ -3,10 +3,10 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from callboard.modes.lowering import lower, watched
+from callboard.modes.lowering import lower_request, select_dialect
 from callboard.modes.mode import MODES, Mode, Plan, mode_named, plan, plan_of
 from callboard.modes.text_calls import Watcher
-from callboard.modes.tool_choice import Choice, choice, reminded
+from callboard.modes.tool_choice import ToolChoiceCheck, create_choice_check, remind
 
 if TYPE_CHECKING:
     from callboard.modes.duplicate_check import DuplicateCheck
@@ -21,20 +21,20 @@ _LAZY = {
 
 __all__ = [
     "MODES",
-    "Choice",
     "DuplicateCheck",
     "Mode",
     "Plan",
     "Quotation",
     "Sources",
+    "ToolChoiceCheck",
     "Watcher",
-    "choice",
-    "lower",
+    "create_choice_check",
+    "lower_request",
     "mode_named",
     "plan",
     "plan_of",
-    "reminded",
-    "watched",
+    "remind",
+    "select_dialect",
 ]
 
 

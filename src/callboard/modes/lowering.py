@@ -49,7 +49,7 @@ FROM_RESULTS = "Use this to answer the question in one short sentence."
 FROM_RESULTS_AS = "Use this to answer the question."
 
 
-def lower(request: Request, plan: Plan) -> Request:
+def lower_request(request: Request, plan: Plan) -> Request:
     """The request with nothing in it that the mode does not send."""
     lowered = _DECLARED[plan.mode.declares](request, plan)
     if (
@@ -74,7 +74,7 @@ def lower(request: Request, plan: Plan) -> Request:
     return lowered
 
 
-def watched(request: Request, plan: Plan) -> Dialect | None:
+def select_dialect(request: Request, plan: Plan) -> Dialect | None:
     """The dialect that the reply's text is watched for: none where the model is not asked to call, or to speak in it."""
     if plan.watched is None or not request.tools:
         return None

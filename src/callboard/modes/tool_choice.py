@@ -38,7 +38,7 @@ _RETRIED = frozenset({"stop", "invocations"})
 NO_CALL = "no tool was called although one was asked for, twice"
 
 
-def choice(request: Request, *, last: bool) -> Choice | None:
+def create_choice_check(request: Request, *, last: bool) -> ToolChoiceCheck | None:
     """The check of a reply to the request; None where there is nothing to check.
 
     `last` says that no other attempt will follow.
@@ -50,7 +50,7 @@ def choice(request: Request, *, last: bool) -> Choice | None:
     asked = (wanted == "required" and not request.hosted) or isinstance(wanted, NamedTool)
     if not asked and request.parallel is not False:
         return None
-    return Choice(
+    return ToolChoiceCheck(
         name=wanted.name if asked and isinstance(wanted, NamedTool) else "",
         required=asked,
         single=request.parallel is False,
@@ -58,7 +58,7 @@ def choice(request: Request, *, last: bool) -> Choice | None:
     )
 
 
-class Choice:
+class ToolChoiceCheck:
     """A Stage: the events of a reply in, those that obey out.
 
     Only calls of `name` pass, "" takes any; with `single` only the first. With `required` text waits for a call.
@@ -132,7 +132,7 @@ class Choice:
         return list(held)
 
 
-def reminded(request: Request, said: str) -> Request:
+def remind(request: Request, said: str) -> Request:
     """The request once more, behind what the model said and the word that a call was asked for."""
     wanted = request.tool_choice
     tool = f"the tool {wanted.name}" if isinstance(wanted, NamedTool) else "one of the tools"

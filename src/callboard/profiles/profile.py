@@ -10,7 +10,7 @@ import msgspec
 from callboard.profiles.prices import Prices
 
 ModeName: TypeAlias = Literal["native", "structured", "validated", "parsed"]
-OnRepeatedCall: TypeAlias = Literal["run", "answer", "tell"]
+OnRepeatedCall: TypeAlias = Literal["run", "final_answer", "warn"]
 """What follows from a call that was made before in the run (see `callboard.loop.Loop`)."""
 
 

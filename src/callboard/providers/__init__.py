@@ -2,8 +2,8 @@
 
 from callboard.providers.fallback import FallbackModel
 from callboard.providers.http_model import HttpModel
-from callboard.providers.registry import access_model
+from callboard.providers.registry import open_model
 from callboard.providers.scripted import ScriptedModel
 from callboard.providers.transport import Transport
 
-__all__ = ["FallbackModel", "HttpModel", "ScriptedModel", "Transport", "access_model"]
+__all__ = ["FallbackModel", "HttpModel", "ScriptedModel", "Transport", "open_model"]

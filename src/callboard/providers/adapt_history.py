@@ -52,7 +52,7 @@ _OWN_ITEMS = {"messages": "messages", "responses": "item"}
 Canisters = Sequence[Canister]
 
 
-def fitted(request: Request, facts: Profile) -> tuple[Request, tuple[str, ...]]:
+def adapt_history(request: Request, facts: Profile) -> tuple[Request, tuple[str, ...]]:
     """The request with its conversation as the profile says, and what of it cannot be asked for."""
     canisters, prefill, dropped = _ended(request.canisters, request, facts)
     for rule in _RULES:

@@ -33,7 +33,7 @@ from callboard.core import (
     pipe,
 )
 from callboard.errors import CallerError
-from callboard.modes import Plan, Watcher, lower, watched
+from callboard.modes import Plan, Watcher, lower_request, select_dialect
 from callboard.profiles import Resolution
 from callboard.programs import absolute_path
 
@@ -80,15 +80,15 @@ class CommandModel:
         stages: list[Stage[Event, Event]] = []
         if self.resolution.profile.parses_special_tokens:
             from callboard.profiles.control_tokens import control_tokens  # noqa: PLC0415  # where a model is asked
-            from callboard.providers.control_tokens import Escaper, Unescape  # noqa: PLC0415
+            from callboard.providers.control_tokens import Escaper, EventUnescaper  # noqa: PLC0415
 
             escaper = Escaper(control_tokens(self.resolution.profile.control_tokens), keeps=False)
             request = escaper.escape(request)
-            stages.append(Unescape(escaper.tokens))
-        asked = lower(request, self.plan)
+            stages.append(EventUnescaper(escaper.tokens))
+        asked = lower_request(request, self.plan)
         if asked.tools or asked.constraint is not None:
             yield [Note("dropped", "tools and schemas cannot be sent to a command beside the prompt")]
-        dialect = watched(request, self.plan)
+        dialect = select_dialect(request, self.plan)
         if dialect is not None:
             from callboard.modes import Sources  # noqa: PLC0415  # where calls may be found
 

@@ -145,7 +145,7 @@ class Escaper:
         return text if escaped == text else escaped
 
 
-class Unescape:
+class EventUnescaper:
     """A Stage: events of a reply in, the same out as if nothing had been escaped. `json_text` says that text is JSON."""
 
     def __init__(self, tokens: ControlTokens, *, json_text: bool = False) -> None:

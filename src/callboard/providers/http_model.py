@@ -35,11 +35,11 @@ from callboard.core import (
     pipe,
 )
 from callboard.errors import CallerError
-from callboard.modes import Plan, Watcher, choice, lower, reminded, watched
+from callboard.modes import Plan, Watcher, create_choice_check, lower_request, remind, select_dialect
 from callboard.modes import plan as plan_of_mode
 from callboard.profiles import Resolution
 from callboard.providers.http_exchange import HttpExchange, OnFrame, OnHeaders, SSEPayloads
-from callboard.providers.quirks import amended, encoder, suited
+from callboard.providers.quirks import adapt_body, adapt_request, create_encoder
 from callboard.providers.transport import HttpResponse, Transport
 from callboard.text.sse import SSEDecoder
 from callboard.wires import DecodeContext, wire_named
@@ -138,7 +138,7 @@ class HttpModel:
         self._reuse_encoding = reuse_encoding
         self._forward_constraint = forward_constraint
         self._server = server
-        self._encoder = encoder(self.wire, resolution.profile)
+        self._encoder = create_encoder(self.wire, resolution.profile)
         self.learned: Mapping[str, Any] = {}
         """Facts that the endpoint's refusals showed."""
         self._trials = 0
@@ -172,7 +172,7 @@ class HttpModel:
         await self._start_server()
         merger: RetryMerger | None = None
         for is_retry in (False, True):
-            check = choice(request, last=is_retry)
+            check = create_choice_check(request, last=is_retry)
             plan = self._constrained() if is_retry else self.plan
             spent = Usage()
             exchange = HttpExchange(
@@ -202,7 +202,7 @@ class HttpModel:
             before = [event for event in events if not isinstance(event, (Usage, ReplyEnded))]
             yield [*before, Note("repaired", "no tool was called although one was asked for: asked once more")]
             merger = RetryMerger(spent)
-            request = reminded(request, "" if check is None else check.said)
+            request = remind(request, "" if check is None else check.said)
 
     async def connect(self) -> None:
         """Raises ProviderError if the endpoint takes no connection. Nothing is asked."""
@@ -211,7 +211,7 @@ class HttpModel:
 
     async def aclose(self) -> None:
         """Closes the connections and forgets what was encoded; a later reply makes new ones."""
-        self._encoder = encoder(self.wire, self.resolution.profile)
+        self._encoder = create_encoder(self.wire, self.resolution.profile)
         self._escaper = None
         self._sources.clear()
         await self.transport.aclose()
@@ -236,7 +236,7 @@ class HttpModel:
         encoded = self._encode(request, plan).encoded
         sent = self._body(encoded)
         droppable = {*encoded.dropped, "reasoning"} if _shows_picture(request) else None
-        for facts in lessons.suggested(failed, self.learned):
+        for facts in lessons.suggest_facts(failed, self.learned):
             other = self.with_facts(facts)
             encoded = other._encode(request, plan).encoded  # noqa: SLF001  # one of our own kind
             # What a person has just shown is not left out because the endpoint refuses it.
@@ -256,7 +256,7 @@ class HttpModel:
             profile=msgspec.structs.replace(resolution.profile, **facts),
             sources={**resolution.sources, **dict.fromkeys(facts, "learned from a refusal")},
         )
-        other._encoder = encoder(self.wire, other.resolution.profile)  # noqa: SLF001  # one of our own kind
+        other._encoder = create_encoder(self.wire, other.resolution.profile)  # noqa: SLF001  # one of our own kind
         other._sources = {}  # noqa: SLF001  # one of our own kind
         return other
 
@@ -289,18 +289,18 @@ class HttpModel:
 
     def _encode(self, request: Request, plan: Plan) -> PreparedRequest:
         facts = self.resolution.profile
-        adapted, dropped = suited(self._lower(request, plan), facts)
+        adapted, dropped = adapt_request(self._lower(request, plan), facts)
         if adapted.canisters is not request.canisters:
             wire = self.wire.name
             lost = message_fields(wire, request.canisters) - message_fields(wire, adapted.canisters)
             dropped = (*dropped, *lost)
         # What a mode rewrites is new in each request, so there is nothing to keep.
         reuses = self._reuse_encoding and adapted.canisters is request.canisters
-        encode = (self._encoder if reuses else encoder(self.wire, facts)).encode
+        encode = (self._encoder if reuses else create_encoder(self.wire, facts)).encode
         return PreparedRequest(request, adapted, encode(adapted), dropped)
 
     def _body(self, encoded: EncodedRequest) -> bytes:
-        return msgspec.json.encode(amended(encoded.body, self.resolution.profile))
+        return msgspec.json.encode(adapt_body(encoded.body, self.resolution.profile))
 
     def _constrained(self) -> Plan:
         """The plan for a model that ignored which tools to call: hold it to their schemas, where that is possible."""
@@ -310,7 +310,7 @@ class HttpModel:
 
     def _lower(self, request: Request, plan: Plan) -> Request:
         completed = self._complete(request)
-        lowered = lower(completed, plan)
+        lowered = lower_request(completed, plan)
         if self._forward_constraint and plan.mode.declares == "wire":
             return msgspec.structs.replace(lowered, constraint=completed.constraint)
         return lowered
@@ -374,15 +374,15 @@ class HttpModel:
         request = prepared.request
         stages = self._watchers(request, plan)
         if prepared.encoded.rewritten:
-            from callboard.providers.restore_arguments import Restored  # noqa: PLC0415  # few schemas are rewritten
+            from callboard.providers.restore_arguments import ArgumentRestorer  # noqa: PLC0415  # few schemas are rewritten
 
-            stages = (*stages, Restored(prepared.encoded))
+            stages = (*stages, ArgumentRestorer(prepared.encoded))
         if self._escaper is not None:
-            from callboard.providers.control_tokens import Unescape  # noqa: PLC0415  # not for hosted models
+            from callboard.providers.control_tokens import EventUnescaper  # noqa: PLC0415  # not for hosted models
 
             # Behind the watchers: to them, what was escaped is no marker of a call.
-            stages = (*stages, Unescape(self._escaper.tokens, json_text=request.constraint is not None))
-        if not watched(request, plan):
+            stages = (*stages, EventUnescaper(self._escaper.tokens, json_text=request.constraint is not None))
+        if not select_dialect(request, plan):
             return stages
         from callboard.modes import DuplicateCheck  # noqa: PLC0415  # where calls may be found
 
@@ -391,7 +391,7 @@ class HttpModel:
 
     def _watchers(self, request: Request, plan: Plan) -> tuple[Stage[Event, Event], ...]:
         tools = request.tools
-        dialect = watched(request, plan)
+        dialect = select_dialect(request, plan)
         if dialect is None:
             return ()
         inside = plan.starts_in_reasoning

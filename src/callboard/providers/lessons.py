@@ -90,7 +90,7 @@ LESSONS: Final = (
 did not help: a second system message breaks the turns as well."""
 
 
-def suggested(failed: ReplyFailed, known: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def suggest_facts(failed: ReplyFailed, known: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The facts of which a refusal may speak.
 
     Args:

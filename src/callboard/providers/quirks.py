@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from callboard.core import Request
 from callboard.profiles import Profile
-from callboard.providers.adapt_history import fitted
+from callboard.providers.adapt_history import adapt_history
 from callboard.wires.chat import RequestEncoder as ChatRequestEncoder
 from callboard.wires.chat.encode_messages import ChatCapabilities
 from callboard.wires.wire import CHAT, RequestEncoder, Wire
@@ -21,7 +21,7 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """From the least to the most."""
 
 
-def suited(request: Request, facts: Profile) -> tuple[Request, tuple[str, ...]]:
+def adapt_request(request: Request, facts: Profile) -> tuple[Request, tuple[str, ...]]:
     """The request with no more than the model and its endpoint take, and what of it cannot be asked for."""
     dropped: tuple[str, ...] = ()
     effort = request.controls.effort
@@ -34,11 +34,11 @@ def suited(request: Request, facts: Profile) -> tuple[Request, tuple[str, ...]]:
         request, dropped = replace(request, tool_choice="auto"), (*dropped, "tool_choice")
     if not facts.supports_strict and any(tool.strict is not None for tool in request.tools):
         request = replace(request, tools=tuple([replace(tool, strict=None) for tool in request.tools]))
-    request, lost = fitted(request, facts)
+    request, lost = adapt_history(request, facts)
     return request, (*dropped, *lost)
 
 
-def encoder(wire: Wire, facts: Profile) -> RequestEncoder:
+def create_encoder(wire: Wire, facts: Profile) -> RequestEncoder:
     """A new encoder of the endpoint's requests."""
     if facts.dummy_signature and wire.name == "gemini":
         from callboard.wires import gemini  # noqa: PLC0415  # for its endpoint only
@@ -49,7 +49,7 @@ def encoder(wire: Wire, facts: Profile) -> RequestEncoder:
     return ChatRequestEncoder(capabilities=ChatCapabilities(facts.reasoning_field, facts.supports_content_parts))
 
 
-def amended(body: dict[str, Any], facts: Profile) -> dict[str, Any]:
+def adapt_body(body: dict[str, Any], facts: Profile) -> dict[str, Any]:
     """The chat body in the endpoint's own spelling; the same object where nothing differs."""
     if facts.max_tokens_field != "max_tokens" and "max_tokens" in body:
         body = {facts.max_tokens_field if key == "max_tokens" else key: value for key, value in body.items()}

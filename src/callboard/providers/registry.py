@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _servers: dict[Path, EmbeddedServer] = {}
 
 
-def access_model(
+def open_model(
     name: str,
     *,
     base_url: str = "",

@@ -22,7 +22,7 @@ from callboard.core import (
 from callboard.wires.common.request_encoder import EncodedRequest
 
 
-class Restored:
+class ArgumentRestorer:
     """A Stage: events in, events out. `lowered` is what the request became."""
 
     def __init__(self, lowered: EncodedRequest) -> None:

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from callboard.providers.local import Catalogue, Entry, Hub, Wheels
+from callboard.providers.local import Catalogue, CatalogueEntry, Hub, Wheels
 
 MODEL = random.Random(7).randbytes(300_000)
 
@@ -147,6 +147,6 @@ def catalogue_of():
     whole = len(MODEL)
 
     def build(*sources, size=whole, sha256=right):
-        return Catalogue((Entry("tiny", "A tiny one", size, "Apache-2.0", sha256, 512, sources),))
+        return Catalogue((CatalogueEntry("tiny", "A tiny one", size, "Apache-2.0", sha256, 512, sources),))
 
     return build

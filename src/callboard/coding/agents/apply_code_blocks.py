@@ -27,7 +27,7 @@ from callboard.core import (
     ResultCanister,
     ResultReady,
 )
-from callboard.execution import Group, permit
+from callboard.execution import ParallelExecutor, permit
 from callboard.tools import Ensemble, Policy, Roster
 
 PUT = "put_code"
@@ -58,7 +58,7 @@ class Dictation:
         self._wanted = wanted
         self._guarded = guarded
         self._roster = Roster([Ensemble("coding_single", [put_code], connection=workspace)])
-        self._group = Group(self._roster, before_call=self._permitted, limit=1)
+        self._group = ParallelExecutor(self._roster, before_call=self._permitted, limit=1)
         self._before: dict[str, bytes | None] = {}
         self._count = 0
         self._last: list[InvocationCanister] = []

@@ -43,7 +43,7 @@ from callboard.core import (
     contents,
 )
 from callboard.errors import NoOutput
-from callboard.loop import Fabricated, History, Limits
+from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits
 from callboard.modes import plan_of
 from callboard.tools import Policy
 
@@ -236,10 +236,10 @@ class Conduct:
         await self._desk.find_out(self._facts, phase.evidence)
         self.missing = tuple(missing(phase.evidence, self._facts))
 
-    def _view(self) -> History:
+    def _view(self) -> ContextWindow:
         """What a model with a context of known length is shown; the checklist is what its evidence lacks."""
         context = self._settings.context
-        return History(
+        return ContextWindow(
             limit=plan_of(self._model).context_tokens,
             threshold=context.compact_at,
             keep=context.keep_rounds,
@@ -247,7 +247,7 @@ class Conduct:
             pinned=lambda: complaint(self.missing) if self.missing else "",
         )
 
-    def _agent(self, phase: Phase, rounds: int, view: History, *, refused: int) -> Agent[str | list[Finding]]:
+    def _agent(self, phase: Phase, rounds: int, view: ContextWindow, *, refused: int) -> Agent[str | list[Finding]]:
         left = max((self._deadline - self._clock()).total_seconds(), 1.0)
         return Agent(
             self._model,
@@ -263,10 +263,10 @@ class Conduct:
             after_call=lambda invocation, result: self._after(phase, invocation, result),
             clock=self._clock,
             answer_after="model",
-            on_repeated_call="tell",
-            view=view,
-            at_once=1,
-            stage=Fabricated,
+            on_repeated_call="warn",
+            context_window=view,
+            max_parallel_calls=1,
+            event_filter=HallucinatedResultFilter,
         )
 
     async def _after(self, phase: Phase, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:

@@ -22,7 +22,7 @@ from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration.coding import CHAT_ROUNDS, Rights
 from callboard.core import InvocationCanister, Model, ResultCanister, TextualContent, contents
 from callboard.execution.result_store import KeptResults
-from callboard.loop import Fabricated, History, Limits
+from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits
 from callboard.loop.cache_watch import CacheWatch
 from callboard.modes import plan_of
 from callboard.tools import Ensemble
@@ -63,7 +63,7 @@ class Offer:
         self._changing = changing
         self._cache_watch = CacheWatch()
         self._single = plan.coding == "short"
-        self._view = History(
+        self._view = ContextWindow(
             limit=plan.context_tokens,
             threshold=context.compact_at,
             keep=context.keep_rounds,
@@ -97,10 +97,10 @@ class Offer:
             before_call=before,
             after_call=self._after,
             answer_after="model",
-            on_repeated_call="tell",
-            view=self._view,
-            at_once=1,
-            stage=Fabricated,
+            on_repeated_call="warn",
+            context_window=self._view,
+            max_parallel_calls=1,
+            event_filter=HallucinatedResultFilter,
         )
         agent.cache_watch = self._cache_watch
         return agent

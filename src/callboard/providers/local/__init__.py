@@ -1,6 +1,6 @@
 """The files of local models: which can be had, how they come, where they stand."""
 
-from callboard.providers.local.catalogue import Catalogue, Entry, Hub, Wheels, shipped
+from callboard.providers.local.catalogue import Catalogue, CatalogueEntry, Hub, Wheels, shipped
 from callboard.providers.local.download import pull
 from callboard.providers.local.model_files import directory, locate, remove
 from callboard.providers.local.progress import (
@@ -15,7 +15,7 @@ from callboard.providers.local.progress import (
 
 __all__ = [
     "Catalogue",
-    "Entry",
+    "CatalogueEntry",
     "Hub",
     "Progress",
     "ProgressEvent",

@@ -37,7 +37,7 @@ class Wheels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
 Source: TypeAlias = Hub | Wheels
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CatalogueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A model's file: `size` in bytes, `context` in tokens, `sha256` in lower-case hexadecimal digits."""
 
     name: str
@@ -50,9 +50,9 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    models: tuple[Entry, ...]
+    models: tuple[CatalogueEntry, ...]
 
-    def find(self, name: str) -> Entry:
+    def find(self, name: str) -> CatalogueEntry:
         """The entry of that name. Raises NoSuchModel that names the nearest ones."""
         for entry in self.models:
             if entry.name == name:

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from callboard.errors import ModelFileError, NoSuchModel
-from callboard.providers.local.catalogue import Catalogue, Entry, shipped
+from callboard.providers.local.catalogue import Catalogue, CatalogueEntry, shipped
 from callboard.storage.directories import data_directory
 
 
@@ -41,7 +41,7 @@ class Place:
 
     __slots__ = ("_lock", "_record", "entry", "file", "partial", "wheels")
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: CatalogueEntry) -> None:
         self.entry = entry
         self.file = directory() / f"{entry.name}.gguf"
         self.partial = self.file.with_name(f"{self.file.name}.partial")

@@ -21,7 +21,7 @@ from callboard.core import Event, Request
 from callboard.errors import CallboardError
 from callboard.modes import Plan, plan
 from callboard.profiles import ModeName, Resolution, facts_for, providers, resolve
-from callboard.providers import HttpModel, Transport, access_model
+from callboard.providers import HttpModel, Transport, open_model
 from callboard.providers.http_exchange import OnFrame, OnHeaders
 from callboard.providers.http_model import NO_HEADERS
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
@@ -251,7 +251,7 @@ class Backend:
         settings = self.settings
         facts = {**facts_for(settings.local or name, self._profiles), **settings.facts}
         if settings.local:
-            local: Any = access_model(
+            local: Any = open_model(
                 f"local:{settings.local}", mode=cast("ModeName", mode), profile=facts, transport=self._transport
             )
             return local  # type: ignore[no-any-return]

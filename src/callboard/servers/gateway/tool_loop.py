@@ -51,7 +51,7 @@ from callboard.core import (
     Usage,
 )
 from callboard.errors import CallerError
-from callboard.execution import Group
+from callboard.execution import ParallelExecutor
 from callboard.loop import Action, CallModel, Execute, Finish, Limits, Loop
 from callboard.modes import Plan, plan_of
 from callboard.servers.gateway.dispatch import Candidates, stream_reply
@@ -108,7 +108,7 @@ class ToolLoop:
         self._names = frozenset([tool.name for tool in theirs])
         self._search = search
         self._seen = seen
-        self._group = Group(ours)
+        self._group = ParallelExecutor(ours)
         self._loop = Loop(
             request.canisters,
             {**dict.fromkeys(self._names, _THE_CLIENTS), **ours},
