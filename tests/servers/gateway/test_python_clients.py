@@ -172,8 +172,12 @@ def test_a_loop(loop, reply, serving):
 
 
 @pytest.mark.parametrize("loop", ["openai, responses", "openai, chat", "anthropic", "agents, streamed"])
-def test_a_loop_on_the_embedded_model(loop, serving):
-    """Each front, whole and streamed. It is loaded once in a process, and answers in seconds."""
+def test_a_loop_on_the_embedded_model(loop, serving, monkeypatch):
+    """Each front, whole and streamed. It is loaded once in a process, and answers in seconds.
+
+    On one processor: beside other tests llama.cpp's threads would wait for each other, spinning, for four times as long.
+    """
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)
 
     @asynccontextmanager
     async def local():
