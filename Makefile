@@ -22,6 +22,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Wheels alone, each with a known hash; then callboard by what is installed, so that nothing else is fetched to build it.
 LOCKED := --require-hashes --only-binary :all: --requirement requirements.lock
 OURSELVES := --no-deps --no-build-isolation --editable .
+# What the tests and tools start in hundreds of processes is compiled once.
+export PYTHONDONTWRITEBYTECODE :=
 EXTRAS := local gateway store mcp coding dev
 
 .PHONY: run test check conformance test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents bench-threads eval-agents fuzz soak soak-coding clean help lock
