@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.coding.edits.apply_patch import read_apply_patch
+from callboard.coding.edits.apply_patch import read_apply_patch, read_patch
 from callboard.coding.edits.hunks import apply_hunks
-from callboard.coding.edits.patches import read_patch
 from callboard.coding.edits.result import EditRefused
 
 OLD = """class A:

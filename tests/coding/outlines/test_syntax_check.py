@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.coding.outlines import broken_line, syntax_check, tree_sitter_parsing
+from callboard.coding.outlines import broken_line, outline, tree_sitter_parsing
 from callboard.coding.outlines.languages import language_of
 
 
@@ -24,7 +24,7 @@ def test_broken_lines(path, text, line):
 
 
 def test_nobody_can_tell_without_a_grammar(monkeypatch):
-    monkeypatch.setattr(syntax_check, "parse", lambda *_: None)
+    monkeypatch.setattr(outline, "parse", lambda *_: None)
     assert broken_line("(", "a.py") is None
 
 

@@ -24,8 +24,8 @@ def with_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return code
-    bound = _bound(tree)
-    needed = [each for each in dict.fromkeys(_used(tree)) if each not in bound and not hasattr(builtins, each)]
+    bound_names = _bound(tree)
+    needed = [each for each in dict.fromkeys(_used(tree)) if each not in bound_names and not hasattr(builtins, each)]
     lines = [line for name in needed if (line := _import(name, defined))]
     first = next((node for node in tree.body if not _leads(node)), None)
     at = first.lineno - 1 if first is not None else 0
@@ -58,20 +58,20 @@ def _used(tree: ast.AST) -> Iterator[str]:
 
 def _bound(tree: ast.AST) -> set[str]:
     """Every name that is bound anywhere in it; in which scope makes no difference to a file of tests."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                found.add(name)
+                names.add(name)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                found.add(name)
+                names.add(name)
             case ast.alias(name=name, asname=other):
-                found.add(other or name.partition(".")[0])
+                names.add(other or name.partition(".")[0])
             case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                found.add(name)
+                names.add(name)
             case _:
                 pass
-    return found
+    return names
 
 
 def _leads(node: ast.stmt) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from callboard.coding.edits.bodies import read_body
-from callboard.coding.edits.hunks import FilePatch, Hunk
+from callboard.coding.edits.hunks import FilePatch, Hunk, read_body
 from callboard.coding.edits.result import EditRefused
+from callboard.coding.edits.unified_diff import read_unified
 
 BEGIN: Final = "*** Begin Patch"
 _END: Final = "*** End Patch"
@@ -19,6 +19,11 @@ _FILE: Final = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
 _MOVE: Final = "*** Move to: "
 _LAST: Final = "*** End of File"
 _NUMBERS: Final = re.compile(r"-(\d{1,9})(?:,(\d{1,9}))? \+\d+(?:,\d+)? ?@@(.*)", re.ASCII)
+
+
+def read_patch(text: str, path: str = "") -> list[FilePatch]:
+    """Parse a patch in either format; `path` is for a unified diff that names no file. Raises EditRefused."""
+    return read_apply_patch(text) if BEGIN in text else read_unified(text, path)
 
 
 def read_apply_patch(text: str) -> list[FilePatch]:
@@ -31,27 +36,27 @@ def read_apply_patch(text: str) -> list[FilePatch]:
     end = next((at for at, (_, line) in enumerate(lines) if at > begin and line.strip() == _END), len(lines))
     files: list[FilePatch] = []
     section: list[tuple[int, str]] = []
-    head: re.Match[str] | None = None
+    header: re.Match[str] | None = None
     for number, line in lines[begin + 1 : end]:
-        found = _FILE.fullmatch(line.rstrip())
-        if found is not None:
-            files += [_file(head, section)] if head else []
-            head, section = found, []
-        elif head is not None:
+        match = _FILE.fullmatch(line.rstrip())
+        if match is not None:
+            files += [_file(header, section)] if header else []
+            header, section = match, []
+        elif header is not None:
             section.append((number, line))
         elif line.strip():
             raise EditRefused(
                 f"line {number} of the patch stands in no file: {line[:80]!r}; write *** Update File: PATH"
             )
-    files += [_file(head, section)] if head else []
+    files += [_file(header, section)] if header else []
     if not files:
         raise EditRefused("the patch is about no file; write *** Update File: PATH")
     return files
 
 
-def _file(head: re.Match[str], section: list[tuple[int, str]]) -> FilePatch:
-    path = head[2].strip()
-    match head[1]:
+def _file(header: re.Match[str], section: list[tuple[int, str]]) -> FilePatch:
+    path = header[2].strip()
+    match header[1]:
         case "Add":
             return FilePatch(kind="add", path=path, content=_content(section))
         case "Delete":
@@ -102,12 +107,12 @@ def _hunks(section: list[tuple[int, str]]) -> list[Hunk]:
 
 def _hunk(heads: list[str], body: list[tuple[int, str]], *, at_end: bool) -> Hunk:
     lines, ends = read_body([line for _, line in body], body[0][0])
-    number, after, plain = None, False, []
+    number, after, text_heads = None, False, []
     for head in heads:
         # Some mix the formats.
         numbers = _NUMBERS.fullmatch(head)
         if numbers is None:
-            plain.append(head.removesuffix("@@").strip())
+            text_heads.append(head.removesuffix("@@").strip())
         else:
             number, after = int(numbers[1]), numbers[2] == "0"
-    return Hunk(lines=lines, number=number, after=after, heads=tuple(plain), at_end=at_end, ends=ends)
+    return Hunk(lines=lines, number=number, after=after, heads=tuple(text_heads), at_end=at_end, ends=ends)

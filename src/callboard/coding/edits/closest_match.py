@@ -35,36 +35,32 @@ _DIFFERENCES: Final[tuple[tuple[str, Callable[[str], str]], ...]] = (
 )
 
 
-def nearest(text: str, wanted: str) -> str:
+def nearest(text: str, text_sought: str) -> str:
     """What in the text is nearest to `wanted`, which is not in it, and what differs; for a model to read."""
-    lines, sought = lines_of(text), lines_of(wanted)
+    lines, sought_lines = lines_of(text), lines_of(text_sought)
     if not lines:
         return "the file is empty"
-    if not wanted.strip():
+    if not text_sought.strip():
         return "it is white space only; write the lines around it too"
-    for whole, (what, plain) in product((True, False), _DIFFERENCES):
-        found = _find([*map(plain, lines)], [*map(plain, sought)], whole=whole)
-        if found is not None:
-            exact = "\n".join(lines[found : found + len(sought)])
-            place = span_of(found + 1, len(sought))
-            if exact == "\n".join(sought):
+    for whole, (difference, normalize) in product((True, False), _DIFFERENCES):
+        index = _find([*map(normalize, lines)], [*map(normalize, sought_lines)], whole=whole)
+        if index is not None:
+            exact = "\n".join(lines[index : index + len(sought_lines)])
+            lines_name = span_of(index + 1, len(sought_lines))
+            if exact == "\n".join(sought_lines):
                 # The only text that is left to differ is the end of the last line.
-                return (
-                    f"{place} of the file {'are' if len(sought) > 1 else 'is'} the same but for what ends the last line"
-                )
+                return f"{lines_name} of the file {'are' if len(sought_lines) > 1 else 'is'} the same but for what ends the last line"
             if len(exact) <= _EXACT:
-                return (
-                    f"{place} of the file {_differ(sought)} in {what} only; this is exactly what the file has:\n{exact}"
-                )
-            return f"{place} of the file {_differ(sought)} in {what} only"
-    start = _by_lines(lines, sought)
+                return f"{lines_name} of the file {_differ(sought_lines)} in {difference} only; this is exactly what the file has:\n{exact}"
+            return f"{lines_name} of the file {_differ(sought_lines)} in {difference} only"
+    start = _by_lines(lines, sought_lines)
     if start is None:
-        start = _by_characters(lines, sought)
+        start = _by_characters(lines, sought_lines)
     if start is None:
         return "nothing in the file is like it; read the file again"
     # More of the file than was asked for is of no use.
-    there = lines[start : start + min(len(sought), _SHOWN)]
-    return f"the nearest is {span_of(start + 1, len(there))}:\n{numbered(there, start + 1)}{_first_difference(there, sought)}"
+    there = lines[start : start + min(len(sought_lines), _SHOWN)]
+    return f"the nearest is {span_of(start + 1, len(there))}:\n{numbered(there, start + 1)}{_first_difference(there, sought_lines)}"
 
 
 def _differ(sought: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
-"""Parts of a patch, put where they belong.
+"""The hunks of a patch: parse their lines, and apply them to a text.
 
-Owns the way from a hunk to its place: by its own lines, never by its number alone. Knows nothing of formats.
-Law: a hunk's old lines stand where it is applied, all of them, exactly. Where they stand in several places, the
-nearest to the hunk's number is meant, or the first behind its heads; without either the hunk is refused.
+Law: a hunk is applied only where all of its old lines are, exactly; its line number alone never decides, since models
+miscount. Where the lines are in several places, the nearest to the hunk's number is taken, or the first below its
+heads; without either the hunk is refused.
 """
 
 from __future__ import annotations
@@ -18,25 +18,27 @@ from callboard.coding.edits.result import Change, EditRefused, Span, lines_of
 _CANDIDATES: Final = 1000
 """Places that are looked at for one hunk."""
 _LISTED: Final = 10
+NO_END: Final = "\\"
+"""The first character of a line that says that the line above has no end (`\\ No newline at end of file`)."""
 
 Tag: TypeAlias = Literal[" ", "-", "+"]
+_TAGS: Final[dict[str, Tag]] = {" ": " ", "+": "+", "-": "-"}
 
 
 class Hunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines that are kept, taken out and put in.
-
-    `number` is the old text's line that it says it begins at, from 1, None where it does not say; with `after`,
-    what it puts in comes behind that line. `heads` are lines that stand above, each below the one before;
-    `at_end` that it ends where the text ends. `ends` says how the old and the new text end where the patch says
-    so: whether with a line end.
-    """
+    """Lines that are kept, removed and added."""
 
     lines: tuple[tuple[Tag, str], ...]
     number: int | None = None
+    """The line of the old text, from 1, where the patch says that it begins."""
     after: bool = False
+    """Whether the added lines come behind line `number`, not before it."""
     heads: tuple[str, ...] = ()
+    """Lines above the hunk, each below the one before."""
     at_end: bool = False
+    """Whether it ends where the text ends."""
     ends: tuple[bool, bool] = (True, True)
+    """Whether the old and the new text end with a line end."""
 
     @property
     def old(self) -> list[str]:
@@ -44,19 +46,51 @@ class Hunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FilePatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to become of one file. `target` is its new path where it moves; `content` that of a new one."""
+    """The part of a patch that is about one file."""
 
     kind: Literal["add", "update", "delete"]
     path: str
     target: str = ""
+    """The new path of a file that is moved."""
     hunks: tuple[Hunk, ...] = ()
     content: str = ""
+    """Of a file that is added."""
+
+
+def read_body(lines: Sequence[str], at: int) -> tuple[tuple[tuple[Tag, str], ...], tuple[bool, bool]]:
+    """The tagged lines, and whether the old and the new text end with a line end; `at` is the number of the first line.
+
+    An empty line counts as a blank one that is kept, except at the end. Raises EditRefused for a line without a tag.
+    """
+    body: list[tuple[Tag, str]] = []
+    ends = [True, True]
+    for number, line in enumerate(_without_blank_end(lines), at):
+        if not line:
+            body.append((" ", ""))
+        elif line[0] in _TAGS:
+            body.append((_TAGS[line[0]], line[1:]))
+        elif line[0] == NO_END and body:
+            tag = body[-1][0]
+            ends = [ends[0] and tag == "+", ends[1] and tag == "-"]
+        else:
+            raise EditRefused(
+                f"line {number} of the patch begins with none of ' ', '+' and '-': {line[:80]!r}; "
+                "a line that is kept begins with a space"
+            )
+    return tuple(body), (ends[0], ends[1])
+
+
+def _without_blank_end(lines: Sequence[str]) -> Sequence[str]:
+    end = len(lines)
+    while end and not lines[end - 1]:
+        end -= 1
+    return lines[:end]
 
 
 def apply_hunks(text: str, hunks: Sequence[Hunk]) -> Change:
-    """The text with all of the hunks. Raises EditRefused for the first that has no place."""
+    """Apply all hunks. Raises EditRefused for the first that does not fit."""
     lines = lines_of(text)
-    old = _Old(text, lines, "\n".join(["", *lines, ""]))
+    old = _OldText(text, lines, "\n".join(["", *lines, ""]))
     placed: list[tuple[int, Hunk]] = []
     cursor = shift = 0
     for count, hunk in enumerate(hunks, 1):
@@ -72,48 +106,49 @@ def apply_hunks(text: str, hunks: Sequence[Hunk]) -> Change:
     return _joined(text, lines, placed)
 
 
-class _Old(NamedTuple):
-    """The old text, its lines, and these with a line end before each and behind the last."""
-
+class _OldText(NamedTuple):
     text: str
     lines: list[str]
     haystack: str
+    """The lines with a line end before each and behind the last."""
 
 
-def _place(there: _Old, hunk: Hunk, cursor: int, shift: int) -> int:
+def _place(old_text: _OldText, hunk: Hunk, cursor: int, shift: int) -> int:
     """The index of the line that the hunk begins at."""
     old = hunk.old
-    start = _below(there.lines, hunk.heads, cursor)
+    start = _below(old_text.lines, hunk.heads, cursor)
     if not old:
-        return _place_of_new(there.lines, hunk, start, shift)
-    candidates = _candidates(there.haystack, old)
+        return _place_of_new(old_text.lines, hunk, start, shift)
+    candidates = _candidates(old_text.haystack, old)
     if hunk.at_end:
-        candidates = [at for at in candidates if at + len(old) == len(there.lines)] or candidates
+        candidates = [at for at in candidates if at + len(old) == len(old_text.lines)] or candidates
     # Hunks are in order, as a rule.
     candidates = [at for at in candidates if at >= start] or candidates
     if not candidates:
-        raise EditRefused(f"its lines are not in the file: {nearest(there.text, chr(10).join(old))}")
+        raise EditRefused(f"its lines are not in the file: {nearest(old_text.text, chr(10).join(old))}")
     if len(candidates) == 1:
         return candidates[0]
     if hunk.number is not None:
-        meant = hunk.number - 1 + shift
-        first, second = sorted(candidates, key=lambda at: abs(at - meant))[:2]
-        if abs(first - meant) < abs(second - meant):
+        expected = hunk.number - 1 + shift
+        first, second = sorted(candidates, key=lambda at: abs(at - expected))[:2]
+        if abs(first - expected) < abs(second - expected):
             return first
     elif hunk.heads or hunk.at_end:
         return candidates[-1] if hunk.at_end else candidates[0]
-    told = ", ".join([str(at + 1) for at in candidates[:_LISTED]])
-    raise EditRefused(f"its lines are {len(candidates)} times in the file, at lines {told}; add more lines around them")
+    listed = ", ".join([str(at + 1) for at in candidates[:_LISTED]])
+    raise EditRefused(
+        f"its lines are {len(candidates)} times in the file, at lines {listed}; add more lines around them"
+    )
 
 
 def _below(lines: list[str], heads: Sequence[str], start: int) -> int:
     """The index of the line below the heads, searched from `start` on, else from the beginning."""
     for head in heads:
-        wanted = head.strip()
-        found = [at for at, line in enumerate(lines) if line.strip() == wanted]
-        if not found:
+        stripped = head.strip()
+        matches = [at for at, line in enumerate(lines) if line.strip() == stripped]
+        if not matches:
             raise EditRefused(f"the line {head!r} above it is not in the file: {nearest(chr(10).join(lines), head)}")
-        start = next((at for at in found if at >= start), found[0]) + 1
+        start = next((at for at in matches if at >= start), matches[0]) + 1
     return start
 
 
@@ -133,14 +168,14 @@ def _place_of_new(lines: list[str], hunk: Hunk, start: int, shift: int) -> int:
 def _candidates(haystack: str, old: list[str]) -> list[int]:
     """The indexes of the lines where the old lines stand."""
     needle = "\n".join(["", *old, ""])
-    found: list[int] = []
+    indexes: list[int] = []
     at, number, since = haystack.find(needle), 0, 0
-    while at >= 0 and len(found) < _CANDIDATES:
+    while at >= 0 and len(indexes) < _CANDIDATES:
         number += haystack.count("\n", since, at)
         since = at
-        found.append(number)
+        indexes.append(number)
         at = haystack.find(needle, at + 1)
-    return found
+    return indexes
 
 
 def _joined(text: str, lines: list[str], placed: Sequence[tuple[int, Hunk]]) -> Change:

@@ -13,15 +13,15 @@ from callboard.coding.edits.result import Change, EditRefused, Span, joined, lin
 _RANGE: Final = re.compile(r"\s*(\d{1,9})\s*(?:[:,-]\s*(\d{1,9})?\s*)?", re.ASCII)
 
 
-def read_range(given: str) -> tuple[int, int | None]:
+def read_range(text: str) -> tuple[int, int | None]:
     """The first and the last line of `3:9`, `3-9` or `3`; of `3:` the last is None. Raises EditRefused."""
-    found = _RANGE.fullmatch(given)
-    if found is None:
-        raise EditRefused(f"{given[:40]!r} is no range of lines; write 3:9, or 3 for one line")
-    first = int(found[1])
-    if found[2] is not None:
-        return first, int(found[2])
-    return first, None if given.strip()[-1] in ":,-" else first
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        raise EditRefused(f"{text[:40]!r} is no range of lines; write 3:9, or 3 for one line")
+    first = int(match[1])
+    if match[2] is not None:
+        return first, int(match[2])
+    return first, None if text.strip()[-1] in ":,-" else first
 
 
 def replace_lines(text: str, start: int, end: int, content: str) -> Change:

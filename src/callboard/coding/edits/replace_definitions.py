@@ -52,8 +52,8 @@ class Piece(NamedTuple):
 def put_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str, ...]]:
     """The text with the code put in, and the names of what was put. Raises EditRefused."""
     code = textwrap.dedent(code).strip("\n") + "\n"
-    if found := _ELIDED.search(code):
-        raise EditRefused(f"the code leaves something out: {found[0].strip()!r}; write all of the function")
+    if elided := _ELIDED.search(code):
+        raise EditRefused(f"the code leaves something out: {elided[0].strip()!r}; write all of the function")
     pieces = _pieces(code, path)
     if not text.strip():
         if pieces and all(piece.is_import for piece in pieces) and PurePosixPath(path).stem not in _GATHERS:
@@ -64,11 +64,11 @@ def put_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str, ..
         raise EditRefused("the code defines nothing: write whole functions, or the whole file")
     lines, new = text.splitlines(keepends=True), code.splitlines(keepends=True)
     old = _pieces(text, path)
-    known = {name: piece for piece in old for name in piece.names}
+    existing = {name: piece for piece in old for name in piece.names}
     methods = {inner.names[0]: inner for piece in old for inner in piece.inner}
     edits: list[tuple[int, int, str]] = []
     added: list[str] = []
-    put: list[str] = []
+    names: list[str] = []
     for piece in pieces:
         body = "".join(new[piece.start : piece.end])
         if piece.is_import:
@@ -78,33 +78,33 @@ def put_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str, ..
             continue
         if not piece.names:
             continue
-        place = next((known[name] for name in piece.names if name in known), None)
+        target = next((existing[name] for name in piece.names if name in existing), None)
         if (
-            place is not None
+            target is not None
             and piece.inner
-            and {each.names[0] for each in place.inner} - {each.names[0] for each in piece.inner}
+            and {each.names[0] for each in target.inner} - {each.names[0] for each in piece.inner}
         ):
             # A class of which only some methods were written: the others stay.
             for inner in piece.inner:
-                _put_inner(inner, new, place, lines, edits)
-        elif place is not None:
-            edits.append((place.bare if piece.start == piece.bare else place.start, place.end, body))
+                _put_inner(inner, new, target, lines, edits)
+        elif target is not None:
+            edits.append((target.bare if piece.start == piece.bare else target.start, target.end, body))
         elif len(piece.names) == 1 and (method := _only(methods, piece.names[0])) is not None:
             edits.append((method.start, method.end, _indented(body, lines[method.start])))
         else:
             added.append(body)
-        put += piece.names
-    if not put:
+        names += piece.names
+    if not names:
         raise EditRefused("the code defines nothing: write whole functions, or the whole file")
     last = {(start, end): body for start, end, body in edits if start < end}
     inserted = [(start, end, body) for start, end, body in edits if start == end]
     for start, end, body in sorted(
-        [*inserted, *((*place, body) for place, body in last.items())], key=lambda edit: edit[:2], reverse=True
+        [*inserted, *((*target, body) for target, body in last.items())], key=lambda edit: edit[:2], reverse=True
     ):
         lines[start:end] = [body if body.endswith("\n") else f"{body}\n"]
     gap = "\n\n\n" if path.endswith(".py") else "\n\n"
     changed = gap.join([each.strip("\n") for each in ("".join(lines), *added)]) + "\n"
-    return _sound(changed, text, path), tuple(put)
+    return _sound(changed, text, path), tuple(names)
 
 
 def without_tests(code: str, path: str, failed: Collection[str]) -> str:
@@ -161,8 +161,8 @@ def _only(methods: dict[str, Piece], name: str) -> Piece | None:
     """The one method of that name, with or without what it is in."""
     if name in methods:
         return methods[name]
-    found = [piece for path, piece in methods.items() if path.rpartition(".")[2] == name.rpartition(".")[2]]
-    return found[0] if len(found) == 1 else None
+    matches = [piece for path, piece in methods.items() if path.rpartition(".")[2] == name.rpartition(".")[2]]
+    return matches[0] if len(matches) == 1 else None
 
 
 def _indented(body: str, like: str) -> str:
@@ -190,30 +190,30 @@ def _pieces(text: str, path: str) -> tuple[Piece, ...]:
     language = language_of(path)
     if language is None:
         raise EditRefused("code is put only into files of a known language; write the whole file with write_file")
-    known = parse(text, language)
-    if known is None:
+    parsed = parse(text, language)
+    if parsed is None:
         raise EditRefused(f"the {language.name} could not be parsed; write the whole file with write_file")
     lines = text.splitlines()
-    imports = {number - 1 for number in known.imports}
-    found: list[Piece] = []
-    for kind, start, end in known.statements:
+    imports = {number - 1 for number in parsed.imports}
+    pieces: list[Piece] = []
+    for kind, start, end in parsed.statements:
         if kind == "comment" or start >= len(lines):
             continue
-        inside = [each for each in known.symbols if start <= each.line - 1 < end]
-        top = tuple(dict.fromkeys(each.path for each in inside if not each.scope or language.name == "go"))
-        inner = tuple(_methods(inside, lines, start, end))
+        symbols = [each for each in parsed.symbols if start <= each.line - 1 < end]
+        names = tuple(dict.fromkeys(each.path for each in symbols if not each.scope or language.name == "go"))
+        inner = tuple(_methods(symbols, lines, start, end))
         first = "\n".join(lines[start:end])
-        if not top and (testing := _TESTING.match(first)):
-            top = (f"test {testing[2]}",)
-        if not top and start not in imports and (constant := _CONSTANT.match(first)):
-            top = (constant[1],)
-        found.append(Piece(_with_comments(start, lines), start, end, top, inner, start in imports and not top))
-    return tuple(found)
+        if not names and (testing := _TESTING.match(first)):
+            names = (f"test {testing[2]}",)
+        if not names and start not in imports and (constant := _CONSTANT.match(first)):
+            names = (constant[1],)
+        pieces.append(Piece(_with_comments(start, lines), start, end, names, inner, start in imports and not names))
+    return tuple(pieces)
 
 
-def _methods(inside: list[Symbol], lines: list[str], start: int, end: int) -> Iterator[Piece]:
+def _methods(symbols: list[Symbol], lines: list[str], start: int, end: int) -> Iterator[Piece]:
     """The methods of a class, each to where its indentation ends."""
-    for symbol in inside:
+    for symbol in symbols:
         line, scope, kind = symbol.line - 1, symbol.scope, symbol.kind
         if not scope or kind not in ("method", "func") or line == start or "." in scope:
             continue

@@ -28,9 +28,9 @@ def replace_text(text: str, old: str, new: str, *, every: bool = False) -> Chang
         raise EditRefused(f"old is not in the file: {nearest(text, old)}")
     if len(places) > 1 and not every:
         numbers = _line_numbers(text, places)
-        told = ", ".join(map(str, numbers[:_LISTED])) + (" ..." if len(numbers) > _LISTED else "")
+        listed = ", ".join(map(str, numbers[:_LISTED])) + (" ..." if len(numbers) > _LISTED else "")
         raise EditRefused(
-            f"old is {len(places)} times in the file, at lines {told}; "
+            f"old is {len(places)} times in the file, at lines {listed}; "
             "give more of the lines around the one that is meant, or all=true to replace each"
         )
     return Change(text.replace(old, new), tuple(_spans(text, places, old, new)))

@@ -46,7 +46,7 @@ def joined(lines: Sequence[str], like: str) -> str:
 
 def numbered(lines: Sequence[str], start: int) -> str:
     """Lines as they are shown, the first with the number `start`."""
-    return "\n".join([f"{number}| {_shown(line)}" for number, line in enumerate(lines, start)])
+    return "\n".join([f"{number}| {_shorten_line(line)}" for number, line in enumerate(lines, start)])
 
 
 def span_of(start: int, count: int) -> str:
@@ -54,5 +54,5 @@ def span_of(start: int, count: int) -> str:
     return f"line {start}" if count == 1 else f"lines {start} to {start + count - 1}"
 
 
-def _shown(line: str) -> str:
+def _shorten_line(line: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}... ({len(line) - _LONGEST} more characters)"

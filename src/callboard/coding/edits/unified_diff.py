@@ -13,8 +13,7 @@ from typing import Final
 
 import msgspec
 
-from callboard.coding.edits.bodies import NO_END, read_body
-from callboard.coding.edits.hunks import FilePatch, Hunk
+from callboard.coding.edits.hunks import NO_END, FilePatch, Hunk, read_body
 from callboard.coding.edits.result import EditRefused
 
 _HEADER: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@.*", re.ASCII)
@@ -165,8 +164,8 @@ def _name(text: str) -> str:
     return plain.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
 
 
-def _character(found: re.Match[str]) -> str:
-    escaped = found[1]
+def _character(match: re.Match[str]) -> str:
+    escaped = match[1]
     return chr(int(escaped, 8) & 0xFF) if escaped.isdigit() else _CHARACTERS.get(escaped, escaped)
 
 

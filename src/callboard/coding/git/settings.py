@@ -123,15 +123,15 @@ class Setting(msgspec.Struct, frozen=True):
 
 def parse_settings(items: Iterable[str]) -> tuple[Setting, ...]:
     """The settings in an answer of `git config --list --show-scope -z`, without those that we gave ourselves."""
-    found = []
-    listed = iter(items)
-    for scope, item in zip(listed, listed, strict=False):
-        key, given, value = item.partition("\n")
+    settings = []
+    fields = iter(items)
+    for scope, item in zip(fields, fields, strict=False):
+        key, specified, value = item.partition("\n")
         section, _, rest = key.partition(".")
         subsection, dot, name = rest.rpartition(".")
         if scope != _OURS:
-            found.append(Setting(scope, section, subsection if dot else None, name, value if given else None))
-    return tuple(found)
+            settings.append(Setting(scope, section, subsection if dot else None, name, value if specified else None))
+    return tuple(settings)
 
 
 def allowed_settings(settings: Sequence[Setting], *, online: bool) -> tuple[Setting, ...]:

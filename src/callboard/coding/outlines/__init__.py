@@ -3,8 +3,7 @@
 By tree-sitter where it is installed, in a process of its own, else line by line.
 """
 
-from callboard.coding.outlines.outline import outline_of
-from callboard.coding.outlines.syntax_check import broken_line
+from callboard.coding.outlines.outline import broken_line, outline_of
 from callboard.coding.outlines.values import Outline, Symbol
 
 __all__ = ["Outline", "Symbol", "broken_line", "outline_of"]

@@ -1,7 +1,4 @@
-"""The outline of a source text.
-
-Owns the choice of who reads it: a grammar, else line by line. Knows nothing of files.
-"""
+"""The outline of a source text, and its first syntax error: by a grammar, else line by line."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from callboard.coding.outlines.values import Outline, Symbol
 
 
 def outline_of(text: str, path: str) -> Outline | None:
-    """The outline of a text, its language told by its path; None for a language that is not known."""
+    """The outline of a text, None for an unknown language; the path says which it is in."""
     language = language_of(path)
     if language is None:
         return None
@@ -21,3 +18,10 @@ def outline_of(text: str, path: str) -> Outline | None:
         symbols = [Symbol(line, kind, name) for line, kind, name in find_symbols(text, language.name)]
         return Outline(symbols, find_imports(text, language.name))
     return Outline(known.symbols, known.imports)
+
+
+def broken_line(text: str, path: str) -> int | None:
+    """The line, from 1, of the first syntax error; None if there is none, no grammar, or the text cannot be parsed."""
+    language = language_of(path)
+    known = parse(text, language) if language is not None else None
+    return known.broken if known is not None else None

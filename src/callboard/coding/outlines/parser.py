@@ -57,7 +57,7 @@ class Parser:
         key = (language.name, hashlib.blake2b(data, digest_size=16).digest())
         with self._lock:
             if key not in self._known:
-                self._known[key] = self._asked(language.name, data)
+                self._known[key] = self._ask_process(language.name, data)
                 if len(self._known) > REMEMBERED:
                     self._known.popitem(last=False)
             self._known.move_to_end(key)
@@ -77,9 +77,9 @@ class Parser:
             process.kill()
             process.wait()
 
-    def _asked(self, name: str, data: bytes) -> Parsed | None:
+    def _ask_process(self, name: str, data: bytes) -> Parsed | None:
         try:
-            process, patience = self._running()
+            process, patience = self._ensure_running()
             answer = _exchange(process, f"{name} {len(data)}\n".encode() + data, patience)
             return _DECODER.decode(answer)
         except (OSError, EOFError, ValueError):
@@ -87,18 +87,18 @@ class Parser:
             self.close()
             return None
 
-    def _running(self) -> tuple[subprocess.Popen[bytes], float]:
+    def _ensure_running(self) -> tuple[subprocess.Popen[bytes], float]:
         if self._owner != os.getpid():  # after a fork it is another's
             self.close()
         if self._process is not None and self._process.poll() is None:
             return self._process, PATIENCE
         self.close()
-        self._process = _started()
+        self._process = _start_process()
         self._owner = os.getpid()
         return self._process, START + PATIENCE
 
 
-def _started() -> subprocess.Popen[bytes]:
+def _start_process() -> subprocess.Popen[bytes]:
     process = subprocess.Popen(  # noqa: S603  # ourselves
         [sys.executable, "-I", str(Path(worker.__file__).resolve())],
         stdin=subprocess.PIPE,
@@ -115,13 +115,13 @@ def _started() -> subprocess.Popen[bytes]:
     return process
 
 
-def _exchange(process: subprocess.Popen[bytes], request: bytes, patience: float) -> bytes:
+def _exchange(process: subprocess.Popen[bytes], request: bytes, seconds: float) -> bytes:
     """The answer to a request. Raises OSError, EOFError, ValueError and TimeoutError."""
     assert process.stdin is not None  # noqa: S101  # both are pipes
     assert process.stdout is not None  # noqa: S101
     reading, writing = process.stdout.fileno(), process.stdin.fileno()
-    end = monotonic() + patience
-    left = memoryview(request)
+    end = monotonic() + seconds
+    remaining = memoryview(request)
     received = bytearray()
     size: int | None = None
     with selectors.DefaultSelector() as selector:
@@ -133,8 +133,8 @@ def _exchange(process: subprocess.Popen[bytes], request: bytes, patience: float)
                 raise TimeoutError
             for key, _ in ready:
                 if key.fd == writing:
-                    left = left[os.write(writing, left[:_BLOCK]) :]
-                    if not left:
+                    remaining = remaining[os.write(writing, remaining[:_BLOCK]) :]
+                    if not remaining:
                         selector.unregister(writing)
                     continue
                 block = os.read(reading, _BLOCK)

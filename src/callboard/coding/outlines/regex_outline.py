@@ -79,8 +79,8 @@ def find_symbols(text: str, language: str) -> Iterator[tuple[int, str, str]]:
     """Line, kind and name of what seems to be defined."""
     for number, line in enumerate(text.split("\n"), 1):
         for kind, expression in _SYMBOLS[language]:
-            if found := expression.match(line[:_LONGEST]):
-                yield number, kind, found[1]
+            if match := expression.match(line[:_LONGEST]):
+                yield number, kind, match[1]
                 break
 
 

@@ -48,17 +48,17 @@ def _begin() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (until, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
-def serve(asked: BinaryIO, answers: BinaryIO) -> None:
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Until nothing more is asked."""
     import msgspec  # noqa: PLC0415  # found behind our own place, see below
 
     from callboard.coding.outlines.languages import LANGUAGES  # noqa: PLC0415
-    from callboard.coding.outlines.reading import read  # noqa: PLC0415
+    from callboard.coding.outlines.tree_walk import read  # noqa: PLC0415
 
     languages = {language.name: language for language in LANGUAGES}
-    while line := asked.readline():
+    while line := requests.readline():
         name, size = line.decode().split()
-        text = asked.read(int(size)).decode("utf-8", "surrogatepass")
+        text = requests.read(int(size)).decode("utf-8", "surrogatepass")
         _begin()
         answer = msgspec.json.encode(read(text, languages[name]))
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -35,11 +35,11 @@ def _expanded(pattern: str) -> list[str]:
     done: list[str] = []
     while waiting and len(waiting) + len(done) < _EXPANDED:
         each = waiting.pop()
-        found = _BRACES.search(each)
-        if found is None:
+        braces = _BRACES.search(each)
+        if braces is None:
             done.append(each)
         else:
-            waiting += [each[: found.start()] + choice + each[found.end() :] for choice in found[1].split(",")]
+            waiting += [each[: braces.start()] + choice + each[braces.end() :] for choice in braces[1].split(",")]
     return [*done, *waiting]
 
 

@@ -43,25 +43,25 @@ async def scan(
     rest = iter(paths)
     try:
         while (texts := await asyncio.to_thread(_some, rest, read)) is not None:
-            asked = [(path, text) for path, text in texts if query.text in text]
-            while asked:
-                process = process or await _started(query)
-                _ask(process, asked)
-                while asked:
-                    path, _ = asked.pop(0)
+            batch = [(path, text) for path, text in texts if query.text in text]
+            while batch:
+                process = process or await _start_worker(query)
+                _send(process, batch)
+                while batch:
+                    path, _ = batch.pop(0)
                     try:
                         async with asyncio.timeout(SECONDS):
-                            numbers = await _answer(process)
+                            numbers = await _read_numbers(process)
                     except TimeoutError:
                         given_up(path)
-                        await _ended(process)
+                        await _end_worker(process)
                         process = None
                         break
                     if numbers:
                         yield path, numbers
     finally:
         if process is not None:
-            await _ended(process)
+            await _end_worker(process)
 
 
 def _some(paths: Iterator[str], read: Callable[[str], str | None]) -> list[Text] | None:
@@ -79,7 +79,7 @@ def _some(paths: Iterator[str], read: Callable[[str], str | None]) -> list[Text]
     return texts if tried else None
 
 
-async def _started(query: Query) -> Process:
+async def _start_worker(query: Query) -> Process:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",
@@ -96,14 +96,14 @@ async def _started(query: Query) -> Process:
     return process
 
 
-def _ask(process: Process, texts: Sequence[Text]) -> None:
+def _send(process: Process, texts: Sequence[Text]) -> None:
     assert process.stdin is not None  # noqa: S101  # it is a pipe
     for _, text in texts:
         data = text.encode("utf-8", "surrogatepass")
         process.stdin.write(len(data).to_bytes(8, "big") + data)
 
 
-async def _answer(process: Process) -> list[int]:
+async def _read_numbers(process: Process) -> list[int]:
     """The numbers of the lines that match in the next text."""
     assert process.stdout is not None  # noqa: S101  # it is a pipe
     answer = await process.stdout.readline()
@@ -113,7 +113,7 @@ async def _answer(process: Process) -> list[int]:
     return numbers
 
 
-async def _ended(process: Process) -> None:
+async def _end_worker(process: Process) -> None:
     with suppress(ProcessLookupError):
         process.kill()
     await process.wait()

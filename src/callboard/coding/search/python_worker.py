@@ -26,15 +26,15 @@ def numbers(expression: re.Pattern[str], text: str) -> Iterator[int]:
             yield number
 
 
-def serve(asked: BinaryIO, answers: BinaryIO) -> None:
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Until nothing more is asked."""
     warnings.simplefilter("ignore")
-    pattern, ignore_case = json.loads(asked.readline())
+    pattern, ignore_case = json.loads(requests.readline())
     expression = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
-    while len(size := asked.read(8)) == 8:
-        text = asked.read(int.from_bytes(size, "big")).decode("utf-8", "surrogatepass")
-        found = [number for number, _ in zip(numbers(expression, text), range(MAX_LINES), strict=False)]
-        answers.write(json.dumps(found).encode() + b"\n")
+    while len(size := requests.read(8)) == 8:
+        text = requests.read(int.from_bytes(size, "big")).decode("utf-8", "surrogatepass")
+        lines = [number for number, _ in zip(numbers(expression, text), range(MAX_LINES), strict=False)]
+        answers.write(json.dumps(lines).encode() + b"\n")
         answers.flush()
 
 

@@ -63,14 +63,14 @@ async def search(program: str, root: Path, query: Query, start: str) -> AsyncGen
         while block := await process.stdout.read(_BLOCK):
             rest += block
             done = 0
-            for found in _LINE.finditer(rest):
-                done = found.end()
-                name = _plain(found[1])
+            for match in _LINE.finditer(rest):
+                done = match.end()
+                name = _decode_path(match[1])
                 if name != path:
                     if numbers:
                         yield path, numbers
                     path, numbers = name, []
-                numbers.append(int(found[2]))
+                numbers.append(int(match[2]))
             rest = rest[done:]
             if len(rest) > _LONGEST:
                 break
@@ -85,5 +85,5 @@ async def search(program: str, root: Path, query: Query, start: str) -> AsyncGen
         await process.wait()
 
 
-def _plain(path: bytes) -> str:
+def _decode_path(path: bytes) -> str:
     return os.fsdecode(path.removeprefix(b"./"))

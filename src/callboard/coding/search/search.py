@@ -34,15 +34,15 @@ async def matching(
         except (OSError, NoText):
             return None
 
-    async with aclosing(_found(workspace, query, start, glob, read=read, tell=tell)) as found:
-        async for path, numbers in found:
+    async with aclosing(_search_lines(workspace, query, start, glob, read=read, tell=tell)) as matches:
+        async for path, numbers in matches:
             text = await asyncio.to_thread(read, path)
             lines = text.split("\n") if text else []
-            if shown := [(number, lines[number - 1]) for number in numbers if number <= len(lines)]:
-                yield path, shown
+            if matching_lines := [(number, lines[number - 1]) for number in numbers if number <= len(lines)]:
+                yield path, matching_lines
 
 
-async def _found(
+async def _search_lines(
     workspace: Workspace,
     query: Query,
     start: str,
@@ -55,8 +55,8 @@ async def _found(
     if program := ripgrep():
         workspace.files.stat(start)
         try:
-            async with aclosing(search(program, workspace.root, query, begin)) as found:
-                async for path, numbers in found:
+            async with aclosing(search(program, workspace.root, query, begin)) as matches:
+                async for path, numbers in matches:
                     if glob.matches(path):
                         yield path, numbers
         except NotForRipgrep:

@@ -23,16 +23,16 @@ _OF_ONE_ACTION: Final = {"bash": "bash", "test": "run_tests"}
 def ensemble(workspace: Workspace, actions: Iterable[str], *, single: bool) -> Ensemble:
     """The tools for some actions, by their single names such as `read_file`: one for each, or the seven with these alone."""
     names = {*actions}
-    made: list[Tool[..., Any]] = []
+    tools: list[Tool[..., Any]] = []
     if single:
-        made = [each for name, each in _single().items() if name in names]
+        tools = [each for name, each in _single().items() if name in names]
     else:
         for name, tool in _seven().items():
             if isinstance(tool, Actions):
-                made += [left] if (left := tool.only(names)) else []
+                tools += [remaining] if (remaining := tool.only(names)) else []
             elif _OF_ONE_ACTION[name] in names:
-                made.append(tool)
-    return Ensemble("coding", made, {"timeout": TIMEOUT}, workspace)
+                tools.append(tool)
+    return Ensemble("coding", tools, {"timeout": TIMEOUT}, workspace)
 
 
 def single_action(name: str, arguments: Mapping[str, Any]) -> str:
@@ -41,9 +41,9 @@ def single_action(name: str, arguments: Mapping[str, Any]) -> str:
     if invoker is None:
         return _OF_ONE_ACTION.get(name, name)
     tool = _seven()[name]
-    asked = invoker.understood(arguments).get(ACTION)
-    meant = tool.actions.get(asked) if isinstance(tool, Actions) and isinstance(asked, str) else None
-    return meant.name if meant is not None else name
+    name_of_action = invoker.understood(arguments).get(ACTION)
+    action = tool.actions.get(name_of_action) if isinstance(tool, Actions) and isinstance(name_of_action, str) else None
+    return action.name if action is not None else name
 
 
 def actions_of(name: str) -> tuple[str, ...]:
@@ -73,11 +73,11 @@ def _seven() -> Mapping[str, Tool[..., Any]]:
 def _single() -> Mapping[str, Tool[..., Any]]:
     from callboard.coding.tools.test import run_tests  # noqa: PLC0415  # as above
 
-    found: dict[str, Tool[..., Any]] = {}
+    tools: dict[str, Tool[..., Any]] = {}
     for tool in (*_seven().values(), run_tests):
         for each in tool.actions.values() if isinstance(tool, Actions) else (tool,):
-            found.setdefault(each.name, each)
-    return found
+            tools.setdefault(each.name, each)
+    return tools
 
 
 @cache

@@ -33,9 +33,9 @@ class Action(Tool[..., Any]):
         self.also = dict(also or {})
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        given = as_object(arguments)
-        renamed = {self.also.get(name, name): value for name, value in given.items()}
-        return super().validate(renamed if len(renamed) == len(given) else given)
+        values = as_object(arguments)
+        renamed = {self.also.get(name, name): value for name, value in values.items()}
+        return super().validate(renamed if len(renamed) == len(values) else values)
 
 
 def action(**options: Any) -> Callable[[Callable[..., Any]], Action]:
@@ -71,16 +71,16 @@ class Actions(Tool[..., Any]):
 
     def only(self, names: Collection[str]) -> Actions | None:
         """The same with those actions alone that are tools of these names; None where none is."""
-        left = {key: each for key, each in self.actions.items() if each.name in names}
-        if not left:
+        actions = {key: each for key, each in self.actions.items() if each.name in names}
+        if not actions:
             return None
-        known = {ACTION, *(name for each in left.values() for name in each.schema["properties"])}
+        known = {ACTION, *(name for each in actions.values() for name in each.schema["properties"])}
         return Actions(
             self.name,
             self._about,
-            left,
-            default=self._default if self._default in left else "",
-            approval=any(each.approval for each in left.values()),
+            actions,
+            default=self._default if self._default in actions else "",
+            approval=any(each.approval for each in actions.values()),
             timeout=self.timeout,
             strict=self.strict,
             cli={flag: name for flag, name in self.cli.items() if name in known},
@@ -105,25 +105,25 @@ class Actions(Tool[..., Any]):
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The action, and its arguments as its own schema has them. Raises ArgumentsInvalid."""
-        given = as_object(arguments)
+        values = as_object(arguments)
         # A model that has to write every argument writes null for those that it does not mean.
-        name, rest = self._chosen({key: value for key, value in given.items() if value is not None})
+        name, rest = self._chosen({key: value for key, value in values.items() if value is not None})
         return {**self.actions[name].validate(rest), ACTION: name}
 
     def _is_repeatable(self, arguments: Mapping[str, Any]) -> bool:
-        meant = arguments.get(ACTION)
-        return isinstance(meant, str) and meant in self.actions and self.actions[meant].idempotent
+        name = arguments.get(ACTION)
+        return isinstance(name, str) and name in self.actions and self.actions[name].idempotent
 
-    def _chosen(self, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        rest = {key: value for key, value in given.items() if key != ACTION}
-        asked = given.get(ACTION, "")
-        if asked in (*self.actions,):
-            return asked, rest
-        if asked != "":
-            name = self._default_path(asked, rest)
+    def _chosen(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        rest = {key: value for key, value in arguments.items() if key != ACTION}
+        chosen = arguments.get(ACTION, "")
+        if chosen in (*self.actions,):
+            return chosen, rest
+        if chosen != "":
+            name = self._default_path(chosen, rest)
             if not name:
-                raise ArgumentsInvalid([((ACTION,), _no_action(asked, self.actions))])
-            rest[name] = asked
+                raise ArgumentsInvalid([((ACTION,), _no_action(chosen, self.actions))])
+            rest[name] = chosen
         if "type" not in self.schema["properties"] and rest.get("type") in (*self.actions,):
             return rest.pop("type"), rest
         fitting = [name for name, each in self.actions.items() if _fits(each, rest)]
@@ -132,52 +132,52 @@ class Actions(Tool[..., Any]):
         which = f"these arguments fit {_either(fitting)}" if fitting else f"there are {_either(self.actions)}"
         raise ArgumentsInvalid([((ACTION,), f"{MISSING}: say which action; {which}")])
 
-    def _default_path(self, asked: Any, given: Mapping[str, Any]) -> str:
+    def _default_path(self, value: Any, arguments: Mapping[str, Any]) -> str:
         """The argument of the default action that stands where an action should, as in the command `file src/a.py`."""
         default = self.actions.get(self._default)
         if (
             default is None
-            or not isinstance(asked, str)
-            or (find_closest(asked, self.actions) and not set(asked) & {".", "/"})
+            or not isinstance(value, str)
+            or (find_closest(value, self.actions) and not set(value) & {".", "/"})
         ):
             return ""
         also = getattr(default, "also", {})
-        taken = {also.get(name, name) for name in given}
+        used = {also.get(name, name) for name in arguments}
         return next(
-            (name for name, subject in default.subjects.items() if subject == "path" and name not in {*taken, *also}),
+            (name for name, subject in default.subjects.items() if subject == "path" and name not in {*used, *also}),
             "",
         )
 
     def _property(self, name: str) -> dict[str, Any]:
         """What an argument may be, in any of the actions that take it, and what it means to which."""
-        of = {
+        schemas = {
             key: each.schema["properties"][name]
             for key, each in self.actions.items()
             if name in each.schema["properties"]
         }
         kinds: list[dict[str, Any]] = []
         meanings: dict[str, list[str]] = {}
-        for key, found in of.items():
-            kinds += [kind for kind in _kinds(found) if kind not in kinds]
-            meanings.setdefault(found.get("description", ""), []).append(key)
+        for key, schema in schemas.items():
+            kinds += [kind for kind in _kinds(schema) if kind not in kinds]
+            meanings.setdefault(schema.get("description", ""), []).append(key)
         kind = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
-        told = "; ".join(
+        description = "; ".join(
             text if len(each) == len(self.actions) else f"{text} ({', '.join(each)})".lstrip()
             for text, each in meanings.items()
         )
-        return {"description": told, **kind}
+        return {"description": description, **kind}
 
 
 def _acting(actions: Mapping[str, Tool[..., Any]]) -> Callable[..., Any]:
     """The function of the tool, which takes what `validate` gives."""
 
     def act(context: Context, **arguments: Any) -> Any:
-        asked = arguments.pop(ACTION, None)
-        if asked not in (*actions,):  # not validated (mode parsed)
-            raise ArgumentsInvalid([((ACTION,), _no_action(asked, actions))])
-        tool = actions[asked]
-        given = {tool.context_parameter: context} if tool.context_parameter else {}
-        return tool.function(**arguments, **given)
+        name = arguments.pop(ACTION, None)
+        if name not in (*actions,):  # not validated (mode parsed)
+            raise ArgumentsInvalid([((ACTION,), _no_action(name, actions))])
+        tool = actions[name]
+        extra = {tool.context_parameter: context} if tool.context_parameter else {}
+        return tool.function(**arguments, **extra)
 
     async def act_later(context: Context, **arguments: Any) -> Any:
         return await act(context, **arguments)
@@ -199,9 +199,9 @@ def _kinds(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [way for way in ways if way != {"type": "null"}]
 
 
-def _fits(tool: Tool[..., Any], given: Iterable[str]) -> bool:
+def _fits(tool: Tool[..., Any], arguments: Iterable[str]) -> bool:
     also = getattr(tool, "also", {})
-    names = {also.get(name, name) for name in given}
+    names = {also.get(name, name) for name in arguments}
     required: set[str] = {*tool.schema.get("required", ())}
     return required <= names <= {*tool.schema["properties"]}
 
@@ -216,12 +216,12 @@ def _first_line(text: str) -> str:
     return text.partition("\n")[0]
 
 
-def _no_action(asked: Any, actions: Mapping[str, Any]) -> str:
-    wanted = f"Input should be {_either(actions)}"
-    if not isinstance(asked, str):
-        return f"{wanted}, not {shorten(str(asked))}"
-    close = find_closest(asked, actions)
-    return f"{wanted}; did you mean '{close[0]}'?" if close else wanted
+def _no_action(value: Any, actions: Mapping[str, Any]) -> str:
+    expected = f"Input should be {_either(actions)}"
+    if not isinstance(value, str):
+        return f"{expected}, not {shorten(str(value))}"
+    close = find_closest(value, actions)
+    return f"{expected}; did you mean '{close[0]}'?" if close else expected
 
 
 def _either(names: Iterable[str]) -> str:

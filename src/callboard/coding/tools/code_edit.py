@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
+from callboard.coding.edits.apply_patch import read_patch
 from callboard.coding.edits.lines import check_range, read_range, replace_lines
 from callboard.coding.edits.lines import insert_lines as inserted
-from callboard.coding.edits.patches import read_patch
 from callboard.coding.edits.result import EditRefused
 from callboard.coding.tools.action_tool import Action, Actions, action
 from callboard.coding.tools.file import SUBJECTS, FilePath, append_text

@@ -39,17 +39,17 @@ def list_directory(
 ) -> str:
     """Lists a directory; the names of directories end with a slash."""
     files = workspace_of(context).files
-    found = walk(files, directory, depth=1)
+    listing = walk(files, directory, depth=1)
     permitted = _permitted(context, files, directory)
     end = extension if extension.startswith(".") or not extension else f".{extension}"
     names = [
         escape(entry.path) + "/" * (entry.kind == "directory")
-        for entry in found.entries
+        for entry in listing.entries
         if (show_hidden or not entry.path.startswith("."))
         and (not end or entry.path.endswith(end))
         and permitted(entry.path)
     ]
-    return _limited(names, "nothing is there", cut=found.cut)
+    return _limited(names, "nothing is there", cut=listing.cut)
 
 
 @action(also=ALSO, idempotent=True, subjects=_OF_DIRECTORY)
@@ -60,36 +60,38 @@ def tree(
 ) -> str:
     """Shows a directory and what is below it, but not hidden ones nor what others wrote."""
     files = workspace_of(context).files
-    found = walk(files, directory, depth=max(1, max_depth))
+    listing = walk(files, directory, depth=max(1, max_depth))
     permitted = _permitted(context, files, directory)
     shown = [
-        entry for entry in found.entries if not entry.path.rpartition("/")[2].startswith(".") and permitted(entry.path)
+        entry
+        for entry in listing.entries
+        if not entry.path.rpartition("/")[2].startswith(".") and permitted(entry.path)
     ]
     # The walk is by level, so that what is left out of a large tree is deep in it.
-    kept = sorted(shown[:MAX_ENTRIES], key=lambda entry: by_path(entry.path))
+    entries = sorted(shown[:MAX_ENTRIES], key=lambda entry: by_path(entry.path))
     lines = []
-    for entry in kept:
+    for entry in entries:
         name = entry.path.rpartition("/")[2]
         closed = entry.kind == "directory" and is_skipped(name)
         lines.append("  " * (entry.depth - 1) + escape(name) + "/" * (entry.kind == "directory") + " ..." * closed)
-    more = len(shown) > len(kept) or found.cut
+    more = len(shown) > len(entries) or listing.cut
     return "\n".join([*(lines or ["nothing is there"]), *([f"... (limited to {MAX_ENTRIES} results)"] if more else [])])
 
 
 @action(idempotent=True, subjects=_OF_FILE)
 def outline(context: Context, path: FilePath) -> str:
     """Shows what a source file defines: functions, classes, methods, types, with their lines."""
-    read, _ = _outline(workspace_of(context), path)
-    found = [f"{each.line}: [{each.kind}] {each.path[:_LINE]}" for each in read.symbols[: MAX_SYMBOLS + 1]]
-    return _limited(found, "nothing is defined there", limit=MAX_SYMBOLS)
+    parsed, _ = _outline(workspace_of(context), path)
+    lines = [f"{each.line}: [{each.kind}] {each.path[:_LINE]}" for each in parsed.symbols[: MAX_SYMBOLS + 1]]
+    return _limited(lines, "nothing is defined there", limit=MAX_SYMBOLS)
 
 
 @action(idempotent=True, subjects=_OF_FILE)
 def imports(context: Context, path: FilePath) -> str:
     """Shows what a source file imports, with the lines."""
-    read, lines = _outline(workspace_of(context), path)
-    found = [f"{number}: {lines[number - 1].strip()[:_LINE]}" for number in read.imports[: MAX_SYMBOLS + 1]]
-    return _limited(found, "nothing is imported there", limit=MAX_SYMBOLS)
+    parsed, lines = _outline(workspace_of(context), path)
+    shown = [f"{number}: {lines[number - 1].strip()[:_LINE]}" for number in parsed.imports[: MAX_SYMBOLS + 1]]
+    return _limited(shown, "nothing is imported there", limit=MAX_SYMBOLS)
 
 
 def _permitted(context: Context, files: ConfinedDirectory, directory: str) -> Callable[[str], bool]:
@@ -100,10 +102,10 @@ def _permitted(context: Context, files: ConfinedDirectory, directory: str) -> Ca
 
 def _outline(workspace: Workspace, path: str) -> tuple[Outline, list[str]]:
     opened = open_text(workspace, path)
-    read = outline_of(opened.file.text, opened.key)
-    if read is None:
+    parsed = outline_of(opened.file.text, opened.key)
+    if parsed is None:
         raise ValueError(f"{escape(path)} is in none of the languages that are understood: {', '.join(NAMES)}")
-    return read, opened.lines
+    return parsed, opened.lines
 
 
 def _limited(lines: list[str], nothing: str, *, limit: int = MAX_ENTRIES, cut: bool = False) -> str:

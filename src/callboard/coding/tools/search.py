@@ -139,10 +139,10 @@ async def find_definition(
     # Closed here: what searches is a process, which nobody would wait for.
     async with aclosing(_matches(workspace, query, directory, sources, results)) as matches:
         async for path, lines in matches:
-            found = await asyncio.to_thread(_definitions, workspace, path, name)
-            for number, text in found:
+            definitions = await asyncio.to_thread(_definitions, workspace, path, name)
+            for number, text in definitions:
                 results.add(_result(path, number, text))
-            if not found:
+            if not definitions:
                 mentions += [_result(path, *lines[0])] if len(mentions) < _MENTIONS else []
             if results.full:
                 break
@@ -169,18 +169,18 @@ async def _matches(
 ) -> AsyncGenerator[tuple[str, Sequence[tuple[int, str]]]]:
     """What matches, until the time is over."""
     end = asyncio.get_running_loop().time() + SECONDS
-    async with aclosing(matching(workspace, query, start, Glob(file_pattern), results.notes.append)) as found:
+    async with aclosing(matching(workspace, query, start, Glob(file_pattern), results.notes.append)) as matching_files:
         while True:
             try:
                 async with asyncio.timeout_at(end):
-                    one = await anext(found, None)
+                    match = await anext(matching_files, None)
             except TimeoutError:
                 results.notes.append(f"stopped after {SECONDS:g} s; name a directory or a file_pattern")
                 return
-            if one is None:
+            if match is None:
                 return
-            if results.shows(one[0]):
-                yield one
+            if results.shows(match[0]):
+                yield match
 
 
 def _definitions(workspace: Workspace, path: str, name: str) -> list[tuple[int, str]]:
@@ -191,8 +191,8 @@ def _definitions(workspace: Workspace, path: str, name: str) -> list[tuple[int, 
     outline = outline_of(text, path)
     lines = text.split("\n")
     symbols = outline.symbols if outline is not None else []
-    meant = [each for each in symbols if name in (each.name, each.path) or each.path.endswith(f".{name}")]
-    return [(each.line, lines[each.line - 1]) for each in meant]
+    matching_symbols = [each for each in symbols if name in (each.name, each.path) or each.path.endswith(f".{name}")]
+    return [(each.line, lines[each.line - 1]) for each in matching_symbols]
 
 
 def _is(name: str, language: str | None) -> bool:

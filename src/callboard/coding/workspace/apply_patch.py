@@ -27,7 +27,7 @@ class _Planned(msgspec.Struct, frozen=True):
     """What is to be written for one file, and what is told of it when it is."""
 
     writes: tuple[FileChange, ...]
-    told: str
+    summary: str
     opened: Opened | None = None
     change: Change | None = None
 
@@ -95,9 +95,9 @@ def _plan(workspace: Workspace, patch: FilePatch) -> _Planned:
 
 def _result(workspace: Workspace, planned: _Planned, *, shown: bool) -> str:
     if planned.opened is None or planned.change is None:
-        return planned.told
+        return planned.summary
     around = changed(workspace, planned.opened, planned.change)
-    return f"{planned.told}:\n{around}" if shown else planned.told
+    return f"{planned.summary}:\n{around}" if shown else planned.summary
 
 
 def _check_absent(workspace: Workspace, path: str) -> None:

@@ -59,25 +59,25 @@ def walk(
     Raises OSError for a directory that cannot be opened; one below it that cannot is passed over. Linear in the
     entries, times the depth of the directories.
     """
-    found: list[Entry] = []
+    entries: list[Entry] = []
     with files.directory(path) as root:
         waiting: deque[tuple[str, ...]] = deque([()])
-        while waiting and len(found) <= limit:
+        while waiting and len(entries) <= limit:
             steps = waiting.popleft()
             with suppress(OSError):
-                for name, kind in _entries(root, steps, limit + 1 - len(found)):
-                    found.append(Entry("/".join([*steps, name]), kind, len(steps) + 1))
+                for name, kind in _entries(root, steps, limit + 1 - len(entries)):
+                    entries.append(Entry("/".join([*steps, name]), kind, len(steps) + 1))
                     if kind == "directory" and not skip(name) and (depth is None or len(steps) + 1 < depth):
                         waiting.append((*steps, name))
-    return Walk(found[:limit], len(found) > limit)
+    return Walk(entries[:limit], len(entries) > limit)
 
 
 def files_below(files: ConfinedDirectory, path: str, limit: int = MAX_ENTRIES) -> tuple[list[str], bool]:
     """The files below a directory, from the root, in the order of their paths, and whether there are more."""
-    found = walk(files, path, limit=limit)
+    listing = walk(files, path, limit=limit)
     prefix = f"{path.rstrip('/')}/" if path not in ("", ".") else ""
-    names = [prefix + entry.path for entry in found.entries if entry.kind == "file"]
-    return sorted(names, key=by_path), found.cut
+    names = [prefix + entry.path for entry in listing.entries if entry.kind == "file"]
+    return sorted(names, key=by_path), listing.cut
 
 
 def by_path(path: str) -> tuple[bytes, ...]:

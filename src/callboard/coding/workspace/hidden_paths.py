@@ -31,14 +31,14 @@ def hidden_places(root: Path, permits: Permits) -> tuple[str, ...]:
     """
     if permits is everything:
         return ()
-    found = dict.fromkeys(_refused(root, permits))
-    named = [place for place in denied_places(permits) if not _is_behind_link(root, place)]
-    places = dict.fromkeys([*found, *named])
-    if len(places) > MAX_HIDDEN:
+    denied = dict.fromkeys(_refused(root, permits))
+    named = [path for path in denied_places(permits) if not _is_behind_link(root, path)]
+    paths = dict.fromkeys([*denied, *named])
+    if len(paths) > MAX_HIDDEN:
         raise CallerError(
             f"the rules keep more than {MAX_HIDDEN} paths from commands", path=str(root), hint="deny their directory"
         )
-    return tuple([place for place in places if not any(_is_in(place, other) for other in places)])
+    return tuple([path for path in paths if not any(_is_in(path, other) for other in paths)])
 
 
 def _refused(root: Path, permits: Permits) -> Iterator[str]:

@@ -32,10 +32,10 @@ class Seen:
         """Whether these lines are what was shown under their numbers; `unseen` if any was never shown."""
         with self._lock:
             known = self._files.get(path, {})
-            found = [known.get(number) for number in range(start, start + len(lines))]
-        if None in found:
+            hashes = [known.get(number) for number in range(start, start + len(lines))]
+        if None in hashes:
             return "unseen"
-        return "seen" if found == [*map(hash, lines)] else "changed"
+        return "seen" if hashes == [*map(hash, lines)] else "changed"
 
     def copy(self) -> Seen:
         """What was shown so far; what is shown to one of them later is not known to the other."""

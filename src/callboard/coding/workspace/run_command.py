@@ -45,18 +45,18 @@ async def run_command(
     if sandbox is None:
         why = workspace.unavailable or "there is no sandbox to run commands in"
         raise SandboxUnavailable(why, hint="--no-sandbox runs them without one")
-    given = workspace.confinement
+    base = workspace.confinement
     if sandbox.name == "bubblewrap":
-        given = replace(given, hidden=await asyncio.to_thread(hidden_places, workspace.root, workspace.permits))
-    limits = replace(given.limits, seconds=min(max(seconds, 1.0), MAX_SECONDS))
-    confinement = replace(given, limits=limits, environment={**given.environment, **(environment or {})})
+        base = replace(base, hidden=await asyncio.to_thread(hidden_places, workspace.root, workspace.permits))
+    limits = replace(base.limits, seconds=min(max(seconds, 1.0), MAX_SECONDS))
+    confinement = replace(base, limits=limits, environment={**base.environment, **(environment or {})})
     task = asyncio.ensure_future(sandbox.run(command, confinement))
     try:
-        passed = 0.0
+        elapsed = 0.0
         while not task.done():
-            progress(passed, limits.seconds, label)
+            progress(elapsed, limits.seconds, label)
             await asyncio.wait({task}, timeout=EVERY)
-            passed += EVERY
+            elapsed += EVERY
         return task.result()
     finally:
         if not task.done():

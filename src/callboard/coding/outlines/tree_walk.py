@@ -61,14 +61,14 @@ def _defined(tree: Tree, language: Language) -> tuple[list[Symbol], list[int]]:
                 imports.append(node.start_point.row + 1)
                 enter = False
             elif (definition := language.definitions.get(kind)) is not None:
-                found = _symbol(node, definition, language, [symbol for _, symbol in scopes[-_NAMED:]])
-                if found is not None:
+                symbol = _symbol(node, definition, language, [symbol for _, symbol in scopes[-_NAMED:]])
+                if symbol is not None:
                     # An impl is where things are defined, not what is.
-                    if found.kind != "impl":
-                        symbols.append(found)
-                    enter = found.kind not in _FUNCTIONS
+                    if symbol.kind != "impl":
+                        symbols.append(symbol)
+                    enter = symbol.kind not in _FUNCTIONS
                     if definition.scope:
-                        scopes.append((depth, found))
+                        scopes.append((depth, symbol))
         if enter and cursor.goto_first_child():
             depth += 1
             continue
