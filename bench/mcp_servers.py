@@ -57,7 +57,7 @@ class Size(NamedTuple):
     connects: int = 1000
 
 
-QUICK = Size(turns=1, calls=5, at_once=20, servers=3, connects=20)
+QUICK = Size(turns=1, calls=5, at_once=20, servers=2, connects=4)
 
 
 async def bare(stack: AsyncExitStack, server: str) -> Call:

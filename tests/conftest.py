@@ -4,10 +4,12 @@ import gc
 import os
 import shutil
 import signal
+import ssl
 import sys
 import tomllib
 from collections import Counter
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,20 @@ def pytest_collection_finish():
 def pytest_configure(config):
     if not hasattr(config, "workerinput"):  # a worker's reports come to the one that started it
         config.pluginmanager.register(Count(), "count")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates():
+    """Each official client reads the authorities' certificates when it is made, which takes longer than its test."""
+    create = ssl.create_default_context
+    cached = cache(create)
+
+    def create_default_context(*arguments, **options):
+        return (cached if "cafile" in options else create)(*arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", create_default_context)
+        yield
 
 
 @pytest.fixture(autouse=True)
