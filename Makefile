@@ -210,10 +210,10 @@ $(FUZZER)/.installed: pyproject.toml requirements.lock fuzz/atheris.txt
 fuzz: $(FUZZER)/.installed
 	$(FUZZER)/bin/python fuzz/dialects.py --runs $(FUZZ_RUNS)
 
-# make soak   a hundred thousand odd requests to a gateway, or SOAK_RUNS of them, and streams that are left
+# make soak   a hundred thousand odd requests to a gateway, or SOAK_RUNS of them, streams that are left, brackets and markers
 soak: $(INSTALLED)
-	@echo "[soak] $(SOAK_RUNS) requests, and a hundredth as many streams that are cancelled"
-	@SOAK_RUNS=$(SOAK_RUNS) $(BIN)/python -m pytest -q tests/servers/gateway/fuzz/soak
+	@echo "[soak] $(SOAK_RUNS) requests, and a hundredth as many streams that are cancelled; 100,000 markers for each dialect"
+	@SOAK_RUNS=$(SOAK_RUNS) $(BIN)/python -m pytest -q tests/servers/gateway/fuzz/soak tests/dialects/test_bad_input.py
 
 # make soak-coding   coding jobs that are ended at moments of chance, 100,000 files, files of a gigabyte (needs 12 GB)
 soak-coding: $(INSTALLED)

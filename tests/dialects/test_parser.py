@@ -1,6 +1,7 @@
 """Every case of every dialect: whole, at every chunk size, cut anywhere; and what holds for any text."""
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -286,9 +287,8 @@ def test_half_a_marker_is_held_back_until_it_is_none(dialect, fuzzer):
             assert told[-1].offsets[1] == len(half) + 5, half
 
 
-@pytest.mark.parametrize("size", [1, 7, 8192])
-def test_a_candidate_is_held_back_to_a_bound(dialect, size):
-    for candidate in ('{"x": "', '[{"x": "', "```json\n{", "f(x=", "Thought: "):
+def test_a_candidate_is_held_back_to_a_bound(dialect):
+    for size, candidate in product((1, 7, 8192), ('{"x": "', '[{"x": "', "```json\n{", "f(x=", "Thought: ")):
         parser = Parser(TOOLS, dialect)
         parser.feed(candidate)
         fed = 3 * MAX_HELD if size > 1000 else 100

@@ -80,7 +80,7 @@ calls = st.builds(
 )
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(st.sampled_from(sorted(DIALECTS)), st.lists(calls, min_size=1, max_size=2), st.data())
 def test_what_is_spelled_is_read_as_what_it_was(name, invocations, data):
     tools = None
@@ -127,17 +127,12 @@ COMMANDS = {"spaces", "lines", "quotes", "unicode", "tags", "JSON as text", "dig
 """What a shell's block can hold."""
 
 
-def sayable():
-    for name in sorted(DIALECTS):
-        for what in SAYABLE if name != "markdown_bash" else sorted(COMMANDS):
-            yield pytest.param(name, SAYABLE[what], id=f"{name}-{what}")
-
-
-@pytest.mark.parametrize(("dialect", "arguments"), list(sayable()))
-def test_every_dialect_can_say(dialect, arguments):
-    call = InvocationCanister("abcdefgh0", "bash" if dialect == "markdown_bash" else "f", arguments)
-    text = render_call(DIALECTS[dialect], call, [tool(call)])
-    assert read(text, [tool(call)], dialect, 1) == [(call.name, as_text(arguments))]
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_every_dialect_can_say(dialect):
+    for what in sorted(COMMANDS) if dialect == "markdown_bash" else SAYABLE:
+        call = InvocationCanister("abcdefgh0", "bash" if dialect == "markdown_bash" else "f", SAYABLE[what])
+        text = render_call(DIALECTS[dialect], call, [tool(call)])
+        assert read(text, [tool(call)], dialect, 1) == [(call.name, as_text(call.arguments))], what
 
 
 @pytest.mark.parametrize("dialect", SPOKEN)
