@@ -5,7 +5,7 @@ The next one is asked only while nothing of the reply was given; a failure in th
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
@@ -15,6 +15,30 @@ from callboard.modes import Plan
 
 _BEFORE_REPLY = (ReplyStarted, Usage, Note)
 """Events that may be given before another model is asked."""
+
+
+async def first_reply(
+    attempts: Iterable[AsyncGenerator[list[Event]]], on_failure: Callable[[ReplyFailed], str]
+) -> AsyncGenerator[list[Event]]:
+    """The batches of the first attempt that gives something of a reply, or of the last one.
+
+    Args:
+        attempts: Replies; the next one is taken when those before have failed.
+        on_failure: The text of the Note which says that another is asked, "" to let the failure stand.
+    """
+    for attempt in attempts:
+        may_fail = True
+        async with aclosing(attempt) as batches:
+            async for events in batches:
+                last = events[-1]
+                may_fail = may_fail and all(isinstance(event, _BEFORE_REPLY) for event in events[:-1])
+                if may_fail and isinstance(last, ReplyFailed) and (text := on_failure(last)):
+                    break
+                may_fail = may_fail and isinstance(last, _BEFORE_REPLY)
+                yield events
+            else:
+                return
+        yield [*events[:-1], Note("alert", text)]
 
 
 class PlannedModel(Protocol):
@@ -46,22 +70,21 @@ class FallbackModel:
     def name(self) -> str:
         return ",".join([model.name for model in self._models])
 
-    async def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]:
+    def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]:
         """The reply of the first model that gives one."""
-        for model, following in zip(self._models, (*self._models[1:], None), strict=True):
-            may_fail = following is not None
-            async with aclosing(model.batches(request)) as batches:
-                async for events in batches:
-                    last = events[-1]
-                    may_fail = may_fail and all(isinstance(event, _BEFORE_REPLY) for event in events[:-1])
-                    if may_fail and isinstance(last, ReplyFailed) and following is not None:
-                        text = f"{model.name} failed: {last.message}; {following.name} is asked"
-                        break
-                    may_fail = may_fail and isinstance(last, _BEFORE_REPLY)
-                    yield events
-                else:
-                    return
-            yield [*events[:-1], Note("alert", text)]
+        rest = list(self._models)
+        failing = rest[0]
+
+        def attempts() -> Iterator[AsyncGenerator[list[Event]]]:
+            nonlocal failing
+            while rest:
+                failing = rest.pop(0)
+                yield failing.batches(request)
+
+        def on_failure(failed: ReplyFailed) -> str:
+            return f"{failing.name} failed: {failed.message}; {rest[0].name} is asked" if rest else ""
+
+        return first_reply(attempts(), on_failure)
 
     async def aclose(self) -> None:
         """Closes the connections of all models."""

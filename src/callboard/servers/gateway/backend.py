@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from callboard.core import Event, Request
+from callboard.core import Event, ReplyEnded, Request
 from callboard.errors import CallboardError
 from callboard.modes import Plan, plan
 from callboard.profiles import ModeName, Resolution, facts_for, providers, resolve
@@ -170,12 +170,12 @@ class Backend:
         self._models[key] = found
         return found
 
-    def learn(self, name: str, owner: str, facts: Mapping[str, Any]) -> None:
-        """For a while the model is asked in this way for this owner, whose request it answered so alone."""
-        log.warning(
-            "%s: %s refused a request, and took it otherwise (%s says so)", self.name, name, format_flags(facts)
-        )
-        self._learned.add(owner, name, facts)
+    def learn_from(self, end: Event, name: str, owner: str, facts: Mapping[str, Any]) -> None:
+        """Where the model replied only when it was asked with these facts, ask it so for this owner for a while."""
+        if facts and isinstance(end, ReplyEnded):
+            flags = format_flags(facts)
+            log.warning("%s: %s refused a request, and took it otherwise (%s says so)", self.name, name, flags)
+            self._learned.add(owner, name, facts)
 
     def learned_facts(self, owner: str) -> dict[str, Mapping[str, Any]]:
         """What this owner's requests have shown of models, by their names."""

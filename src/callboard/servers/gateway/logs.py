@@ -1,20 +1,28 @@
-"""What goes into the log, made safe to read.
+"""The gateway's log: records that are safe to read, and the lines about tool calls.
 
-Owns the one way from a log call to a line. Clients, models and backends choose names, paths and messages, and a log
-call that forgets to escape one of them lets its author write lines of their own. So no call escapes anything: a filter
-does it for every record, whichever handler writes it.
+Clients, models and backends choose names, paths and messages, and a log call that forgets to escape one of them lets
+its author write lines of their own. So no call escapes anything: a filter does it for every record, whichever handler
+writes it.
 
-Law: a record is one line, and the lines of a traceback are indented; neither holds a control character.
+Laws: a record is one line, and the lines of a traceback are indented; neither holds a control character. No argument
+of a call is logged.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
+from callboard.core import Event, InvocationCanister, InvocationEnded, InvocationStarted, Request, ResultCanister
 from callboard.text.display import display
 
+log = logging.getLogger("callboard.gateway")
+
 _NUMBERS: Final = (int, float)
+_MAX_NAME: Final = 100
 _INDENT: Final = "    "
 _EXCEPTIONS: Final = logging.Formatter()
 
@@ -53,3 +61,78 @@ def _safe(value: Any) -> Any:
 def _indented(text: str) -> str:
     """With every line indented, so that none of them looks like a record."""
     return "\n".join([_INDENT + display(line) for line in text.split("\n")])
+
+
+def tool_call_logger(request: Request) -> ToolCallLogger | None:
+    """Log the calls in a request; what logs those of its reply. None unless the level is DEBUG."""
+    if not log.isEnabledFor(logging.DEBUG):
+        return None
+    for canister in request.canisters:
+        match canister:
+            case InvocationCanister(name=name):
+                log.debug(
+                    "INPUT: Found function_call (%s) - will attach to assistant message", display(name, _MAX_NAME)
+                )
+            case ResultCanister(invocation_id=identifier):
+                log.debug("INPUT: Added function_call_output (call_id: %s)", display(identifier, _MAX_NAME))
+            case _:
+                pass
+    return ToolCallLogger()
+
+
+class ToolCallLogger:
+    """Logs the tool calls of one reply at the level DEBUG; of arguments only their size."""
+
+    def __init__(self) -> None:
+        self._names: dict[Any, str] = {}
+        self._held: dict[Any, int] = {}
+        """Bytes of arguments that came before the name, by the index on the wire."""
+
+    def log_frame(self, data: str) -> None:
+        """Log arguments that came before their name, which only Chat Completions backends send."""
+        try:
+            chunk = msgspec.json.decode(data, type=_Chunk)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            return
+        for call in [call for choice in chunk.choices for call in choice.delta.tool_calls or ()]:
+            name, size = call.function.name or "", len((call.function.arguments or "").encode())
+            known = self._names.get(call.index, "")
+            if name and not known:
+                self._names[call.index] = name
+                if held := self._held.pop(call.index, 0):
+                    log.debug("Replaying %d buffered argument bytes for %s", held, display(name, _MAX_NAME))
+            elif size and not known:
+                self._held[call.index] = self._held.get(call.index, 0) + size
+                log.debug("Buffering %d argument bytes for tool index %s (name not yet received)", size, call.index)
+
+    def log_events(self, events: Sequence[Event]) -> None:
+        for event in events:
+            match event:
+                case InvocationStarted(index=index, name=name):
+                    log.debug("Tool call started: %s (index %d)", display(name, _MAX_NAME), index)
+                case InvocationEnded(name=name, raw=raw):
+                    log.debug("Tool call complete: %s - %d bytes of args", display(name, _MAX_NAME), len(raw.encode()))
+                case _:
+                    pass
+
+
+class _Function(msgspec.Struct, frozen=True):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _Call(msgspec.Struct, frozen=True):
+    index: int | str | None = None
+    function: _Function = _Function()
+
+
+class _Delta(msgspec.Struct, frozen=True):
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    delta: _Delta = _Delta()
+
+
+class _Chunk(msgspec.Struct, frozen=True):
+    choices: list[_Choice] = []
