@@ -69,22 +69,22 @@ def doctor(
 
     require_extra("gateway")
     from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # as above
-    from callboard.cli.serve import check_backend_flags, facts_of  # noqa: PLC0415
+    from callboard.cli.serve import check_backend_flags, parse_facts  # noqa: PLC0415
     from callboard.servers.gateway import BackendSettings  # noqa: PLC0415
     from callboard.servers.gateway.configuration import load_gateway_settings  # noqa: PLC0415
     from callboard.servers.gateway.doctor.run import examine  # noqa: PLC0415
 
     check_backend_flags(backend, backend_wire, mode, dialect)
-    given = BackendSettings(
+    flags = BackendSettings(
         url=backend,
         local=local,
         wire=backend_wire,
         key_variable=backend_key,
         mode=mode,
         dialect=dialect,
-        profile=facts_of(profile or ()),
+        profile=parse_facts(profile or ()),
     )
-    settings = load_gateway_settings("", {}, given if backend or local else None).backends[0]
+    settings = load_gateway_settings("", {}, flags if backend or local else None).backends[0]
     if local and not local.endswith(".gguf"):
         pull_with_progress(local)
     with _Progress(quiet=as_json) as progress:
@@ -92,17 +92,17 @@ def doctor(
     if as_json:
         import msgspec  # noqa: PLC0415  # for this option only
 
-        told = {**msgspec.to_builtins(report), "works": report.works}
-        typer.echo(msgspec.json.format(msgspec.json.encode(told)))
+        report_object = {**msgspec.to_builtins(report), "works": report.works}
+        typer.echo(msgspec.json.format(msgspec.json.encode(report_object)))
     else:
         where = f"--backend {backend}" if backend else f"--local {local}"
         typer.echo(_advice(report, where))
     if write:
-        typer.echo(_written(report), err=True)
+        typer.echo(_write_facts(report), err=True)
     raise typer.Exit(0 if report.works else 1)
 
 
-def _written(report: DoctorReport) -> str:
+def _write_facts(report: DoctorReport) -> str:
     """Writes the facts; what is said of it. Raises CallerError."""
     from callboard.configuration import user_file  # noqa: PLC0415  # for this option only
     from callboard.configuration.edit_config import write_profile  # noqa: PLC0415
@@ -136,14 +136,14 @@ def _sandbox_lines(report: SandboxReport) -> list[str]:
 
 def _sandbox_row(row: SandboxRow) -> list[str]:
     begin = f"{row.name:<{_NAME}} {row.state:<{_SANDBOX_STATE}}"
-    said = [
+    details = [
         ": ".join(filter(None, (row.origin, row.reason))),
         *([f"started: {row.way}"] if row.way else []),
         *(f"does not hold: {each}" for each in row.open),
         *(f"does not hide: {each}" for each in row.visible),
     ]
     indent = " " * (_NAME + _SANDBOX_STATE + 1)
-    return [f"{begin} {said[0]}".rstrip(), *(f"{indent} {each}" for each in said[1:])]
+    return [f"{begin} {details[0]}".rstrip(), *(f"{indent} {each}" for each in details[1:])]
 
 
 class _Progress:

@@ -131,18 +131,18 @@ def serve(
     if level is None:
         raise typer.BadParameter("debug, info, warning or error", param_hint="--log-level")
     check_backend_flags(backend, backend_wire, mode, dialect)
-    one = None
+    backend_settings = None
     if backend or local:
-        one = BackendSettings(
+        backend_settings = BackendSettings(
             url=backend,
             local=local,
             wire=backend_wire,
-            model_map=dict([_pair(each, "--model-map") for each in model_map or ()]),
+            model_map=dict([_split_pair(each, "--model-map") for each in model_map or ()]),
             key_variable=backend_key,
             forward_client_key=forward_client_key,
             mode=mode,
             dialect="" if dialect.endswith(".json") else dialect,
-            profile={**facts_of_file(dialect), **facts_of(profile or ())},
+            profile={**facts_of_file(dialect), **parse_facts(profile or ())},
         )
     settings = load_gateway_settings(
         config,
@@ -159,7 +159,7 @@ def serve(
             "heartbeat": heartbeat,
             "profiles": settings_here().profiles,
         },
-        one,
+        backend_settings,
     )
     if settings.store:
         require_extra("store")
@@ -207,14 +207,14 @@ async def _warn_of_unreachable(backends: Sequence[BackendSettings]) -> None:
                 typer.echo(f"callboard: warning: {backend.display_url}: {error.message}{hint}", err=True)
 
 
-def facts_of(given: Sequence[str]) -> dict[str, object]:
+def parse_facts(options: Sequence[str]) -> dict[str, object]:
     """What `--profile` says of the models."""
-    return {name: _value(value) for name, value in [_pair(each, "--profile") for each in given]}
+    return {name: _value(value) for name, value in [_split_pair(each, "--profile") for each in options]}
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
-    name, found, value = text.partition("=")
-    if not found or not name:
+def _split_pair(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
         raise typer.BadParameter(f"{text!r} has no =", param_hint=option)
     return name, value
 

@@ -21,7 +21,7 @@ from callboard.errors import CallerError
 from callboard.programs import find_program
 
 if TYPE_CHECKING:
-    from callboard.cli.clients.settings import Client, File
+    from callboard.cli.clients.settings import Client, ClientFile
 
 GATEWAY = "http://127.0.0.1:8282/v1"
 _PORT = 8282
@@ -97,7 +97,7 @@ def claude(
     callboard claude --run -- ARGUMENTS
     """
     if start or arguments:
-        _run_claude(_wanted("claude", backend, gateway, model, key, 0, offline)[0], arguments or [])
+        _run_claude(_setup("claude", backend, gateway, model, key, 0, offline)[0], arguments or [])
     if restore:
         _restore("claude", yes)
     _configure("claude", backend, gateway, model, key, 0, offline, write, yes, as_json)
@@ -153,37 +153,39 @@ def _configure(  # the options of a command
     yes: bool,
     as_json: bool,
 ) -> None:
-    files, serve, environment = _wanted(name, backend, gateway, model, key, context, offline)
+    files, serve, environment = _setup(name, backend, gateway, model, key, context, offline)
     start = " ".join([*[f"{variable}={shlex.quote(value)}" for variable, value in environment.items()], name])
     if write:
         _write(files, yes)
     if as_json:
-        shown = [{"path": file.path, "text": _alone(file)} for file in files]
+        shown = [{"path": file.path, "text": _whole_text(file)} for file in files]
         typer.echo(json.dumps({"serve": serve, "files": shown, "start": start}, indent=2, ensure_ascii=False))
         return
     typer.echo(f"# the gateway\n{serve}\n")
     if not write:
         for file in files:
-            typer.echo(f"# {file.path}\n{_alone(file)}")
+            typer.echo(f"# {file.path}\n{_whole_text(file)}")
     typer.echo(f"# the client\n{start}")
 
 
-def _wanted(  # the options of a command
+def _setup(  # the options of a command
     name: str, backend: str, gateway: str, model: str, key: str, context: int, offline: bool
-) -> tuple[tuple[File, ...], str, Mapping[str, str]]:
+) -> tuple[tuple[ClientFile, ...], str, Mapping[str, str]]:
     """The client's files, the command that starts the gateway, and the variables that the client is started with."""
-    from callboard.cli.clients.settings import CLIENTS, Wanted  # noqa: PLC0415  # not for --help
+    from callboard.cli.clients.settings import CLIENTS, ClientOptions  # noqa: PLC0415  # not for --help
 
     client = CLIENTS[name]
-    gateway = _url(gateway, "--gateway")
+    gateway = _normalize_url(gateway, "--gateway")
     if backend:
-        backend = _url(backend, "--backend")
-    models = (model,) if model else _listed([gateway, backend] if backend else [gateway], key)
-    wanted = Wanted(gateway=gateway, models=models, home=str(_home(client)), key=key, context=context, offline=offline)
-    return client.files(wanted), _serve(gateway, backend), client.environment(wanted)
+        backend = _normalize_url(backend, "--backend")
+    models = (model,) if model else _list_models([gateway, backend] if backend else [gateway], key)
+    options = ClientOptions(
+        gateway=gateway, models=models, home=str(_home(client)), key=key, context=context, offline=offline
+    )
+    return client.files(options), _serve_command(gateway, backend), client.environment(options)
 
 
-def _run_claude(files: tuple[File, ...], arguments: list[str]) -> NoReturn:
+def _run_claude(files: tuple[ClientFile, ...], arguments: list[str]) -> NoReturn:
     """Becomes Claude Code with the variables that its settings file would hold."""
     (settings,) = files
     program = find_program("claude")
@@ -193,12 +195,12 @@ def _run_claude(files: tuple[File, ...], arguments: list[str]) -> NoReturn:
     os.execve(program, [program, *arguments], {**os.environ, **settings.values["env"]})  # noqa: S606
 
 
-def _url(given: str, option: str) -> str:
+def _normalize_url(url: str, option: str) -> str:
     """With its `/v1`, where it has no path."""
-    parts = urlsplit(given)
+    parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.netloc:
         raise CallerError("not a URL", path=option, hint="such as http://127.0.0.1:8080/v1")
-    return given.rstrip("/") + ("" if parts.path.strip("/") else "/v1")
+    return url.rstrip("/") + ("" if parts.path.strip("/") else "/v1")
 
 
 def _home(client: Client) -> Path:
@@ -206,12 +208,12 @@ def _home(client: Client) -> Path:
     return (Path(named) if named else Path.home() / client.home).absolute()
 
 
-def _serve(gateway: str, backend: str) -> str:
+def _serve_command(gateway: str, backend: str) -> str:
     port = urlsplit(gateway).port
     return f"callboard serve --backend {backend or 'URL'}{'' if port in (None, _PORT) else f' --port {port}'}"
 
 
-def _listed(urls: list[str], key: str) -> tuple[str, ...]:
+def _list_models(urls: list[str], key: str) -> tuple[str, ...]:
     """The models that the first of the URLs lists. Raises CallerError where none does."""
     import asyncio  # noqa: PLC0415  # what follows is not for --help
 
@@ -232,76 +234,78 @@ def _listed(urls: list[str], key: str) -> tuple[str, ...]:
             await transport.aclose()
         return ()
 
-    found = asyncio.run(ask())
-    if not found:
+    models = asyncio.run(ask())
+    if not models:
         hint = "say --model NAME, or start the gateway first"
         raise CallerError("which model? none is listed", path=" or ".join(urls), hint=hint)
-    return found
+    return models
 
 
-def _alone(file: File) -> str:
+def _whole_text(file: ClientFile) -> str:
     """The file, were it empty."""
-    return _with("", file)
+    return _with_values("", file)
 
 
-def _with(text: str, file: File) -> str:
+def _with_values(text: str, file: ClientFile) -> str:
     from callboard.configuration.edit_config import set_json_values, set_toml_values  # noqa: PLC0415  # not for --help
 
     set_values = set_toml_values if file.form == "toml" else set_json_values
     return set_values("" if file.ours else text, file.values)
 
 
-def _write(files: Iterable[File], yes: bool) -> None:
+def _write(files: Iterable[ClientFile], yes: bool) -> None:
     """Asks what is to be asked of all files, then writes them.
 
     Raises CallerError for a file that cannot be changed, typer.Abort after a no; nothing is written then.
     """
-    changes: list[tuple[File, Path, str, str]] = []
+    changes: list[tuple[ClientFile, Path, str, str]] = []
     for file in sorted(files, key=lambda file: not file.ours):  # those that the others point to come first
         path = Path(file.path).resolve()  # a link stays one
         before = path.read_text("utf-8-sig") if path.exists() else ""
         try:
-            after = _with(before, file)
-            lost = _lost(before, file)
+            after = _with_values(before, file)
+            changed = _changed_values(before, file)
         except CallerError as error:
             raise CallerError(error.message, path=file.path, hint=error.hint) from None
         if after == before:
             typer.echo(f"{file.path} says so already", err=True)
             continue
-        if lost and not yes:
-            for line in lost:
+        if changed and not yes:
+            for line in changed:
                 typer.echo(f"  {line}", err=True)
             typer.confirm(f"change {file.path}?", abort=True, err=True)
         changes.append((file, path, before, after))
     for file, path, before, after in changes:
         path.parent.mkdir(parents=True, exist_ok=True)
-        kept = ""
+        backup_note = ""
         # Of a file that is not there an empty backup says so, for --restore.
         if before or not (file.ours or _backups(path)):
             backup = path.with_name(f"{path.name}.before-callboard-{len(_backups(path)) + 1}")
-            _put(backup, before, path)
-            kept = f"; what it was is in {backup}" if before else ""
-        _put(path, after, path)
-        typer.echo(f"wrote {file.path}{kept}", err=True)
+            _write_atomically(backup, before, path)
+            backup_note = f"; what it was is in {backup}" if before else ""
+        _write_atomically(path, after, path)
+        typer.echo(f"wrote {file.path}{backup_note}", err=True)
 
 
 def _restore(name: str, yes: bool) -> NoReturn:
     """Makes a client's files what they were before the first change. Raises CallerError where nothing was written."""
-    from callboard.cli.clients.settings import CLIENTS, Wanted  # noqa: PLC0415  # not for --help
+    from callboard.cli.clients.settings import CLIENTS, ClientOptions  # noqa: PLC0415  # not for --help
 
     client = CLIENTS[name]
-    files = client.files(Wanted(gateway=GATEWAY, models=("",), home=str(_home(client))))
+    files = client.files(ClientOptions(gateway=GATEWAY, models=("",), home=str(_home(client))))
     paths = {Path(file.path).resolve(): file.ours for file in files}
-    found = {path: backups for path, ours in paths.items() if (backups := _backups(path)) or (ours and path.exists())}
-    if not found:
+    backups_by_path = {
+        path: backups for path, ours in paths.items() if (backups := _backups(path)) or (ours and path.exists())
+    }
+    if not backups_by_path:
         raise CallerError("there is nothing to restore", path=str(_home(client)), hint="--write keeps what was there")
     if not yes:
-        shown = ", ".join(map(str, found))
+        shown = ", ".join(map(str, backups_by_path))
         typer.confirm(f"make {shown} what it was before callboard changed it?", abort=True, err=True)
-    for path, backups in found.items():
+    for path, backups in backups_by_path.items():
         before = "" if paths[path] else backups[0].read_text("utf-8")
         if before:
-            _put(path, before, path)
+            _write_atomically(path, before, path)
         else:
             path.unlink(missing_ok=True)
         for backup in backups:
@@ -310,7 +314,7 @@ def _restore(name: str, yes: bool) -> NoReturn:
     raise typer.Exit
 
 
-def _lost(before: str, file: File) -> list[str]:
+def _changed_values(before: str, file: ClientFile) -> list[str]:
     """What would be another, or be gone."""
     from callboard.configuration.edit_config import list_replaced, read_json, read_toml  # noqa: PLC0415  # not for --help
 
@@ -320,28 +324,28 @@ def _lost(before: str, file: File) -> list[str]:
         return ["its models are replaced"]
     old: dict[str, Any] = read_toml(before) if file.form == "toml" else read_json(before)
     return [
-        f"{path}: {_short(path, there)} becomes {_short(path, value)}"
+        f"{path}: {_shorten(path, there)} becomes {_shorten(path, value)}"
         for path, there, value in list_replaced(old, file.values)
     ]
 
 
-def _short(path: str, value: Any) -> str:
+def _shorten(path: str, value: Any) -> str:
     """A value in a line; what may be a secret is not for the screen."""
     if value and path.lower().endswith(_SECRETS):
         return "***"
-    said = json.dumps(value, ensure_ascii=False)
-    return said if len(said) <= 60 else f"{said[:57]}..."
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _backups(path: Path) -> list[Path]:
     """What the file was before each change, the first one first."""
-    found: list[Path] = []
-    while (backup := path.with_name(f"{path.name}.before-callboard-{len(found) + 1}")).exists():
-        found.append(backup)
-    return found
+    backups: list[Path] = []
+    while (backup := path.with_name(f"{path.name}.before-callboard-{len(backups) + 1}")).exists():
+        backups.append(backup)
+    return backups
 
 
-def _put(path: Path, text: str, like: Path) -> None:
+def _write_atomically(path: Path, text: str, like: Path) -> None:
     """Whole or not at all; a new file is its owner's alone, since a key may stand in it."""
     mode = like.stat().st_mode & 0o777 if like.exists() else 0o600
     new = path.with_name(f".{path.name}.{os.getpid()}.new")

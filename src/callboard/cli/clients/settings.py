@@ -18,7 +18,7 @@ NO_KEY = "callboard"
 """What a client sends that wants a key, where the gateway wants none."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the settings are made from: the gateway's URL with `/v1`, the `models`, the first of which is asked, and
     the `key` that the gateway wants. `context` is what a model reads, in tokens, 0 if unknown. `home` is the client's
     directory. With `offline` the client asks nobody else.
@@ -32,7 +32,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     offline: bool = False
 
 
-class File(msgspec.Struct, frozen=True):
+class ClientFile(msgspec.Struct, frozen=True):
     """Settings in a file of the client. Of one that is `ours` nothing else is kept."""
 
     path: str
@@ -49,8 +49,8 @@ class Client(msgspec.Struct, frozen=True):
     command: str
     home: str
     home_variable: str
-    files: Callable[[Wanted], tuple[File, ...]]
-    environment: Callable[[Wanted], Mapping[str, str]] = lambda _: {}
+    files: Callable[[ClientOptions], tuple[ClientFile, ...]]
+    environment: Callable[[ClientOptions], Mapping[str, str]] = lambda _: {}
 
 
 _INSTRUCTIONS = """\
@@ -79,33 +79,33 @@ to run a command for you, and never only describe a change that you could make.
 """
 
 
-def _codex(wanted: Wanted) -> tuple[File, ...]:
-    catalogue = f"{wanted.home}/callboard-models.json"
-    provider = {"name": "Callboard", "base_url": wanted.gateway, "wire_api": "responses"}
-    if wanted.key:
-        provider["experimental_bearer_token"] = wanted.key
+def _codex(options: ClientOptions) -> tuple[ClientFile, ...]:
+    catalogue = f"{options.home}/callboard-models.json"
+    provider = {"name": "Callboard", "base_url": options.gateway, "wire_api": "responses"}
+    if options.key:
+        provider["experimental_bearer_token"] = options.key
     values: dict[str, Any] = {
-        "model": wanted.models[0],
+        "model": options.models[0],
         "model_provider": "callboard",
         "model_catalog_json": catalogue,
         "web_search": "disabled",  # it is OpenAI that runs it
-        **({"check_for_update_on_startup": False} if wanted.offline else {}),
+        **({"check_for_update_on_startup": False} if options.offline else {}),
         "model_providers": {"callboard": provider},
     }
-    if wanted.offline:
+    if options.offline:
         values |= {
             "features": {"plugins": False},  # they are fetched
             "analytics": {"enabled": False},
             "otel": {"metrics_exporter": "none"},
         }
-    models = [_listed(name, place, wanted.context) for place, name in enumerate(wanted.models, 1)]
+    models = [_catalogue_entry(name, place, options.context) for place, name in enumerate(options.models, 1)]
     return (
-        File(f"{wanted.home}/config.toml", "toml", values),
-        File(catalogue, "json", {"models": models}, ours=True),
+        ClientFile(f"{options.home}/config.toml", "toml", values),
+        ClientFile(catalogue, "json", {"models": models}, ours=True),
     )
 
 
-def _listed(name: str, place: int, context: int) -> dict[str, Any]:
+def _catalogue_entry(name: str, place: int, context: int) -> dict[str, Any]:
     """What Codex wants to know of a model. Without `apply_patch_tool_type` it is not given the tool."""
     return {
         "slug": name,
@@ -125,11 +125,11 @@ def _listed(name: str, place: int, context: int) -> dict[str, Any]:
     }
 
 
-def _claude(wanted: Wanted) -> tuple[File, ...]:
-    model = wanted.models[0]
+def _claude(options: ClientOptions) -> tuple[ClientFile, ...]:
+    model = options.models[0]
     variables = {
-        "ANTHROPIC_BASE_URL": wanted.gateway.removesuffix("/v1"),
-        "ANTHROPIC_AUTH_TOKEN": wanted.key or NO_KEY,
+        "ANTHROPIC_BASE_URL": options.gateway.removesuffix("/v1"),
+        "ANTHROPIC_AUTH_TOKEN": options.key or NO_KEY,
         "ANTHROPIC_API_KEY": "",  # else the user's own would be sent to the backend
         "ANTHROPIC_MODEL": model,
         "ANTHROPIC_DEFAULT_OPUS_MODEL": model,
@@ -137,44 +137,44 @@ def _claude(wanted: Wanted) -> tuple[File, ...]:
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": model,
         "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",  # it changes from request to request, in front of what a backend keeps
     }
-    if wanted.offline:
+    if options.offline:
         variables |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
-    return (File(f"{wanted.home}/settings.json", "json", {"env": variables}),)
+    return (ClientFile(f"{options.home}/settings.json", "json", {"env": variables}),)
 
 
-def _qwen(wanted: Wanted) -> tuple[File, ...]:
-    said = {"generationConfig": {"contextWindowSize": wanted.context}} if wanted.context else {}
-    entry = {"baseUrl": wanted.gateway, "envKey": "CALLBOARD_API_KEY", **said}
+def _qwen(options: ClientOptions) -> tuple[ClientFile, ...]:
+    generation = {"generationConfig": {"contextWindowSize": options.context}} if options.context else {}
+    entry = {"baseUrl": options.gateway, "envKey": "CALLBOARD_API_KEY", **generation}
     values: dict[str, Any] = {
         # Before 0.24 it knows providers by the names of their protocols only.
-        "modelProviders": {"openai": [{"id": name, "name": name, **entry} for name in wanted.models]},
-        "env": {"CALLBOARD_API_KEY": wanted.key or NO_KEY},
+        "modelProviders": {"openai": [{"id": name, "name": name, **entry} for name in options.models]},
+        "env": {"CALLBOARD_API_KEY": options.key or NO_KEY},
         "security": {"auth": {"selectedType": "openai"}},
-        "model": {"name": wanted.models[0]},
+        "model": {"name": options.models[0]},
     }
-    if wanted.offline:
+    if options.offline:
         values |= {"general": {"enableAutoUpdate": False}, "privacy": {"usageStatisticsEnabled": False}}
-    return (File(f"{wanted.home}/settings.json", "json", values),)
+    return (ClientFile(f"{options.home}/settings.json", "json", values),)
 
 
-def _gemini(wanted: Wanted) -> tuple[File, ...]:
+def _gemini(options: ClientOptions) -> tuple[ClientFile, ...]:
     values: dict[str, Any] = {
         "security": {"auth": {"selectedType": "gemini-api-key"}},
-        "model": {"name": wanted.models[0]},
+        "model": {"name": options.models[0]},
     }
-    if wanted.offline:
+    if options.offline:
         values |= {
             "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
             "privacy": {"usageStatisticsEnabled": False},
         }
-    return (File(f"{wanted.home}/settings.json", "json", values),)
+    return (ClientFile(f"{options.home}/settings.json", "json", values),)
 
 
-def _gemini_environment(wanted: Wanted) -> Mapping[str, str]:
+def _gemini_environment(options: ClientOptions) -> Mapping[str, str]:
     """It reads them from a `.env` as well, but from the project's own first, and from none where it trusts no folder."""
     return {
-        "GOOGLE_GEMINI_BASE_URL": wanted.gateway.removesuffix("/v1"),
-        "GEMINI_API_KEY": wanted.key or NO_KEY,
+        "GOOGLE_GEMINI_BASE_URL": options.gateway.removesuffix("/v1"),
+        "GEMINI_API_KEY": options.key or NO_KEY,
     }
 
 

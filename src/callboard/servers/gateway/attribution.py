@@ -40,7 +40,7 @@ def without_attribution(request: Request) -> Request:
     """The request without the line at the beginning of its first instructions."""
     for place, canister in enumerate(request.canisters):
         if isinstance(canister, SupervisorCanister):
-            content = _without(canister.content)
+            content = _without_line(canister.content)
             if content is canister.content:
                 return request
             rest: tuple[Canister, ...] = (replace(canister, content=content),) if content else ()
@@ -49,10 +49,10 @@ def without_attribution(request: Request) -> Request:
     return request
 
 
-def _without(content: tuple[Content, ...]) -> tuple[Content, ...]:
+def _without_line(content: tuple[Content, ...]) -> tuple[Content, ...]:
     first = content[0] if content else None
-    found = _LINE.match(first.text) if isinstance(first, TextualContent) else None
-    if found is None or not isinstance(first, TextualContent):
+    match = _LINE.match(first.text) if isinstance(first, TextualContent) else None
+    if match is None or not isinstance(first, TextualContent):
         return content
-    text = first.text[found.end() :]
+    text = first.text[match.end() :]
     return (replace(first, text=text), *content[1:]) if text else content[1:]

@@ -123,16 +123,16 @@ class Authenticator:
             raise HttpError(
                 "missing_api_key", "a key is wanted: Authorization: Bearer KEY, x-api-key or x-goog-api-key"
             )
-        given = digest(token).encode()
-        found = [name for name, held in self._digests.items() if compare_digest(given, held)]
-        if not found:
+        hashed = digest(token).encode()
+        names = [name for name, held in self._digests.items() if compare_digest(hashed, held)]
+        if not names:
             raise HttpError("invalid_api_key", "this key is not known here")
-        return self._callers[found[0]]
+        return self._callers[names[0]]
 
     def is_key(self, token: str) -> bool:
         """Whether this is one of the gateway's keys."""
-        given = digest(token).encode()
-        return any(compare_digest(given, held) for held in self._digests.values())
+        hashed = digest(token).encode()
+        return any(compare_digest(hashed, held) for held in self._digests.values())
 
     def owner(self, caller: Caller, token: str) -> str:
         """Whose the replies are that are kept, and what is learned.
@@ -162,10 +162,10 @@ class Authenticator:
 
 def read_token(headers: Mapping[str, str]) -> str:
     """The client's key: Authorization with or without Bearer, else Anthropic's header, else Google's."""
-    said = headers.get("authorization", "").strip()
-    if said:
-        scheme, _, rest = said.partition(" ")
-        return rest.strip() if scheme.lower() == "bearer" else said
+    value = headers.get("authorization", "").strip()
+    if value:
+        scheme, _, rest = value.partition(" ")
+        return rest.strip() if scheme.lower() == "bearer" else value
     return (headers.get("x-api-key") or headers.get("x-goog-api-key", "")).strip()
 
 

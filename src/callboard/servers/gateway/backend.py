@@ -50,13 +50,13 @@ _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
 def format_flags(facts: Mapping[str, Any]) -> str:
     """The flags of `callboard serve` that say these facts; `mode` has one of its own."""
-    given = {
+    texts = {
         fact: value if isinstance(value, str) else msgspec.json.encode(value).decode() for fact, value in facts.items()
     }
     return " ".join(
         [
             f"--mode {value}" if fact == "mode" else f"--profile {shlex.quote(f'{fact}={value}')}"
-            for fact, value in given.items()
+            for fact, value in texts.items()
         ]
     )
 
@@ -147,28 +147,28 @@ class Backend:
             return NO_HEADERS
         return self._wire.headers(self.settings.key or (key if self._forwards else ""))
 
-    def model(self, name: str, owner: str = "", way: Mapping[str, Any] = _NO_FACTS) -> BatchModel:
+    def model(self, name: str, owner: str = "", tried_facts: Mapping[str, Any] = _NO_FACTS) -> BatchModel:
         """The model of that name, as this owner asks it.
 
         Args:
             name: The backend's own name of it.
             owner: Whose request it is.
-            way: Facts that are tried, besides those that were learned for the owner.
+            tried_facts: Facts besides those that were learned for the owner.
 
         Raises:
             CallerError: There can be no such model.
         """
-        facts = {**self._learned.facts(owner, name), **way}
+        facts = {**self._learned.facts(owner, name), **tried_facts}
         key = (name, facts.pop("mode", self.settings.mode), msgspec.json.encode(facts, order="sorted"))
-        found = self._models.pop(key, None)
-        if found is None:
-            found = self._make_model(*key[:2])
-            if facts and isinstance(found, HttpModel):
-                found = found.with_facts(facts)
+        model = self._models.pop(key, None)
+        if model is None:
+            model = self._make_model(*key[:2])
+            if facts and isinstance(model, HttpModel):
+                model = model.with_facts(facts)
             while len(self._models) >= _MOST_MODELS:
                 del self._models[next(iter(self._models))]
-        self._models[key] = found
-        return found
+        self._models[key] = model
+        return model
 
     def learn_from(self, end: Event, name: str, owner: str, facts: Mapping[str, Any]) -> None:
         """Where the model replied only when it was asked with these facts, ask it so for this owner for a while."""
@@ -217,11 +217,13 @@ class Backend:
                 if answer.status != 200:
                     self._log_once(f"status {answer.status}")
                     return
-                found = _read_list(await answer.read(_MAX_LIST))
+                answer_body = _read_list(await answer.read(_MAX_LIST))
         except (CallboardError, TimeoutError, msgspec.MsgspecError, RecursionError, UnicodeError) as error:
             self._log_once(str(error))
             return
-        names = _Names.of([each.id or each.name.removeprefix("models/") for each in (*found.data, *found.models)])
+        names = _Names.of(
+            [each.id or each.name.removeprefix("models/") for each in (*answer_body.data, *answer_body.models)]
+        )
         # Most keys see the same models: those lists are one in memory.
         known.names = next((each.names for each in self._lists.values() if each.names == names), names)
 

@@ -40,7 +40,10 @@ def load_gateway_settings(path: str, flags: Mapping[str, Any], backend: BackendS
         where = document.where
         refuse_unknown(document.values, GatewaySettings.__struct_fields__, where, CallerError)
         values = dict(document.values)
-    backends = [*_listed(values.pop("backends", []), below(where, "backends")), *([] if backend is None else [backend])]
+    backends = [
+        *_backend_tables(values.pop("backends", []), below(where, "backends")),
+        *([] if backend is None else [backend]),
+    ]
     if not backends:
         raise CallerError(
             "no backend", path="--backend", hint="give its URL, or --local NAME, or a file with [[backends]]"
@@ -56,51 +59,51 @@ def load_gateway_settings(path: str, flags: Mapping[str, Any], backend: BackendS
     return replace(
         settings,
         backends=checked,
-        keys={name: _digested(key) for name, key in settings.keys.items()},
+        keys={name: _checked_digest(key) for name, key in settings.keys.items()},
     )
 
 
-def parse_keys(given: Sequence[str]) -> dict[str, str]:
+def parse_keys(options: Sequence[str]) -> dict[str, str]:
     """Keys from flags: KEY, sha256:DIGEST, or NAME=either; the keys by their names.
 
     A key without a name is called by its digest, not by its place: what it owns is still its own when another key is
     taken away.
     """
     keys: dict[str, str] = {}
-    for each in given:
-        name, found, key = each.partition("=")
-        named = bool(found and key.strip("="))  # a key may end in = itself
-        keys[name if named else f"key-{_held(each)}"] = key if named else each
+    for each in options:
+        name, equals, key = each.partition("=")
+        named = bool(equals and key.strip("="))  # a key may end in = itself
+        keys[name if named else f"key-{_digest_of(each)}"] = key if named else each
     return keys
 
 
-def _listed(given: Any, where: Where) -> list[BackendSettings]:
-    if not isinstance(given, list):
+def _backend_tables(value: Any, where: Where) -> list[BackendSettings]:
+    if not isinstance(value, list):
         raise CallerError("not a list of tables", path=where(()), hint="write [[backends]]")
-    return [_table(BackendSettings, each, below(where, place)) for place, each in enumerate(given)]
+    return [_table(BackendSettings, each, below(where, place)) for place, each in enumerate(value)]
 
 
-def _table(kind: Any, given: Any, where: Where) -> Any:
-    if not isinstance(given, Mapping):
+def _table(kind: Any, value: Any, where: Where) -> Any:
+    if not isinstance(value, Mapping):
         raise CallerError("not a table", path=where(()))
-    refuse_unknown(given, kind.__struct_fields__, where, CallerError)
-    return converted(kind, given, where, CallerError)
+    refuse_unknown(value, kind.__struct_fields__, where, CallerError)
+    return converted(kind, value, where, CallerError)
 
 
-def _held(key: str) -> str:
+def _digest_of(key: str) -> str:
     """What is kept of a key that is one, or a digest of one."""
     return key.removeprefix(_DIGEST).lower() if key.startswith(_DIGEST) else digest(key)
 
 
-def _digested(key: str) -> str:
-    held = _held(key)
+def _checked_digest(key: str) -> str:
+    hexadecimal = _digest_of(key)
     if key.startswith(_DIGEST):
-        if len(held) != 64 or not all(each in "0123456789abcdef" for each in held):
+        if len(hexadecimal) != 64 or not all(each in "0123456789abcdef" for each in hexadecimal):
             raise CallerError("not a digest", path="keys", hint="sha256: and 64 hexadecimal digits")
     elif len(key) < SHORTEST_KEY:
         hint = f"at least {SHORTEST_KEY} characters, such as this new one: {secrets.token_urlsafe(24)}"
         raise CallerError("too short for a key", path="keys", hint=hint)
-    return held
+    return hexadecimal
 
 
 def _check_forwarding(backend: BackendSettings, *, keyed: bool) -> None:

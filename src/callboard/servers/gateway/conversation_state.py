@@ -104,7 +104,7 @@ class ConversationState:
         elif "previous_response_id" in body:
             body = {**body, "input": [*history.items, *own]}
             del body["previous_response_id"]
-        asked = replace(
+        whole = replace(
             request,
             front=front,
             body=body,
@@ -112,7 +112,7 @@ class ConversationState:
             filters=(*filters, partial(self._run_cancellable, turn), *request.filters),
             on_finished=partial(self._save, turn) if is_stored or memory is not None else None,
         )
-        return await self._make(asked, history)
+        return await self._make(whole, history)
 
     async def compact(self, request: ReplyRequest) -> Exchange:
         """The exchange of POST /v1/responses/compact. Raises an HttpError."""
@@ -120,8 +120,8 @@ class ConversationState:
         items = [*history.items, *_own_items(request.body)]
         body = {**compaction.summary_request(request.body, items), "stream": False}
         front = compaction.with_compaction_body(request.front, items)
-        asked = replace(request, front=front, body=body, filters=(compaction.require_summary,))
-        return await self._make(asked, history)
+        whole = replace(request, front=front, body=body, filters=(compaction.require_summary,))
+        return await self._make(whole, history)
 
     async def items(self, request: ReplyRequest) -> list[Any]:
         """The items of the conversation that a body continues, and its own. Raises an HttpError."""

@@ -106,14 +106,14 @@ async def _fail(record: ReplyRecord, failed: ReplyFailed | None, wait: float) ->
 
 async def _ask_backend(backend: Backend, name: str, request: Request, record: ReplyRecord) -> Batches:
     """One backend's reply. It is asked again, with other facts, where it refuses how it was asked."""
-    sent, lost = _translate_request(backend, name, request, record)
+    sent, lost_fields = _translate_request(backend, name, request, record)
     record.begin(backend)
     call_logger = tool_call_logger(request)
     on_frame = None if call_logger is None else call_logger.log_frame
     is_over = False
     try:
-        if lost:
-            yield [unsent_note(field) for field in lost]
+        if lost_fields:
+            yield [unsent_note(field) for field in lost_fields]
         facts: dict[str, Any] = {}  # tried besides those that are known of the model
         while True:
             model = backend.model(name, record.owner, facts)
@@ -169,10 +169,10 @@ def _translate_request(
         request = replace(
             request, canisters=tuple([_rename_origin(each, request.model, name) for each in request.canisters])
         )
-    translated, lost = crossed(replace(request, model=name), record.front, backend.settings.wire)
-    record.add_dropped(lost)
+    translated, lost_fields = crossed(replace(request, model=name), record.front, backend.settings.wire)
+    record.add_dropped(lost_fields)
     # No person is here to approve a quoted call, and the client acts on every call that it gets.
-    return backend.reasoning_memory.restore(record.owner, replace(translated, quoted_calls="text")), lost
+    return backend.reasoning_memory.restore(record.owner, replace(translated, quoted_calls="text")), lost_fields
 
 
 def _rename_origin(canister: Canister, model: str, name: str) -> Canister:

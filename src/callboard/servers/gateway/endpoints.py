@@ -270,8 +270,10 @@ async def _messages_parts(_: ApiRequest, body: Mapping[str, Any], size: int, sha
 async def _responses_parts(
     request: ApiRequest, body: Mapping[str, Any], size: int, share: BudgetShare
 ) -> tuple[Any, Any]:
-    asked = ReplyRequest(front=frontends()["responses"], body=body, owner=request.owner, size=size, budget=share)
-    items = await request.services.conversations.items(asked)
+    reply_request = ReplyRequest(
+        front=frontends()["responses"], body=body, owner=request.owner, size=size, budget=share
+    )
+    items = await request.services.conversations.items(reply_request)
     return body.get("model"), [*_fields(body, "instructions", "tools"), items]
 
 

@@ -205,8 +205,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         headers.setdefault("x-request-id", self.identifier)
         if record.retry_after is not None:
             headers["retry-after"] = str(round(min(max(1.0, record.retry_after), _MAX_RETRY_AFTER)))
-        if lost := [*record.dropped, *record.lost_fields]:
-            headers["x-callboard-dropped"] = dropped_header(lost)
+        if names := [*record.dropped, *record.lost_fields]:
+            headers["x-callboard-dropped"] = dropped_header(names)
         if record.quotations:
             headers["x-callboard-quoted"] = dropped_header(record.quotations)
         if record.incomplete:

@@ -56,10 +56,10 @@ _REASON = re.compile(r"[A-Z][A-Z0-9_]{0,61}[A-Z0-9]")
 class MakeEncoder(Protocol):
     """Makes the Stage that encodes a reply to `body`; `said` is what a wire's `stream_encoder` takes."""
 
-    def __call__(self, wire: Wire, body: Mapping[str, Any], *, seed: bool, **said: Any) -> Stage[Event, bytes]: ...
+    def __call__(self, wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, bytes]: ...
 
 
-def _as_it_is(error: dict[str, Any], failed: ReplyFailed, status: int) -> None:
+def _keep_error(error: dict[str, Any], failed: ReplyFailed, status: int) -> None:
     pass
 
 
@@ -80,7 +80,7 @@ class Frontend(msgspec.Struct, frozen=True):
     check: Callable[[Mapping[str, Any], GatewayLimits], None]
     make_encoder: MakeEncoder
     heartbeat: Callable[[Any], list[bytes]]
-    set_error_status: Callable[[dict[str, Any], ReplyFailed, int], None] = _as_it_is
+    set_error_status: Callable[[dict[str, Any], ReplyFailed, int], None] = _keep_error
     content_type: Callable[[Mapping[str, Any]], str] = _event_stream
     streams_failures: bool = False
     codec: Wire | None = None
@@ -105,16 +105,16 @@ class Frontend(msgspec.Struct, frozen=True):
             body["error"]["param"] = error.path or None
         return body
 
-    def encoder(self, *, body: Mapping[str, Any], seed: bool, **said: Any) -> Stage[Event, bytes]:
-        return self.make_encoder(self.wire, body, seed=seed, **said)
+    def encoder(self, *, body: Mapping[str, Any], seed: bool, **options: Any) -> Stage[Event, bytes]:
+        return self.make_encoder(self.wire, body, seed=seed, **options)
 
 
-def _state_anthropic(error: dict[str, Any], failed: ReplyFailed, status: int) -> None:
+def _set_anthropic_status(error: dict[str, Any], failed: ReplyFailed, status: int) -> None:
     if error["type"] in _GENERIC:
         error["type"] = _TYPES.get(status, error["type"])
 
 
-def _state_google(error: dict[str, Any], failed: ReplyFailed, status: int) -> None:
+def _set_google_status(error: dict[str, Any], failed: ReplyFailed, status: int) -> None:
     if error["code"] != status:
         error |= {"code": status, "status": _STATUSES.get(status, "INVALID_ARGUMENT" if status < 500 else "INTERNAL")}
     if _REASON.fullmatch(reason := failed.code.upper()):
@@ -122,25 +122,25 @@ def _state_google(error: dict[str, Any], failed: ReplyFailed, status: int) -> No
         error["details"] = [{"@type": kind, "reason": reason, "domain": "callboard"}]
 
 
-def _plainly(wire: str) -> Callable[[Mapping[str, Any]], tuple[Request, tuple[str, ...]]]:
+def _decode_with(wire: str) -> Callable[[Mapping[str, Any]], tuple[Request, tuple[str, ...]]]:
     def read(body: Mapping[str, Any]) -> tuple[Request, tuple[str, ...]]:
         return wire_named(wire).decode_request(body), ()
 
     return read
 
 
-def _read_responses(body: Mapping[str, Any]) -> tuple[Request, tuple[str, ...]]:
+def _decode_responses(body: Mapping[str, Any]) -> tuple[Request, tuple[str, ...]]:
     from callboard.wires.responses import read_request  # noqa: PLC0415 - loaded when it is first asked for
 
-    asked = read_request(body)
-    return asked.request, asked.dropped
+    parsed = read_request(body)
+    return parsed.request, parsed.dropped
 
 
-def _read_gemini(body: Mapping[str, Any]) -> tuple[Request, tuple[str, ...]]:
+def _decode_gemini(body: Mapping[str, Any]) -> tuple[Request, tuple[str, ...]]:
     from callboard.wires.gemini import decode_request  # noqa: PLC0415 - loaded when it is first asked for
 
-    said = {name: value for name, value in body.items() if name not in URL_FIELDS}
-    return decode_request(said, model=f"models/{body['model']}", stream=body["stream"]), ()
+    fields = {name: value for name, value in body.items() if name not in URL_FIELDS}
+    return decode_request(fields, model=f"models/{body['model']}", stream=body["stream"]), ()
 
 
 def _check_responses(body: Mapping[str, Any], limits: GatewayLimits) -> None:
@@ -185,8 +185,8 @@ def _check_gemini(body: Mapping[str, Any], limits: GatewayLimits) -> None:
 
     _check_count(body.get("contents"), "contents", limits.items)
     for name in ("generationConfig", "generation_config"):
-        if isinstance(given := body.get(name), Mapping):
-            generation = camel(given)
+        if isinstance(config := body.get(name), Mapping):
+            generation = camel(config)
             _check_tokens(generation, "maxOutputTokens", limits, "generationConfig.")
             _check_choices(generation, "candidateCount", "generationConfig.")
 
@@ -202,36 +202,36 @@ def _check_count(items: Any, path: str, most: int) -> None:
 
 
 def _check_tokens(body: Mapping[str, Any], name: str, limits: GatewayLimits, within: str = "") -> None:
-    asked = body.get(name)
-    if type(asked) is int and not 1 <= asked <= limits.max_tokens:
-        raise HttpError("invalid_max_tokens", f"{asked} is not between 1 and {limits.max_tokens}", path=within + name)
+    count = body.get(name)
+    if type(count) is int and not 1 <= count <= limits.max_tokens:
+        raise HttpError("invalid_max_tokens", f"{count} is not between 1 and {limits.max_tokens}", path=within + name)
 
 
 def _check_logprobs(body: Mapping[str, Any], limits: GatewayLimits) -> None:
-    asked = body.get("top_logprobs")
-    if type(asked) is int and not 0 <= asked <= limits.top_logprobs:
-        message = f"{asked} is not between 0 and {limits.top_logprobs}"
+    count = body.get("top_logprobs")
+    if type(count) is int and not 0 <= count <= limits.top_logprobs:
+        message = f"{count} is not between 0 and {limits.top_logprobs}"
         raise HttpError("invalid_top_logprobs", message, path="top_logprobs")
 
 
-def _encode_responses(wire: Wire, body: Mapping[str, Any], *, seed: bool, **said: Any) -> Stage[Event, bytes]:
-    return wire.stream_encoder(echo=body, seed_events=seed, clock=time.time, **said)
+def _encode_responses(wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, bytes]:
+    return wire.stream_encoder(echo=body, seed_events=seed, clock=time.time, **options)
 
 
-def _encode_chat(wire: Wire, body: Mapping[str, Any], *, seed: bool, **said: Any) -> Stage[Event, bytes]:
-    options = body.get("stream_options")
-    include_usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
-    return wire.stream_encoder(include_usage=include_usage, **said)
+def _encode_chat(wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, bytes]:
+    stream_options = body.get("stream_options")
+    include_usage = isinstance(stream_options, Mapping) and bool(stream_options.get("include_usage"))
+    return wire.stream_encoder(include_usage=include_usage, **options)
 
 
-def _encode_messages(wire: Wire, body: Mapping[str, Any], *, seed: bool, **said: Any) -> Stage[Event, bytes]:
-    return wire.stream_encoder(**said)
+def _encode_messages(wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, bytes]:
+    return wire.stream_encoder(**options)
 
 
-def _encode_gemini(wire: Wire, body: Mapping[str, Any], *, seed: bool, **said: Any) -> Stage[Event, bytes]:
+def _encode_gemini(wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, bytes]:
     from callboard.wires.gemini import ArrayEncoder  # noqa: PLC0415 - loaded when it is first asked for
 
-    return wire.stream_encoder(**said) if body[ALT] == SSE else ArrayEncoder(**said)
+    return wire.stream_encoder(**options) if body[ALT] == SSE else ArrayEncoder(**options)
 
 
 @cache
@@ -241,32 +241,32 @@ def frontends() -> Mapping[str, Frontend]:
         Frontend(
             "responses",
             "resp_",
-            _read_responses,
+            _decode_responses,
             _check_responses,
             _encode_responses,
             lambda encoder: encoder.heartbeat(),
             # Codex hides what a status of 500 says, and asks again either way.
             streams_failures=True,
         ),
-        Frontend("chat", "chatcmpl-", _plainly("chat"), _check_chat, _encode_chat, lambda _: [b": keep-alive\n\n"]),
+        Frontend("chat", "chatcmpl-", _decode_with("chat"), _check_chat, _encode_chat, lambda _: [b": keep-alive\n\n"]),
         Frontend(
             "messages",
             "msg_",
-            _plainly("messages"),
+            _decode_with("messages"),
             _check_messages,
             _encode_messages,
             lambda _: [b'event: ping\ndata: {"type":"ping"}\n\n'],
-            _state_anthropic,
+            _set_anthropic_status,
         ),
         Frontend(
             "gemini",
             "",
-            _read_gemini,
+            _decode_gemini,
             _check_gemini,
             _encode_gemini,
             # Nothing in an event stream, nothing in JSON; google-genai takes a comment for an error without its end.
             lambda _: [b"\n"],
-            _state_google,
+            _set_google_status,
             lambda body: _event_stream(body) if body[ALT] == SSE else "application/json",
         ),
     )

@@ -177,14 +177,14 @@ class Gateway:
 
     def candidates(self, request: Request, owner: str = "") -> list[tuple[Backend, str]]:
         """The backends to ask, with their names of the model. Raises an HttpError where there is none."""
-        found = [(self.backends[place], name) for place, name in self._routes.backends_for(request.model)]
-        if not found:
+        candidates = [(self.backends[place], name) for place, name in self._routes.backends_for(request.model)]
+        if not candidates:
             raise HttpError("model_not_found", f"no backend serves {request.model!r}", path="model")
         now = monotonic()
-        for backend, _ in found:
+        for backend, _ in candidates:
             if backend.is_stale(now):
                 self._refresh(backend)
-        return [(backend, backend.correct_name(name, owner)) for backend, name in found]
+        return [(backend, backend.correct_name(name, owner)) for backend, name in candidates]
 
     async def models(self, owner: str = "", token: str = "") -> list[str]:
         """The names that this owner may ask for, as far as the backends tell."""
@@ -202,10 +202,10 @@ class Gateway:
             return True
         if not self._is_allowed_name(model):
             return False
-        found = [(self.backends[place], name) for place, name in self._routes.backends_for(model)]
+        candidates = [(self.backends[place], name) for place, name in self._routes.backends_for(model)]
         return any(
             not (listed := backend.model_names(owner)) or backend.correct_name(name, owner) in listed
-            for backend, name in found
+            for backend, name in candidates
         )
 
     def _refresh(self, backend: Backend) -> None:

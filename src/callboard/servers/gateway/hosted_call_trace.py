@@ -46,10 +46,10 @@ def format_call(call: InvocationCanister) -> str:
 
 def format_result(result: ResultCanister) -> str:
     """What follows a call, such as ` -> 2`, to the end of its line."""
-    said = [
+    texts = [
         part.text if isinstance(part, TextualContent) else f"[{part.__struct_config__.tag}]" for part in result.content
     ]
-    return f" -> {''.join(said)}\n"
+    return f" -> {''.join(texts)}\n"
 
 
 def seal(calls: Sequence[InvocationCanister], results: Sequence[ResultCanister], *, joined: bool) -> str:
@@ -66,31 +66,31 @@ def restore_calls(canisters: Sequence[Canister]) -> Sequence[Canister]:
     """The conversation with the sealed calls and results in the place of the reasoning that told them."""
     if not any(_has_seal(each) for each in canisters):
         return canisters
-    found: list[Canister] = []
+    restored: list[Canister] = []
     waiting: tuple[ResultCanister, ...] = ()
     for canister in canisters:
         if not isinstance(canister, InvocationCanister):
-            found += waiting
+            restored += waiting
             waiting = ()
         if not (isinstance(canister, AssistantCanister) and _has_seal(canister)):
-            found.append(canister)
+            restored.append(canister)
             continue
-        said: list[Content] = []
+        content: list[Content] = []
         for part in canister.content:
-            sealed = _opened(part.opaque) if isinstance(part, ReasoningContent) else None
+            sealed = _open_seal(part.opaque) if isinstance(part, ReasoningContent) else None
             if sealed is None or not isinstance(part, ReasoningContent):
-                said.append(part)
+                content.append(part)
                 continue
-            if thought := part.text.removesuffix(_told(sealed)).rstrip("\n"):
-                said.append(replace(part, text=thought, opaque=""))
-            found += [*_spoken(canister, said), *waiting, *sealed.calls]
-            said, waiting = [], ()
+            if thought := part.text.removesuffix(_format_sealed(sealed)).rstrip("\n"):
+                content.append(replace(part, text=thought, opaque=""))
+            restored += [*_as_canister(canister, content), *waiting, *sealed.calls]
+            content, waiting = [], ()
             if sealed.joined:
                 waiting = sealed.results
             else:
-                found += sealed.results
-        found += _spoken(canister, said)
-    return [*found, *waiting]
+                restored += sealed.results
+        restored += _as_canister(canister, content)
+    return [*restored, *waiting]
 
 
 def _has_seal(canister: Canister) -> bool:
@@ -99,11 +99,11 @@ def _has_seal(canister: Canister) -> bool:
     )
 
 
-def _spoken(canister: AssistantCanister, said: Sequence[Content]) -> list[AssistantCanister]:
-    return [replace(canister, content=tuple(said))] if said else []
+def _as_canister(canister: AssistantCanister, content: Sequence[Content]) -> list[AssistantCanister]:
+    return [replace(canister, content=tuple(content))] if content else []
 
 
-def _opened(opaque: str) -> _Sealed | None:
+def _open_seal(opaque: str) -> _Sealed | None:
     """What is sealed; None for what is none of ours."""
     if not opaque.startswith(_MARK):
         return None
@@ -113,7 +113,7 @@ def _opened(opaque: str) -> _Sealed | None:
         return None
 
 
-def _told(sealed: _Sealed) -> str:
+def _format_sealed(sealed: _Sealed) -> str:
     results = {each.invocation_id: each for each in sealed.results}
     return "".join(
         [

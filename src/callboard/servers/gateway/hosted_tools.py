@@ -67,12 +67,12 @@ class HostedTools:
         search = self._search(declared, ours, plan.max_tools and max(2, plan.max_tools - len(theirs)), keep)
         canisters = restore_calls(request.canisters)
         declared = search.declared(canisters) if search else declared
-        asked = replace(request, canisters=canisters, tools=(*request.tools, *declared))
+        with_tools = replace(request, canisters=canisters, tools=(*request.tools, *declared))
         if not ours or request.tool_choice == "none":
-            return stream_reply(candidates, asked, record)
+            return stream_reply(candidates, with_tools, record)
         rounds = ToolLoop(
             candidates,
-            asked,
+            with_tools,
             record,
             plan=plan,
             theirs=request.tools,

@@ -67,9 +67,9 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = (), addresses: Iterable[str] = ()) -> None:
-        found = {each for each in secrets if len(each) >= _SHORTEST and each.lower() not in _PLACEHOLDERS}
-        self._all = _Search(found, least=_SHORTEST)
-        self._long = _Search([each for each in found if len(each) >= _LONG], least=2 * _SHORTEST)
+        secret_texts = {each for each in secrets if len(each) >= _SHORTEST and each.lower() not in _PLACEHOLDERS}
+        self._all = _Search(secret_texts, least=_SHORTEST)
+        self._long = _Search([each for each in secret_texts if len(each) >= _LONG], least=2 * _SHORTEST)
         hosts = "|".join([re.escape(each) for each in sorted(filter(None, set(addresses)), key=len, reverse=True)])
         place = rf"(?:{hosts})(?::\d+)?(?![\w-]|\.\w)"
         rest = r"""(?:[/?#][^\s"'<>]*[^\s"'<>:;,.)]|/)?"""
@@ -112,27 +112,27 @@ class _Search:
         """The text, to which nothing is added any more."""
         if not self._forms:
             return text
-        told, rest = self.split(text)
-        return told + (MASK if len(rest) >= self._least else rest)
+        safe, rest = self.split(text)
+        return safe + (MASK if len(rest) >= self._least else rest)
 
     def split(self, text: str) -> tuple[str, str]:
         """What can be told of a text, and its end that may be the beginning of a secret."""
-        told: list[str] = []
+        safe: list[str] = []
         place = 0
         while True:
-            found = self._pattern.search(text, place)
-            begun = self._begun(text, place)
-            if found is None or begun <= found.start():
-                return "".join([*told, text[place:begun]]), text[begun:]
-            told += [text[place : found.start()], MASK]
-            place = found.end()
+            match = self._pattern.search(text, place)
+            begun = self._find_beginning(text, place)
+            if match is None or begun <= match.start():
+                return "".join([*safe, text[place:begun]]), text[begun:]
+            safe += [text[place : match.start()], MASK]
+            place = match.end()
 
-    def _begun(self, text: str, place: int) -> int:
+    def _find_beginning(self, text: str, place: int) -> int:
         """Where a secret begins that the text's end does not end; its length if none does."""
-        for found in self._first.finditer(text, max(place, len(text) - self._longest)):
-            for form in self._by_first[found[0]]:
-                if _begins(form, text, found.start()):
-                    return found.start()
+        for match in self._first.finditer(text, max(place, len(text) - self._longest)):
+            for form in self._by_first[match[0]]:
+                if _begins(form, text, match.start()):
+                    return match.start()
         return len(text)
 
 
@@ -167,15 +167,15 @@ def _forms(secret: str) -> list[_Form]:
 def _spellings(character: str) -> list[str]:
     """A character as it is, escaped once or twice, and percent-encoded."""
     quoted = "".join([f"%{byte:02x}" for byte in character.encode(errors="surrogatepass")])
-    found = {character, quoted, quoted.upper()}
+    spellings = {character, quoted, quoted.upper()}
     if (number := ord(character)) < 0x10000:
         escaped = f"{number:04x}"
-        found |= {f"{slashes}u{digits}" for slashes in ("\\", "\\\\") for digits in (escaped, escaped.upper())}
+        spellings |= {f"{slashes}u{digits}" for slashes in ("\\", "\\\\") for digits in (escaped, escaped.upper())}
     if character in '"\\/':
-        found |= {f"\\{character}", f"\\\\\\{character}"}
+        spellings |= {f"\\{character}", f"\\\\\\{character}"}
     if character == " ":
-        found.add("+")
-    return sorted(found, key=len, reverse=True)
+        spellings.add("+")
+    return sorted(spellings, key=len, reverse=True)
 
 
 _NO_SEAL: Mapping[type, Mapping[str, str]] = {ReasoningPiece: {"opaque": ""}}
@@ -219,15 +219,15 @@ class Redaction:
     def _piece(self, channel: Any, field: str, event: Event) -> list[Event]:
         before = self._waiting.pop(channel, None)
         text = (getattr(before, field) if before is not None else "") + getattr(event, field)
-        told, rest = self._search.split(text)
+        safe, rest = self._search.split(text)
         if rest:
             # What else the piece has, such as a seal, goes with what is told now.
             self._waiting[channel] = replace(event, **{field: rest, "offsets": None}, **_NO_SEAL.get(type(event), {}))
-        if not told and rest and not getattr(event, "opaque", ""):
+        if not safe and rest and not getattr(event, "opaque", ""):
             return []
         if isinstance(event, ReasoningPiece) and event.opaque:
             event = replace(event, opaque=self._search.whole(event.opaque))
-        return [event if told == getattr(event, field) else replace(event, **{field: told})]
+        return [event if safe == getattr(event, field) else replace(event, **{field: safe})]
 
     def _weigh(self, event: Logprobs) -> list[Event]:
         """Tokens are pieces of the text: those that may begin a secret wait, and those of one become one."""
@@ -239,8 +239,8 @@ class Redaction:
             waits += 1
         if waits:
             self._waiting[Logprobs] = replace(event, tokens=tuple(tokens[-waits:]))
-        told = tokens[: len(tokens) - waits]
-        return [replace(event, tokens=self._unsecret(told))] if told else []
+        complete = tokens[: len(tokens) - waits]
+        return [replace(event, tokens=self._unsecret(complete))] if complete else []
 
     def _unsecret(self, tokens: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
         text = "".join(map(_token, tokens))
@@ -250,10 +250,10 @@ class Redaction:
 
     def _flush(self, *, besides: Any = None, texts: bool = False) -> list[Event]:
         """What waits, but for one kind; or the texts alone."""
-        found = [each for each in self._waiting if each is not besides and (isinstance(each, type) or not texts)]
+        channels = [each for each in self._waiting if each is not besides and (isinstance(each, type) or not texts)]
         if texts or besides is not None:  # more tokens may follow
-            found = [each for each in found if each is not Logprobs]
-        return [out for each in found for out in self._end(each)]
+            channels = [each for each in channels if each is not Logprobs]
+        return [out for each in channels for out in self._end(each)]
 
     def _end(self, channel: Any) -> list[Event]:
         waiting = self._waiting.pop(channel, None)

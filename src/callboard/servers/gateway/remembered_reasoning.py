@@ -59,10 +59,10 @@ class ReasoningMemory:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._weight = 0
-        self._kept: dict[bytes, _Thought] = {}
+        self._thoughts: dict[bytes, _Thought] = {}
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._thoughts)
 
     def recorder(self, owner: str, request: Request, *, unsigned: bool) -> ReasoningRecorder:
         """What hears a reply to the request; with `unsigned` thoughts without a signature are remembered too."""
@@ -70,14 +70,14 @@ class ReasoningMemory:
 
     def remember(self, key: bytes, thought: _Thought) -> None:
         self._forget(key)
-        self._kept[key] = thought
+        self._thoughts[key] = thought
         self._weight += thought.weight
         while self._weight > self._most:
-            self._forget(next(iter(self._kept)))
+            self._forget(next(iter(self._thoughts)))
 
     def restore(self, owner: str, request: Request) -> Request:
         """The request with what was thought before its calls, where the client did not send that back."""
-        if not self._kept:
+        if not self._thoughts:
             return request
         canisters: list[Canister] = []
         words = _digest("")
@@ -97,27 +97,27 @@ class ReasoningMemory:
             place += 1
         return request if len(canisters) == len(every) else msgspec.structs.replace(request, canisters=tuple(canisters))
 
-    def _turn(self, owner: str, words: bytes, said: Sequence[Canister]) -> Sequence[Canister]:
-        own = [part for each in said for part in _thoughts(each)]
+    def _turn(self, owner: str, words: bytes, turn: Sequence[Canister]) -> Sequence[Canister]:
+        own = [part for each in turn for part in _thoughts(each)]
         if any(part.opaque for part in own):
-            return said
-        calls = [each for each in said if isinstance(each, InvocationCanister)]
-        found = {id(call): self._kept.get(_key(owner, words, call)) for call in calls}
-        thoughts = [thought for thought in found.values() if thought is not None]
+            return turn
+        calls = [each for each in turn if isinstance(each, InvocationCanister)]
+        thoughts_by_call = {id(call): self._thoughts.get(_key(owner, words, call)) for call in calls}
+        thoughts = [thought for thought in thoughts_by_call.values() if thought is not None]
         if not thoughts or (own and not any(thought.signed for thought in thoughts)):
-            return said
+            return turn
         restored: list[Canister] = []
         if first := tuple([part for thought in thoughts for part in thought.first]):
             restored.append(AssistantCanister(first))
-        for each in said:
-            thought = found.get(id(each))
+        for each in turn:
+            thought = thoughts_by_call.get(id(each))
             if thought is not None and thought.near:
                 restored.append(AssistantCanister(thought.near))
             restored.append(_thoughtless(each) if own else each)
         return restored
 
     def _forget(self, key: bytes) -> None:
-        thought = self._kept.pop(key, None)
+        thought = self._thoughts.pop(key, None)
         if thought is not None:
             self._weight -= thought.weight
 

@@ -101,7 +101,7 @@ class ResponseStore:
 
         Raises CallerError for a database that cannot be had, and for tables that a newer callboard has made.
         """
-        for left in reversed(range(_ATTEMPTS)):
+        for attempts_left in reversed(range(_ATTEMPTS)):
             try:
                 async with asyncio.timeout(_PATIENCE):
                     await self._make()
@@ -109,8 +109,8 @@ class ResponseStore:
                 raise CallerError(f"the database did not answer in {_PATIENCE:g} s", path="store", hint=_HINT) from None
             except (self._sql.Error, OSError) as error:
                 # Processes that begin together may make the same table; then the others find it.
-                if not left:
-                    raise CallerError(self._without_password(_said(error)), path="store", hint=_HINT) from None
+                if not attempts_left:
+                    raise CallerError(self._without_password(_first_line(error)), path="store", hint=_HINT) from None
             else:
                 return
 
@@ -134,25 +134,25 @@ class ResponseStore:
     async def aclose(self) -> None:
         await self._engine.dispose()
 
-    async def save(self, kept: StoredResponse) -> bool:
+    async def save(self, response: StoredResponse) -> bool:
         """Whether the reply is kept now; what is too large for the whole store is not."""
-        if kept.size > self._most:
-            log.warning("a reply of %d bytes is too large to be kept", kept.size)
+        if response.size > self._most:
+            log.warning("a reply of %d bytes is too large to be kept", response.size)
             return False
         now = self._clock()
         row = {
-            "id": kept.identifier,
-            "owner": kept.owner,
-            "previous": kept.previous,
+            "id": response.identifier,
+            "owner": response.owner,
+            "previous": response.previous,
             "created": now,
             "expires": now + self._age,
-            "size": kept.size,
-            "body": kept.body,
-            "input": kept.input,
+            "size": response.size,
+            "body": response.body,
+            "input": response.input,
         }
         # SQLite has one writer; who waits here does not poll for it.
         async with self._writing:
-            self._written += kept.size
+            self._written += response.size
             cleans = self._written >= self._due or now - self._cleaned >= self._between
             async with self._connection() as connection:
                 await connection.execute(self._sql.KEEP, row)
@@ -167,10 +167,10 @@ class ResponseStore:
         """The reply, if it is this owner's."""
         if not _IDENTIFIER.fullmatch(identifier):
             return None
-        said = {"id": identifier, "owner": owner, "now": self._clock()}
+        parameters = {"id": identifier, "owner": owner, "now": self._clock()}
         async with self._connection() as connection:
-            row = (await connection.execute(self._sql.FIND, said)).first()
-        return None if row is None else _kept(row, owner)
+            row = (await connection.execute(self._sql.FIND, parameters)).first()
+        return None if row is None else _to_response(row, owner)
 
     async def conversation(self, identifier: str, owner: str, most: int) -> list[StoredResponse]:
         """The reply and those that it goes on from, the first first; empty where it is not known.
@@ -179,18 +179,18 @@ class ResponseStore:
         """
         if not _IDENTIFIER.fullmatch(identifier):
             return []
-        said = {"id": identifier, "owner": owner, "now": self._clock(), "most": most, "longest": MAX_REPLIES}
+        parameters = {"id": identifier, "owner": owner, "now": self._clock(), "most": most, "longest": MAX_REPLIES}
         async with self._connection() as connection:
-            rows = (await connection.execute(self._sql.CONVERSATION, said)).all()
-        return [_kept(row, owner) for row in rows]
+            rows = (await connection.execute(self._sql.CONVERSATION, parameters)).all()
+        return [_to_response(row, owner) for row in rows]
 
     async def delete(self, identifier: str, owner: str) -> bool:
         """Whether there was such a reply."""
         if not _IDENTIFIER.fullmatch(identifier):
             return False
-        said = {"id": identifier, "owner": owner, "now": self._clock()}
+        parameters = {"id": identifier, "owner": owner, "now": self._clock()}
         async with self._writing, self._connection() as connection:
-            return bool((await connection.execute(self._sql.FORGET, said)).rowcount)
+            return bool((await connection.execute(self._sql.FORGET, parameters)).rowcount)
 
     @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[AsyncConnection]:
@@ -198,16 +198,16 @@ class ResponseStore:
             async with self._engine.connect() as connection:
                 yield connection
         except (self._sql.Error, OSError) as error:
-            log.error("the store failed: %s", self._without_password(_said(error)))  # noqa: TRY400 - the statement's place tells nothing
+            log.error("the store failed: %s", self._without_password(_first_line(error)))  # noqa: TRY400 - the statement's place tells nothing
             raise HttpError("store_unavailable", "the store of replies does not answer") from None
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """The database's first line; the others may hold what a row holds."""
     return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
 
 
-def _kept(row: Any, owner: str) -> StoredResponse:
+def _to_response(row: Any, owner: str) -> StoredResponse:
     return StoredResponse(row.id, owner, row.previous, row.body, row.input)
 
 

@@ -56,16 +56,16 @@ async def respond(exchange: Exchange, receive: Receive, send: Send, heartbeat: f
         gone = True
         task.cancel()
 
-    listening = asyncio.ensure_future(_left(receive))
+    listening = asyncio.ensure_future(_wait_for_disconnect(receive))
     listening.add_done_callback(leave)
 
-    def deafen() -> None:
+    def stop_listening() -> None:
         listening.remove_done_callback(leave)
         listening.cancel()
 
     try:
         if exchange.request.stream:
-            await _Stream(exchange, send, heartbeat, deafen).run()
+            await _Stream(exchange, send, heartbeat, stop_listening).run()
         else:
             await _whole(exchange, send)
     except asyncio.CancelledError:
@@ -73,10 +73,10 @@ async def respond(exchange: Exchange, receive: Receive, send: Send, heartbeat: f
             raise
         task.uncancel()
     finally:
-        deafen()
+        stop_listening()
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     """Returns when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -86,7 +86,7 @@ async def _whole(exchange: Exchange, send: Send) -> None:
     events: list[Event] = []
     async with aclosing(exchange.batches()) as batches:
         async for batch in batches:
-            events += noted(exchange, batch)
+            events += take_notes(exchange, batch)
     failed = events[-1] if events else ReplyFailed("provider", "cut", "the backend said nothing")
     if isinstance(failed, ReplyFailed):
         status, body = exchange.encode_failure(failed)
@@ -98,7 +98,7 @@ async def _whole(exchange: Exchange, send: Send) -> None:
     await send_json(send, 200, body, exchange.headers())
 
 
-def noted(exchange: Exchange, events: list[Event]) -> list[Event]:
+def take_notes(exchange: Exchange, events: list[Event]) -> list[Event]:
     """The events, of the notes only why the reply is incomplete. Raises an HttpError for a loss that is not allowed."""
     if type(events[0]) is not Note:
         return events
@@ -116,18 +116,18 @@ def refuse_loss(exchange: Exchange) -> None:
 class _Stream:
     """One stream to one client."""
 
-    def __init__(self, exchange: Exchange, send: Send, heartbeat: float, deafen: Callable[[], None]) -> None:
+    def __init__(self, exchange: Exchange, send: Send, heartbeat: float, stop_listening: Callable[[], None]) -> None:
         self._exchange = exchange
         self._send = send
         self._encoder = exchange.encoder()
         self._heartbeat = heartbeat
-        self._deafen = deafen
+        self._stop_listening = stop_listening
         self._loop = asyncio.get_running_loop()
-        self._spoke = self._loop.time()
+        self._last_write = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._beating: asyncio.Task[None] | None = None
-        self._begun = False
-        self._over = False
+        self._has_begun = False
+        self._is_over = False
 
     async def run(self) -> None:
         self._timer = self._loop.call_later(self._heartbeat, self._check)
@@ -136,21 +136,21 @@ class _Stream:
                 try:
                     async for events in batches:
                         await self._feed(events)
-                        if self._over:
+                        if self._is_over:
                             break
                     else:
                         await self._end()
                 except asyncio.CancelledError:
-                    if self._begun and not self._over:
+                    if self._has_begun and not self._is_over:
                         with suppress(Exception):
                             await self._end("cancelled")
                     raise
                 except Exception:
-                    if self._begun and not self._over:
+                    if self._has_begun and not self._is_over:
                         with suppress(Exception):
                             await self._end("cut")
                     raise
-                self._deafen()
+                self._stop_listening()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_DRAIN):
                         async for _ in batches:
@@ -162,8 +162,8 @@ class _Stream:
 
     async def _feed(self, events: list[Event]) -> None:
         exchange = self._exchange
-        if not self._begun:
-            events = noted(exchange, events)
+        if not self._has_begun:
+            events = take_notes(exchange, events)
             if not events:
                 return
             if isinstance(events[-1], ReplyFailed) and not await self._may_begin(events[-1]):
@@ -184,7 +184,7 @@ class _Stream:
         status, body = exchange.encode_failure(failed)
         if exchange.front.streams_failures and status >= 500:
             return True
-        self._over = True
+        self._is_over = True
         await send_json(self._send, status, body, exchange.headers())
         return False
 
@@ -192,14 +192,14 @@ class _Stream:
         await self._write(b"".join(self._encoder.finish(why)), over=True)
 
     async def _write(self, data: bytes, over: bool = False) -> None:
-        if not self._begun:
-            self._begun = True
+        if not self._has_begun:
+            self._has_begun = True
             kind = (b"content-type", self._exchange.content_type.encode())
             headers = [kind, *_STREAM, *_encoded(self._exchange.headers())]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        self._spoke = self._loop.time()
+        self._last_write = self._loop.time()
         if over:
-            self._over = True
+            self._is_over = True
             finished = self._exchange.on_finished
             response = getattr(self._encoder, "response", None)
             if finished is not None and response is not None:
@@ -208,15 +208,15 @@ class _Stream:
 
     def _check(self) -> None:
         """Says that the reply goes on, if nothing was said for a while; by a timer, which costs a stream nothing."""
-        rest = self._spoke + self._heartbeat - self._loop.time()
-        if rest <= 0 and not self._over and (self._beating is None or self._beating.done()):
+        rest = self._last_write + self._heartbeat - self._loop.time()
+        if rest <= 0 and not self._is_over and (self._beating is None or self._beating.done()):
             self._beating = self._loop.create_task(self._beat())
             rest = self._heartbeat
         self._timer = self._loop.call_later(max(rest, 0.05), self._check)
 
     async def _beat(self) -> None:
         frames = self._exchange.front.heartbeat(self._encoder)
-        if frames and not self._over:
+        if frames and not self._is_over:
             with suppress(OSError):
                 await self._write(b"".join(frames))
 

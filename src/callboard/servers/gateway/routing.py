@@ -25,17 +25,17 @@ class ModelRouter:
 
     def backends_for(self, model: str) -> list[tuple[int, str]]:
         """The places of the backends that serve the model, and the name that each has for it, the first first."""
-        found = [
+        serving = [
             (place, each, each.model_map.get(model, model))
             for place, (each, patterns) in enumerate(self._rows)
             if model in each.model_map or any(_matches(pattern, model) for pattern in patterns)
         ]
-        if len(found) > 1:
+        if len(serving) > 1:
             # A draw without replacement: the logarithms of uniform numbers, divided by the weights, in order.
-            ranked = [self._draw() ** (1 / each.weight) if each.weight > 0 else -1 for _, each, _ in found]
-            order = sorted(range(len(found)), key=ranked.__getitem__, reverse=True)
-            found = [found[at] for at in order]
-        return [(place, name) for place, _, name in found]
+            ranked = [self._draw() ** (1 / each.weight) if each.weight > 0 else -1 for _, each, _ in serving]
+            order = sorted(range(len(serving)), key=ranked.__getitem__, reverse=True)
+            serving = [serving[at] for at in order]
+        return [(place, name) for place, _, name in serving]
 
     def has_mapping(self, model: str) -> bool:
         """Whether the operator wrote this name into a map."""

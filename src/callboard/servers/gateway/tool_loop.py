@@ -159,8 +159,8 @@ class ToolLoop:
         async with aclosing(stream_reply(candidates, request, self._record)) as batches:
             async for events in batches:
                 self._record.end = None  # a round's end is not the reply's
-                if given := self._take(events):
-                    yield given
+                if passed := self._take(events):
+                    yield passed
                 if self._actions:
                     break
             if not self._actions:
@@ -196,24 +196,24 @@ class ToolLoop:
     def _take(self, events: list[Event]) -> list[Event]:
         """What of a batch the client gets at once. The loop gets all of it."""
         now = datetime.now(UTC)
-        given: list[Event] = []
+        passed: list[Event] = []
         for event in events:
-            heard = event
+            loop_event = event
             match event:
                 case TextPiece():
                     if event.text:
                         if 0 < self._spoke < self._loop.rounds:
-                            given.append(TextPiece("\n\n"))
+                            passed.append(TextPiece("\n\n"))
                         self._spoke = self._loop.rounds
                         self._thinks = False
-                    given.append(event)
+                    passed.append(event)
                 case ReasoningPiece() | RefusalPiece():
                     self._thinks = isinstance(event, ReasoningPiece)
-                    given.append(event)
+                    passed.append(event)
                 case InvocationStarted() | ArgumentsPiece() | InvocationEnded() | InvocationIncomplete():
-                    heard = self._called(event)
+                    loop_event = self._called(event)
                 case Note(code="incomplete"):
-                    given.append(event)
+                    passed.append(event)
                 case Usage():
                     self._counted = True
                 case ReplyEnded(reason=reason):
@@ -221,13 +221,13 @@ class ToolLoop:
                 case ReplyFailed():
                     self._failed = event
                 case Logprobs() | ReplyExtra():
-                    given.append(event)
+                    passed.append(event)
                 case _ if self._loop.rounds == 1:
-                    given.append(event)
+                    passed.append(event)
                 case _:
                     pass
-            self._actions.extend(self._loop.feed(heard, now))
-        return given
+            self._actions.extend(self._loop.feed(loop_event, now))
+        return passed
 
     def _called(self, event: _Call) -> Event:
         """Keeps what belongs to a client's call. What the loop hears: that it is whole, however it is."""
@@ -238,10 +238,10 @@ class ToolLoop:
         place = self._places[event.index]
         if place is None:
             return event
-        kept = replace(event, index=place)
+        renumbered = replace(event, index=place)
         if not isinstance(event, ArgumentsPiece) and _MINTED.fullmatch(event.identifier):
-            kept = replace(kept, identifier=f"call_{self._seen}_{self._loop.rounds}_{place}")
-        self._calls.append(kept)
+            renumbered = replace(renumbered, identifier=f"call_{self._seen}_{self._loop.rounds}_{place}")
+        self._calls.append(renumbered)
         if isinstance(event, (InvocationEnded, InvocationIncomplete)):
             return InvocationEnded(event.index, event.identifier, event.name, {}, event.raw)
         return event

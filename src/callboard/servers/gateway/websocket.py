@@ -93,13 +93,13 @@ class _Connection:
             while True:
                 try:
                     async with asyncio.timeout(self._gateway.settings.limits.socket_idle_seconds):
-                        said = await self._waiting.get()
+                        data = await self._waiting.get()
                 except TimeoutError:
                     await self._send({"type": "websocket.close", "code": _GOING_AWAY, "reason": "nothing was asked"})
                     return
                 if self._gone.is_set():
                     return
-                await self._turn(said)
+                await self._turn(data)
         finally:
             listening.cancel()
             self._gateway.request_budget.release(self._size)
@@ -108,20 +108,20 @@ class _Connection:
         """Takes what comes while a reply is given, so that a client that leaves is noticed."""
         most = self._gateway.settings.limits.body
         while (message := await self._receive())["type"] != "websocket.disconnect":
-            said: bytes = message.get("bytes") or (message.get("text") or "").encode()
-            if len(said) > most:
-                await self._refuse(HttpError("request_too_large", f"{len(said)} bytes; at most {most} are taken"))
-            elif self._waiting.qsize() >= _MOST_WAITING or self._size + len(said) > most:
+            data: bytes = message.get("bytes") or (message.get("text") or "").encode()
+            if len(data) > most:
+                await self._refuse(HttpError("request_too_large", f"{len(data)} bytes; at most {most} are taken"))
+            elif self._waiting.qsize() >= _MOST_WAITING or self._size + len(data) > most:
                 await self._refuse(HttpError("rate_limit_exceeded", "one reply is given at a time, and too many wait"))
-            elif not self._gateway.request_budget.take(len(said)):
+            elif not self._gateway.request_budget.take(len(data)):
                 await self._refuse(HttpError("overloaded", "too much is waiting to be answered here"))
             else:
-                self._size += len(said)
-                self._waiting.put_nowait(said)
+                self._size += len(data)
+                self._waiting.put_nowait(data)
         self._gone.set()
         self._waiting.put_nowait(b"")
 
-    async def _turn(self, said: bytes) -> None:
+    async def _turn(self, data: bytes) -> None:
         """Answers a message. What is wrong with it is found out where it counts as a request of its key."""
         last = self._memory.last
         goes_on = False
@@ -129,41 +129,43 @@ class _Connection:
 
         async def read(share: BudgetShare) -> tuple[dict[str, Any], int]:
             nonlocal goes_on
-            self._release(said)
-            share.take(len(said))
-            event = await self._gateway.read(said)
+            self._release(data)
+            share.take(len(data))
+            event = await self._gateway.read(data)
             _check(event)
             body = {name: value for name, value in event.items() if name not in _TRANSPORTS} | {"stream": True}
             goes_on = bool(last.identifier) and body.get("previous_response_id") == last.identifier
-            return body, len(said)
+            return body, len(data)
 
         try:
-            if _is_read(said):
+            if _is_read(data):
                 self._gateway.authenticator.authenticate(self._headers, read_token(self._headers)).count()
                 return
-            await self._endpoint.answer(self._headers, read, self._left, self._told(), memory=self._memory)
+            await self._endpoint.answer(
+                self._headers, read, self._wait_for_disconnect, self._send_as_messages(), memory=self._memory
+            )
         except HttpError as refusal:
             await self._refuse(refusal)
         finally:
-            self._release(said)
+            self._release(data)
         if goes_on and self._memory.last is last:
             self._memory.last = ResponseHistory()
 
-    def _release(self, said: bytes) -> None:
+    def _release(self, data: bytes) -> None:
         """The message waits no more."""
         if self._waits:
             self._waits = False
-            self._size -= len(said)
-            self._gateway.request_budget.release(len(said))
+            self._size -= len(data)
+            self._gateway.request_budget.release(len(data))
 
-    async def _left(self) -> Message:
+    async def _wait_for_disconnect(self) -> Message:
         await self._gone.wait()
         return {"type": "http.disconnect"}
 
     async def _refuse(self, refusal: HttpError) -> None:
-        await self._endpoint.refuse(refusal, self._told())
+        await self._endpoint.refuse(refusal, self._send_as_messages())
 
-    def _told(self) -> Send:
+    def _send_as_messages(self) -> Send:
         """Sends an HTTP answer as messages."""
         status = 0
 
@@ -175,15 +177,15 @@ class _Connection:
                 for frame in message["body"].split(b"\n\n"):
                     data = frame.partition(b"data: ")[2]
                     if data and data != _DONE:
-                        await self._say(data)
+                        await self._send_text(data)
             else:
                 error = msgspec.json.decode(message["body"])["error"]
                 error["code"] = error["code"] or error["type"]
-                await self._say(msgspec.json.encode({"type": "error", "status": status, "error": error}))
+                await self._send_text(msgspec.json.encode({"type": "error", "status": status, "error": error}))
 
         return send
 
-    async def _say(self, data: bytes) -> None:
+    async def _send_text(self, data: bytes) -> None:
         try:
             await self._send({"type": "websocket.send", "text": data.decode()})
         except OSError:
@@ -197,12 +199,12 @@ class _Kind(msgspec.Struct):
 _read_kind = msgspec.json.Decoder(_Kind).decode
 
 
-def _is_read(said: bytes) -> bool:
+def _is_read(data: bytes) -> bool:
     """Whether it is what Codex says when it has read a compaction; nothing is to be answered then."""
-    if len(said) > _MOST_OF_READ:
+    if len(data) > _MOST_OF_READ:
         return False
     try:
-        return _read_kind(said).type == _READ
+        return _read_kind(data).type == _READ
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return False
 

@@ -41,28 +41,28 @@ def agent_ensemble(agent: Agent[Any], *, name: str = "run", description: str = D
 
     async def run(context: Context, arguments: Mapping[str, Any]) -> Any:
         peer: McpClientProxy = context.auxdata[KEY]
-        going = agent.stream(arguments["prompt"], approve=agent.approve or peer.approve)
-        async with going:
-            async for event in going:
-                await _tell(peer, event)
-        if going.failure is not None:
-            raise going.failure
-        if going.result.state != "completed":
-            raise CallerError(f"the agent gave no answer: {going.result.why}", hint=going.result.text)
-        return going.result.output
+        agent_run = agent.stream(arguments["prompt"], approve=agent.approve or peer.approve)
+        async with agent_run:
+            async for event in agent_run:
+                await _report(peer, event)
+        if agent_run.failure is not None:
+            raise agent_run.failure
+        if agent_run.result.state != "completed":
+            raise CallerError(f"the agent gave no answer: {agent_run.result.why}", hint=agent_run.result.text)
+        return agent_run.result.output
 
     return Ensemble("agent", [Invoker(name, run, _SCHEMA, description=description, timeout=LONGEST)])
 
 
-async def _tell(peer: McpClientProxy, event: Event) -> None:
+async def _report(peer: McpClientProxy, event: Event) -> None:
     match event:
         case RoundStarted(number=number):
             await peer.progress(number, message=f"round {number}")
         case InvocationEnded(name=name, raw=raw):
             await peer.log("info", {"call": name, "arguments": raw}, "agent")
         case ResultReady(canister=result):
-            said = result.error.message if result.error else result.text
-            await peer.log("info", {"result": said[:1000], "error": result.error is not None}, "agent")
+            text = result.error.message if result.error else result.text
+            await peer.log("info", {"result": text[:1000], "error": result.error is not None}, "agent")
         case Note(kind=kind, text=text):
             await peer.log("warning" if kind == "alert" else "debug", {"note": kind, "text": text}, "agent")
         case _:

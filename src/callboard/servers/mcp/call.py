@@ -46,7 +46,7 @@ class ToolCall:
         self._answers = dict(params.input_responses or {})
         self._asking = asyncio.Lock()
         self._task: asyncio.Task[types.CallToolResult] | None = None
-        self._asked: asyncio.Future[Questions] = asyncio.get_running_loop().create_future()
+        self._question: asyncio.Future[Questions] = asyncio.get_running_loop().create_future()
         self._resumed = asyncio.Event()
 
     def start(self, run: Coroutine[Any, Any, types.CallToolResult]) -> asyncio.Task[types.CallToolResult]:
@@ -62,12 +62,12 @@ class ToolCall:
         if task is None:
             raise AssertionError("a call is started before it is waited for")
         try:
-            await asyncio.wait((task, self._asked), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, self._question), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             self.cancel()
             raise
         if not task.done():
-            return self._asked.result()
+            return self._question.result()
         if task.cancelled():
             raise MCPError(types.CONNECTION_CLOSED, "the server is closing")
         return task.result()
@@ -76,7 +76,7 @@ class ToolCall:
         """Goes on with a further request of the client."""
         self.incoming = incoming
         self._answers = dict(answers or {})
-        self._asked = asyncio.get_running_loop().create_future()
+        self._question = asyncio.get_running_loop().create_future()
         self._resumed.set()
 
     def cancel(self) -> None:
@@ -91,12 +91,12 @@ class ToolCall:
     async def ask(self, questions: Questions) -> dict[str, Any]:
         """The client's answers, by the questions' keys. Raises MCPError where it refuses."""
         if not self.modern:
-            given = await asyncio.gather(*[self._request(each) for each in questions.values()])
-            return dict(zip(questions, given, strict=True))
+            answers = await asyncio.gather(*[self._request(each) for each in questions.values()])
+            return dict(zip(questions, answers, strict=True))
         async with self._asking:
             while not all(_answers(question, self._answers.get(key)) for key, question in questions.items()):
                 self._resumed.clear()
-                self._asked.set_result(questions)
+                self._question.set_result(questions)
                 await self._resumed.wait()
             return {key: self._answers.pop(key) for key in questions}
 

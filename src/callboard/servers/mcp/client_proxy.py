@@ -73,8 +73,8 @@ class McpClientProxy:
     async def log(self, level: types.LoggingLevel, data: Any, logger: str | None = None) -> None:
         """Sends a log message, if the client wants those of this level. `data` is anything that JSON can say."""
         incoming = self._call.incoming
-        wanted = allowed_log_levels(incoming.protocol_version, incoming.meta)
-        if level not in wanted or not self.session.wants(level):
+        levels = allowed_log_levels(incoming.protocol_version, incoming.meta)
+        if level not in levels or not self.session.wants(level):
             return
         params = types.LoggingMessageNotificationParams(level=level, data=data, logger=logger)
         message = types.LoggingMessageNotification(params=params)
@@ -121,28 +121,28 @@ class McpClientProxy:
             "required": [_YES],
         }
         result = await self.elicit(f"{why}: {called}", schema, key=f"approval-{secrets.token_hex(8)}")
-        given = result.content or {}
-        return "allow" if result.action == "accept" and given.get(_YES) is True else "deny"
+        content = result.content or {}
+        return "allow" if result.action == "accept" and content.get(_YES) is True else "deny"
 
 
 @asynccontextmanager
 async def report_progress(peer: McpClientProxy) -> AsyncGenerator[Progress]:
     """What a tool tells its progress by, from any thread; the client has heard of it all at the end."""
     loop = asyncio.get_running_loop()
-    told: asyncio.Queue[tuple[float, float | None, str] | None] = asyncio.Queue()
+    steps: asyncio.Queue[tuple[float, float | None, str] | None] = asyncio.Queue()
 
     def tell(done: float, total: float | None = None, message: str = "", /) -> None:
-        loop.call_soon_threadsafe(told.put_nowait, (done, total, message))
+        loop.call_soon_threadsafe(steps.put_nowait, (done, total, message))
 
     async def pass_on() -> None:
-        while (step := await told.get()) is not None:
+        while (step := await steps.get()) is not None:
             done, total, message = step
             await peer.progress(done, total, message or None)
 
     passing = asyncio.create_task(pass_on())
     try:
         yield tell
-        loop.call_soon_threadsafe(told.put_nowait, None)
+        loop.call_soon_threadsafe(steps.put_nowait, None)
         await passing
     finally:
         passing.cancel()

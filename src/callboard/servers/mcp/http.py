@@ -92,8 +92,8 @@ class _Keyed:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            given = digest(read_token(Headers(scope=scope))).encode()
-            if not any(compare_digest(given, each) for each in self._digests):
+            hashed = digest(read_token(Headers(scope=scope))).encode()
+            if not any(compare_digest(hashed, each) for each in self._digests):
                 refused = JSONResponse(
                     {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "a key is wanted: Bearer KEY"}},
                     status_code=401,

@@ -74,8 +74,8 @@ def _file(file: FileContent) -> types.ContentBlock:
         except UnicodeDecodeError:
             pass
         else:
-            said = types.TextResourceContents(uri=uri, mime_type=file.mime_type, text=text)
-            return types.EmbeddedResource(resource=said)
+            contents = types.TextResourceContents(uri=uri, mime_type=file.mime_type, text=text)
+            return types.EmbeddedResource(resource=contents)
     blob = types.BlobResourceContents(uri=uri, mime_type=file.mime_type, blob=_text_of(file.data))
     return types.EmbeddedResource(resource=blob)
 

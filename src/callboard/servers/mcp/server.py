@@ -98,10 +98,10 @@ class ToolServer:
 
     def _read(self) -> bool:
         """Looks at what the ensembles have. Whether that is new."""
-        found = tuple([each for ensemble in self._ensembles for each in ensemble.invokers.values()])
-        if [*map(id, found)] == [*map(id, self._listed)]:
+        invokers = tuple([each for ensemble in self._ensembles for each in ensemble.invokers.values()])
+        if [*map(id, invokers)] == [*map(id, self._listed)]:
             return False
-        self._listed = found
+        self._listed = invokers
         roster = Roster(self._ensembles)
         naming = ToolNames(Request("", (), roster.declarations))
         self._invokers = {naming.on_wire(name): each for name, each in roster.items() if not each.deferred}
@@ -171,8 +171,8 @@ class ToolServer:
 class _Protocol(Server[Any]):
     def create_initialization_options(self, notification_options: Any = None, *args: Any, **options: Any) -> Any:
         """Says that the list of tools may change, whatever the transport."""
-        given = notification_options or NotificationOptions(tools_changed=True)
-        return super().create_initialization_options(given, *args, **options)
+        notifications = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(notifications, *args, **options)
 
 
 def _tool(name: str, invoker: Invoker) -> types.Tool:
@@ -185,5 +185,5 @@ def _tool(name: str, invoker: Invoker) -> types.Tool:
     if (tool := upstream_tool(invoker)) is None:
         schema = invoker.output_schema
         return described.model_copy(update={"output_schema": dict(schema)}) if schema else described
-    said = {"annotations": tool.annotations or described.annotations, "output_schema": output_schema(tool)}
-    return described.model_copy(update=said)
+    update = {"annotations": tool.annotations or described.annotations, "output_schema": output_schema(tool)}
+    return described.model_copy(update=update)

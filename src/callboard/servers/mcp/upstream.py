@@ -57,9 +57,9 @@ class Upstream:
             raise CallerError("no client can be asked")
         return await peer.sample(params, key=_new_key())
 
-    def _peer(self, wanted: Asked) -> McpClientProxy | None:
+    def _peer(self, capability: Asked) -> McpClientProxy | None:
         sessions = {id(peer.session) for peer in self._calling}
-        if len(sessions) != 1 or wanted not in self._calling[-1].can:
+        if len(sessions) != 1 or capability not in self._calling[-1].can:
             return None
         return self._calling[-1]
 
@@ -83,8 +83,8 @@ def output_schema(tool: types.Tool) -> dict[str, Any] | None:
 
 def instructions_of(ensembles: Iterable[Ensemble]) -> str:
     """What upstream servers say about their use, each behind its name."""
-    said = [each for each in ensembles if isinstance(each, McpEnsemble) and each.instructions]
-    return "\n\n".join([f"{each.name}: {each.instructions}" for each in said])
+    ensembles_with_instructions = [each for each in ensembles if isinstance(each, McpEnsemble) and each.instructions]
+    return "\n\n".join([f"{each.name}: {each.instructions}" for each in ensembles_with_instructions])
 
 
 def _new_key() -> str:

@@ -33,7 +33,7 @@ from callboard.servers.gateway.exchange import ReplyRequest
 from callboard.servers.gateway.frontends import frontends
 from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
-from callboard.servers.gateway.response_stream import noted
+from callboard.servers.gateway.response_stream import take_notes
 from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
 
 Started: TypeAlias = Callable[[str], None]
@@ -218,7 +218,7 @@ async def _ask(gateway: Gateway, model: str, front: str, body: probes.Body) -> P
     encoder = exchange.encoder()
     async with aclosing(exchange.batches()) as batches:
         async for batch in batches:
-            for event in noted(exchange, batch):
+            for event in take_notes(exchange, batch):
                 encoder.feed(event)
             events += batch
     encoder.finish()
