@@ -188,7 +188,7 @@ class _Progress:
 
 def _lines(row: ReportRow) -> list[str]:
     begin = f"{row.name:<{_NAME}}"
-    lines = [f"{begin} {row.state:<{_STATE}} {row.said}".rstrip()]
+    lines = [f"{begin} {row.state:<{_STATE}} {row.detail}".rstrip()]
     if row.dropped:
         lines.append(f"{'':<{_NAME + _STATE + 1}} lost: {', '.join(row.dropped)}")
     if row.fix:

@@ -107,7 +107,7 @@ class ToolChoiceCheck:
             if wrong or (self._single and self._count):
                 self._passed[event.index] = None
                 why = f"{self._name} was asked for" if wrong else "one call was asked for"
-                given.append(Note("dropped", f"a call of {name}: {why}"))
+                given.append(Note("dropped", f"a call of {name}: {why}", code="extra_call"))
             else:
                 self._passed[event.index] = self._count
                 self._count += 1

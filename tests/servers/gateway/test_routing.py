@@ -24,9 +24,9 @@ def routes(*backends, draw=lambda: 0.5):
         ({"models": ["a", "org/*"]}, "org/x:free", "org/x:free"),
         ({"models": ["a.c"]}, "abc", None),  # a dot is a dot
         ({"models": []}, "x", None),
-        ({"models": [], "map": {"fast": "qwen"}}, "fast", "qwen"),
-        ({"models": [], "map": {"fast": "qwen"}}, "qwen", None),
-        ({"models": ["*"], "map": {"fast": "qwen"}}, "slow", "slow"),
+        ({"models": [], "model_map": {"fast": "qwen"}}, "fast", "qwen"),
+        ({"models": [], "model_map": {"fast": "qwen"}}, "qwen", None),
+        ({"models": ["*"], "model_map": {"fast": "qwen"}}, "slow", "slow"),
         ({"models": ["x"]}, "x\n", None),
         ({"models": ["gemini-2.5-flash*"]}, "gemini-2.5-flash-lite", "gemini-2.5-flash-lite"),
         ({"models": ["gemini-2.5-flash*"]}, "gemini-2.5-flash/x", None),  # a star matches no slash
@@ -46,12 +46,14 @@ def test_a_model_leads_to_a_backend(backend, model, found):
 
 
 def test_each_backend_has_its_own_name_for_a_model():
-    found = routes({"map": {"fast": "qwen"}}, {"map": {"fast": "llama"}}, {"models": ("other",)}).backends_for("fast")
+    found = routes(
+        {"model_map": {"fast": "qwen"}}, {"model_map": {"fast": "llama"}}, {"models": ("other",)}
+    ).backends_for("fast")
     assert sorted(found) == [(0, "qwen"), (1, "llama")]
 
 
 def test_names_that_maps_add():
-    assert routes({"map": {"a": "b", "c": "d"}}, {"map": {"e": "f"}}, {}).mapped_names() == ["a", "c", "e"]
+    assert routes({"model_map": {"a": "b", "c": "d"}}, {"model_map": {"e": "f"}}, {}).mapped_names() == ["a", "c", "e"]
 
 
 def test_weights_are_shares_of_the_first_place():

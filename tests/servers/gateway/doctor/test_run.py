@@ -96,7 +96,7 @@ def test_a_backend_without_a_fault():
     assert told.works
     assert told.flags == ()
     assert told.model == "fake-model"
-    assert rows["tools"].said == "native"
+    assert rows["tools"].detail == "native"
     assert {row.name for row in told.backend if row.state != "yes"} == {
         "several calls at once",
         "tells thoughts apart",
@@ -212,14 +212,14 @@ def test_a_backend_that_takes_no_tools():
     """The gateway finds it out by itself; the flag only spares it."""
     told, rows, _ = report(Model(no_tools, call=hermes), dialect="hermes")
     assert told.works
-    assert rows["tools"].said == "the tools stand in the prompt (mode validated)"
+    assert rows["tools"].detail == "the tools stand in the prompt (mode validated)"
     assert rows["tools"].fix == "--mode validated"
 
 
 def test_a_model_that_writes_its_calls_into_its_text():
     told, rows, _ = report(Model(call=hermes))
     assert told.works
-    assert {row.said for row in [rows["tools"], *told.clients]} == {"written into the text"}
+    assert {row.detail for row in [rows["tools"], *told.clients]} == {"written into the text"}
 
 
 def test_a_model_whose_spelling_is_not_watched_for():
@@ -240,7 +240,7 @@ def test_a_backend_that_ignores_tool_choice():
 def test_a_model_that_never_calls():
     told, rows, _ = report(Model(call=lambda name: "I would run ls."))
     assert not told.works
-    assert {row.said for row in told.clients} == {"the model does not call its tools"}
+    assert {row.detail for row in told.clients} == {"the model does not call its tools"}
     assert told.flags == ()
     assert rows["tools"].state == "partly"
 
@@ -267,7 +267,7 @@ def test_a_backend_that_does_not_answer(answer):
     told, rows, _ = report(lambda body: answer)
     assert list(rows) == [QUESTIONS[0].name]
     assert rows["answers"].state == "no"
-    assert rows["answers"].said
+    assert rows["answers"].detail
     assert not told.works
 
 

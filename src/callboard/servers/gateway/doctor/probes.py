@@ -1,7 +1,6 @@
-"""Small requests in the shapes of clients.
+"""The doctor's requests: single questions on the chat front, and the first two requests of each client.
 
-Owns what is asked of a backend to see what it can. Knows nothing of what comes of it.
-Source of the shapes: what Codex 0.169, Claude Code 2.1, Gemini CLI 0.61 and Qwen Code 0.15 send (tests/vectors/clients),
+Source of the clients' shapes: what Codex 0.169, Claude Code 2.1, Gemini CLI 0.61 and Qwen Code 0.15 send (tests/vectors/clients),
 with texts of our own.
 """
 
@@ -27,7 +26,7 @@ COMMAND = "ls"
 OUTPUT = "README.md\nmain.py\n"
 SYSTEM = "You are a coding agent. You act with the tools that you have."
 TASK = "Which files are in this directory? Run the command ls to find out."
-_ROOM = "The working directory is /project. The shell is bash."
+_ENVIRONMENT = "The working directory is /project. The shell is bash."
 
 
 def _schema(**properties: Any) -> Body:
@@ -45,8 +44,8 @@ _SHELL = _schema(cmd={"type": "string", "description": "The command."}, workdir=
 # Single questions, on the chat front.
 
 
-def chat(*said: Body, **more: Any) -> Body:
-    return {"messages": list(said), "max_tokens": MOST_TOKENS if "tool_choice" in more else FEW_TOKENS, **more}
+def chat(*messages: Body, **more: Any) -> Body:
+    return {"messages": list(messages), "max_tokens": MOST_TOKENS if "tool_choice" in more else FEW_TOKENS, **more}
 
 
 def user(content: Any) -> Body:
@@ -58,7 +57,7 @@ TOOL: Body = {"type": "function", "function": _FUNCTION}
 NAMED = {"type": "function", "function": {"name": "read_file"}}
 
 ANSWER = chat(user("Say: ready"))
-STREAM = chat(user("Say: ready"), stream=True, stream_options={"include_usage": True})
+STREAMED = chat(user("Say: ready"), stream=True, stream_options={"include_usage": True})
 CALL = chat(user("What is in the file notes.txt? Use the tool."), tools=[TOOL], tool_choice="auto", stream=True)
 CHOICE = chat(user("Good morning."), tools=[TOOL], tool_choice=NAMED, stream=True)
 ONE = chat(
@@ -75,10 +74,14 @@ SEVERAL = chat(
     parallel_tool_calls=True,
     stream=True,
 )
-_CALLED = {"id": "call_1", "type": "function", "function": {"name": "read_file", "arguments": '{"path":"notes.txt"}'}}
+_EARLIER_CALL = {
+    "id": "call_1",
+    "type": "function",
+    "function": {"name": "read_file", "arguments": '{"path":"notes.txt"}'},
+}
 RESULT = chat(
     user("What is in the file notes.txt? Use the tool."),
-    {"role": "assistant", "content": None, "tool_calls": [_CALLED]},
+    {"role": "assistant", "content": None, "tool_calls": [_EARLIER_CALL]},
     {"role": "tool", "tool_call_id": "call_1", "content": "Buy milk."},
     tools=[TOOL],
     stream=True,
@@ -91,7 +94,7 @@ THOUGHTS = chat(
 )
 SYSTEMS = chat(
     {"role": "system", "content": SYSTEM},
-    {"role": "system", "content": _ROOM},
+    {"role": "system", "content": _ENVIRONMENT},
     user("Say: ready"),
     {"role": "assistant", "content": "ready"},
     {"role": "system", "content": "The user has gone to sleep."},
@@ -135,7 +138,7 @@ def codex_lite() -> tuple[Body, Body]:
              "parameters": _schema(cell_id={"type": "string"})},
         ]},
     ]  # fmt: skip
-    given = {"type": "additional_tools", "role": "developer", "tools": tools}
+    declared = {"type": "additional_tools", "role": "developer", "tools": tools}
     code = "text(await tools.exec_command({cmd: 'ls'}))"
     call = {"type": "custom_tool_call", "call_id": "call_1", "name": "exec", "namespace": "functions", "input": code}
     output = {"type": "custom_tool_call_output", "call_id": "call_1", "output": [
@@ -143,7 +146,7 @@ def codex_lite() -> tuple[Body, Body]:
     ]}  # fmt: skip
     body = {"reasoning": {"effort": "low", "context": "all_turns"}, "text": {"verbosity": "low"},
             "parallel_tool_calls": False}  # fmt: skip
-    return _responses(body, [], given), _responses(body, [call, output], given)
+    return _responses(body, [], declared), _responses(body, [call, output], declared)
 
 
 _GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: /(.|\\n)+/"}
@@ -151,7 +154,7 @@ _PATCH = {"type": "custom", "name": "apply_patch", "description": "Change files 
 
 
 def _responses(body: Body, items: list[Body], *first: Body) -> Body:
-    def said(role: str, text: str) -> Body:
+    def message(role: str, text: str) -> Body:
         return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
 
     thoughts = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "I look."}], "content": None,
@@ -159,10 +162,10 @@ def _responses(body: Body, items: list[Body], *first: Body) -> Body:
     return {
         "input": [
             *first,
-            said("developer", SYSTEM),
-            said("developer", "Do not commit."),
-            said("user", _ROOM),
-            said("user", TASK),
+            message("developer", SYSTEM),
+            message("developer", "Do not commit."),
+            message("user", _ENVIRONMENT),
+            message("user", TASK),
             *([thoughts] if items else []),
             *items,
         ],
@@ -178,10 +181,10 @@ def _responses(body: Body, items: list[Body], *first: Body) -> Body:
 
 
 def claude() -> tuple[Body, Body]:
-    kept = {"cache_control": {"type": "ephemeral"}}
+    cached = {"cache_control": {"type": "ephemeral"}}
     shell = _schema(command={"type": "string"}, description={"type": "string"})
     body = {
-        "system": [{"type": "text", "text": SYSTEM}, {"type": "text", "text": "Do not commit.", **kept}],
+        "system": [{"type": "text", "text": SYSTEM}, {"type": "text", "text": "Do not commit.", **cached}],
         "tools": [
             {"name": "Bash", "description": "Run a command.", "input_schema": shell},
             {"name": "Read", "description": "Read a file.", "input_schema": _READ},
@@ -192,27 +195,27 @@ def claude() -> tuple[Body, Body]:
         "output_config": {"effort": "high"},
         "stream": True,
     }
-    said: list[Body] = [
-        {"role": "user", "content": [{"type": "text", "text": _ROOM}, {"type": "text", "text": TASK}]},
+    messages: list[Body] = [
+        {"role": "user", "content": [{"type": "text", "text": _ENVIRONMENT}, {"type": "text", "text": TASK}]},
         {"role": "system", "content": "Tools can be called at once."},
     ]
     call = {"type": "tool_use", "id": "call_1", "name": "Bash", "input": {"command": COMMAND}}
-    output = {"type": "tool_result", "tool_use_id": "call_1", "content": OUTPUT, "is_error": False, **kept}
-    called: list[Body] = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [output]}]
-    return _both(body, said, called)
+    output = {"type": "tool_result", "tool_use_id": "call_1", "content": OUTPUT, "is_error": False, **cached}
+    after_call: list[Body] = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [output]}]
+    return _two_bodies(body, messages, after_call)
 
 
-def _both(body: Body, said: list[Body], called: list[Body]) -> tuple[Body, Body]:
-    first = {**body, "messages": said, "max_tokens": MOST_TOKENS}
-    return first, {**body, "messages": [*said, *called], "max_tokens": FEW_TOKENS}
+def _two_bodies(body: Body, messages: list[Body], after_call: list[Body]) -> tuple[Body, Body]:
+    first = {**body, "messages": messages, "max_tokens": MOST_TOKENS}
+    return first, {**body, "messages": [*messages, *after_call], "max_tokens": FEW_TOKENS}
 
 
 def gemini() -> tuple[Body, Body]:
     shell = _schema(command={"type": "string"}, is_background={"type": "boolean"})
-    said: list[Body] = [{"role": "user", "parts": [{"text": _ROOM}, {"text": TASK}]}]
+    messages: list[Body] = [{"role": "user", "parts": [{"text": _ENVIRONMENT}, {"text": TASK}]}]
     call = {"id": "call_1", "name": "run_shell_command", "args": {"command": COMMAND}}
     output = {"id": "call_1", "name": "run_shell_command", "response": {"output": OUTPUT}}
-    called: list[Body] = [
+    after_call: list[Body] = [
         # What the client writes behind a call that came without a signature.
         {"role": "model", "parts": [{"functionCall": call, "thoughtSignature": "skip_thought_signature_validator"}]},
         {"role": "user", "parts": [{"functionResponse": output}]},
@@ -232,17 +235,17 @@ def gemini() -> tuple[Body, Body]:
     def ask(contents: list[Body], most: int) -> Body:
         return {**body, "contents": contents, "generationConfig": {**sampling, **thinking, "maxOutputTokens": most}}
 
-    return ask(said, MOST_TOKENS), ask([*said, *called], FEW_TOKENS)
+    return ask(messages, MOST_TOKENS), ask([*messages, *after_call], FEW_TOKENS)
 
 
 def qwen() -> tuple[Body, Body]:
     shell = _schema(command={"type": "string"}, is_background={"type": "boolean"})
-    parts = [{"type": "text", "text": _ROOM}, {"type": "text", "text": TASK}]
-    said: list[Body] = [{"role": "system", "content": SYSTEM}, user(parts)]
+    parts = [{"type": "text", "text": _ENVIRONMENT}, {"type": "text", "text": TASK}]
+    messages: list[Body] = [{"role": "system", "content": SYSTEM}, user(parts)]
     call = {"id": "call_1", "type": "function", "function": {
         "name": "run_shell_command", "arguments": '{"command":"ls","is_background":false}',
     }}  # fmt: skip
-    called: list[Body] = [
+    after_call: list[Body] = [
         {"role": "assistant", "content": "I look.", "tool_calls": [call], "reasoning_content": "I look."},
         {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": OUTPUT}]},
     ]
@@ -255,7 +258,7 @@ def qwen() -> tuple[Body, Body]:
         "stream": True,
         "stream_options": {"include_usage": True},
     }  # fmt: skip
-    return _both(body, said, called)
+    return _two_bodies(body, messages, after_call)
 
 
 CLIENTS: Mapping[str, tuple[str, tuple[Body, Body]]] = {

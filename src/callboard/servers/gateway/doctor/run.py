@@ -1,7 +1,6 @@
-"""What clients would find behind a gateway.
+"""Examine a backend as clients would use it.
 
-Owns the order of the questions, and which flags are tried. Knows nothing of what is shown.
-Laws: every question goes the way that a client's goes; a flag is named only if it was tried and cured the fault.
+Laws: every question goes the way of a client's request; a flag is named only if it was tried and cured the fault.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from callboard.errors import CallerError
 from callboard.servers.gateway.backend import format_flags
 from callboard.servers.gateway.doctor import probes
 from callboard.servers.gateway.doctor.checks import (
-    PROMPT,
     QUESTIONS,
     STATES,
+    TOOLS_IN_PROMPT,
     ProbeReply,
     Question,
     State,
-    called,
-    dialects,
-    fault,
-    judged,
+    describe_failure,
+    judge_call,
+    judge_reply,
+    readable_dialects,
 )
 from callboard.servers.gateway.exchange import ReplyRequest
 from callboard.servers.gateway.frontends import frontends
@@ -38,7 +37,7 @@ from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
 
 Started: TypeAlias = Callable[[str], None]
 Ended: TypeAlias = Callable[["ReportRow"], None]
-_NEVER = 1_000_000
+_MANY_FAILURES = 1_000_000
 """Failures after which the backend is no longer asked: here they are what is looked for."""
 
 
@@ -47,7 +46,7 @@ class ReportRow(msgspec.Struct, frozen=True):
 
     name: str
     state: State
-    said: str
+    detail: str
     fix: str = ""
     dropped: tuple[str, ...] = ()
 
@@ -98,7 +97,7 @@ class _Examination:
         ended: Ended,
         questions: Sequence[Question],
     ) -> None:
-        self._settings = self._cured = settings
+        self._settings = self._cured_settings = settings
         self._model = model
         self._gateway = gateway
         self._started = started
@@ -106,106 +105,109 @@ class _Examination:
         self._questions = questions
         self._rows: list[ReportRow] = []
         self._flags: list[str] = []
-        self._found: dict[str, Any] = {}
-        self._thinks = False
+        self._facts: dict[str, Any] = {}
+        self._reasons = False
         self._step = 0
 
     async def run(self) -> DoctorReport:
         for question in self._questions:
-            await self._ask(question)
+            await self._examine_question(question)
             if self._rows[0].state == "no" and not self._rows[0].fix:
                 return DoctorReport(self._model, tuple(self._rows), (), ())
         if len(self._questions) > 1:
             thinks = ReportRow(
-                "tells thoughts apart", "yes" if self._thinks else "partly", "" if self._thinks else "none came"
+                "tells thoughts apart", "yes" if self._reasons else "partly", "" if self._reasons else "none came"
             )
-            self._tell(thinks, self._rows)
+            self._add_row(thinks, self._rows)
         clients: list[ReportRow] = []
         for name, (front, bodies) in probes.CLIENTS.items():
-            await self._serve(name, front, bodies, clients)
+            await self._examine_client(name, front, bodies, clients)
         needed = self._flags if any(row.state == "no" or row.fix for row in clients) else []
-        return DoctorReport(self._model, tuple(self._rows), tuple(clients), tuple(needed), self._found)
+        return DoctorReport(self._model, tuple(self._rows), tuple(clients), tuple(needed), self._facts)
 
-    def _begin(self, name: str) -> None:
+    def _announce(self, name: str) -> None:
         self._step += 1
         self._started(f"{self._step}/{len(self._questions) + len(probes.CLIENTS)} {name}")
 
-    def _tell(self, row: ReportRow, rows: list[ReportRow]) -> None:
+    def _add_row(self, row: ReportRow, rows: list[ReportRow]) -> None:
         rows.append(row)
         self._ended(row)
 
-    async def _ask(self, question: Question) -> None:
-        self._begin(question.name)
-        said = await self._said(self._cured, "chat", question.body)
-        self._thinks = self._thinks or said.has(ReasoningPiece)
-        state, what = judged(question, said)
-        fix = format_flags(said.learned)
-        self._found |= said.learned
-        spelled = dialects(said) if question.judge is called else []
-        for remedy in [] if state == "yes" else [*spelled, *question.remedies]:
-            settings = remedy.applied(self._cured)
-            if settings == self._cured:
+    async def _examine_question(self, question: Question) -> None:
+        self._announce(question.name)
+        reply = await self._send_with(self._cured_settings, "chat", question.body)
+        self._reasons = self._reasons or reply.has(ReasoningPiece)
+        state, detail = judge_reply(question, reply)
+        fix = format_flags(reply.learned)
+        self._facts |= reply.learned
+        dialect_remedies = readable_dialects(reply) if question.judge is judge_call else []
+        for remedy in [] if state == "yes" else [*dialect_remedies, *question.remedies]:
+            settings = remedy.apply(self._cured_settings)
+            if settings == self._cured_settings:
                 continue
-            again = await self._said(settings, "chat", question.body)
-            if STATES.index(judged(question, again)[0]) > STATES.index(state):
+            again = await self._send_with(settings, "chat", question.body)
+            if STATES.index(judge_reply(question, again)[0]) > STATES.index(state):
                 fix = remedy.flag
                 if state == "no":
-                    self._cured = settings
+                    self._cured_settings = settings
                     self._flags.append(fix)
-                    self._found |= remedy.found
+                    self._facts |= remedy.as_profile
                 break
-        self._tell(ReportRow(question.name, state, what, fix), self._rows)
+        self._add_row(ReportRow(question.name, state, detail, fix), self._rows)
 
-    async def _serve(
+    async def _examine_client(
         self, name: str, front: str, bodies: tuple[probes.Body, probes.Body], rows: list[ReportRow]
     ) -> None:
         """A client's two requests, and again with what was found to be needed where they fail."""
-        self._begin(name)
-        row = await self._loop(self._settings, name, front, bodies)
+        self._announce(name)
+        row = await self._run_client(self._settings, name, front, bodies)
         if row.state != "yes":
-            tries = [(self._cured, self._flags), (PROMPT.applied(self._cured), [*self._flags, PROMPT.flag])]
+            tries = [
+                (self._cured_settings, self._flags),
+                (TOOLS_IN_PROMPT.apply(self._cured_settings), [*self._flags, TOOLS_IN_PROMPT.flag]),
+            ]
             for settings, flags in tries:
                 if settings == self._settings:
                     continue
-                again = await self._loop(settings, name, front, bodies)
+                again = await self._run_client(settings, name, front, bodies)
                 if again.state == "yes":
                     row = replace(row, fix=" ".join(flags), dropped=again.dropped)
                     self._flags = list(flags)
                     break
-        self._tell(row, rows)
+        self._add_row(row, rows)
 
-    async def _loop(
+    async def _run_client(
         self, settings: BackendSettings, name: str, front: str, bodies: tuple[probes.Body, probes.Body]
     ) -> ReportRow:
-        first = await self._said(settings, front, bodies[0])
+        first = await self._send_with(settings, front, bodies[0])
         if first.failed is None and not first.calls:
-            first = await self._said(settings, front, bodies[0])  # a model may have a bad moment
-        answered = first if first.failed else await self._said(settings, front, bodies[1])
-        dropped = tuple(dict.fromkeys([*first.dropped, *answered.dropped]))
-        if failed := answered.failed:
+            first = await self._send_with(settings, front, bodies[0])  # a model may have a bad moment
+        continued = first if first.failed else await self._send_with(settings, front, bodies[1])
+        dropped = tuple(dict.fromkeys([*first.dropped, *continued.dropped]))
+        if failed := continued.failed:
             what = "" if first.failed else "after a result: "
-            return ReportRow(name, "no", f"{what}{fault(answered, failed)}", dropped=dropped)
+            return ReportRow(name, "no", f"{what}{describe_failure(continued, failed)}", dropped=dropped)
         if not first.calls:
             return ReportRow(name, "no", "the model does not call its tools", dropped=dropped)
-        return ReportRow(name, "yes", called(first)[1], dropped=dropped)
+        return ReportRow(name, "yes", judge_call(first)[1], dropped=dropped)
 
-    async def _said(self, settings: BackendSettings, front: str, body: probes.Body) -> ProbeReply:
+    async def _send_with(self, settings: BackendSettings, front: str, body: probes.Body) -> ProbeReply:
         if settings == self._settings:
-            return await _ask(self._gateway, self._model, front, body)
+            return await _send(self._gateway, self._model, front, body)
         async with _gateway(settings) as gateway:
-            return await _ask(gateway, self._model, front, body)
+            return await _send(gateway, self._model, front, body)
 
 
 @asynccontextmanager
 async def _gateway(settings: BackendSettings) -> AsyncGenerator[Gateway]:
-    gateway = Gateway(GatewaySettings(backends=(settings,), failure_threshold=_NEVER))
+    gateway = Gateway(GatewaySettings(backends=(settings,), failure_threshold=_MANY_FAILURES))
     try:
         yield gateway
     finally:
         await gateway.aclose()
 
 
-async def _ask(gateway: Gateway, model: str, front: str, body: probes.Body) -> ProbeReply:
+async def _send(gateway: Gateway, model: str, front: str, body: probes.Body) -> ProbeReply:
     """One request, through all that a client's goes through but the socket."""
     try:
         exchange = await gateway.exchange(ReplyRequest(front=frontends()[front], body={**body, "model": model}))
