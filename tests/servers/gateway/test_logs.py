@@ -81,7 +81,7 @@ def records(written):
 def test_nobody_writes_lines_of_their_own_into_the_log(serving, behind, written, *, path, stream, reply):
     async def scenario():
         # A name that the operator mapped gets further than the door.
-        mapped = {"map": {HOSTILE: HOSTILE}, "models": ("*",)}
+        mapped = {"model_map": {HOSTILE: HOSTILE}, "models": ("*",)}
         key = {"authorization": "Bearer \x85\xa0\x9b31m-a-key-of-a-client"}
         async with (
             FakeBackend([REPLIES[reply]] * 4, models=[HOSTILE]) as backend,
