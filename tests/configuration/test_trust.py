@@ -224,7 +224,7 @@ FACTS = tables(
     dialect=st.sampled_from(["json", "markdown_bash"]),
     base_url=st.just("http://attacker"),
     calls_in_reasoning=st.booleans(),
-    context=st.integers(0, 10**6),
+    context_tokens=st.integers(0, 10**6),
 )
 MODES = tables(rights=st.sampled_from(["read-only", "edit", "full"]), rounds=COUNTS, deny=LISTS)
 CODING = tables(
