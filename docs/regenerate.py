@@ -61,7 +61,7 @@ def with_catalogue(page: str) -> str:
     """The page with a row for each dialect."""
     from callboard.dialects import AUTO, DIALECTS  # noqa: PLC0415  # not before the environment is set
 
-    found_by_auto = {dialect.name for dialect in AUTO.speaks}
+    found_by_auto = {dialect.name for dialect in AUTO.alternatives}
     lines = ["| dialect | a call is | whose | `auto` |", "| --- | --- | --- | --- |"]
     for dialect in DIALECTS.values():
         summary = SUMMARY.fullmatch(dialect.summary)

@@ -121,7 +121,7 @@ def check(given: Input) -> list[Event]:
     assert cut == whole, f"cut: {cut}\nwhole: {whole}"
     check_calls(told)
     check_offsets(given, told)
-    if TOOLS[given.tools] == "[]" and not DIALECTS[given.dialect].answers and not given.thinking:
+    if TOOLS[given.tools] == "[]" and not DIALECTS[given.dialect].is_only_format and not given.thinking:
         assert whole == ([TextPiece(given.text, (0, len(given.text)))] if given.text else []), "without tools"
     return whole
 
@@ -180,16 +180,16 @@ def markers(name: str) -> tuple[str, ...]:
     """The words of a dialect's framing, the longest first."""
     found = set[str]()
     for dialect in _spoken(name):
-        found |= {*dialect.drops, *(marker for each in dialect.reasoning for marker in (each.opens, each.closes))}
-        for frame in (*dialect.frames, *(fence.frame for fence in dialect.fences), dialect.prompted):
+        found |= {*dialect.ignored, *(marker for each in dialect.reasoning for marker in (each.opens, each.closes))}
+        for frame in (*dialect.frames, *(fence.frame for fence in dialect.fences), dialect.prefilled):
             if frame is not None:
-                heads = [head.prefix for body in frame.bodies for head in body.heads]
+                heads = [head.prefix for body in frame.grammars for head in body.heads]
                 found |= {*frame.openers, *frame.closers, *([] if frame.openers else heads)}
     return tuple(sorted(found - {"", "{", "["}, key=len, reverse=True))
 
 
 def _spoken(name: str) -> tuple[Dialect, ...]:
-    return DIALECTS[name], *DIALECTS[name].speaks
+    return DIALECTS[name], *DIALECTS[name].alternatives
 
 
 @cache

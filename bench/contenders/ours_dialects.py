@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from bench.contenders.calls import NAME, SCHEMA, Call, arguments, content, cut
 
 from callboard.core import Event, InvocationCanister, InvocationEnded, TextPiece, ToolDeclaration, identify_in_turn
-from callboard.dialects import DIALECTS, CannotSay, Dialect, Parser, dialect_named, render_calls
+from callboard.dialects import DIALECTS, Dialect, NotSpellable, Parser, dialect_named, render_calls
 from callboard.errors import CallerError
 from callboard.modes import Watcher
 
@@ -81,7 +81,7 @@ def _spelled(dialect: str, size: int) -> tuple[Call, ToolDeclaration, str]:
     row = dialect_named(_SPELLED_AS.get(dialect, dialect))
     try:
         return _of(row, _WRITE, arguments(size))
-    except CannotSay:
+    except NotSpellable:
         return _of(row, _BASH, {"command": content(size)})
 
 

@@ -83,7 +83,7 @@ def lost(text, events):
 def test_a_closer_too_many_is_no_text(dialect):
     text = example(dialect)
     wanted = calls(parse(text, TOOLS, dialect))
-    closers = "".join(dialect.spelled.closers)
+    closers = "".join(dialect.render_frame.closers)
     events = read(f"{text}{closers}\n{closers}", dialect)
     assert calls(events) == wanted
     assert not said(events).strip()
@@ -92,24 +92,24 @@ def test_a_closer_too_many_is_no_text(dialect):
 def test_an_opener_too_many_makes_no_difference(dialect):
     text = example(dialect)
     wanted = calls(parse(text, TOOLS, dialect))
-    for opener in dialect.spelled.openers:
+    for opener in dialect.render_frame.openers:
         assert calls(read(opener + text, dialect)) == wanted
 
 
 def test_a_call_whose_frame_stays_open_is_a_call(dialect):
     text = example(dialect)
     wanted = calls(parse(text, TOOLS, dialect))
-    for closer in reversed(dialect.spelled.closers):
+    for closer in reversed(dialect.render_frame.closers):
         text = text.rstrip().removesuffix(closer)
         assert calls(read(text, dialect)) == wanted
 
 
 def test_half_an_opener_is_text(dialect):
-    if not dialect.spelled.openers or dialect.spelled.line:
+    if not dialect.render_frame.openers or dialect.render_frame.at_line_start:
         return
-    half = dialect.spelled.openers[0][:-1] + " "
+    half = dialect.render_frame.openers[0][:-1] + " "
     events = read(half + example(dialect), dialect)
-    for token in dialect.drops:
+    for token in dialect.ignored:
         half = half.replace(token, "")
     assert said(events).strip() == half.strip()
     assert len(calls(events)) == 1
@@ -117,7 +117,7 @@ def test_half_an_opener_is_text(dialect):
 
 def test_markers_that_prose_speaks_of_are_text(dialect):
     tools = [ToolDeclaration("note")]
-    for opener in {*dialect.spelled.openers, *dialect.spelled.closers} - {*dialect.drops}:
+    for opener in {*dialect.render_frame.openers, *dialect.render_frame.closers} - {*dialect.ignored}:
         for text in (f"The {opener} marker, as it is.", f"Use `{opener}` for it.", f"```\n{opener}\n```\n"):
             for why in ("stop", "length"):
                 assert read(text, dialect, why, tools) == [TextPiece(text, (0, len(text)))]
@@ -284,7 +284,7 @@ def openers():
     for name, dialect in DIALECTS.items():
         if name != "auto":
             for frame in (*dialect.frames, *(fence.frame for fence in dialect.fences)):
-                heads = [head.prefix for body in frame.bodies for head in body.heads]
+                heads = [head.prefix for body in frame.grammars for head in body.heads]
                 found |= {marker: name for marker in (*frame.openers, *heads) if marker}
             found |= {reasoning.opens: name for reasoning in dialect.reasoning}
     for framing in ("Final Answer:", "<|message_model|>"):  # however often they come

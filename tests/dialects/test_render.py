@@ -35,7 +35,7 @@ def test_a_call_whose_arguments_are_no_object_is_written_as_the_model_wrote_it()
 def test_the_tools_and_the_manner_are_in_the_prompt():
     text = render_tools(JSON, [ToolDeclaration("f", "Does it.", {"type": "object"})])
     assert '{"name":"f","description":"Does it.","parameters":{"type":"object"}}' in text
-    assert JSON.manner in text
+    assert JSON.instructions in text
 
 
 @pytest.mark.parametrize(

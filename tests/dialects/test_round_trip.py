@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callboard.core import ArgumentsPiece, InvocationCanister, InvocationEnded, InvocationStarted, ToolDeclaration
-from callboard.dialects import AUTO, DIALECTS, CannotSay, Parser, render_call, render_calls
+from callboard.dialects import AUTO, DIALECTS, NotSpellable, Parser, render_call, render_calls
 
 VECTORS = Path(__file__).parents[1] / "vectors/dialects"
 TYPES = {
@@ -21,7 +21,7 @@ TYPES = {
     dict: "object",
     list: "array",
 }
-SPOKEN = sorted({dialect.name for dialect in AUTO.speaks} - {"react"})
+SPOKEN = sorted({dialect.name for dialect in AUTO.alternatives} - {"react"})
 
 
 def tool(call, widened=()):
@@ -88,7 +88,7 @@ def test_what_is_spelled_is_read_as_what_it_was(name, invocations, data):
         tools = list({call.name: tool(call, data.draw(st.sets(keys))) for call in invocations}.values())
     try:
         text = render_calls(DIALECTS[name], invocations, tools)
-    except CannotSay:
+    except NotSpellable:
         return
     wanted = [(call.name, as_text(call.arguments)) for call in invocations]
     for size in (1, data.draw(st.integers(2, 30)), len(text)):
@@ -183,6 +183,6 @@ UNSAYABLE = [
 @pytest.mark.parametrize(("dialect", "name", "arguments", "why"), UNSAYABLE)
 def test_a_dialect_says_why_it_cannot(dialect, name, arguments, why):
     call = InvocationCanister("abcdefgh0", name, arguments)
-    with pytest.raises(CannotSay) as raised:
+    with pytest.raises(NotSpellable) as raised:
         render_call(DIALECTS[dialect], call, [tool(call)])
     assert raised.value.why == why

@@ -44,7 +44,7 @@ from callboard.schema import errors as schema_errors
 from callboard.schema import json_schema
 from callboard.servers import gateway
 from callboard.servers.gateway import http_errors
-from callboard.text import json_object, marker
+from callboard.text import json_object, marker_pattern
 from callboard.tools import Ensemble, Invoker, Tool
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -247,23 +247,23 @@ def test_the_catalogue(dialect):
     call, whose, found = rows("dialects.md")[f"`{dialect.name}`"]
     summary = f"{call} ({whose})" if whose else call
     assert summary.replace("\\|", "|") == dialect.summary
-    assert found == ("yes" if dialect.name in {each.name for each in AUTO.speaks} else "")
+    assert found == ("yes" if dialect.name in {each.name for each in AUTO.alternatives} else "")
 
 
-def bodies():
-    frames = [frame for dialect in DIALECTS.values() for _, frame in dialect.framed()]
-    frames += [fence.frame for dialect in DIALECTS.values() for _, fence in dialect.fenced()]
-    return {type(body).__name__ for frame in frames for body in frame.bodies}
+def grammars():
+    frames = [frame for dialect in DIALECTS.values() for _, frame in dialect.all_frames()]
+    frames += [fence.frame for dialect in DIALECTS.values() for _, fence in dialect.all_fences()]
+    return {type(grammar).__name__ for frame in frames for grammar in frame.grammars}
 
 
 def test_grammars():
     table = rows("dialects.md")
-    assert {f"`{body}`" for body in bodies()} <= table.keys()
-    for body in bodies():
-        for name in re.findall("`([^`]*)`", table[f"`{body}`"][1]):
+    assert {f"`{grammar}`" for grammar in grammars()} <= table.keys()
+    for grammar in grammars():
+        for name in re.findall("`([^`]*)`", table[f"`{grammar}`"][1]):
             row = DIALECTS[name]
-            frames = [frame for _, frame in row.framed()] + [fence.frame for _, fence in row.fenced()]
-            assert body in {type(each).__name__ for frame in frames for each in frame.bodies}, name
+            frames = [frame for _, frame in row.all_frames()] + [fence.frame for _, fence in row.all_fences()]
+            assert grammar in {type(each).__name__ for frame in frames for each in frame.grammars}, name
 
 
 def test_members_of_a_call_object():
@@ -543,7 +543,7 @@ FIGURES = [
     ("coding.md", "files and {} GB", copied_tree.MAX_BYTES // 1024**3),
     ("coding.md", "{} MB. Without a terminal", snapshots.MAX_FILE // 1024**2),
     ("dialects.md", "at most {:,} characters; what is longer", text_buffer.MAX_HELD),
-    ("dialects.md", "longer than {:,} characters makes", marker.MAX_NAME),
+    ("dialects.md", "longer than {:,} characters makes", marker_pattern.MAX_NAME),
     ("dialects.md", "a key of a call object longer than {}.", json_object.MAX_KEY),
     ("dialects.md", "nested deeper than {} ", python_literals.MAX_DEPTH),
     ("models.md", "at most {} tokens", embedded.MAX_CONTEXT),

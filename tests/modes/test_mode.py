@@ -70,7 +70,7 @@ def test_several_dialects_are_watched_for_at_once():
     for watch in (["hermes", "json"], ("hermes", "json")):
         decided = plan(resolve("some-model", {"uses_tools": True, "watch": watch}))
         assert decided.watched.name == "hermes, json"
-        assert [dialect.name for dialect in decided.watched.speaks] == ["hermes", "json"]
+        assert [dialect.name for dialect in decided.watched.alternatives] == ["hermes", "json"]
         assert decided.watched is plan(resolve("other", {"uses_tools": True, "watch": watch})).watched
     with pytest.raises(CallerError, match="no dialect 'klingon'"):
         plan(resolve("some-model", {"watch": ["hermes", "klingon"]}))

@@ -31,7 +31,7 @@ from callboard.core import (
     decode_canister,
     identify_in_turn,
 )
-from callboard.dialects import DIALECTS, CannotSay, dialect_named, render_calls
+from callboard.dialects import DIALECTS, NotSpellable, dialect_named, render_calls
 from callboard.modes import Quotation, Sources, Watcher, sources
 from callboard.testing import coalesce
 
@@ -220,7 +220,7 @@ def test_a_call_is_found_in_every_dialect_that_spells_it(name, command):
     call = InvocationCanister("call_0", "bash", {"command": command.strip()}, "")
     try:
         text = render_calls(dialect_named(name), [call], TOOLS)
-    except CannotSay:
+    except NotSpellable:
         return
     written = "```bash\n" + command.strip() + "\n```" if name == "markdown_bash" else ""
     assert Quotation("bash", call.arguments, "", written).source(Sources([UserCanister(text)]))

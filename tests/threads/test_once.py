@@ -265,7 +265,7 @@ def watched(dialect, said, shown=(), *, thought="", size=5):
 
 
 def openers(dialect):
-    return sorted({each.strip() for _, frame in dialect.framed() for each in frame.openers if each.strip()})
+    return sorted({each.strip() for _, frame in dialect.all_frames() for each in frame.openers if each.strip()})
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))

@@ -148,7 +148,7 @@ def _in_full(dialect: Dialect) -> dict[str, Any]:
 def _example(dialect: Dialect) -> tuple[ToolDeclaration, list[InvocationCanister], ResultCanister]:
     """A tool, two calls of it that the dialect can spell, and the result of the first."""
     from callboard.core import InvocationCanister, ResultCanister, ToolDeclaration, contents  # noqa: PLC0415
-    from callboard.dialects import CannotSay, render_calls  # noqa: PLC0415
+    from callboard.dialects import NotSpellable, render_calls  # noqa: PLC0415
 
     for (name, description, types), arguments, result in zip(_TOOLS, _CALLS, _RESULTS, strict=True):
         properties = {key: {"type": kind} for key, kind in types.items()}
@@ -157,7 +157,7 @@ def _example(dialect: Dialect) -> tuple[ToolDeclaration, list[InvocationCanister
         calls = [InvocationCanister(f"call_0_{at}", name, each, json.dumps(each)) for at, each in enumerate(arguments)]
         try:
             render_calls(dialect, calls, [tool])
-        except CannotSay:
+        except NotSpellable:
             continue
         return tool, calls, ResultCanister(contents(result), invocation_id="call_0_0")
     raise CallerError("it spells none of the examples", path=f"dialect {dialect.name}")

@@ -1,7 +1,7 @@
 """How models spell calls in text, and how to read and write it."""
 
-from callboard.dialects.dialect import Dialect, Fence, Frame, Reasoning
-from callboard.dialects.parse_state import Body, CannotSay
+from callboard.dialects.dialect import CallFrame, Dialect, Fence, Reasoning
+from callboard.dialects.grammar import Grammar, NotSpellable
 from callboard.dialects.parser import Parser, parse
 from callboard.dialects.registry import dialect_named, dialect_of, dialect_of_template
 from callboard.dialects.render import (
@@ -19,11 +19,11 @@ __all__ = [
     "AUTO",
     "DIALECTS",
     "JSON",
-    "Body",
-    "CannotSay",
+    "CallFrame",
     "Dialect",
     "Fence",
-    "Frame",
+    "Grammar",
+    "NotSpellable",
     "Parser",
     "Reasoning",
     "dialect_named",

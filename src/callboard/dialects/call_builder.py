@@ -33,14 +33,14 @@ _LONE = re.compile("[\ud800-\udfff]")
 Repair = Callable[[str], Any]
 
 
-class Calls:
+class CallBuilder:
     """Mints calls. `tools` None takes any name for a declared one.
 
     A call keeps the identifier that the model gave it, unless another call of the text has it. One that
     only counts the calls of its reply is kept only where nobody identifies the calls of a conversation.
     """
 
-    __slots__ = ("_declared", "_identify", "_kept", "_repair", "_taken", "count")
+    __slots__ = ("_declared", "_identify", "_repair", "_taken", "_usable_identifier", "count")
 
     def __init__(
         self, tools: Iterable[ToolDeclaration] | None, identify: Identify | None = None, repair: Repair | None = None
@@ -49,7 +49,7 @@ class Calls:
             None if tools is None else {tool.name: tool for tool in tools}
         )
         self._identify = identify or identify_in_turn(0)
-        self._kept = re.compile(r"(?s)." if identify is None else r".*\D")
+        self._usable_identifier = re.compile(r"(?s)." if identify is None else r".*\D")
         self._repair = repair
         self._taken: set[str] = set()
         self.count = 0
@@ -59,11 +59,11 @@ class Calls:
         return self._declared or ()
 
     @property
-    def any(self) -> bool:
+    def takes_any(self) -> bool:
         """Whether any name may be called."""
         return self._declared is None
 
-    def declared(self, name: str) -> bool:
+    def is_declared(self, name: str) -> bool:
         return self._declared is None or name in self._declared
 
     def without_namespace(self, name: str) -> str:
@@ -87,13 +87,13 @@ class Calls:
     def open(self, name: str, begin: int, end: int, identifier: str = "") -> tuple[OpenCall, InvocationStarted]:
         index = self.count
         self.count += 1
-        if not identifier or identifier in self._taken or not self._kept.match(identifier):
+        if not identifier or identifier in self._taken or not self._usable_identifier.match(identifier):
             identifier = self._identify(index, name)
         self._taken.add(identifier)
-        started = InvocationStarted(index, identifier, name, self.declared(name), (begin, end))
+        started = InvocationStarted(index, identifier, name, self.is_declared(name), (begin, end))
         return OpenCall(started, (begin, end), self._repair), started
 
-    def forget(self, count: int, events: Iterable[Event]) -> None:
+    def take_back(self, count: int, events: Iterable[Event]) -> None:
         """Takes back the calls since there were so many."""
         self.count = count
         self._taken -= {event.identifier for event in events if isinstance(event, InvocationStarted)}
@@ -102,7 +102,18 @@ class Calls:
 class OpenCall:
     """A call whose arguments are arriving. What is written is told when it is flushed."""
 
-    __slots__ = ("_blocks", "_pieces", "_repair", "_told", "_unsaid", "begin", "end", "identifier", "index", "name")
+    __slots__ = (
+        "_blocks",
+        "_emitted_to",
+        "_pending",
+        "_pieces",
+        "_repair",
+        "begin",
+        "end",
+        "identifier",
+        "index",
+        "name",
+    )
 
     def __init__(self, started: InvocationStarted, span: Offsets, repair: Repair | None) -> None:
         self.index = started.index
@@ -111,34 +122,34 @@ class OpenCall:
         self.begin, self.end = span
         self._blocks: list[str] = []
         self._pieces: list[str] = []
-        self._unsaid: list[str] = []
-        self._told = self.end
+        self._pending: list[str] = []
+        self._emitted_to = self.end
         self._repair = repair
 
     def write(self, json: str, end: int) -> None:
         """Appends to the arguments what was read up to that offset. Half a pair of surrogates is no character."""
-        self._unsaid.append(json if json.isascii() else _LONE.sub("\ufffd", json))
+        self._pending.append(json if json.isascii() else _LONE.sub("\ufffd", json))
         self.end = end
 
     def flush(self, out: list[Event]) -> None:
-        if self._unsaid:
-            piece = self._unsaid[0] if len(self._unsaid) == 1 else "".join(self._unsaid)
-            self._unsaid.clear()
+        if self._pending:
+            piece = self._pending[0] if len(self._pending) == 1 else "".join(self._pending)
+            self._pending.clear()
             if piece:
                 self._pieces.append(piece)
                 if len(self._pieces) == _MANY:
                     self._blocks.append("".join(self._pieces))
                     self._pieces.clear()
-                out.append(ArgumentsPiece(self.index, piece, (self._told, self.end)))
-                self._told = self.end
+                out.append(ArgumentsPiece(self.index, piece, (self._emitted_to, self.end)))
+                self._emitted_to = self.end
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether what was written is an object."""
-        return as_object(self._text()) is not None
+        return parse_object(self._text()) is not None
 
     def _text(self) -> str:
-        return "".join([*self._blocks, *self._pieces, *self._unsaid])
+        return "".join([*self._blocks, *self._pieces, *self._pending])
 
     def close(self, end: int, out: list[Event]) -> None:
         """The call is whole."""
@@ -146,7 +157,7 @@ class OpenCall:
         raw = self._text()
         self._blocks.clear()
         self._pieces.clear()
-        arguments = as_object(raw)
+        arguments = parse_object(raw)
         if arguments is None and self._repair is not None:
             repaired = self._repair(raw)
             if isinstance(repaired, dict):
@@ -161,7 +172,7 @@ class OpenCall:
         out.append(InvocationIncomplete(self.index, self.identifier, self.name, raw, why, (self.begin, end)))
 
 
-def as_object(raw: str) -> dict[str, Any] | None:
+def parse_object(raw: str) -> dict[str, Any] | None:
     """The JSON object that `raw` spells, None where it spells none."""
     try:
         value = _decode(raw)
@@ -170,13 +181,13 @@ def as_object(raw: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def escaped(text: str) -> str:
+def escape_json(text: str) -> str:
     """The characters as they stand between the quotes of a JSON string. Half a pair of surrogates is none."""
     if not text.isascii():
         text = _LONE.sub("\ufffd", text)
     return encode_basestring(text)[1:-1]
 
 
-def quoted(text: str) -> str:
+def quote_json(text: str) -> str:
     """The characters as a JSON string."""
-    return f'"{escaped(text)}"'
+    return f'"{escape_json(text)}"'

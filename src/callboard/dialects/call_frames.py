@@ -10,187 +10,189 @@ from collections.abc import Sequence
 from functools import lru_cache
 from operator import itemgetter
 
-from callboard.dialects.grammars.json_objects import Objects
-from callboard.dialects.markers import Framed, Kind, Sign, following, openers
-from callboard.dialects.parse_state import Body
-from callboard.dialects.speech import Speech
-from callboard.dialects.text_buffer import Over, Reading, Refused
-from callboard.text.marker import marker
+from callboard.dialects.grammar import Grammar
+from callboard.dialects.grammars.json_objects import JsonObjects
+from callboard.dialects.markers import DialectFrame, Marker, MarkerKind, markers_after_call, markers_that_open
+from callboard.dialects.parse_state import ParseState
+from callboard.dialects.text_buffer import EndOfText, NotACall, Reading
+from callboard.text.marker_pattern import compile_marker
 
 _BLANK = " \t\r\n"
-_FENCES = (marker("```json"), marker("```"))
+_FENCES = (compile_marker("```json"), compile_marker("```"))
 _FENCE = 3
 SEPARATORS = f"{_BLANK},;"
 
 
-def open_frame(speech: Speech, sign: Sign) -> Reading[bool]:
+def open_frame(state: ParseState, sign: Marker) -> Reading[bool]:
     """A call may begin here. Whether a line begins behind what is read."""
-    reader = speech.reader
-    begin = reader.offset
-    speech.goes_on = False
-    reader.begin()
-    if sign.read:
-        reader.at += len(sign.text)
+    buffer = state.buffer
+    begin = buffer.offset
+    state.line_continues = False
+    buffer.hold()
+    if sign.is_opener:
+        buffer.at += len(sign.text)
     try:
-        framed = yield from read_body(speech, sign.frames)
-    except Refused:
-        if reader.offset == begin and sign.text:
-            if token := speech.layout.drops.get(sign.text):
-                _drop(speech, token)
+        framed = yield from read_body(state, sign.frames)
+    except NotACall:
+        if buffer.offset == begin and sign.text:
+            if token := state.markers.drops.get(sign.text):
+                _drop(state, token)
                 return False
-            reader.at += 1
-        reader.say()
+            buffer.at += 1
+        buffer.emit()
         return False
-    except Over:
-        if sign.read and reader.begun and (sign.control or speech.why != "stop"):
-            _cut(speech)
+    except EndOfText:
+        if sign.is_opener and buffer.pending_words and (sign.is_control_token or state.why != "stop"):
+            _cut(state)
         raise
     finally:
-        reader.decided()
-    yield from _behind(speech, framed)
-    return not speech.goes_on
+        buffer.release()
+    yield from _behind(state, framed)
+    return not state.line_continues
 
 
-def _drop(speech: Speech, token: Sign) -> None:
+def _drop(state: ParseState, token: Marker) -> None:
     """Passes over a token that began nothing."""
-    speech.reader.at += len(token.text)
-    speech.reader.drop()
-    if token.decides is not None:
-        speech.candidate = token.decides
-        speech.decide()
+    state.buffer.at += len(token.text)
+    state.buffer.drop()
+    if token.identifies is not None:
+        state.candidate = token.identifies
+        state.adopt_candidate()
 
 
-def _cut(speech: Speech) -> None:
+def _cut(state: ParseState) -> None:
     """The text ended where a call begins: what there is of it is no text."""
-    reader = speech.reader
-    begin = reader.pending
-    reader.at = len(reader.text)
-    cut = reader.take()
-    reader.note("dropped", f"the text ends where a call begins: {cut.strip()}", begin)
+    buffer = state.buffer
+    begin = buffer.pending_offset
+    buffer.at = len(buffer.text)
+    cut = buffer.take()
+    buffer.note("dropped", f"the text ends where a call begins: {cut.strip()}", begin)
 
 
-def read_body(speech: Speech, frames: Sequence[Framed]) -> Reading[Framed]:
+def read_body(state: ParseState, frames: Sequence[DialectFrame]) -> Reading[DialectFrame]:
     """Reads a call and what of its frame stands before it. Raises Refused if none is there."""
-    reader = speech.reader
+    buffer = state.buffer
     while True:
-        yield from reader.blank()
-        opener = yield from openers(tuple(frames)).at(reader)
+        yield from buffer.skip_blank()
+        opener = yield from markers_that_open(tuple(frames)).match_at(buffer)
         if opener is None:
             break
-        reader.at += len(opener.text)
+        buffer.at += len(opener.text)
         frames = opener.frames
-    speech.fenced = fenced = yield from _pass_fence(speech, frames)
+    state.in_inner_fence = fenced = yield from _pass_fence(state, frames)
     bodies = [(framed, body, head) for framed, body in _bodies(tuple(frames)) for head in body.heads]
-    found = yield from reader.first([head for _, _, head in bodies])
-    if found is None or (fenced and not isinstance(bodies[found[0]][1], Objects)):
-        raise Refused
+    found = yield from buffer.match_first([head for _, _, head in bodies])
+    if found is None or (fenced and not isinstance(bodies[found[0]][1], JsonObjects)):
+        raise NotACall
     framed, body, _ = bodies[found[0]]
-    speech.candidate, frame = speech.framed = framed
-    count = speech.calls.count
+    state.candidate, frame = state.current_frame = framed
+    count = state.calls.count
     try:
-        yield from body.read(speech, found[1], declared=frame.declared)
-    except Refused:
-        if speech.calls.count == count:
+        yield from body.read(state, found[1], declared=frame.declared_only)
+    except NotACall:
+        if state.calls.count == count:
             raise
-        speech.broken = True
+        state.is_list_broken = True
     else:
-        speech.broken = False
-    speech.expected.update(frame.closers)
+        state.is_list_broken = False
+    state.expected_closers.update(frame.closers)
     return framed
 
 
 @lru_cache(maxsize=1024)
-def _bodies(frames: tuple[Framed, ...]) -> list[tuple[Framed, Body]]:
+def _bodies(frames: tuple[DialectFrame, ...]) -> list[tuple[DialectFrame, Grammar]]:
     """What may stand in these frames, what each is for before what each also reads."""
-    ranked = [(rank, framed, body) for framed in frames for rank, body in enumerate(framed[1].bodies)]
+    ranked = [(rank, framed, body) for framed in frames for rank, body in enumerate(framed[1].grammars)]
     return [(framed, body) for _, framed, body in sorted(ranked, key=itemgetter(0))]
 
 
-def _pass_fence(speech: Speech, frames: Sequence[Framed]) -> Reading[bool]:
+def _pass_fence(state: ParseState, frames: Sequence[DialectFrame]) -> Reading[bool]:
     """Passes over a fence that some models put around the JSON inside their markers."""
-    reader = speech.reader
-    if speech.fence or reader.text[reader.at] != "`" or not any(frame.openers for _, frame in frames):
+    buffer = state.buffer
+    if state.fence or buffer.text[buffer.at] != "`" or not any(frame.openers for _, frame in frames):
         return False
-    found = yield from reader.first(_FENCES)
+    found = yield from buffer.match_first(_FENCES)
     if found is None:
         return False
-    reader.at = found[1].end
-    yield from reader.blank()
+    buffer.at = found[1].end
+    yield from buffer.skip_blank()
     return True
 
 
-def _behind(speech: Speech, framed: Framed) -> Reading[None]:
+def _behind(state: ParseState, framed: DialectFrame) -> Reading[None]:
     """Reads what frames a call behind it, and the calls that follow in the same frame."""
-    reader = speech.reader
-    signs = following(framed)
+    buffer = state.buffer
+    signs = markers_after_call(framed)
     inside, opened = True, False
     try:
-        while not speech.broken:
-            reader.begin()
+        while not state.is_list_broken:
+            buffer.hold()
             opened = False
-            yield from reader.run(SEPARATORS if inside else _BLANK)
-            sign = yield from signs.at(reader)
-            if sign is not None and sign.kind is not Kind.CALL:
-                speech.expected.discard(sign.text)
-                inside = inside and sign.kind is Kind.DROP
-                reader.at += len(sign.text)
-                reader.drop()
-            elif sign is None and inside and speech.fenced and (yield from reader.run("`", _FENCE)) == _FENCE:
-                speech.fenced = False
-                reader.drop()
+            yield from buffer.read_run(SEPARATORS if inside else _BLANK)
+            sign = yield from signs.match_at(buffer)
+            if sign is not None and sign.kind is not MarkerKind.CALL:
+                state.expected_closers.discard(sign.text)
+                inside = inside and sign.kind is MarkerKind.IGNORED
+                buffer.at += len(sign.text)
+                buffer.drop()
+            elif (
+                sign is None and inside and state.in_inner_fence and (yield from buffer.read_run("`", _FENCE)) == _FENCE
+            ):
+                state.in_inner_fence = False
+                buffer.drop()
             elif sign is not None or inside:
                 opened = sign is not None
-                yield from read_body(speech, [framed])
+                yield from read_body(state, [framed])
                 inside = True
             else:
                 break
-    except Refused:
+    except NotACall:
         pass
-    except Over:
-        begun = reader.begun
-        if not begun or signs.begun(begun):
-            reader.at = len(reader.text)
-            reader.drop()
-        elif speech.why != "stop" and (opened or framed[1].closers):
-            _cut(speech)
+    except EndOfText:
+        begun = buffer.pending_words
+        if not begun or signs.is_prefix(begun):
+            buffer.at = len(buffer.text)
+            buffer.drop()
+        elif state.why != "stop" and (opened or framed[1].closers):
+            _cut(state)
         raise
     finally:
-        reader.decided()
-    if inside and framed[1].noted:
-        yield from _noted(speech, framed)
+        buffer.release()
+    if inside and framed[1].drops_rest:
+        yield from _noted(state, framed)
     else:
-        reader.say()
+        buffer.emit()
 
 
-def _noted(speech: Speech, framed: Framed) -> Reading[None]:
+def _noted(state: ParseState, framed: DialectFrame) -> Reading[None]:
     """Reads on to what closes the frame."""
-    reader = speech.reader
-    begin = reader.pending
-    closers = following(framed)
+    buffer = state.buffer
+    begin = buffer.pending_offset
+    closers = markers_after_call(framed)
     rest: list[str] = []
     try:
         while True:
-            found = closers.starts.search(reader.text, reader.at)
-            reader.at = len(reader.text) if found is None else found.start()
-            rest.append(reader.take())
+            found = closers.start_pattern.search(buffer.text, buffer.at)
+            buffer.at = len(buffer.text) if found is None else found.start()
+            rest.append(buffer.take())
             if found is None:
                 yield
                 continue
-            sign = yield from closers.at(reader)
-            if sign is not None and sign.kind is Kind.CLOSE:
+            sign = yield from closers.match_at(buffer)
+            if sign is not None and sign.kind is MarkerKind.CLOSE:
                 break
-            reader.at += 1
-    except Over:
-        reader.at = len(reader.text)
-        rest.append(reader.take())
-        _tell(speech, rest, begin)
+            buffer.at += 1
+    except EndOfText:
+        buffer.at = len(buffer.text)
+        rest.append(buffer.take())
+        _tell(state, rest, begin)
         raise
-    _tell(speech, rest, begin)
-    reader.at += len(sign.text)
-    speech.expected.discard(sign.text)
-    reader.drop()
+    _tell(state, rest, begin)
+    buffer.at += len(sign.text)
+    state.expected_closers.discard(sign.text)
+    buffer.drop()
 
 
-def _tell(speech: Speech, rest: list[str], begin: int) -> None:
+def _tell(state: ParseState, rest: list[str], begin: int) -> None:
     if said := "".join(rest).strip():
-        speech.reader.note("dropped", f"after the call in its block: {said}", begin)
+        state.buffer.note("dropped", f"after the call in its block: {said}", begin)

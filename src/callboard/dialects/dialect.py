@@ -11,7 +11,7 @@ from functools import cached_property
 
 import msgspec
 
-from callboard.dialects.parse_state import Body
+from callboard.dialects.grammar import Grammar
 
 
 class Reasoning(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class Reasoning(msgspec.Struct, frozen=True):
     closes: str
 
 
-class Frame(msgspec.Struct, frozen=True, eq=False, dict=True):
+class CallFrame(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Where calls stand, and the bodies that they may have there, the first as it is spelled.
 
     `each` is what is spelled around one call, `section` around all of them, with `{call}` and `{calls}` in
@@ -30,19 +30,19 @@ class Frame(msgspec.Struct, frozen=True, eq=False, dict=True):
     openers is opened by its body.
     """
 
-    bodies: tuple[Body, ...]
+    grammars: tuple[Grammar, ...]
     each: str = "{call}"
     section: str = "{calls}"
     join: str = "\n"
     opens: tuple[str, ...] | None = None
     closes: tuple[str, ...] | None = None
-    line: bool = False
+    at_line_start: bool = False
     """It opens at the beginning of a line only."""
-    declared: bool = False
+    declared_only: bool = False
     """Only the name of a declared tool makes a call; any other leaves the text a text."""
-    explained: bool = False
+    allows_explanation: bool = False
     """Models that write it go on in words behind it: these do not show that the call was only quoted."""
-    noted: bool = False
+    drops_rest: bool = False
     """What stands in it behind a call and is none is told in a Note, not said."""
 
     @cached_property
@@ -62,7 +62,7 @@ class Fence(msgspec.Struct, frozen=True, eq=False):
     """Calls in a fence of three or more backticks or tildes, with one of these words behind them."""
 
     languages: frozenset[str]
-    frame: Frame
+    frame: CallFrame
 
 
 class Dialect(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -75,50 +75,50 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     name: str
     summary: str
-    frames: tuple[Frame, ...]
+    frames: tuple[CallFrame, ...]
     fences: tuple[Fence, ...] = ()
-    prompted: Frame | None = None
+    prefilled: CallFrame | None = None
     """What a reply may begin with whose prompt ended with a marker."""
-    headed: bool = False
+    prefill_identifies: bool = False
     """What is `prompted` shows which dialect is spoken."""
-    answer: tuple[str, ...] = ()
+    answer_markers: tuple[str, ...] = ()
     """Those of `drops` that begin the answer, so that no reasoning goes on behind them."""
     reasoning: tuple[Reasoning, ...] = (Reasoning("<think>", "</think>"),)
-    drops: tuple[str, ...] = ()
-    template: tuple[tuple[str, ...], ...] = ()
+    ignored: tuple[str, ...] = ()
+    template_words: tuple[tuple[str, ...], ...] = ()
     result: str = ""
-    manner: str = ""
-    answers: bool = False
+    instructions: str = ""
+    is_only_format: bool = False
     """It is the only way to speak: text, too, is spelled in it, so that it is watched for where no tool may be called."""
 
-    speaks: tuple[Dialect, ...] = ()
+    alternatives: tuple[Dialect, ...] = ()
     """The dialects of which the first to make a call is spoken from there on."""
 
-    spells: Frame | None = None
+    rendered_as: CallFrame | None = None
     """How calls are spelled, where that is not its first frame."""
 
-    def reads(self, dialect: Dialect) -> bool:
+    def covers(self, dialect: Dialect) -> bool:
         """Whether it reads all that the other spells."""
-        return any(each is dialect for each in (self, *self.speaks))
+        return any(each is dialect for each in (self, *self.alternatives))
 
     @property
-    def spelled(self) -> Frame:
-        return self.spells or self.frames[0]
+    def render_frame(self) -> CallFrame:
+        return self.rendered_as or self.frames[0]
 
-    def framed(self) -> Iterator[tuple[Dialect, Frame]]:
+    def all_frames(self) -> Iterator[tuple[Dialect, CallFrame]]:
         """The frames, each with the dialect whose it is."""
-        for dialect in (self, *self.speaks):
+        for dialect in (self, *self.alternatives):
             for frame in dialect.frames:
                 yield dialect, frame
 
-    def prompts(self) -> Iterator[tuple[Dialect, Frame]]:
+    def all_prefilled(self) -> Iterator[tuple[Dialect, CallFrame]]:
         """The frames that a reply may begin in, each with the dialect whose it is."""
-        for dialect in (self, *self.speaks):
-            if dialect.prompted is not None and (dialect is self or dialect.headed):
-                yield dialect, dialect.prompted
+        for dialect in (self, *self.alternatives):
+            if dialect.prefilled is not None and (dialect is self or dialect.prefill_identifies):
+                yield dialect, dialect.prefilled
 
-    def fenced(self) -> Iterator[tuple[Dialect, Fence]]:
-        for dialect in (self, *self.speaks):
+    def all_fences(self) -> Iterator[tuple[Dialect, Fence]]:
+        for dialect in (self, *self.alternatives):
             for fence in dialect.fences:
                 yield dialect, fence
 

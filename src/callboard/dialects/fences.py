@@ -7,12 +7,13 @@ spelled.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import lru_cache
 
 from callboard.dialects.call_frames import SEPARATORS, read_body
-from callboard.dialects.fence_end import MOST, whole_closing_line
-from callboard.dialects.markers import Framed
-from callboard.dialects.speech import Speech
-from callboard.dialects.text_buffer import Over, Reading, Refused
+from callboard.dialects.markers import DialectFrame
+from callboard.dialects.parse_state import ParseState
+from callboard.dialects.text_buffer import MAX_RUN, EndOfText, NotACall, Reading, TextBuffer
 
 _INFO_END = re.compile(r"[\n`{\[]")
 _CODE = re.compile(r"[`\n]")
@@ -20,58 +21,58 @@ _LINE_END = re.compile(r"\n")
 _FENCE = 3
 
 
-def read_fence(speech: Speech, char: str) -> Reading[bool]:
+def read_fence(state: ParseState, char: str) -> Reading[bool]:
     """Reads a fence, or what is none; whether a line begins behind it."""
-    reader = speech.reader
-    reader.begin()
-    run = yield from reader.run(char, MOST + 1)
-    if not _FENCE <= run <= MOST:
-        reader.decided()
+    buffer = state.buffer
+    buffer.hold()
+    run = yield from buffer.read_run(char, MAX_RUN + 1)
+    if not _FENCE <= run <= MAX_RUN:
+        buffer.release()
         if char == "`":
-            yield from read_code(speech, run)
+            yield from read_code(state, run)
         return False
-    language = yield from _language(speech, char)
+    language = yield from _language(state, char)
     if language is None:
-        reader.decided()
-        reader.say()
+        buffer.release()
+        buffer.emit()
         return False
-    found = speech.layout.fences.get(language)
+    found = state.markers.fences.get(language)
     if found is not None:
         dialect, fence = found
-        speech.fence = char * run
+        state.fence = char * run
         try:
-            yield from read_body(speech, [(dialect, fence.frame)])
-        except Refused:
+            yield from read_body(state, [(dialect, fence.frame)])
+        except NotACall:
             pass
         else:
-            if speech.fence:
-                yield from _behind(speech, (dialect, fence.frame), char * run)
+            if state.fence:
+                yield from _behind(state, (dialect, fence.frame), char * run)
             return True
         finally:
-            speech.fence = ""
-            reader.decided()
-    reader.decided()
-    if speech.trial and not speech.calls.count > speech.tried:
-        raise Refused
-    reader.say()
-    speech.said.muted = True
-    yield from _quoted(speech, char, run)
-    reader.say()
-    speech.said.unmute()
+            state.fence = ""
+            buffer.release()
+    buffer.release()
+    if state.trial_closers and not state.calls.count > state.calls_before_trial:
+        raise NotACall
+    buffer.emit()
+    state.text_before.muted = True
+    yield from _quoted(state, char, run)
+    buffer.emit()
+    state.text_before.unmute()
     return True
 
 
-def _language(speech: Speech, char: str) -> Reading[str | None]:
+def _language(state: ParseState, char: str) -> Reading[str | None]:
     """What stands behind a fence's run, up to where something else begins; None if it was no fence."""
-    reader = speech.reader
+    buffer = state.buffer
     info = ""
     while True:
-        found = _INFO_END.search(reader.text, reader.at)
-        end = len(reader.text) if found is None else found.start()
-        end = min(end, reader.at + MOST + 1 - len(info))
-        info += reader.text[reader.at : end]
-        reader.at = end
-        if len(info) > MOST:
+        found = _INFO_END.search(buffer.text, buffer.at)
+        end = len(buffer.text) if found is None else found.start()
+        end = min(end, buffer.at + MAX_RUN + 1 - len(info))
+        info += buffer.text[buffer.at : end]
+        buffer.at = end
+        if len(info) > MAX_RUN:
             return info
         if found is None:
             yield
@@ -79,89 +80,137 @@ def _language(speech: Speech, char: str) -> Reading[str | None]:
         language = info.strip().lower()
         if found[0] == "`" and char == "`":
             return None
-        if found[0] == "\n" or (language in speech.layout.fences and found[0] in "{["):
+        if found[0] == "\n" or (language in state.markers.fences and found[0] in "{["):
             return language
         info += found[0]
-        reader.at += 1
+        buffer.at += 1
 
 
-def _quoted(speech: Speech, char: str, run: int) -> Reading[None]:
+def _quoted(state: ParseState, char: str, run: int) -> Reading[None]:
     """Reads the text of a fence that holds no call, with its closing line. All of it is said, or held."""
-    reader = speech.reader
-    line = whole_closing_line(char, run)
+    buffer = state.buffer
+    line = _closing_line(char, run)
     while True:
-        if found := line.search(reader.text, reader.at):
-            reader.at = found.end()
+        if found := line.search(buffer.text, buffer.at):
+            buffer.at = found.end()
             return
-        reader.at = max(reader.at, reader.text.rfind("\n", reader.at))
-        while (newline := reader.text.find("\n", reader.at)) < 0:
-            yield from speech.idly(_LINE_END)
-        reader.at = newline + 1
-        yield from reader.run(" \t")
-        closes = (yield from reader.run(char)) >= run
-        yield from reader.run(" \t\r")
-        if closes and reader.text[reader.at] == "\n":
-            reader.at += 1
+        buffer.at = max(buffer.at, buffer.text.rfind("\n", buffer.at))
+        while (newline := buffer.text.find("\n", buffer.at)) < 0:
+            yield from state.emit_until(_LINE_END)
+        buffer.at = newline + 1
+        yield from buffer.read_run(" \t")
+        closes = (yield from buffer.read_run(char)) >= run
+        yield from buffer.read_run(" \t\r")
+        if closes and buffer.text[buffer.at] == "\n":
+            buffer.at += 1
             return
 
 
-def _behind(speech: Speech, framed: Framed, fence: str) -> Reading[None]:
+def _behind(state: ParseState, framed: DialectFrame, fence: str) -> Reading[None]:
     """Reads what stands behind a call in its fence: more of them, the closing line; the rest is noted."""
-    reader = speech.reader
+    buffer = state.buffer
     try:
-        while not speech.broken:
-            reader.begin()
-            yield from reader.run(SEPARATORS)
-            run = yield from reader.run(fence[0], MOST)
+        while not state.is_list_broken:
+            buffer.hold()
+            yield from buffer.read_run(SEPARATORS)
+            run = yield from buffer.read_run(fence[0], MAX_RUN)
             if run >= len(fence):
-                yield from reader.run(" \t\r")
-                reader.drop()
-                reader.at += reader.text[reader.at] == "\n"
-                reader.drop()
+                yield from buffer.read_run(" \t\r")
+                buffer.drop()
+                buffer.at += buffer.text[buffer.at] == "\n"
+                buffer.drop()
                 return
             if run:
                 break
-            reader.drop()
-            yield from read_body(speech, [framed])
-    except Refused:
+            buffer.drop()
+            yield from read_body(state, [framed])
+    except NotACall:
         pass
-    except Over:
-        _note_rest(speech, fence)
+    except EndOfText:
+        _note_rest(state, fence)
         raise
     finally:
-        reader.decided()
+        buffer.release()
     while True:
-        reader.begin()
+        buffer.hold()
         try:
-            yield from _quoted(speech, fence[0], len(fence))
-        except Refused:
-            _note_rest(speech, fence)
+            yield from _quoted(state, fence[0], len(fence))
+        except NotACall:
+            _note_rest(state, fence)
             continue
-        except Over:
-            _note_rest(speech, fence)
+        except EndOfText:
+            _note_rest(state, fence)
             raise
         finally:
-            reader.decided()
-        _note_rest(speech, fence)
+            buffer.release()
+        _note_rest(state, fence)
         return
 
 
-def _note_rest(speech: Speech, fence: str) -> None:
-    reader = speech.reader
-    begin = reader.pending
-    rest = reader.take().strip().rstrip(fence[0]).rstrip(" \t\r\n,;")
+def _note_rest(state: ParseState, fence: str) -> None:
+    buffer = state.buffer
+    begin = buffer.pending_offset
+    rest = buffer.take().strip().rstrip(fence[0]).rstrip(" \t\r\n,;")
     if rest.strip(fence[0]):
-        reader.note("dropped", f"after the call in its block: {rest}", begin)
+        buffer.note("dropped", f"after the call in its block: {rest}", begin)
 
 
-def read_code(speech: Speech, run: int) -> Reading[None]:
+def read_code(state: ParseState, run: int) -> Reading[None]:
     """Reads a code span: to as many backticks as opened it, or to the end of the line."""
-    reader = speech.reader
+    buffer = state.buffer
     while True:
-        found = _CODE.search(reader.text, reader.at)
+        found = _CODE.search(buffer.text, buffer.at)
         if found is None:
-            yield from speech.idly(_CODE)
+            yield from state.emit_until(_CODE)
             continue
-        reader.at = found.start()
-        if found[0] == "\n" or (yield from reader.run("`")) == run:
+        buffer.at = found.start()
+        if found[0] == "\n" or (yield from buffer.read_run("`")) == run:
             return
+
+
+@lru_cache(maxsize=64)
+def _closing(char: str, run: int) -> re.Pattern[str]:
+    """The line that closes, with the newline before it, or as much of it as there is before the text's end."""
+    pattern = rf"{char}{{0,{MAX_RUN}}}+(?:\Z|[ \t]{{0,{MAX_RUN}}}+(?:\Z|\n(?P<done>)))"
+    for _ in range(run):
+        pattern = rf"(?:\Z|{char}{pattern})"
+    return re.compile(rf"\n(?:\Z|[ \t]{{0,{MAX_RUN}}}+{pattern})")
+
+
+@lru_cache(maxsize=64)
+def _closing_line(char: str, run: int) -> re.Pattern[str]:
+    """A line that closes, with the newline before it."""
+    return re.compile(rf"\n[ \t]*{char}{{{run},}}[ \t\r]*\n")
+
+
+def read_fence_text(buffer: TextBuffer, fence: str, write: Callable[[str, int], object]) -> Reading[None]:
+    """Gives what stands in the fence, with the offsets up to which it goes, and reads its closing line.
+
+    Raises Over where that is missing, with everything given.
+    """
+    pattern = _closing(fence[0], len(fence))
+    while True:
+        at = buffer.text.find("\n", buffer.at)
+        end = len(buffer.text) if at < 0 else at
+        if end > buffer.at:
+            write(buffer.text[buffer.at : end], buffer.base + end)
+            buffer.at = end
+        if at < 0:
+            yield
+            continue
+        found = pattern.match(buffer.text, at)
+        while found is not None and found["done"] is None:
+            try:
+                yield
+            except EndOfText:
+                # The text ends with the line that closes, or with a part of it.
+                if buffer.text[buffer.at :].strip().strip(fence[0]):
+                    write(buffer.text[buffer.at :], buffer.base + len(buffer.text))
+                buffer.at = len(buffer.text)
+                raise
+            found = pattern.match(buffer.text, buffer.at)
+        if found is not None:
+            buffer.at = found.end()
+            return
+        write("\n", buffer.offset + 1)
+        buffer.at += 1

@@ -11,81 +11,80 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from callboard.dialects.dialect import Dialect, Fence, Frame
-from callboard.dialects.fence_end import MOST
-from callboard.dialects.text_buffer import Over, Reader, Reading
+from callboard.dialects.dialect import CallFrame, Dialect, Fence
+from callboard.dialects.text_buffer import MAX_RUN, EndOfText, Reading, TextBuffer
 
 
-class Kind(Enum):
+class MarkerKind(Enum):
     CALL = auto()
-    THINK = auto()
-    UNTHINK = auto()
+    REASONING_START = auto()
+    REASONING_END = auto()
     CLOSE = auto()
-    DROP = auto()
+    IGNORED = auto()
 
 
-Framed = tuple[Dialect, Frame]
+DialectFrame = tuple[Dialect, CallFrame]
 
 
-class Sign(NamedTuple):
+class Marker(NamedTuple):
     """`frames` may open here; `read` says that the marker is not part of their body."""
 
     text: str
-    kind: Kind
-    frames: tuple[Framed, ...] = ()
-    read: bool = True
+    kind: MarkerKind
+    frames: tuple[DialectFrame, ...] = ()
+    is_opener: bool = True
     closes: str = ""
-    decides: Dialect | None = None
+    identifies: Dialect | None = None
     """The one dialect that has such a marker: where it stands, that is spoken."""
 
     @property
-    def control(self) -> bool:
+    def is_control_token(self) -> bool:
         """Whether the marker is a token that no prose holds."""
         return self.text.startswith(("<|", "<｜", "["))
 
 
-class Signs:
+class Markers:
     """Some markers, to be looked for at a position."""
 
-    def __init__(self, signs: Iterable[Sign]) -> None:
+    def __init__(self, signs: Iterable[Marker]) -> None:
         self._by_text = {sign.text: sign for sign in signs}
-        self.firsts = "".join(sorted({text[0] for text in self._by_text}))
-        self.starts = re.compile(f"[{_class(self.firsts)}]" if self.firsts else r"(?!)")
+        self.first_chars = "".join(sorted({text[0] for text in self._by_text}))
+        self.start_pattern = re.compile(f"[{_class(self.first_chars)}]" if self.first_chars else r"(?!)")
         self._longest = max(map(len, self._by_text), default=0)
-        self._begun = frozenset({text[:end] for text in self._by_text for end in range(1, len(text))})
+        self._prefixes = frozenset({text[:end] for text in self._by_text for end in range(1, len(text))})
         """What a marker may be cut to."""
         self._patterns: Mapping[str, re.Pattern[str]] = {
-            first: _longest_of([text for text in self._by_text if text[0] == first]) for first in self.firsts
+            first: _longest_of([text for text in self._by_text if text[0] == first]) for first in self.first_chars
         }
 
     def beginnings(self) -> Iterator[tuple[str, list[str]]]:
         """The characters that a marker begins with, each with what may follow it: two more characters."""
-        for first in self.firsts:
+        for first in self.first_chars:
             yield first, sorted({re.escape(text[1:3]) for text in self._by_text if text[0] == first})
 
-    def begun(self, text: str) -> bool:
+    def is_prefix(self, text: str) -> bool:
         """Whether the text is the beginning of a marker."""
-        return text in self._begun or text in self._by_text
+        return text in self._prefixes or text in self._by_text
 
-    def find(self, text: str, at: int, *, whole: bool = False) -> Sign | Literal[False] | None:
+    def find(self, text: str, at: int, *, whole: bool = False) -> Marker | Literal[False] | None:
         """The longest marker at that position; False where more of the text has to be known, unless it is `whole`."""
         found = self._patterns.get(text[at : at + 1])
         if found is None:
             return False if at == len(text) and not whole else None
-        if not whole and len(text) - at < self._longest and text[at:] in self._begun:
+        if not whole and len(text) - at < self._longest and text[at:] in self._prefixes:
             return False
         match = found.match(text, at)
         return self._by_text[match[0]] if match else None
 
-    def at(self, reader: Reader, *, said: bool = False) -> Reading[Sign | None]:
+    def match_at(self, buffer: TextBuffer, *, said: bool = False) -> Reading[Marker | None]:
         """The longest marker at the reader's position. With `said`, what was read before is said rather than held."""
-        while (sign := self.find(reader.text, reader.at)) is False:
+        while (sign := self.find(buffer.text, buffer.at)) is False:
             if said:
-                reader.say()
+                buffer.emit()
             try:
                 yield
-            except Over:
-                sign = self.find(reader.text, reader.at, whole=True)
+            except EndOfText:
+                sign = self.find(buffer.text, buffer.at, whole=True)
                 if not sign:
                     raise
                 break
@@ -102,7 +101,7 @@ _WRAPPERS = frozenset({"answer", "response", "action", "actions", "tool_calls", 
 """Tags that models put around what they say and do."""
 
 
-class Layout:
+class DialectMarkers:
     """A dialect's markers: those that stand anywhere, and those that a line may begin with.
 
     Only its own frames' closers are among them: of dialects that it may turn out to be, they mean nothing yet.
@@ -110,76 +109,83 @@ class Layout:
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
-        anywhere: dict[str, Sign] = {}
-        line: dict[str, Sign] = {}
-        for owner, frame in dialect.framed():
+        anywhere: dict[str, Marker] = {}
+        at_line_start: dict[str, Marker] = {}
+        for owner, frame in dialect.all_frames():
             for text, read in _openings(frame):
-                where = line if frame.line else anywhere
+                where = at_line_start if frame.at_line_start else anywhere
                 known = where.get(text)
                 frames = (*(known.frames if known else ()), (owner, frame))
-                where[text] = Sign(text, Kind.CALL, frames, read)
+                where[text] = Marker(text, MarkerKind.CALL, frames, read)
         deciding = dict(_deciding(dialect))
-        called = [sign for sign in anywhere.values() if sign.kind is Kind.CALL]
-        unthink = [Sign(each.closes, Kind.UNTHINK, decides=deciding.get(each.closes)) for each in dialect.reasoning]
-        drops = [Sign(token, Kind.DROP) for token in dialect.drops]
-        drops += [Sign(token, Kind.DROP, decides=each) for token, each in deciding.items() if token in each.drops]
-        answers = {token for each in (dialect, *dialect.speaks) for token in each.answer}
+        called = [sign for sign in anywhere.values() if sign.kind is MarkerKind.CALL]
+        unthink = [
+            Marker(each.closes, MarkerKind.REASONING_END, identifies=deciding.get(each.closes))
+            for each in dialect.reasoning
+        ]
+        ignored = [Marker(token, MarkerKind.IGNORED) for token in dialect.ignored]
+        ignored += [
+            Marker(token, MarkerKind.IGNORED, identifies=each)
+            for token, each in deciding.items()
+            if token in each.ignored
+        ]
+        answers = {token for each in (dialect, *dialect.alternatives) for token in each.answer_markers}
         meant = [
             *(
-                Sign(each.opens, Kind.THINK, closes=each.closes, decides=deciding.get(each.opens))
+                Marker(each.opens, MarkerKind.REASONING_START, closes=each.closes, identifies=deciding.get(each.opens))
                 for each in dialect.reasoning
             ),
             *unthink,
-            *drops,
-            *(Sign(closer, Kind.CLOSE) for frame in dialect.frames for closer in frame.closers),
+            *ignored,
+            *(Marker(closer, MarkerKind.CLOSE) for frame in dialect.frames for closer in frame.closers),
         ]
         for sign in meant:
             anywhere.setdefault(sign.text, sign)
-        self.anywhere = Signs(anywhere.values())
-        self.line = Signs((line | anywhere).values()) if line else self.anywhere
-        self.thinking = Signs([*called, *unthink, *(sign for sign in drops if sign.text in answers)])
-        self.drops = {sign.text: sign for sign in drops}
-        self.prompted = tuple(dialect.prompts())
-        self.prompted_firsts = _firsts(self.prompted)
-        self.line_firsts = frozenset(self.line.firsts) | set("`~")
-        self.starts = _starts(self.anywhere, self.line_firsts, "`")
-        self.thinking_starts = _starts(self.thinking, self.line_firsts)
-        heads = [head.prefix for _, frame in dialect.framed() for body in frame.bodies for head in body.heads]
-        marked = [text for _, frame in dialect.framed() for text in (*frame.openers, *frame.closers)]
+        self.anywhere = Markers(anywhere.values())
+        self.line = Markers((at_line_start | anywhere).values()) if at_line_start else self.anywhere
+        self.in_reasoning = Markers([*called, *unthink, *(sign for sign in ignored if sign.text in answers)])
+        self.drops = {sign.text: sign for sign in ignored}
+        self.prefilled = tuple(dialect.all_prefilled())
+        self.prefilled_first_chars = _firsts(self.prefilled)
+        self.line_first_chars = frozenset(self.line.first_chars) | set("`~")
+        self.start_pattern = _starts(self.anywhere, self.line_first_chars, "`")
+        self.reasoning_start_pattern = _starts(self.in_reasoning, self.line_first_chars)
+        heads = [head.prefix for _, frame in dialect.all_frames() for body in frame.grammars for head in body.heads]
+        marked = [text for _, frame in dialect.all_frames() for text in (*frame.openers, *frame.closers)]
         self.tags = _WRAPPERS | {
-            found[1].lower() for text in (*anywhere, *line, *heads, *marked) if (found := _TAG.match(text))
+            found[1].lower() for text in (*anywhere, *at_line_start, *heads, *marked) if (found := _TAG.match(text))
         }
         """The tags that are the dialect's own."""
         self.fences: dict[str, tuple[Dialect, Fence]] = {}
-        for owner, fence in dialect.fenced():
+        for owner, fence in dialect.all_fences():
             for language in fence.languages:
                 self.fences.setdefault(language, (owner, fence))
 
 
-def _firsts(frames: Iterable[Framed]) -> frozenset[str]:
+def _firsts(frames: Iterable[DialectFrame]) -> frozenset[str]:
     """The characters that these frames may begin with; none where they may begin with any."""
-    heads = [head.prefix[:1] for _, frame in frames for body in frame.bodies for head in body.heads]
+    heads = [head.prefix[:1] for _, frame in frames for body in frame.grammars for head in body.heads]
     return frozenset(heads) if all(heads) else frozenset()
 
 
 def _deciding(dialect: Dialect) -> Iterator[tuple[str, Dialect]]:
     """The tokens that only one of the dialects has that may be spoken, and no prose."""
     owners: dict[str, list[Dialect]] = {}
-    for each in dialect.speaks:
+    for each in dialect.alternatives:
         marked = (text for reasoning in each.reasoning for text in (reasoning.opens, reasoning.closes))
-        for text in dict.fromkeys((*marked, *each.drops)):
+        for text in dict.fromkeys((*marked, *each.ignored)):
             owners.setdefault(text, []).append(each)
     for text, found in owners.items():
-        if len(found) == 1 and Sign(text, Kind.DROP).control:
+        if len(found) == 1 and Marker(text, MarkerKind.IGNORED).is_control_token:
             yield text, found[0]
 
 
-def _starts(signs: Signs, line_firsts: Iterable[str], others: str = "") -> re.Pattern[str]:
+def _starts(signs: Markers, line_firsts: Iterable[str], others: str = "") -> re.Pattern[str]:
     """A character that may begin something, or a newline before one that may begin a line.
 
     The characters come first, in a class, which is what makes the search fast; then what follows is looked at.
     """
-    line = rf"(?<=\n)(?=[ \t]{{0,{MOST}}}+(?:[{_class(line_firsts)}]|\Z))"
+    line = rf"(?<=\n)(?=[ \t]{{0,{MAX_RUN}}}+(?:[{_class(line_firsts)}]|\Z))"
     begins = dict(signs.beginnings())
     # Fewer alternatives are faster; that what follows one character may then follow another finds no sign there.
     few = [first for first, more in begins.items() if len(more) < _FEW]
@@ -188,43 +194,43 @@ def _starts(signs: Signs, line_firsts: Iterable[str], others: str = "") -> re.Pa
         groups.append(("".join(few), sorted({each for first in few for each in begins[first]})))
     kinds = [line, *(f"(?<=[{_class(firsts)}])(?={'|'.join(more)}|.?\\Z)" for firsts, more in groups)]
     kinds += [f"(?<={other})" for other in others]
-    return re.compile(f"[{_class(signs.firsts + others)}\n](?:{'|'.join(kinds)})", re.DOTALL)
+    return re.compile(f"[{_class(signs.first_chars + others)}\n](?:{'|'.join(kinds)})", re.DOTALL)
 
 
 def _class(chars: Iterable[str]) -> str:
     return re.escape("".join(sorted(chars)))
 
 
-def _openings(frame: Frame) -> list[tuple[str, bool]]:
+def _openings(frame: CallFrame) -> list[tuple[str, bool]]:
     """What opens the frame, and whether that is its own marker or the body's beginning."""
     if frame.openers:
         return [(opener, True) for opener in frame.openers]
-    return [(head.prefix, False) for body in frame.bodies for head in body.heads]
+    return [(head.prefix, False) for body in frame.grammars for head in body.heads]
 
 
 @lru_cache(maxsize=256)
-def layout(dialect: Dialect) -> Layout:
+def markers_of(dialect: Dialect) -> DialectMarkers:
     """The markers of a dialect, arranged once."""
-    return Layout(dialect)
+    return DialectMarkers(dialect)
 
 
 @lru_cache(maxsize=1024)
-def openers(frames: tuple[Framed, ...]) -> Signs:
+def markers_that_open(frames: tuple[DialectFrame, ...]) -> Markers:
     """The markers of these frames that may still open them."""
-    signs: dict[str, Sign] = {}
+    signs: dict[str, Marker] = {}
     for framed in frames:
         for opener in framed[1].openers:
             known = signs.get(opener)
-            signs[opener] = Sign(opener, Kind.CALL, (*(known.frames if known else ()), framed))
-    return Signs(signs.values())
+            signs[opener] = Marker(opener, MarkerKind.CALL, (*(known.frames if known else ()), framed))
+    return Markers(signs.values())
 
 
 @lru_cache(maxsize=256)
-def following(framed: Framed) -> Signs:
+def markers_after_call(framed: DialectFrame) -> Markers:
     """What may stand behind a call in its frame."""
     dialect, frame = framed
-    signs = [Sign(opener, Kind.CALL, (framed,)) for opener in frame.openers]
-    signs += [Sign(closer, Kind.CLOSE) for closer in frame.closers]
+    signs = [Marker(opener, MarkerKind.CALL, (framed,)) for opener in frame.openers]
+    signs += [Marker(closer, MarkerKind.CLOSE) for closer in frame.closers]
     heads = {text for each in dialect.frames for text, _ in _openings(each)}
-    signs += [Sign(token, Kind.DROP) for token in dialect.drops if token not in heads]
-    return Signs(signs)
+    signs += [Marker(token, MarkerKind.IGNORED) for token in dialect.ignored if token not in heads]
+    return Markers(signs)

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from callboard.core import Event, Identify, ToolDeclaration, Why
-from callboard.dialects.call_builder import Calls, Repair
+from callboard.dialects.call_builder import CallBuilder, Repair
 from callboard.dialects.dialect import Dialect
+from callboard.dialects.parse_state import ParseState
 from callboard.dialects.registry import dialect_named
 from callboard.dialects.scanner import read
-from callboard.dialects.speech import Speech
-from callboard.dialects.text_buffer import Over
+from callboard.dialects.text_buffer import EndOfText
 
 _SLICE = 16 * 1024
 """Characters that are looked at together: fewer than may be held."""
@@ -46,63 +46,63 @@ class Parser:
         row = dialect_named(dialect) if isinstance(dialect, str) else dialect
         declared = None if tools is None else tuple(tools)
         self._untouched = False
-        if declared == () and not row.answers:
-            row = replace(row, frames=(), fences=(), speaks=(), drops=())
+        if declared == () and not row.is_only_format:
+            row = replace(row, frames=(), fences=(), alternatives=(), ignored=())
             self._untouched = not start_in_reasoning
         self._row = row
         self._thinking = start_in_reasoning
-        self._calls = Calls(declared, identify, repair)
+        self._calls = CallBuilder(declared, identify, repair)
         self._begin(0)
 
     def _begin(self, offset: int) -> None:
-        self._speech = Speech(self._row, self._calls)
-        self._speech.reader.base = offset
+        self._state = ParseState(self._row, self._calls)
+        self._state.buffer.base = offset
         if self._untouched:
-            self._speech.reader.hears = None
-        self._reading = read(self._speech, thinking=self._thinking)
+            self._state.buffer.on_text = None
+        self._reading = read(self._state, thinking=self._thinking)
         next(self._reading)
 
     @property
     def dialect(self) -> Dialect:
         """The row, or with `auto` the one that was found to be spoken since the text began."""
-        return self._speech.layout.dialect
+        return self._state.markers.dialect
 
     def feed(self, text: str, /) -> list[Event]:
         """The events that are certain with this text."""
-        speech = self._speech
-        idle = speech.idle
+        state = self._state
+        idle = state.idle_pattern
         if self._untouched or (idle is not None and idle.search(text) is None):
-            offsets = speech.reader.skip(text)
-            return [speech.reader.speak(text, offsets=offsets)] if text else []
+            offsets = state.buffer.skip(text)
+            return [state.buffer.piece_type(text, offsets=offsets)] if text else []
         if len(text) <= _SLICE:
             self._push(text)
         else:
             for begin in range(0, len(text), _SLICE):
                 self._push(text[begin : begin + _SLICE])
-        return speech.events()
+        return state.take_events()
 
     def finish(self, why: Why = "stop", /) -> list[Event]:
         """The events of what is still held."""
-        speech = self._speech
-        speech.why = why
+        state = self._state
+        state.why = why
         try:
             while True:
-                self._reading.throw(Over())
+                self._reading.throw(EndOfText())
         except StopIteration:
             pass
-        self._begin(speech.reader.base + len(speech.reader.text))
-        return speech.events()
+        self._begin(state.buffer.base + len(state.buffer.text))
+        return state.take_events()
 
     def _push(self, piece: str) -> None:
-        reader = self._speech.reader
-        while len(piece) > (room := reader.room):
+        buffer = self._state.buffer
+        while len(piece) > (room := buffer.room):
             if room:
-                reader.push(piece[:room])
+                buffer.push(piece[:room])
                 self._reading.send(None)
                 piece = piece[room:]
-            if not reader.room and not self._speech.released():
-                self._reading.throw(reader.overdue())
-        reader.push(piece)
+            if not buffer.room and not self._state.release_overdue():
+                self._reading.throw(buffer.limit_error())
+        buffer.push(piece)
         self._reading.send(None)
 
 

@@ -44,10 +44,12 @@ def dialect_of(names: Sequence[str]) -> Dialect:
 
 @lru_cache(maxsize=256)
 def _either(dialects: tuple[Dialect, ...]) -> Dialect:
-    spoken = tuple(dict.fromkeys([each for dialect in dialects for each in (dialect.speaks or (dialect,))]))
+    spoken = tuple(dict.fromkeys([each for dialect in dialects for each in (dialect.alternatives or (dialect,))]))
     names = ", ".join([dialect.name for dialect in dialects])
     reasoning = tuple(dict.fromkeys([each for dialect in spoken for each in dialect.reasoning]))
-    return replace(AUTO, name=names, summary=f"the first of {names} to make a call", speaks=spoken, reasoning=reasoning)
+    return replace(
+        AUTO, name=names, summary=f"the first of {names} to make a call", alternatives=spoken, reasoning=reasoning
+    )
 
 
 def dialect_of_template(template: str) -> Dialect | None:
@@ -57,7 +59,7 @@ def dialect_of_template(template: str) -> Dialect | None:
     """
     best: tuple[int, Dialect] | None = None
     for dialect in DIALECTS.values():
-        for words in dialect.template:
+        for words in dialect.template_words:
             size = sum(map(len, words))
             if all(word in template for word in words) and (best is None or size > best[0]):
                 best = size, dialect

@@ -21,8 +21,8 @@ from callboard.core import (
     result_contents,
 )
 from callboard.dialects.dialect import Dialect
-from callboard.dialects.grammars.spelling import arguments_json, as_json
-from callboard.dialects.parse_state import CannotSay
+from callboard.dialects.grammar import NotSpellable
+from callboard.dialects.grammars.json_arguments import arguments_json, to_json
 from callboard.dialects.parser import parse
 
 _EXAMPLE = InvocationCanister("0", "the_tool", {"parameter": "value"}, "")
@@ -32,16 +32,16 @@ _TOLD = (InvocationStarted, ArgumentsPiece, InvocationEnded)
 def render_tools(dialect: Dialect, tools: Iterable[ToolDeclaration]) -> str:
     """The tools and how to call them, for a system prompt. The same tools give the same text."""
     lines = [
-        as_json({"name": tool.name, "description": tool.full_description, "parameters": dict(tool.schema)})
+        to_json({"name": tool.name, "description": tool.full_description, "parameters": dict(tool.schema)})
         for tool in tools
     ]
-    return "\n".join(["You can call these tools:", *lines, "", dialect.manner or _manner(dialect)])
+    return "\n".join(["You can call these tools:", *lines, "", dialect.instructions or _manner(dialect)])
 
 
 def _manner(dialect: Dialect) -> str:
     try:
         example = _spelled(dialect, [_EXAMPLE])
-    except CannotSay:
+    except NotSpellable:
         return ""
     return (
         f"To call one, write exactly this, with its name and arguments, and nothing behind it:\n"
@@ -69,12 +69,12 @@ def render_calls(
     events = parse(text, declared, dialect)
     read = [event for event in events if isinstance(event, InvocationEnded)]
     if len(read) != len(calls) or not all(isinstance(event, _TOLD) for event in events):
-        raise CannotSay(f"it would not be read as {len(calls)} call{'s' * (len(calls) != 1)} and nothing else")
+        raise NotSpellable(f"it would not be read as {len(calls)} call{'s' * (len(calls) != 1)} and nothing else")
     for call, event in zip(calls, read, strict=True):
         if call.name != event.name:
-            raise CannotSay(f"its name would be read as {event.name!r}")
+            raise NotSpellable(f"its name would be read as {event.name!r}")
         if why := _other(call.arguments or {}, event.arguments):
-            raise CannotSay(why)
+            raise NotSpellable(why)
     return text
 
 
@@ -86,11 +86,11 @@ def render_action(thought: str, *, call: InvocationCanister | None = None, answe
         call: A call. Arguments that are no object are written as the model wrote them.
         answer: The answer's text, or the value that it is where one of a schema was asked for.
     """
-    members = [f'"scratchpad": {as_json(thought)}'] if thought else []
+    members = [f'"scratchpad": {to_json(thought)}'] if thought else []
     if call is not None:
-        members += [f'"tool": {as_json(call.name)}', f'"arguments": {arguments_json(call)}']
+        members += [f'"tool": {to_json(call.name)}', f'"arguments": {arguments_json(call)}']
     if answer is not None:
-        members.append(f'"answer": {as_json(answer)}')
+        members.append(f'"answer": {to_json(answer)}')
     return f'{{"action": {{{", ".join(members)}}}}}'
 
 
@@ -102,7 +102,7 @@ def render_result(dialect: Dialect, result: ResultCanister) -> str:
 def render_in_prose(invocation: InvocationCanister, result: ResultCanister | None) -> str:
     """A call and its result in plain words."""
     arguments: Mapping[str, Any] = invocation.arguments or {}
-    call = f"{invocation.name}({', '.join(f'{key}={as_json(value)}' for key, value in arguments.items())})"
+    call = f"{invocation.name}({', '.join(f'{key}={to_json(value)}' for key, value in arguments.items())})"
     if result is None:
         return f"{call} was not run."
     if result.error is not None:
@@ -112,9 +112,9 @@ def render_in_prose(invocation: InvocationCanister, result: ResultCanister | Non
 
 
 def _spelled(dialect: Dialect, calls: Sequence[InvocationCanister]) -> str:
-    frame = dialect.spelled
-    body = frame.bodies[0]
-    each = [frame.each.replace("{call}", body.spell(call, place), 1) for place, call in enumerate(calls)]
+    frame = dialect.render_frame
+    body = frame.grammars[0]
+    each = [frame.each.replace("{call}", body.render(call, place), 1) for place, call in enumerate(calls)]
     return frame.section.replace("{calls}", frame.join.join(each), 1)
 
 

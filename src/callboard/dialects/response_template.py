@@ -16,13 +16,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from callboard.dialects.dialect import Dialect, Frame, Reasoning
-from callboard.dialects.grammars.json_objects import CALL_KEYS, Objects, Role
-from callboard.dialects.grammars.name_then_json import Named
-from callboard.dialects.grammars.python_literals import Literals
-from callboard.dialects.grammars.pythonic import Expressions
-from callboard.dialects.grammars.xml_tags import Tags
-from callboard.dialects.parse_state import Body
+from callboard.dialects.dialect import CallFrame, Dialect, Reasoning
+from callboard.dialects.grammar import Grammar
+from callboard.dialects.grammars.json_objects import CALL_KEYS, JsonObjects, Role
+from callboard.dialects.grammars.name_then_json import NameThenJson
+from callboard.dialects.grammars.python_literals import LiteralSyntax
+from callboard.dialects.grammars.pythonic import PythonicCalls
+from callboard.dialects.grammars.xml_tags import XmlTags
 from callboard.errors import CallerError
 
 _CALLS: Final = "tool_calls"
@@ -108,7 +108,7 @@ def read_response_template(given: Mapping[str, Any], name: str = "response_templ
         summary="as the model's own file says",
         frames=(_frame(fields[_CALLS]),) if _CALLS in fields else (),
         reasoning=tuple(_reasoning(fields)),
-        drops=tuple(dict.fromkeys(_plain(drops))),
+        ignored=tuple(dict.fromkeys(_plain(drops))),
     )
 
 
@@ -123,7 +123,7 @@ def _reasoning(fields: Mapping[str, _Field]) -> Iterator[Reasoning]:
             yield from (Reasoning(*each) for each in product(opens, closes))
 
 
-def _frame(field: _Field) -> Frame:
+def _frame(field: _Field) -> CallFrame:
     path = f"fields.{_CALLS}"
     opens = [*_edges(field, "open", path)]
     edges = [*_edges(field, "close", path)]
@@ -136,24 +136,24 @@ def _frame(field: _Field) -> Frame:
         words = tuple([word for each in _plain(opens) if (word := each.strip())])
         if not words:
             raise _error(path, "nothing opens a call", _HINT)
-        return Frame((_objects(roles),), each=f"{words[0]}\n{{call}}\n{end}", opens=words, closes=closes)
+        return CallFrame((_objects(roles),), each=f"{words[0]}\n{{call}}\n{end}", opens=words, closes=closes)
     if not opens or not all("{name}" in each for each in opens):
         raise _error(path, "what opens a call does not say its name", _HINT)
     body = _body(field, tuple(opens), closes, tail, path)
-    return Frame((body,), each=f"{{call}}{end}", opens=(), closes=closes, join="")
+    return CallFrame((body,), each=f"{{call}}{end}", opens=(), closes=closes, join="")
 
 
-def _body(field: _Field, opens: tuple[str, ...], closes: tuple[str, ...], tail: str, path: str) -> Body:
+def _body(field: _Field, opens: tuple[str, ...], closes: tuple[str, ...], tail: str, path: str) -> Grammar:
     """Of calls whose name stands before their arguments."""
     content, told = field.content, field.content_args
     if content == "json" and not (told.unquoted_keys or told.string_delims):
-        return Named(opens, ends=closes, tail=tail)
+        return NameThenJson(opens, ends=closes, tail=tail)
     if content == "json":
         if any(begin != end for begin, end in told.string_delims):
             raise _error(f"{path}.content_args.string_delims", "they differ at the two ends of a string", _HINT)
         quotes = tuple(dict.fromkeys([*[begin for begin, _ in told.string_delims], '"', "'"]))
-        literals = Literals(quotes=quotes, escapes=frozenset({'"', "'"}), separators=":=", bare=True)
-        return Expressions(tuple([f"{each}{{{{" for each in opens]), literals, ":=")
+        literals = LiteralSyntax(quotes=quotes, escapes=frozenset({'"', "'"}), separators=":=", bare=True)
+        return PythonicCalls(tuple([f"{each}{{{{" for each in opens]), literals, ":=")
     if content == "xml-inline":
         place = f"{path}.content_args.tag_pattern"
         before, _, behind = _VALUE.sub("\0", told.tag_pattern, count=1).partition("\0")
@@ -162,7 +162,7 @@ def _body(field: _Field, opens: tuple[str, ...], closes: tuple[str, ...], tail: 
         if not arguments or not argument_ends:
             raise _error(place, "it does not say where an argument begins and ends", _HINT)
         own = tuple([f"</{each}>" for opening in opens for each in _TAG.findall(opening)])
-        return Tags(opens, tuple(arguments), argument_ends[0], own, closes, newlines=True, after_head="\n")
+        return XmlTags(opens, tuple(arguments), argument_ends[0], own, closes, newlines=True, after_head="\n")
     raise _error(f"{path}.content", f"{content!r} is none that is known", "there are json and xml-inline")
 
 
@@ -183,11 +183,11 @@ def _roles(field: _Field, path: str) -> dict[str, Role] | None:
     return {name: Role.NAME, arguments: Role.ARGUMENTS}
 
 
-def _objects(roles: Mapping[str, Role]) -> Objects:
+def _objects(roles: Mapping[str, Role]) -> JsonObjects:
     if not roles:
-        return Objects()
+        return JsonObjects()
     members = ", ".join([f"{json.dumps(key)}: {{{role.value}}}" for key, role in roles.items()])
-    return Objects({**CALL_KEYS, **roles}, f"{{{{{members}}}}}")
+    return JsonObjects({**CALL_KEYS, **roles}, f"{{{{{members}}}}}")
 
 
 def _edges(field: _Field | _Template, edge: str, path: str) -> Iterator[str]:

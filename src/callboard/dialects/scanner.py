@@ -12,293 +12,292 @@ from collections.abc import Sequence
 
 from callboard.core import Event, InvocationEnded, InvocationIncomplete, ReasoningPiece, TextPiece
 from callboard.dialects.call_frames import open_frame
-from callboard.dialects.fence_end import MOST
 from callboard.dialects.fences import read_code, read_fence
-from callboard.dialects.markers import Kind, Sign
-from callboard.dialects.speech import Quoted, Speech, Weighing
-from callboard.dialects.text_buffer import Over, Reading, Refused, TooLong
+from callboard.dialects.markers import Marker, MarkerKind
+from callboard.dialects.parse_state import IsQuotation, ParseState, PossibleQuotation
+from callboard.dialects.text_buffer import MAX_RUN, EndOfText, NotACall, Reading, TooLong
 
-_INDENT = re.compile(rf"[ \t]{{0,{MOST}}}")
+_INDENT = re.compile(rf"[ \t]{{0,{MAX_RUN}}}")
 _SPAN = re.compile(r"`[^`\n]+`(?=[^`])")
 """A code span of one backtick, whole."""
 
 
-def read(speech: Speech, *, thinking: bool) -> Reading[None]:
-    reader = speech.reader
+def read(state: ParseState, *, thinking: bool) -> Reading[None]:
+    buffer = state.buffer
     try:
         if thinking:
-            yield from _think(speech, [each.closes for each in speech.layout.dialect.reasoning])
-        if speech.layout.prompted:
-            yield from _begin_prompted(speech)
-        yield from content(speech)
-    except Over:
-        reader.at = len(reader.text)
-        reader.say()
+            yield from _think(state, [each.closes for each in state.markers.dialect.reasoning])
+        if state.markers.prefilled:
+            yield from _begin_prompted(state)
+        yield from content(state)
+    except EndOfText:
+        buffer.at = len(buffer.text)
+        buffer.emit()
 
 
-def _begin_prompted(speech: Speech) -> Reading[None]:
+def _begin_prompted(state: ParseState) -> Reading[None]:
     """Reads what a reply may begin with whose prompt ended with a marker."""
-    reader = speech.reader
-    reader.begin()
+    buffer = state.buffer
+    buffer.hold()
     try:
-        yield from reader.blank()
-        firsts = speech.layout.prompted_firsts
-        begins = not firsts or reader.text[reader.at] in firsts
-    except Refused:
+        yield from buffer.skip_blank()
+        firsts = state.markers.prefilled_first_chars
+        begins = not firsts or buffer.text[buffer.at] in firsts
+    except NotACall:
         begins = False
     finally:
-        reader.decided()
-    reader.unread(reader.take())
+        buffer.release()
+    buffer.unread(buffer.take())
     if begins:
-        yield from open_frame(speech, Sign("", Kind.CALL, speech.layout.prompted))
+        yield from open_frame(state, Marker("", MarkerKind.CALL, state.markers.prefilled))
 
 
-def content(speech: Speech, *, line: bool = True, weighing: Weighing | None = None) -> Reading[bool]:
+def content(state: ParseState, *, line: bool = True, suspect: PossibleQuotation | None = None) -> Reading[bool]:
     """Reads text, at the beginning of a `line` or not; whether a line begins behind it.
 
     It ends only where it is read on trial, behind what closes the trial, or where a call is weighed no longer.
     """
-    reader = speech.reader
-    while weighing is None or not weighing.over:
+    buffer = state.buffer
+    while suspect is None or not suspect.is_decided:
         if line:
-            line = yield from _line(speech)
+            line = yield from _line(state)
             continue
-        found = speech.layout.starts.search(reader.text, reader.at)
+        found = state.markers.start_pattern.search(buffer.text, buffer.at)
         if found is None:
-            yield from speech.idly(speech.layout.starts)
+            yield from state.emit_until(state.markers.start_pattern)
             continue
-        reader.at = found.start()
+        buffer.at = found.start()
         if found[0] == "\n":
-            reader.at += 1
+            buffer.at += 1
             line = True
             continue
         if found[0] == "`":
-            if span := _SPAN.match(reader.text, reader.at):
-                reader.at = span.end()
+            if span := _SPAN.match(buffer.text, buffer.at):
+                buffer.at = span.end()
             else:
-                yield from read_code(speech, (yield from reader.run("`")))
+                yield from read_code(state, (yield from buffer.read_run("`")))
             continue
-        sign = speech.layout.anywhere.find(reader.text, reader.at)
+        sign = state.markers.anywhere.find(buffer.text, buffer.at)
         if sign is False:
-            sign = yield from speech.layout.anywhere.at(reader, said=True)
+            sign = yield from state.markers.anywhere.match_at(buffer, said=True)
         if sign is None:
-            reader.at += 1
+            buffer.at += 1
             continue
-        reader.say()
-        if sign.text in speech.trial:
-            reader.at += len(sign.text)
+        buffer.emit()
+        if sign.text in state.trial_closers:
+            buffer.at += len(sign.text)
             return False
-        line = yield from _sign(speech, sign)
+        line = yield from _sign(state, sign)
     return line
 
 
-def _sign(speech: Speech, sign: Sign) -> Reading[bool]:
+def _sign(state: ParseState, sign: Marker) -> Reading[bool]:
     """Does what the marker says; whether a line begins behind it."""
-    reader = speech.reader
-    if sign.kind is Kind.CALL:
-        return (yield from _weighed(speech, open_frame(speech, sign)))
-    reader.at += len(sign.text)
-    if sign.decides is not None:
-        speech.candidate = sign.decides
-        speech.decide()
-    if sign.kind is Kind.THINK and not speech.trial:
-        speech.release()
-        reader.drop()
-        yield from _think(speech, [sign.closes])
+    buffer = state.buffer
+    if sign.kind is MarkerKind.CALL:
+        return (yield from _weighed(state, open_frame(state, sign)))
+    buffer.at += len(sign.text)
+    if sign.identifies is not None:
+        state.candidate = sign.identifies
+        state.adopt_candidate()
+    if sign.kind is MarkerKind.REASONING_START and not state.trial_closers:
+        state.confirm_call()
+        buffer.drop()
+        yield from _think(state, [sign.closes])
         return True
-    if sign.kind is Kind.CLOSE and sign.text not in speech.expected:
+    if sign.kind is MarkerKind.CLOSE and sign.text not in state.expected_closers:
         return False
-    speech.expected.discard(sign.text)
-    reader.drop()
-    if sign.text in speech.layout.drops:
-        speech.said.end_line()
+    state.expected_closers.discard(sign.text)
+    buffer.drop()
+    if sign.text in state.markers.drops:
+        state.text_before.end_line()
     return False
 
 
-def _weighed(speech: Speech, opening: Reading[bool]) -> Reading[bool]:
+def _weighed(state: ParseState, opening: Reading[bool]) -> Reading[bool]:
     """Reads what may be a call, and what follows as long as that may make it a quotation; as `opening` says.
 
     Whether it may be one shows when the call is opened. What comes while one is weighed has its fate.
     """
-    reader, calls = speech.reader, speech.calls
-    count, inner = calls.count, speech.weighing is not None
-    before = speech.layout, set(speech.expected)
-    speech.fresh = True
+    buffer, calls = state.buffer, state.calls
+    count, inner = calls.count, state.suspect is not None
+    before = state.markers, set(state.expected_closers)
+    state.is_first_call = True
     try:
         line = yield from opening
         if calls.count > count:
-            speech.said.end_line()
-        weighing = speech.weighing
-        if weighing is None or inner:
+            state.text_before.end_line()
+        suspect = state.suspect
+        if suspect is None or inner:
             return line
-        if not weighing.place.quoted:
-            return (yield from content(speech, line=line, weighing=weighing))
-        end = reader.offset
-    except Quoted as quoted:
+        if not suspect.position.quoted:
+            return (yield from content(state, line=line, suspect=suspect))
+        end = buffer.offset
+    except IsQuotation as quoted:
         if inner:
             raise
         end = quoted.end
     except TooLong:
-        if inner or speech.weighing is None:
+        if inner or state.suspect is None:
             raise
-        end = reader.offset
-    except Over:
-        if inner or speech.weighing is None:
+        end = buffer.offset
+    except EndOfText:
+        if inner or state.suspect is None:
             raise
-        shown = speech.end_of_quotation()
+        shown = state.end_of_quotation()
         if shown is None:
-            speech.release()
+            state.confirm_call()
             raise
         end = shown
-    _quote(speech, end)
-    speech.layout, speech.expected = before
+    _quote(state, end)
+    state.markers, state.expected_closers = before
     return False
 
 
-def _quote(speech: Speech, end: int) -> None:
+def _quote(state: ParseState, end: int) -> None:
     """What was weighed is text, up to that offset."""
-    reader, weighing = speech.reader, speech.weighing
-    if weighing is None:
+    buffer, suspect = state.buffer, state.suspect
+    if suspect is None:
         raise AssertionError
-    speech.calls.forget(weighing.count, reader.out)
-    reader.out, speech.certain = speech.certain or [], None
-    speech.weigh_no_longer(speech.surroundings)
-    speech.forget()
-    reader.speak = TextPiece
-    recorded = reader.recorded()
-    begin = reader.offset - len(recorded)
-    reader.unread(recorded[end - begin :])
+    state.calls.take_back(suspect.calls_before, buffer.out)
+    buffer.out, state.certain_events = state.certain_events or [], None
+    state.clear_suspect(state.surroundings)
+    state.discard_call()
+    buffer.piece_type = TextPiece
+    recorded = buffer.stop_recording()
+    begin = buffer.offset - len(recorded)
+    buffer.unread(recorded[end - begin :])
     quotation = recorded[: end - begin]
-    reader.out.append(TextPiece(quotation, offsets=(begin, end)))
-    speech.surroundings.feed(quotation)
-    speech.surroundings.quoted = speech.surroundings.quoted or not weighing.place.alone
+    buffer.out.append(TextPiece(quotation, offsets=(begin, end)))
+    state.surroundings.feed(quotation)
+    state.surroundings.quoted = state.surroundings.quoted or not suspect.position.alone
 
 
-def _line(speech: Speech) -> Reading[bool]:
+def _line(state: ParseState) -> Reading[bool]:
     """Reads what only the beginning of a line may hold; whether another line begins behind it."""
-    reader = speech.reader
-    if not (yield from _may_begin_line(speech)):
+    buffer = state.buffer
+    if not (yield from _may_begin_line(state)):
         return False
-    at = _INDENT.match(reader.text, reader.at).end()  # type: ignore[union-attr]  # it matches nothing, too
-    char = reader.text[at]
-    reader.say()
-    reader.at = at
+    at = _INDENT.match(buffer.text, buffer.at).end()  # type: ignore[union-attr]  # it matches nothing, too
+    char = buffer.text[at]
+    buffer.emit()
+    buffer.at = at
     if char in "`~":
-        return (yield from _weighed(speech, read_fence(speech, char)))
-    sign = yield from speech.layout.line.at(reader)
-    if sign is None or sign.kind is not Kind.CALL:
+        return (yield from _weighed(state, read_fence(state, char)))
+    sign = yield from state.markers.line.match_at(buffer)
+    if sign is None or sign.kind is not MarkerKind.CALL:
         return False
-    return (yield from _weighed(speech, open_frame(speech, sign)))
+    return (yield from _weighed(state, open_frame(state, sign)))
 
 
-def _may_begin_line(speech: Speech) -> Reading[bool]:
+def _may_begin_line(state: ParseState) -> Reading[bool]:
     """Whether the line's first character is one that means something there. Nothing is read."""
-    reader = speech.reader
+    buffer = state.buffer
     while True:
-        indent = _INDENT.match(reader.text, reader.at)
-        at = reader.at if indent is None else indent.end()
-        if at < len(reader.text):
-            return reader.text[at] in speech.layout.line_firsts
-        reader.say()
+        indent = _INDENT.match(buffer.text, buffer.at)
+        at = buffer.at if indent is None else indent.end()
+        if at < len(buffer.text):
+            return buffer.text[at] in state.markers.line_first_chars
+        buffer.emit()
         yield
 
 
-def _think(speech: Speech, closes: Sequence[str]) -> Reading[None]:
+def _think(state: ParseState, closes: Sequence[str]) -> Reading[None]:
     """Reads reasoning, to one of its closing markers or to a call that ends it."""
-    reader = speech.reader
-    reader.speak = ReasoningPiece
-    speech.said.begin()
+    buffer = state.buffer
+    buffer.piece_type = ReasoningPiece
+    state.text_before.begin()
     line, over = True, False
     while not over:
         if line:
             line = False
-            if (yield from _may_begin_line(speech)):
-                over = yield from _try(speech, _line(speech), closes)
+            if (yield from _may_begin_line(state)):
+                over = yield from _try(state, _line(state), closes)
             continue
-        found = speech.layout.thinking_starts.search(reader.text, reader.at)
+        found = state.markers.reasoning_start_pattern.search(buffer.text, buffer.at)
         if found is None:
-            yield from speech.idly(speech.layout.thinking_starts)
+            yield from state.emit_until(state.markers.reasoning_start_pattern)
             continue
-        reader.at = found.start()
+        buffer.at = found.start()
         if found[0] == "\n":
-            reader.at += 1
+            buffer.at += 1
             line = True
             continue
-        sign = yield from speech.layout.thinking.at(reader, said=True)
-        if sign is None or (sign.kind is Kind.UNTHINK and sign.text not in closes):
-            reader.at += 1
+        sign = yield from state.markers.in_reasoning.match_at(buffer, said=True)
+        if sign is None or (sign.kind is MarkerKind.REASONING_END and sign.text not in closes):
+            buffer.at += 1
             continue
-        reader.say()
-        if sign.kind is not Kind.CALL:
-            reader.at += len(sign.text)
-            reader.drop()
-            if sign.decides is not None:
-                speech.candidate = sign.decides
-                speech.decide()
+        buffer.emit()
+        if sign.kind is not MarkerKind.CALL:
+            buffer.at += len(sign.text)
+            buffer.drop()
+            if sign.identifies is not None:
+                state.candidate = sign.identifies
+                state.adopt_candidate()
             over = True
         else:
-            over = yield from _try(speech, open_frame(speech, sign), closes)
-    reader.speak = TextPiece
-    speech.said.begin()
-    yield from reader.blank()
-    reader.drop()
+            over = yield from _try(state, open_frame(state, sign), closes)
+    buffer.piece_type = TextPiece
+    state.text_before.begin()
+    yield from buffer.skip_blank()
+    buffer.drop()
 
 
-def _try(speech: Speech, opening: Reading[bool], closes: Sequence[str]) -> Reading[bool]:
+def _try(state: ParseState, opening: Reading[bool], closes: Sequence[str]) -> Reading[bool]:
     """Reads what may be a call, in reasoning that may have no end: whether the reasoning is over.
 
     It is one if the reasoning is not closed behind it; as long as that is open, all of it is held.
     """
-    reader, calls = speech.reader, speech.calls
-    reader.say()
-    speech.fresh = True
-    before = speech.layout, set(speech.expected), calls.count
-    speech.certain, reader.out = reader.out, []
-    speech.trial, speech.tried = closes, calls.count
-    reader.speak = TextPiece
-    reader.record()
-    reader.hears = None
+    buffer, calls = state.buffer, state.calls
+    buffer.emit()
+    state.is_first_call = True
+    before = state.markers, set(state.expected_closers), calls.count
+    state.certain_events, buffer.out = buffer.out, []
+    state.trial_closers, state.calls_before_trial = closes, calls.count
+    buffer.piece_type = TextPiece
+    buffer.start_recording()
+    buffer.on_text = None
     over = False
     try:
         yield from opening
         if calls.count > before[2]:
-            yield from content(speech)
-    except (Refused, TooLong):
+            yield from content(state)
+    except (NotACall, TooLong):
         pass
-    except Over:
+    except EndOfText:
         over = True
-    recorded = reader.recorded()
+    recorded = buffer.stop_recording()
     closer, end = _last(recorded, closes)
-    events, reader.out = reader.out, speech.certain
-    speech.certain, speech.trial = None, ()
-    if over and _is_call(speech, events, closed=bool(closer)):
-        reader.out += events
-        raise Over
-    calls.forget(before[2], events)
-    speech.layout, speech.expected = before[:2]
-    speech.forget()
-    begin = reader.offset - len(recorded)
-    reader.hears = speech.surroundings.feed
-    speech.surroundings.feed(recorded[:end])
+    events, buffer.out = buffer.out, state.certain_events
+    state.certain_events, state.trial_closers = None, ()
+    if over and _is_call(state, events, closed=bool(closer)):
+        buffer.out += events
+        raise EndOfText
+    calls.take_back(before[2], events)
+    state.markers, state.expected_closers = before[:2]
+    state.discard_call()
+    begin = buffer.offset - len(recorded)
+    buffer.on_text = state.surroundings.feed
+    state.surroundings.feed(recorded[:end])
     if end:
-        reader.out.append(ReasoningPiece(recorded[:end], offsets=(begin, begin + end)))
+        buffer.out.append(ReasoningPiece(recorded[:end], offsets=(begin, begin + end)))
     if closer:
-        reader.unread(recorded[end + len(closer) :])
+        buffer.unread(recorded[end + len(closer) :])
         return True
-    reader.speak = ReasoningPiece
+    buffer.piece_type = ReasoningPiece
     if over:
-        raise Over
+        raise EndOfText
     return False
 
 
-def _is_call(speech: Speech, events: list[Event], *, closed: bool) -> bool:
+def _is_call(state: ParseState, events: list[Event], *, closed: bool) -> bool:
     """Whether what was read to the text's end, in reasoning that is open, is a call.
 
     Where the text was cut, the reasoning may have gone on: a whole call was then a thought.
     """
     kinds = {type(event) for event in events}
     if InvocationEnded in kinds:
-        return speech.why == "stop"
+        return state.why == "stop"
     return InvocationIncomplete in kinds and not closed
 
 

@@ -100,7 +100,7 @@ _EMPHASIS = " \t\r*_"
 _ENDING = frozenset(".!?。！？…")
 
 
-class Place(NamedTuple):
+class CallPosition(NamedTuple):
     """Where a call would stand.
 
     `quoted` says that it is a quotation whatever follows. `closers` are what would make it one, and so would `words`
@@ -159,7 +159,7 @@ class Surroundings:
         self._open = []
         self._hunk = False
         self._before = ""
-        self._said = 0
+        self._text = 0
         self._begin_line()
 
     def end_line(self) -> None:
@@ -190,7 +190,7 @@ class Surroundings:
             at += 1
         self._waiting[:] = [self._waiting[at][size:], *self._waiting[at + 1 :]]
 
-    def place(self, opener: str, indent: str = "") -> Place:
+    def position(self, opener: str, indent: str = "") -> CallPosition:
         """Where a call stands that begins with this, `indent` behind what was said."""
         self._look()
         lead = self._head + indent if len(self._head) < _KEPT else self._head
@@ -198,7 +198,7 @@ class Surroundings:
         self._line_quoted = self._line_quoted or self._quotes(lead, opener, alone=alone)
         words = self._words(alone=alone)
         closers = tuple(dict.fromkeys(self._open))
-        return Place(
+        return CallPosition(
             self._line_quoted, closers, *words, self._partners(alone=alone), "" if alone else self._bracket(), alone
         )
 
@@ -221,7 +221,7 @@ class Surroundings:
         if alone:
             if self._assigned:
                 return 1, 1
-            words = _EXPLAINING if self._announced or self._said >= _SENTENCE else 0
+            words = _EXPLAINING if self._announced or self._text >= _SENTENCE else 0
             return words, words
         if not self._wordy:
             return 1, 1
@@ -277,7 +277,7 @@ class Surroundings:
             self._head = (self._head + text)[:_KEPT]
         self._tail = (self._tail + text)[-_KEPT:]
         words = len(_WORDS.findall(text))
-        self._said += words
+        self._text += words
         self._wordy = self._wordy or words > 0
         self._ruled = self._ruled or _RULE.search(text) is not None
 
@@ -358,14 +358,14 @@ def _flanks_left(before: str) -> bool:
     return not before or before.isspace() or before in "([{<=:,;>-—–/\\`~|"
 
 
-class Behind:
+class TextAfterCall:
     """The text behind a call, up to what shows that the call is quoted.
 
     `feed` gives the offset up to which that shows a quotation, and None as long as nothing shows one: what closes what
     is open quotes all that is before it, words quote the calls before them.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: CallPosition) -> None:
         self._place = place
         self._left = place.words
         self._left_in_line = place.words_in_line

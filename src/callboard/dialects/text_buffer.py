@@ -15,11 +15,13 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TypeAlias, TypeVar
 
 from callboard.core import Event, Note, NoteKind, ReasoningPiece, TextPiece
-from callboard.text.marker import Marker, Match
+from callboard.text.marker_pattern import MarkerPattern, Match
 
 MAX_HELD = 64 * 1024
 """Characters that may wait until it is decided what they are."""
 
+MAX_RUN = 64
+"""Characters of a run that opens or closes a fence, of its language, and of white space around them."""
 _NO_BLANK = re.compile(r"\S")
 _NEVER = 1 << 62
 
@@ -28,11 +30,11 @@ Reading: TypeAlias = Generator[None, None, T]
 """A coroutine that waits for text, and what it has read in the end."""
 
 
-class Over(Exception):  # no error: it is how a reader learns that the text is at its end
+class EndOfText(Exception):  # no error: it is how a reader learns that the text is at its end
     """There is no more text."""
 
 
-class Refused(Exception):  # no error either
+class NotACall(Exception):  # no error either
     """What was read since `begin` is no call; it is still to be said."""
 
 
@@ -40,23 +42,23 @@ class TooLong(Exception):  # the same for a recording
     """What is recorded has become too long."""
 
 
-class Reader:
+class TextBuffer:
     """`text[at]` is the next character to read, with the offset `base + at`."""
 
     __slots__ = (
-        "_held",
+        "_held_pieces",
         "_held_size",
         "_limit",
-        "_mark",
+        "_pending_at",
         "_record",
         "_record_from",
         "_record_limit",
         "at",
         "base",
-        "dropping",
-        "hears",
+        "discards",
+        "on_text",
         "out",
-        "speak",
+        "piece_type",
         "text",
     )
 
@@ -65,15 +67,15 @@ class Reader:
         self.at = 0
         self.base = base
         self.out: list[Event] = []
-        self.speak: type[TextPiece | ReasoningPiece] = TextPiece
+        self.piece_type: type[TextPiece | ReasoningPiece] = TextPiece
         """What is said is said as this."""
-        self.hears: Callable[[str, int], object] | None = None
+        self.on_text: Callable[[str, int], object] | None = None
         """Is told what is said, with the offset where it begins."""
-        self.dropping = False
+        self.discards = False
         """Whether what is read need not be kept: it has gone into a call."""
-        self._mark = 0
+        self._pending_at = 0
         """Where in the text begins what was read and is still to be said or dropped, besides what is held."""
-        self._held: list[str] = []
+        self._held_pieces: list[str] = []
         self._held_size = 0
         self._limit = _NEVER
         self._record: list[str] | None = None
@@ -88,30 +90,30 @@ class Reader:
         return min(self._limit, self._record_limit) - self.base - len(self.text)
 
     @property
-    def overdue(self) -> type[Exception]:
+    def limit_error(self) -> type[Exception]:
         """What to raise when there is no room."""
-        return TooLong if self._record_limit <= self._limit else Refused
+        return TooLong if self._record_limit <= self._limit else NotACall
 
     def push(self, piece: str) -> None:
         at = self.at
-        if at > self._mark and not self.dropping:
-            self._held.append(self.text[self._mark : at])
-            self._held_size += at - self._mark
+        if at > self._pending_at and not self.discards:
+            self._held_pieces.append(self.text[self._pending_at : at])
+            self._held_size += at - self._pending_at
         if self._record is not None:
             self._record.append(self.text[self._record_from : at])
             self._record_from = 0
         self.base += at
         self.text = self.text[at:] + piece if at < len(self.text) else piece
-        self.at = self._mark = 0
+        self.at = self._pending_at = 0
 
     def skip(self, text: str) -> tuple[int, int]:
         """Passes over a text where nothing is held or left to read; its offsets."""
         begin = self.base + len(self.text)
         self.base = begin + len(text)
         self.text = ""
-        self.at = self._mark = 0
-        if self.hears is not None:
-            self.hears(text, begin)
+        self.at = self._pending_at = 0
+        if self.on_text is not None:
+            self.on_text(text, begin)
         return begin, self.base
 
     def unread(self, text: str) -> None:
@@ -122,7 +124,7 @@ class Reader:
             self._record_from = 0
         self.text = text + self.text[self.at :]
         self.base += self.at - len(text)
-        self.at = self._mark = 0
+        self.at = self._pending_at = 0
 
     # What was read is said, dropped or noted.
 
@@ -132,80 +134,80 @@ class Reader:
         return self.base + self.at
 
     @property
-    def pending(self) -> int:
+    def pending_offset(self) -> int:
         """The offset where what was read and is not given yet begins."""
-        return self.base + self._mark - self._held_size
+        return self.base + self._pending_at - self._held_size
 
     def take(self) -> str:
-        taken = self.text[self._mark : self.at]
-        if self._held:
-            self._held.append(taken)
-            taken = "".join(self._held)
+        taken = self.text[self._pending_at : self.at]
+        if self._held_pieces:
+            self._held_pieces.append(taken)
+            taken = "".join(self._held_pieces)
         self.drop()
         return taken
 
     @property
-    def begun(self) -> str:
+    def pending_words(self) -> str:
         """What is neither said nor dropped, read or not."""
-        return self.unsaid.strip()
+        return self.pending_text.strip()
 
     @property
-    def unsaid(self) -> str:
+    def pending_text(self) -> str:
         """The same with the white space around it."""
-        return "".join(self._held) + self.text[self._mark :]
+        return "".join(self._held_pieces) + self.text[self._pending_at :]
 
     def drop(self) -> None:
-        if self._held:
-            self._held = []
+        if self._held_pieces:
+            self._held_pieces = []
             self._held_size = 0
-        self._mark = self.at
+        self._pending_at = self.at
 
-    def say(self) -> None:
+    def emit(self) -> None:
         said = self.take()
         if said:
             end = self.base + self.at
-            self.out.append(self.speak(said, offsets=(end - len(said), end)))
-            if self.hears is not None:
-                self.hears(said, end - len(said))
+            self.out.append(self.piece_type(said, offsets=(end - len(said), end)))
+            if self.on_text is not None:
+                self.on_text(said, end - len(said))
 
     def note(self, kind: NoteKind, text: str, begin: int) -> None:
         self.out.append(Note(kind, text, offsets=(begin, self.offset)))
 
     # What is read may have to be given back.
 
-    def begin(self) -> None:
+    def hold(self) -> None:
         """What is not given yet may be a call. It is held until `decided`."""
-        self._limit = self.pending + MAX_HELD
+        self._limit = self.pending_offset + MAX_HELD
 
-    def decided(self) -> None:
+    def release(self) -> None:
         self._limit = _NEVER
 
-    def record(self) -> None:
+    def start_recording(self) -> None:
         """Keeps what is read from here on, whatever becomes of it."""
         self._record = []
         self._record_from = self.at
         self._record_limit = self.offset + MAX_HELD
 
-    def record_pending(self) -> None:
+    def record_from_pending(self) -> None:
         """The same from what was read and is not given yet."""
-        self._record = [*self._held]
-        self._record_from = self._mark
-        self._record_limit = self.pending + MAX_HELD
+        self._record = [*self._held_pieces]
+        self._record_from = self._pending_at
+        self._record_limit = self.pending_offset + MAX_HELD
 
-    def recorded(self) -> str:
+    def stop_recording(self) -> str:
         """What was recorded; nothing is from here on."""
         record, self._record = self._record or [], None
         self._record_limit = _NEVER
         return "".join([*record, self.text[self._record_from : self.at]])
 
     @property
-    def holding(self) -> bool:
+    def is_holding(self) -> bool:
         """Whether what is read may be a call."""
         return self._limit < _NEVER
 
     # Reading.
 
-    def blank(self) -> Reading[None]:
+    def skip_blank(self) -> Reading[None]:
         """Reads white space, up to something else."""
         while True:
             found = _NO_BLANK.search(self.text, self.at)
@@ -215,13 +217,13 @@ class Reader:
             self.at = len(self.text)
             yield
 
-    def some(self) -> Reading[str]:
+    def peek(self) -> Reading[str]:
         """The next character, not read yet."""
         while self.at >= len(self.text):
             yield
         return self.text[self.at]
 
-    def first(self, markers: Sequence[Marker]) -> Reading[tuple[int, Match] | None]:
+    def match_first(self, markers: Sequence[MarkerPattern]) -> Reading[tuple[int, Match] | None]:
         """The first of the markers that stands here, with its place among them. It is not read yet."""
         while True:
             for index, marker in enumerate(markers):
@@ -234,14 +236,14 @@ class Reader:
                 return None
             try:
                 yield
-            except Over:
+            except EndOfText:
                 for at, each in enumerate(markers):
                     last = each.match_end(self.text, self.at)
                     if last is not None:
                         return at, last
                 raise
 
-    def run(self, chars: str, most: int = MAX_HELD) -> Reading[int]:
+    def read_run(self, chars: str, most: int = MAX_HELD) -> Reading[int]:
         """Reads some of these characters; how many. They are said, unless they may be part of a call."""
         count = 0
         while True:
@@ -254,6 +256,6 @@ class Reader:
             self.at = at
             if at < size or count == most:
                 return count
-            if not self.holding:
-                self.say()
+            if not self.is_holding:
+                self.emit()
             yield

@@ -31,8 +31,8 @@ from callboard.core import (
 from callboard.dialects import (
     ACTION,
     JSON,
-    CannotSay,
     Dialect,
+    NotSpellable,
     render_action,
     render_calls,
     render_in_prose,
@@ -78,7 +78,7 @@ def select_dialect(request: Request, plan: Plan) -> Dialect | None:
     """The dialect that the reply's text is watched for: none where the model is not asked to call, or to speak in it."""
     if plan.watched is None or not request.tools:
         return None
-    if request.tool_choice == "none" and (plan.in_prose or not plan.watched.answers):
+    if request.tool_choice == "none" and (plan.in_prose or not plan.watched.is_only_format):
         return None
     return plan.watched
 
@@ -146,7 +146,7 @@ def _spelled_calls(dialect: Dialect, calls: Sequence[InvocationCanister], tools:
     for each in (dialect, JSON):
         try:
             return render_calls(each, calls, tools)
-        except CannotSay:
+        except NotSpellable:
             continue
     return "\n".join([render_in_prose(call, None) for call in calls])
 

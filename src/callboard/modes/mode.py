@@ -79,7 +79,7 @@ def plan(resolution: Resolution, mode: str = "") -> Plan:
         # Past calls that the model's own dialect cannot spell are told in JSON, and the model may go on with that.
         names = tuple(dict.fromkeys([*names, *(["json"] if names and "auto" not in names else [])]))
     watched = own or (dialect_of(names) if names and not row.dialect else None)
-    if row.declares != "wire" and (watched is None or not watched.reads(dialect)):
+    if row.declares != "wire" and (watched is None or not watched.covers(dialect)):
         watched = dialect
     return Plan(
         row,

@@ -29,7 +29,7 @@ from typing import Any, Final
 import msgspec
 
 from callboard.core import InvocationCanister
-from callboard.dialects import CannotSay, render_call
+from callboard.dialects import NotSpellable, render_call
 from callboard.dialects.table import ACTION_KEYS, DIALECTS
 from callboard.modes.sources import Sources, SourceText, command_lines
 from callboard.text.normal_form import normal_form, squeezed
@@ -103,11 +103,11 @@ def _framing() -> frozenset[str]:
     spelled = [
         marker
         for dialect in DIALECTS.values()
-        for _, frame in dialect.framed()
+        for _, frame in dialect.all_frames()
         for marker in (*frame.openers, *frame.closers)
     ]
     for dialect in DIALECTS.values():
-        with suppress(CannotSay):
+        with suppress(NotSpellable):
             spelled.append(render_call(dialect, _EXAMPLE))
     words = {word for each in spelled for word in _TEXT.findall(normal_form(each))}
     own = {

@@ -67,7 +67,7 @@ class Watcher:
         if sources is not None:
             from callboard.modes.quotation_check import QuotationCheck  # noqa: PLC0415  # not for an import
 
-            drops = [drop for each in (dialect, *dialect.speaks) for drop in each.drops]
+            drops = [drop for each in (dialect, *dialect.alternatives) for drop in each.ignored]
             self._check = QuotationCheck(sources, to_text=quoted_calls == "text", spoken=watched, drops=drops)
         self._watched = watched
         self._may_be_opaque = watched is ReasoningPiece

@@ -12,16 +12,17 @@ from typing import Any
 import msgspec
 
 from callboard.core import InvocationCanister
-from callboard.dialects.call_builder import Calls, escaped, quoted
-from callboard.dialects.fence_end import fenced
+from callboard.dialects.call_builder import CallBuilder, escape_json, quote_json
+from callboard.dialects.fences import read_fence_text
+from callboard.dialects.grammar import Grammar, NotSpellable
+from callboard.dialects.grammars.json_arguments import arguments_of, to_json
 from callboard.dialects.grammars.name_then_json import read_text
-from callboard.dialects.grammars.spelling import arguments_of, as_json
-from callboard.dialects.grammars.typed_values import coerced, keys_of, only_string, types_of
-from callboard.dialects.parse_state import Body, CannotSay, Reply
-from callboard.dialects.text_buffer import Over, Reader, Reading, Refused
-from callboard.text.marker import MAX_NAME, Marker, Match, marker
+from callboard.dialects.grammars.typed_values import coerce, keys_of, only_string, types_of
+from callboard.dialects.parse_state import ParseState
+from callboard.dialects.text_buffer import EndOfText, NotACall, Reading, TextBuffer
+from callboard.text.marker_pattern import MAX_NAME, MarkerPattern, Match, compile_marker
 
-_ANY = (marker(""),)
+_ANY = (compile_marker(""),)
 _WORD = re.compile(rf"\S{{1,{MAX_NAME}}}+")
 _FLAG = frozenset({"boolean"})
 # What ends a quotation or begins one, by what is open; as shlex has it.
@@ -34,103 +35,107 @@ _QUOTES = {
 _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
 
-class Program(Body, frozen=True, eq=False):
+class CodeCall(Grammar, frozen=True, eq=False):
     """All of the code is the one argument of the first of these tools that is declared and takes one string."""
 
     tools: tuple[str, ...]
     ends: tuple[str, ...] = ()
 
     @property
-    def heads(self) -> Sequence[Marker]:
+    def heads(self) -> Sequence[MarkerPattern]:
         return _ANY
 
-    def read(self, reply: Reply, head: Match, *, declared: bool) -> Reading[None]:
-        reader = reply.reader
-        name, key = self.tool(reply)
-        if reply.fence and reader.text.startswith(reply.fence, reader.at):
-            raise Refused
-        call = reply.open(name, declared=True)
-        if not reply.fence:
-            yield from read_text(reply, key, self.ends)
-            reply.close()
+    def read(self, state: ParseState, head: Match, *, declared: bool) -> Reading[None]:
+        buffer = state.buffer
+        name, key = self.tool(state)
+        if state.fence and buffer.text.startswith(state.fence, buffer.at):
+            raise NotACall
+        call = state.open(name, declared=True)
+        if not state.fence:
+            yield from read_text(state, key, self.ends)
+            state.close()
             return
-        call.write(f'{{{quoted(key)}:"', reader.offset)
+        call.write(f'{{{quote_json(key)}:"', buffer.offset)
         try:
-            yield from fenced(reader, reply.fence, lambda text, end: call.write(escaped(text), end))
-            reply.fence = ""
-        except Over:
-            if reply.why == "stop":
-                call.write('"}', reader.offset)
-                reply.close()
-            reply.abandon()
+            yield from read_fence_text(buffer, state.fence, lambda text, end: call.write(escape_json(text), end))
+            state.fence = ""
+        except EndOfText:
+            if state.why == "stop":
+                call.write('"}', buffer.offset)
+                state.close()
+            state.abandon()
             raise
-        call.write('"}', reader.offset)
-        reply.close()
+        call.write('"}', buffer.offset)
+        state.close()
 
-    def tool(self, reply: Reply) -> tuple[str, str]:
+    def tool(self, state: ParseState) -> tuple[str, str]:
         """The tool and its argument. Raises Refused if there is none."""
         for name in self.tools:
-            if not reply.calls.any and reply.calls.declared(name) and (key := only_string(reply.calls.schema(name))):
+            if (
+                not state.calls.takes_any
+                and state.calls.is_declared(name)
+                and (key := only_string(state.calls.schema(name)))
+            ):
                 return name, key
-        raise Refused
+        raise NotACall
 
-    def spell(self, call: InvocationCanister, place: int = 0) -> str:
+    def render(self, call: InvocationCanister, index: int = 0) -> str:
         arguments = arguments_of(call)
         values = list(arguments.values())
         if call.name not in self.tools or len(values) != 1 or not isinstance(values[0], str):
-            raise CannotSay(f"{call.name} is no tool that runs code, or has other arguments")
+            raise NotSpellable(f"{call.name} is no tool that runs code, or has other arguments")
         return values[0]
 
 
-class Commands(Body, frozen=True, eq=False):
+class ShellCommands(Grammar, frozen=True, eq=False):
     """Each line is a call if each begins with a declared tool; else all of it is what `shell` makes of it."""
 
-    shell: Program
+    shell: CodeCall
 
     @property
-    def heads(self) -> Sequence[Marker]:
+    def heads(self) -> Sequence[MarkerPattern]:
         return _ANY
 
-    def read(self, reply: Reply, head: Match, *, declared: bool) -> Reading[None]:
-        reader = reply.reader
-        word = yield from _word(reader)
-        if not reply.calls.declared(word) or reply.calls.any or word in self.shell.tools:
-            yield from self.shell.read(reply, head, declared=declared)
+    def read(self, state: ParseState, head: Match, *, declared: bool) -> Reading[None]:
+        buffer = state.buffer
+        word = yield from _word(buffer)
+        if not state.calls.is_declared(word) or state.calls.takes_any or word in self.shell.tools:
+            yield from self.shell.read(state, head, declared=declared)
             return
         lines: list[str] = []
         over = False
         try:
-            yield from fenced(reader, reply.fence, lambda text, _: lines.append(text))
-            reply.fence = ""
-        except Over:
-            if reply.why != "stop":
+            yield from read_fence_text(buffer, state.fence, lambda text, _: lines.append(text))
+            state.fence = ""
+        except EndOfText:
+            if state.why != "stop":
                 raise
             over = True
         text = "".join(lines)
-        commands = [_command(reply.calls, each) for each in _commands(text)]
+        commands = [_command(state.calls, each) for each in _commands(text)]
         called = [each for each in commands if each is not None]
         if len(called) < len(commands):
-            name, key = self.shell.tool(reply)
+            name, key = self.shell.tool(state)
             called = [(name, {key: text})]
         for name, arguments in called:
-            reply.open(name).write(as_json(arguments), reader.offset)
-            reply.close()
+            state.open(name).write(to_json(arguments), buffer.offset)
+            state.close()
         if over:
-            raise Over
+            raise EndOfText
 
-    def spell(self, call: InvocationCanister, place: int = 0) -> str:
-        return self.shell.spell(call)
+    def render(self, call: InvocationCanister, index: int = 0) -> str:
+        return self.shell.render(call)
 
 
-def _word(reader: Reader) -> Reading[str]:
+def _word(buffer: TextBuffer) -> Reading[str]:
     """The first word, not read yet."""
     while True:
-        found = _WORD.match(reader.text, reader.at)
-        if found is not None and (found.end() < len(reader.text) or len(found[0]) == MAX_NAME):
+        found = _WORD.match(buffer.text, buffer.at)
+        if found is not None and (found.end() < len(buffer.text) or len(found[0]) == MAX_NAME):
             break
         try:
             yield
-        except Over:
+        except EndOfText:
             if found is None:
                 raise
             break
@@ -162,7 +167,7 @@ def _quote_behind(line: str, quote: str) -> str:
     return quote
 
 
-def _command(calls: Calls, line: str) -> tuple[str, dict[str, Any]] | None:
+def _command(calls: CallBuilder, line: str) -> tuple[str, dict[str, Any]] | None:
     """The call that the line makes by the tool's flags and the order of its arguments; None if it makes none."""
     import shlex  # noqa: PLC0415  # one dialect has commands
 
@@ -170,7 +175,7 @@ def _command(calls: Calls, line: str) -> tuple[str, dict[str, Any]] | None:
         name, *words = shlex.split(line)
     except ValueError:
         return None
-    if not calls.declared(name):
+    if not calls.is_declared(name):
         return None
     schema, flags = calls.schema(name), calls.flags(name)
     given: dict[str, str | bool] = {}
@@ -205,5 +210,5 @@ def _long(flag: str, schema: Mapping[str, Any]) -> str | None:
 
 
 def _typed(text: str | bool, types: frozenset[str]) -> Any:
-    json = None if "string" in types or isinstance(text, bool) else coerced(text, types)
+    json = None if "string" in types or isinstance(text, bool) else coerce(text, types)
     return text if json is None else msgspec.json.decode(json)

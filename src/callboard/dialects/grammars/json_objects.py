@@ -20,15 +20,16 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from callboard.core import InvocationCanister, ReasoningPiece, TextPiece
-from callboard.dialects.call_builder import OpenCall, as_object, quoted
-from callboard.dialects.grammars.spelling import arguments_json
+from callboard.dialects.call_builder import OpenCall, parse_object, quote_json
+from callboard.dialects.grammar import Grammar
+from callboard.dialects.grammars.json_arguments import arguments_json
 from callboard.dialects.grammars.typed_values import keys_of
-from callboard.dialects.parse_state import Body, Reply
-from callboard.dialects.text_buffer import Over, Reading, Refused
+from callboard.dialects.parse_state import ParseState
+from callboard.dialects.text_buffer import EndOfText, NotACall, Reading
 from callboard.text.json_object import JsonObject, Token
 from callboard.text.json_string import JsonString
 from callboard.text.json_value import Brackets
-from callboard.text.marker import Marker, Match, marker
+from callboard.text.marker_pattern import MarkerPattern, Match, compile_marker
 
 
 class Role(Enum):
@@ -76,10 +77,10 @@ _NAMING = (Role.NAME, Role.WRAPPER)
 _CAPTURED = (*_NAMING, Role.IDENTIFIER, Role.THOUGHTS)
 _NO_SEPARATOR = re.compile(r"[^\s,;]")
 _DOUBLED = "{{"
-_HEADS = (marker("{{{{"), marker("{{"), marker("[{_}{{"))
+_HEADS = (compile_marker("{{{{"), compile_marker("{{"), compile_marker("[{_}{{"))
 
 
-class Objects(Body, frozen=True, eq=False, dict=True):
+class JsonObjects(Grammar, frozen=True, eq=False, dict=True):
     """`keys` says what the members are for; without them the key is the name. `call` spells one."""
 
     keys: Mapping[str, Role] = CALL_KEYS
@@ -88,72 +89,72 @@ class Objects(Body, frozen=True, eq=False, dict=True):
     """What stands before the object. Its `{name}` is told again inside."""
 
     @cached_property
-    def heads(self) -> Sequence[Marker]:
-        return [marker(f"{self.header}{{{{")] if self.header else _HEADS
+    def heads(self) -> Sequence[MarkerPattern]:
+        return [compile_marker(f"{self.header}{{{{")] if self.header else _HEADS
 
-    def read(self, reply: Reply, head: Match, *, declared: bool) -> Reading[None]:
-        reader = reply.reader
+    def read(self, state: ParseState, head: Match, *, declared: bool) -> Reading[None]:
+        buffer = state.buffer
         if self.header:
-            reader.at = head.end - 1
-        if reader.text[reader.at] == "{":
-            doubled = reader.text.startswith(_DOUBLED, reader.at)
-            reader.at += doubled
-            yield from _Object(self, reply, declared, doubled=doubled).read()
+            buffer.at = head.end - 1
+        if buffer.text[buffer.at] == "{":
+            doubled = buffer.text.startswith(_DOUBLED, buffer.at)
+            buffer.at += doubled
+            yield from _Object(self, state, declared, doubled=doubled).read()
             if doubled:
-                yield from _close_doubled(reply)
+                yield from _close_doubled(state)
             return
-        reader.at = head.end - 1
-        yield from _list(self, reply, declared)
+        buffer.at = head.end - 1
+        yield from _list(self, state, declared)
 
-    def spell(self, call: InvocationCanister, place: int = 0) -> str:
+    def render(self, call: InvocationCanister, index: int = 0) -> str:
         return self.call.format(
-            name=quoted(call.name), arguments=arguments_json(call), identifier=quoted(call.identifier)
+            name=quote_json(call.name), arguments=arguments_json(call), identifier=quote_json(call.identifier)
         )
 
 
-def _list(body: Objects, reply: Reply, declared: bool, *, inner: bool = False) -> Reading[bool]:
+def _list(body: JsonObjects, state: ParseState, declared: bool, *, inner: bool = False) -> Reading[bool]:
     """From the first object on; whether the list was closed behind the last. If not, what is there is no call."""
-    reader = reply.reader
+    buffer = state.buffer
     while True:
-        each = _Object(body, reply, declared, inner=inner)
+        each = _Object(body, state, declared, inner=inner)
         try:
             yield from each.read()
-        except Refused:
+        except NotACall:
             if each.closed:
-                yield from _leave_list(reply)
+                yield from _leave_list(state)
             raise
-        while (found := _NO_SEPARATOR.search(reader.text, reader.at)) is None:
-            reader.at = len(reader.text)
+        while (found := _NO_SEPARATOR.search(buffer.text, buffer.at)) is None:
+            buffer.at = len(buffer.text)
             yield
-        reader.at = found.start()
+        buffer.at = found.start()
         if found[0] == "]":
-            reader.at += 1
-            reader.drop()
+            buffer.at += 1
+            buffer.drop()
             return True
         if found[0] != "{":
             return False
-        reader.begin()
+        buffer.hold()
 
 
-def _close_doubled(reply: Reply) -> Reading[None]:
+def _close_doubled(state: ParseState) -> Reading[None]:
     """Reads the second brace of an object in two: as Qwen2.5-Coder's template spells its example, and so the model."""
-    reader = reply.reader
+    buffer = state.buffer
     try:
-        yield from reader.blank()
-    except Over:
-        reader.drop()
+        yield from buffer.skip_blank()
+    except EndOfText:
+        buffer.drop()
         raise
-    reader.at += reader.text[reader.at] == "}"
-    reader.drop()
+    buffer.at += buffer.text[buffer.at] == "}"
+    buffer.drop()
 
 
-def _leave_list(reply: Reply) -> Reading[None]:
+def _leave_list(state: ParseState) -> Reading[None]:
     """Reads a list to its end: where one of its objects is no call, the others are none."""
-    reader, brackets = reply.reader, Brackets()
+    buffer, brackets = state.buffer, Brackets()
     brackets.step("[", 0)
     closed = False
     while not closed:
-        closed, reader.at = brackets.step(reader.text, reader.at)
+        closed, buffer.at = brackets.step(buffer.text, buffer.at)
         if not closed:
             yield
 
@@ -170,12 +171,12 @@ class _Object:
     """Reads one object, whose opening brace is the next character."""
 
     def __init__(
-        self, body: Objects, reply: Reply, declared: bool, *, inner: bool = False, doubled: bool = False
+        self, body: JsonObjects, state: ParseState, declared: bool, *, inner: bool = False, doubled: bool = False
     ) -> None:
         self._keys = body.keys
         self._body = body
-        self._reply = reply
-        self._reader = reply.reader
+        self._state = state
+        self._buffer = state.buffer
         self._declared = declared
         self._inner = inner
         """Whether it stands in a list of calls itself, and so holds none."""
@@ -183,7 +184,7 @@ class _Object:
         """Whether it stands in two pairs of braces, so that its arguments may as well."""
         self._members = JsonObject()
         self._role: Role | None = None
-        self._said = False
+        self._has_emitted = False
         self._name: str | None = None
         self._identifier = ""
         self._arguments: str | None = None
@@ -201,15 +202,15 @@ class _Object:
 
     def read(self) -> Reading[None]:
         """Raises Refused where nothing came of it."""
-        reader, members = self._reader, self._members
-        reader.at += 1
+        buffer, members = self._buffer, self._members
+        buffer.at += 1
         try:
             while True:
                 if self._other:
                     yield from self._leave()
-                token, reader.at = members.step(reader.text, reader.at)
-                if self._said:
-                    reader.drop()
+                token, buffer.at = members.step(buffer.text, buffer.at)
+                if self._has_emitted:
+                    buffer.drop()
                 match token:
                     case Token.MORE:
                         yield
@@ -226,67 +227,67 @@ class _Object:
                         self._break()
                     case _:  # END of a value that nobody asked for, LEFT: the members of the object around it follow
                         pass
-        except Over:
+        except EndOfText:
             self._cut()
             raise
-        except Refused:
-            self._reply.thoughts = []
+        except NotACall:
+            self._state.pending_reasoning = []
             raise
 
     def _leave(self) -> Reading[None]:
         """Reads the object to its end, so that nothing in it is taken for a call. Raises Refused."""
-        reader, brackets = self._reader, Brackets()
+        buffer, brackets = self._buffer, Brackets()
         brackets.step("{" * self._members.levels, 0)
         while True:
-            self.closed, reader.at = brackets.step(reader.text, reader.at)
+            self.closed, buffer.at = brackets.step(buffer.text, buffer.at)
             if self.closed:
-                raise Refused
+                raise NotACall
             yield
 
     def _break(self) -> NoReturn:
-        if self._said:
+        if self._has_emitted:
             self._end()
-        raise Refused
+        raise NotACall
 
     def _end(self) -> None:
         if self._strict and not self._called:
             self._decide()
-        if self._reply.call is not None:
-            self._reply.close()
-        elif self._said:
-            self._reader.drop()
+        if self._state.call is not None:
+            self._state.close()
+        elif self._has_emitted:
+            self._buffer.drop()
         else:
-            raise Refused
+            raise NotACall
 
     def _decide(self) -> None:
         """All members are known: opens the call if they make one."""
         if self._other or self._name is None or self._arguments is None:
             return
-        arguments = as_object(self._arguments)
-        if arguments is None or not _is_schema(arguments, self._reply.calls.schema(self._name)):
+        arguments = parse_object(self._arguments)
+        if arguments is None or not _is_schema(arguments, self._state.calls.schema(self._name)):
             self._open(self._from).write(self._arguments, self._to)
 
     def _cut(self) -> None:
         """The text ended inside the object."""
-        reply = self._reply
+        state = self._state
         if self._strict and not self._called:
             self._decide()
-        call = reply.call
+        call = state.call
         if call is not None:
-            if reply.why == "stop" and call.whole:
+            if state.why == "stop" and call.is_whole:
                 # Only the closing brace is missing.
-                self._reader.at = len(self._reader.text)
-                reply.close()
+                self._buffer.at = len(self._buffer.text)
+                state.close()
             else:
-                reply.abandon()
-        elif self._said:
-            if self._role is Role.CALLS and (cut := self._reader.begun.strip(",[]")):
-                begin, self._reader.at = self._reader.pending, len(self._reader.text)
-                self._reader.note("dropped", f"the text ends where a call begins: {cut.strip()}", begin)
-            self._reader.drop()
+                state.abandon()
+        elif self._has_emitted:
+            if self._role is Role.CALLS and (cut := self._buffer.pending_words.strip(",[]")):
+                begin, self._buffer.at = self._buffer.pending_offset, len(self._buffer.text)
+                self._buffer.note("dropped", f"the text ends where a call begins: {cut.strip()}", begin)
+            self._buffer.drop()
         elif self._name is not None and not self._declared:
-            reply.open(self._name, self._identifier)
-            reply.abandon()
+            state.open(self._name, self._identifier)
+            state.abandon()
 
     def _value(self) -> Reading[None]:
         """Decides what to do with the value that begins here."""
@@ -295,7 +296,7 @@ class _Object:
             return
         if role is Role.WRAPPER and opener == "{":
             self._members.enter()
-            self._reader.at += 1
+            self._buffer.at += 1
         elif role is Role.CALLS and opener == "[" and not self._inner:
             yield from self._calls()
         elif role in _SAYING:
@@ -317,20 +318,20 @@ class _Object:
 
     def _raw(self) -> Reading[str]:
         """The value as it is written."""
-        reader, members = self._reader, self._members
+        buffer, members = self._buffer, self._members
         pieces: list[str] = []
         while True:
-            begin = reader.at
-            token, reader.at = members.step(reader.text, begin)
-            pieces.append(reader.text[begin : reader.at])
+            begin = buffer.at
+            token, buffer.at = members.step(buffer.text, begin)
+            pieces.append(buffer.text[begin : buffer.at])
             if token is Token.END:
                 return "".join(pieces)
             if token is Token.BROKEN:
-                raise Refused
+                raise NotACall
             yield
 
     def _capture(self) -> Reading[None]:
-        begin = self._reader.offset
+        begin = self._buffer.offset
         raw = yield from self._raw()
         role, text = self._role, _unquoted(raw)
         if raw == "null":
@@ -339,7 +340,7 @@ class _Object:
             case Role.ARGUMENTS:
                 if raw.startswith('"'):
                     raw = text or ""
-                    if as_object(raw) is None:
+                    if parse_object(raw) is None:
                         self._refuse()
                         return
                 self._arguments = raw
@@ -347,66 +348,66 @@ class _Object:
                 self._identifier = text or (raw if raw.isdigit() else "")
             case Role.THOUGHTS:
                 if text:
-                    self._reply.thoughts.append(ReasoningPiece(text, offsets=(begin, self._reader.offset)))
+                    self._state.pending_reasoning.append(ReasoningPiece(text, offsets=(begin, self._buffer.offset)))
             case Role.KIND:
                 self._other = text not in CALL_KINDS
             case _:
-                if text is None or (self._declared and not self._reply.calls.declared(text)):
+                if text is None or (self._declared and not self._state.calls.is_declared(text)):
                     self._refuse()
                     return
                 self._name = text
         if self._name is None or self._arguments is None or self._called:
             return
         if self._strict:
-            self._from = self._to = self._to or self._reader.offset
+            self._from = self._to = self._to or self._buffer.offset
         else:
             call = self._open()
-            call.write(self._arguments, self._reader.offset)
+            call.write(self._arguments, self._buffer.offset)
 
     def _refuse(self) -> None:
         """It is no call. One that is read strictly is read to its end, so that nothing in it is taken for one."""
         if not self._strict:
-            raise Refused
+            raise NotACall
         self._other = True
 
     def _hold(self) -> Reading[None]:
         """The arguments, which are given when the object is closed, or when more of them came than may be held."""
-        reader, members = self._reader, self._members
+        buffer, members = self._buffer, self._members
         pieces: list[str] = []
-        self._from = reader.offset
+        self._from = buffer.offset
         while True:
-            begin = reader.at
-            token, reader.at = members.step(reader.text, begin)
-            pieces.append(reader.text[begin : reader.at])
+            begin = buffer.at
+            token, buffer.at = members.step(buffer.text, begin)
+            pieces.append(buffer.text[begin : buffer.at])
             if token is Token.END:
                 raw = "".join(pieces)
-                if self._doubled and as_object(raw) is None and as_object(raw[1:-1]) is not None:
+                if self._doubled and parse_object(raw) is None and parse_object(raw[1:-1]) is not None:
                     raw = raw[1:-1]
-                self._arguments, self._to = raw, reader.offset
+                self._arguments, self._to = raw, buffer.offset
                 if not self._strict:
                     self._open(self._from).write(raw, self._to)
                 return
             if token is Token.BROKEN:
                 call = self._open(self._from)
-                call.write("".join(pieces), reader.offset)
-                self._reply.close()
-                raise Refused
+                call.write("".join(pieces), buffer.offset)
+                self._state.close()
+                raise NotACall
             try:
                 yield
-            except Over:
+            except EndOfText:
                 call = self._open(self._from)
-                call.write("".join(pieces), reader.offset)
+                call.write("".join(pieces), buffer.offset)
                 raise
-            except Refused:
+            except NotACall:
                 call = self._open(self._from)
-                call.write("".join(pieces), reader.offset)
+                call.write("".join(pieces), buffer.offset)
                 yield from self._go_on(call)
                 return
 
     def _open(self, end: int | None = None) -> OpenCall:
         """Opens the call, whose name and what is before its arguments went up to `end`, by default up to here."""
-        call = self._reply.open(self._name or "", self._identifier, declared=self._declared, end=end)
-        self._called = self._said = True
+        call = self._state.open(self._name or "", self._identifier, declared=self._declared, end=end)
+        self._called = self._has_emitted = True
         return call
 
     def _stream(self) -> Reading[None]:
@@ -414,75 +415,75 @@ class _Object:
         yield from self._go_on(self._open())
 
     def _go_on(self, call: OpenCall) -> Reading[None]:
-        reader, members = self._reader, self._members
+        buffer, members = self._buffer, self._members
         while True:
-            begin = reader.at
-            token, reader.at = members.step(reader.text, begin)
-            call.write(reader.text[begin : reader.at], reader.offset)
-            reader.drop()
+            begin = buffer.at
+            token, buffer.at = members.step(buffer.text, begin)
+            call.write(buffer.text[begin : buffer.at], buffer.offset)
+            buffer.drop()
             if token is Token.END:
                 return
             if token is Token.BROKEN:
-                self._reply.close()
-                raise Refused
+                self._state.close()
+                raise NotACall
             yield
 
     def _calls(self) -> Reading[None]:
         """A list of calls."""
-        reader = self._reader
-        before = self._reply.calls.count
-        reader.at += 1
-        yield from reader.blank()
+        buffer = self._buffer
+        before = self._state.calls.count
+        buffer.at += 1
+        yield from buffer.skip_blank()
         try:
-            if reader.text[reader.at] == "{":
-                closed = yield from _list(self._body, self._reply, self._declared, inner=True)
+            if buffer.text[buffer.at] == "{":
+                closed = yield from _list(self._body, self._state, self._declared, inner=True)
             else:
-                closed = reader.text[reader.at] == "]"
-                reader.at += closed
+                closed = buffer.text[buffer.at] == "]"
+                buffer.at += closed
         finally:
-            self._said = self._reply.calls.count > before
+            self._has_emitted = self._state.calls.count > before
         if not closed:
-            raise Refused
+            raise NotACall
         self._members.passed()
 
     def _say(self) -> Reading[None]:
         """An answer or a thought, as it arrives."""
-        reader, members = self._reader, self._members
+        buffer, members = self._buffer, self._members
         piece = ReasoningPiece if self._role is Role.REASONING else TextPiece
         if members.opener != '"':
-            begin = reader.offset
+            begin = buffer.offset
             raw = yield from self._raw()
             if raw != "null":
-                self._said = True
-                reader.drop()
-                reader.decided()
-                self._reply.tell(piece(raw, offsets=(begin, reader.offset)))
+                self._has_emitted = True
+                buffer.drop()
+                buffer.release()
+                self._state.emit(piece(raw, offsets=(begin, buffer.offset)))
             return
-        self._said = True
-        reader.drop()
-        reader.decided()
+        self._has_emitted = True
+        buffer.drop()
+        buffer.release()
         string = JsonString()
-        begin = reader.at + 1
-        told = reader.base + begin
+        begin = buffer.at + 1
+        told = buffer.base + begin
         try:
             while True:
-                token, reader.at = members.step(reader.text, reader.at)
-                inside = reader.at - (token is Token.END)
-                said = string.feed(reader.text[begin:inside])
+                token, buffer.at = members.step(buffer.text, buffer.at)
+                inside = buffer.at - (token is Token.END)
+                said = string.feed(buffer.text[begin:inside])
                 if token is Token.END:
                     said += string.finish()
-                end = reader.base + inside - string.held
+                end = buffer.base + inside - string.held
                 if said:
-                    self._reply.tell(piece(said, offsets=(told, end)))
+                    self._state.emit(piece(said, offsets=(told, end)))
                     told = end
-                reader.drop()
+                buffer.drop()
                 if token is not Token.MORE:
                     return
                 yield
-                begin = reader.at
-        except Over:
+                begin = buffer.at
+        except EndOfText:
             if said := string.finish():
-                self._reply.tell(piece(said, offsets=(told, reader.offset)))
+                self._state.emit(piece(said, offsets=(told, buffer.offset)))
             raise
 
 

@@ -9,19 +9,19 @@ import re
 from collections.abc import Sequence
 
 from callboard.core import InvocationCanister
-from callboard.dialects.call_builder import as_object, escaped
-from callboard.dialects.grammars.json_arguments import read_arguments
-from callboard.dialects.grammars.spelling import arguments_json
-from callboard.dialects.grammars.typed_values import only_string, takes
-from callboard.dialects.parse_state import Body, Reply
-from callboard.dialects.text_buffer import Over, Reading, Refused
+from callboard.dialects.call_builder import escape_json, parse_object
+from callboard.dialects.grammar import Grammar
+from callboard.dialects.grammars.json_arguments import arguments_json, read_arguments
+from callboard.dialects.grammars.typed_values import accepts, only_string
+from callboard.dialects.parse_state import ParseState
+from callboard.dialects.text_buffer import EndOfText, NotACall, Reading
 from callboard.text.json_value import Brackets
-from callboard.text.marker import Marker, Match, marker
+from callboard.text.marker_pattern import MarkerPattern, Match, compile_marker
 
 _COUNTER = re.compile(r"\d+$")
 
 
-class Named(Body, frozen=True, eq=False):
+class NameThenJson(Grammar, frozen=True, eq=False):
     """`headers` are what stands before the arguments, the first as it is spelled; `{name}` and `{id}` are read.
 
     `ends` is what may stand in place of empty arguments. With `raw`, what is no JSON is the one argument of
@@ -37,114 +37,116 @@ class Named(Body, frozen=True, eq=False):
     """The name is the identifier without `functions.` and its counter."""
 
     @property
-    def heads(self) -> Sequence[Marker]:
+    def heads(self) -> Sequence[MarkerPattern]:
         follow = () if self.raw else ("{{", *self.ends)
-        return [marker(header, follow) for header in self.headers]
+        return [compile_marker(header, follow) for header in self.headers]
 
-    def read(self, reply: Reply, head: Match, *, declared: bool) -> Reading[None]:
-        reader = reply.reader
+    def read(self, state: ParseState, head: Match, *, declared: bool) -> Reading[None]:
+        buffer = state.buffer
         identifier = head.fields.get("id", "")
-        name = named(identifier) if self.name_from_id else head.fields["name"]
-        if self.name_from_id and name.isdigit() and not reply.calls.any and not reply.calls.declared(name):
-            reader.at = head.end
-            yield from _call_by_arguments(reply, identifier)
+        name = named_identifier(identifier) if self.name_from_id else head.fields["name"]
+        if self.name_from_id and name.isdigit() and not state.calls.takes_any and not state.calls.is_declared(name):
+            buffer.at = head.end
+            yield from _call_by_arguments(state, identifier)
             return
-        if head.cut and not reply.calls.declared(name):
-            raise Over  # the name may be cut
-        reader.at = head.end
+        if head.cut and not state.calls.is_declared(name):
+            raise EndOfText  # the name may be cut
+        buffer.at = head.end
         try:
-            yield from reader.blank()
-            empty = reader.text[reader.at] != "{" and (yield from reader.first([marker(end) for end in self.ends]))
-        except Over:
-            if not declared or reply.calls.declared(name):
-                reply.open(name, identifier)
-                reply.abandon()
+            yield from buffer.skip_blank()
+            empty = buffer.text[buffer.at] != "{" and (
+                yield from buffer.match_first([compile_marker(end) for end in self.ends])
+            )
+        except EndOfText:
+            if not declared or state.calls.is_declared(name):
+                state.open(name, identifier)
+                state.abandon()
             raise
-        if reader.text[reader.at] == "{":
-            call = reply.open(name, identifier, declared=declared)
-            yield from read_arguments(reply, call)
+        if buffer.text[buffer.at] == "{":
+            call = state.open(name, identifier, declared=declared)
+            yield from read_arguments(state, call)
         elif empty:
-            call = reply.open(name, identifier, declared=declared)
-            call.write("{}", reader.offset)
-        elif self.raw and (key := only_string(reply.calls.schema(name))):
-            call = reply.open(name, identifier, declared=declared)
-            yield from read_text(reply, key, self.ends)
+            call = state.open(name, identifier, declared=declared)
+            call.write("{}", buffer.offset)
+        elif self.raw and (key := only_string(state.calls.schema(name))):
+            call = state.open(name, identifier, declared=declared)
+            yield from read_text(state, key, self.ends)
         else:
-            raise Refused
+            raise NotACall
         if self.tail:
             try:
-                yield from reader.blank()
-                if found := (yield from reader.first([marker(self.tail)])):
-                    reader.at = found[1].end
-            except Over:
-                reply.close()
+                yield from buffer.skip_blank()
+                if found := (yield from buffer.match_first([compile_marker(self.tail)])):
+                    buffer.at = found[1].end
+            except EndOfText:
+                state.close()
                 raise
-        reply.close()
+        state.close()
 
-    def spell(self, call: InvocationCanister, place: int = 0) -> str:
+    def render(self, call: InvocationCanister, index: int = 0) -> str:
         identifier = call.identifier
-        if self.name_from_id and named(identifier) != call.name:
+        if self.name_from_id and named_identifier(identifier) != call.name:
             counter = _COUNTER.search(identifier)
             identifier = f"functions.{call.name}:{counter[0] if counter else 0}"
         header = self.headers[0].format(name=call.name, id=identifier, line="\n", _="")
         return header + arguments_json(call) + self.tail.format()
 
 
-def _call_by_arguments(reply: Reply, identifier: str) -> Reading[None]:
+def _call_by_arguments(state: ParseState, identifier: str) -> Reading[None]:
     """A call whose identifier is a counter alone: of the one tool that takes such arguments, if there is one."""
-    reader, brackets = reply.reader, Brackets()
-    yield from reader.blank()
-    if reader.text[reader.at] != "{":
-        raise Refused
+    buffer, brackets = state.buffer, Brackets()
+    yield from buffer.skip_blank()
+    if buffer.text[buffer.at] != "{":
+        raise NotACall
     pieces: list[str] = []
     closed = False
     while not closed:
-        begin = reader.at
-        closed, reader.at = brackets.step(reader.text, begin)
-        pieces.append(reader.text[begin : reader.at])
+        begin = buffer.at
+        closed, buffer.at = brackets.step(buffer.text, begin)
+        pieces.append(buffer.text[begin : buffer.at])
         if not closed:
             yield
     raw = "".join(pieces)
-    names = [name for name in reply.calls.names if takes(reply.calls.schema(name), as_object(raw))]
-    reply.open(names[0] if len(names) == 1 else identifier, identifier).write(raw, reader.offset)
-    reply.close()
+    names = [name for name in state.calls.names if accepts(state.calls.schema(name), parse_object(raw))]
+    state.open(names[0] if len(names) == 1 else identifier, identifier).write(raw, buffer.offset)
+    state.close()
 
 
-def read_text(reply: Reply, key: str, ends: Sequence[str]) -> Reading[None]:
+def read_text(state: ParseState, key: str, ends: Sequence[str]) -> Reading[None]:
     """The characters up to one of the ends, or to the end of the text, as the one argument."""
-    reader, call = reply.reader, reply.call
+    buffer, call = state.buffer, state.call
     if call is None:
         raise AssertionError
-    call.write(f'{{"{escaped(key)}":"', reader.offset)
-    markers = [marker(end) for end in ends]
+    call.write(f'{{"{escape_json(key)}":"', buffer.offset)
+    markers = [compile_marker(end) for end in ends]
     start = re.compile(f"[{re.escape(''.join({each.prefix[0] for each in markers}))}]" if markers else r"(?!)")
     try:
         while True:
-            found = start.search(reader.text, reader.at)
-            at = len(reader.text) if found is None else found.start()
-            call.write(escaped(reader.text[reader.at : at]), reader.base + at)
-            reader.at = at
-            reader.drop()
+            found = start.search(buffer.text, buffer.at)
+            at = len(buffer.text) if found is None else found.start()
+            call.write(escape_json(buffer.text[buffer.at : at]), buffer.base + at)
+            buffer.at = at
+            buffer.drop()
             if found is None:
                 yield
-            elif (yield from reader.first(markers)):
+            elif (yield from buffer.match_first(markers)):
                 break
             else:
-                reader.at += 1
-                call.write(escaped(found[0]), reader.offset)
-    except Over:
-        if reply.why != "stop":
-            reply.abandon()
+                buffer.at += 1
+                call.write(escape_json(found[0]), buffer.offset)
+    except EndOfText:
+        if state.why != "stop":
+            state.abandon()
             raise
-        call.write(escaped(reader.text[reader.at :]), reader.base + len(reader.text))
-        reader.at = len(reader.text)
-        call.write('"}', reader.offset)
-        reply.close()
+        call.write(escape_json(buffer.text[buffer.at :]), buffer.base + len(buffer.text))
+        buffer.at = len(buffer.text)
+        call.write('"}', buffer.offset)
+        state.close()
         raise
-    call.write('"}', reader.offset)
+    call.write('"}', buffer.offset)
 
 
-def named(identifier: str) -> str:
+def named_identifier(identifier: str) -> str:
     """`get_time` of `functions.get_time:3`."""
     head, colon, counter = identifier.rpartition(":")
     name = head if colon and counter.isdigit() else identifier

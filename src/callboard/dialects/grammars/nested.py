@@ -14,20 +14,21 @@ from typing import Any
 import msgspec
 
 from callboard.core import InvocationCanister
-from callboard.dialects.call_builder import OpenCall, quoted
-from callboard.dialects.grammars.spelling import arguments_of, as_json
-from callboard.dialects.grammars.typed_values import TEXT, coerced, item_of, member_of, types_at, types_of
+from callboard.dialects.call_builder import OpenCall, quote_json
+from callboard.dialects.grammar import Grammar
+from callboard.dialects.grammars.json_arguments import arguments_of, to_json
+from callboard.dialects.grammars.typed_values import TEXT, coerce, item_of, member_of, types_at, types_of
 from callboard.dialects.grammars.xml_tags import Value
-from callboard.dialects.parse_state import Body, Reply
-from callboard.dialects.text_buffer import Over, Reading
-from callboard.text.marker import Marker, Match, marker
+from callboard.dialects.parse_state import ParseState
+from callboard.dialects.text_buffer import EndOfText, Reading
+from callboard.text.marker_pattern import MarkerPattern, Match, compile_marker
 
 _ITEM = "item"
 _MAX_DEPTH = 128
 _EMPTY = {"array": "[]", "object": "{}"}
 
 
-class Nested(Body, frozen=True, eq=False, dict=True):
+class NestedTags(Grammar, frozen=True, eq=False, dict=True):
     """`before` stands before every tag; `call` and `section` are the tags around an argument list and all calls."""
 
     before: str
@@ -35,23 +36,26 @@ class Nested(Body, frozen=True, eq=False, dict=True):
     section: str = "tool_call"
 
     @cached_property
-    def heads(self) -> Sequence[Marker]:
-        return [marker(f'{self.before}{{_}}<{self.call} name="{{name}}">')]
+    def heads(self) -> Sequence[MarkerPattern]:
+        return [compile_marker(f'{self.before}{{_}}<{self.call} name="{{name}}">')]
 
     @cached_property
-    def tags(self) -> Sequence[Marker]:
+    def tags(self) -> Sequence[MarkerPattern]:
         """What closes something, and what opens something."""
-        return [marker(f"{{_}}{self.before}{{_}}</{{key}}>"), marker(f"{{_}}{self.before}{{_}}<{{key}}>")]
+        return [
+            compile_marker(f"{{_}}{self.before}{{_}}</{{key}}>"),
+            compile_marker(f"{{_}}{self.before}{{_}}<{{key}}>"),
+        ]
 
-    def read(self, reply: Reply, head: Match, *, declared: bool) -> Reading[None]:
+    def read(self, state: ParseState, head: Match, *, declared: bool) -> Reading[None]:
         name = head.fields["name"]
-        if head.cut and not reply.calls.declared(name):
-            raise Over  # the name may be cut
-        reply.reader.at = head.end
-        yield from _Arguments(self, reply, reply.open(name, declared=declared)).read()
+        if head.cut and not state.calls.is_declared(name):
+            raise EndOfText  # the name may be cut
+        state.buffer.at = head.end
+        yield from _Arguments(self, state, state.open(name, declared=declared)).read()
 
-    def spell(self, call: InvocationCanister, place: int = 0) -> str:
-        values = {key: value if isinstance(value, str) else as_json(value) for key, value in arguments_of(call).items()}
+    def render(self, call: InvocationCanister, index: int = 0) -> str:
+        values = {key: value if isinstance(value, str) else to_json(value) for key, value in arguments_of(call).items()}
         tags = [f"{self.before}<{key}>{value}{self.before}</{key}>" for key, value in values.items()]
         return f'{self.before}<{self.call} name="{call.name}">{"".join(tags)}{self.before}</{self.call}>'
 
@@ -68,122 +72,122 @@ class _Node:
 class _Arguments:
     """Reads the arguments of one call, from behind its first tag to its end."""
 
-    def __init__(self, nested: Nested, reply: Reply, call: OpenCall) -> None:
+    def __init__(self, nested: NestedTags, state: ParseState, call: OpenCall) -> None:
         self._nested = nested
-        self._reply = reply
-        self._reader = reply.reader
+        self._state = state
+        self._buffer = state.buffer
         self._call = call
-        self._schema = reply.calls.schema(call.name)
+        self._schema = state.calls.schema(call.name)
         self._seen: set[str] = set()
         self._in_value = False
 
     def read(self) -> Reading[None]:
-        reader, nested = self._reader, self._nested
+        buffer, nested = self._buffer, self._nested
         try:
             while True:
-                yield from reader.blank()
-                found = yield from reader.first(nested.tags)
+                yield from buffer.skip_blank()
+                found = yield from buffer.match_first(nested.tags)
                 if found is None:
                     break
                 key = found[1].fields["key"]
                 if found[0] == 0 and key != nested.section:
-                    reader.at = found[1].end
+                    buffer.at = found[1].end
                 if found[0] == 0 and key in {nested.call, nested.section}:
                     break
                 if found[0]:
-                    reader.at = found[1].end
+                    buffer.at = found[1].end
                     yield from self._value(key)
-        except Over:
-            reader.at = len(reader.text)
-            if self._reply.why == "stop" and self._seen and not self._in_value:
+        except EndOfText:
+            buffer.at = len(buffer.text)
+            if self._state.why == "stop" and self._seen and not self._in_value:
                 self._close()
-            self._reply.abandon()
+            self._state.abandon()
             raise
         self._close()
 
     def _close(self) -> None:
-        self._call.write("}" if self._seen else "{}", self._reader.offset)
-        self._reply.close()
+        self._call.write("}" if self._seen else "{}", self._buffer.offset)
+        self._state.close()
 
     def _value(self, key: str) -> Reading[None]:
         """Reads a value and its closing tag, from behind its opening one."""
-        reader = self._reader
+        buffer = self._buffer
         self._in_value = True
         again = key in self._seen
         if not again:
-            self._call.write(f"{',' if self._seen else '{'}{quoted(key)}:", reader.offset)
+            self._call.write(f"{',' if self._seen else '{'}{quote_json(key)}:", buffer.offset)
             self._seen.add(key)
-        begin = reader.offset
-        found = yield from reader.first(self._nested.tags)
+        begin = buffer.offset
+        found = yield from buffer.match_first(self._nested.tags)
         if found is not None and found[0]:
             json = yield from self._tree(key)
             if not again:
-                self._call.write(json, reader.offset)
+                self._call.write(json, buffer.offset)
         else:
             value = Value(None if again else self._call, types_of(self._schema, key))
             while (piece := (yield from self._text(key))) is not None:
-                value.write(piece, reader.offset)
-            if value.call is not None and not value.close(reader.offset, _EMPTY):
-                reader.note("coerced", f"{self._call.name}.{key} is not of its type; it is kept as text", reader.offset)
+                value.write(piece, buffer.offset)
+            if value.call is not None and not value.close(buffer.offset, _EMPTY):
+                buffer.note("coerced", f"{self._call.name}.{key} is not of its type; it is kept as text", buffer.offset)
         if again:
-            reader.note("dropped", f"{self._call.name} has another {key}", begin)
-        self._call.flush(reader.out)
+            buffer.note("dropped", f"{self._call.name} has another {key}", begin)
+        self._call.flush(buffer.out)
         self._in_value = False
 
     def _text(self, key: str) -> Reading[str | None]:
         """Some characters of a text in a tag; None behind its closing tag, or before one that closes more."""
-        reader, nested = self._reader, self._nested
+        buffer, nested = self._buffer, self._nested
         while True:
-            at = reader.text.find(nested.before[0], reader.at)
-            end = len(reader.text) if at < 0 else at
-            if end > reader.at:
-                piece = reader.text[reader.at : end]
-                reader.at = end
+            at = buffer.text.find(nested.before[0], buffer.at)
+            end = len(buffer.text) if at < 0 else at
+            if end > buffer.at:
+                piece = buffer.text[buffer.at : end]
+                buffer.at = end
                 return piece
             if at < 0:
                 yield
                 continue
-            found = yield from reader.first(nested.tags[:1])
+            found = yield from buffer.match_first(nested.tags[:1])
             closed = found[1].fields["key"] if found else ""
             if found:  # the marker is a token: no text holds it, so another name's tag closes it as well
                 if closed not in {nested.call, nested.section} or closed == key:
-                    reader.at = found[1].end
+                    buffer.at = found[1].end
                 return None
-            reader.at += 1
+            buffer.at += 1
             return nested.before[0]
 
     def _tree(self, key: str) -> Reading[str]:
         """The JSON of a value that is tags, read with what closes it."""
-        reader, nested = self._reader, self._nested
+        buffer, nested = self._buffer, self._nested
         root = _Node(key)
         path = [root]
         while path:
-            at = reader.text.find(nested.before[0], reader.at)
-            end = len(reader.text) if at < 0 else at
-            path[-1].text.append(reader.text[reader.at : end])
-            reader.at = end
+            at = buffer.text.find(nested.before[0], buffer.at)
+            end = len(buffer.text) if at < 0 else at
+            path[-1].text.append(buffer.text[buffer.at : end])
+            buffer.at = end
             if at < 0:
                 yield
                 continue
-            found = yield from reader.first(nested.tags)
+            found = yield from buffer.match_first(nested.tags)
             name = found[1].fields["key"] if found else ""
             if found is None or (found[0] and len(path) == _MAX_DEPTH):
-                path[-1].text.append(reader.text[reader.at])
-                reader.at += 1
+                path[-1].text.append(buffer.text[buffer.at])
+                buffer.at += 1
             elif found[0]:
-                reader.at = found[1].end
+                buffer.at = found[1].end
                 node = _Node(name)
                 path[-1].children.append(node)
                 path.append(node)
             elif any(node.key == name for node in path):
-                reader.at = found[1].end
+                buffer.at = found[1].end
                 while path.pop().key != name:
                     pass
             elif name in {nested.call, nested.section}:
                 break
             else:
-                reader.at = found[1].end
-        return as_json(self._converted(root, member_of(self._schema, key, self._schema)))
+                buffer.at = found[1].end
+        return to_json(self._converted(root, member_of(self._schema, key, self._schema)))
 
     def _converted(self, node: _Node, schema: Any) -> Any:
         """What the tag holds, as its schema has it: items and tags of one name make a list."""
@@ -205,5 +209,5 @@ class _Arguments:
 def _leaf(text: str, types: frozenset[str]) -> Any:
     if "string" in types and not ("null" in types and text == "null"):
         return text
-    json = coerced(text, types - TEXT) or next((_EMPTY[each] for each in types if not text and each in _EMPTY), None)
+    json = coerce(text, types - TEXT) or next((_EMPTY[each] for each in types if not text and each in _EMPTY), None)
     return text if json is None else msgspec.json.decode(json)

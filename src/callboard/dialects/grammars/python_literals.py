@@ -13,8 +13,8 @@ from functools import cache
 
 import msgspec
 
-from callboard.dialects.call_builder import escaped, quoted
-from callboard.dialects.text_buffer import Over, Reader, Reading
+from callboard.dialects.call_builder import escape_json, quote_json
+from callboard.dialects.text_buffer import EndOfText, Reading, TextBuffer
 
 Write = Callable[[str, int], None]
 """Takes JSON, and the offset up to which it was read."""
@@ -59,7 +59,7 @@ _AFTER_STRING = re.compile(r"\s*(?:([,:)\]}])|\S)")
 _OPENERS = {"[": "]", "(": ")", "{": "}"}
 
 
-class Literals(msgspec.Struct, frozen=True, eq=False):
+class LiteralSyntax(msgspec.Struct, frozen=True, eq=False):
     """How values are written. `quotes` say what opens and closes a string, longest first; `escapes` in which
     of them a backslash is one. `bare` takes words without quotes for strings. `separators` stand behind keys.
     With `unescaped`, a quote behind which no literal goes on is part of its string.
@@ -72,19 +72,19 @@ class Literals(msgspec.Struct, frozen=True, eq=False):
     unescaped: bool = False
 
 
-PYTHON = Literals()
+PYTHON = LiteralSyntax()
 
 
-class Broken(Exception):  # it is how a reader learns that this is no literal
+class NotALiteral(Exception):  # it is how a reader learns that this is no literal
     """What stands at the reader's position is no literal."""
 
 
-class Transcript:
+class LiteralToJson:
     """Reads the inside of a call's parentheses, or braces, and writes an object's JSON."""
 
-    def __init__(self, literals: Literals, reader: Reader, write: Write, keys: Sequence[str] = ()) -> None:
+    def __init__(self, literals: LiteralSyntax, buffer: TextBuffer, write: Write, keys: Sequence[str] = ()) -> None:
         self._literals = literals
-        self._reader = reader
+        self._buffer = buffer
         self._write = write
         self._keys = iter(keys)
         self._named: set[str] = set()
@@ -94,14 +94,14 @@ class Transcript:
 
         Raises Broken.
         """
-        reader = self._reader
-        self._write("{", reader.offset)
+        buffer = self._buffer
+        self._write("{", buffer.offset)
         first = True
         while True:
-            yield from reader.blank()
-            if reader.text[reader.at] == closer:
-                reader.at += 1
-                self._write("}", reader.offset)
+            yield from buffer.skip_blank()
+            if buffer.text[buffer.at] == closer:
+                buffer.at += 1
+                self._write("}", buffer.offset)
                 return
             comma = "" if first else ","
             first = False
@@ -121,31 +121,31 @@ class Transcript:
 
     def _name(self, comma: str, key: str) -> None:
         if key in self._named:
-            raise Broken
+            raise NotALiteral
         self._named.add(key)
-        self._write(f"{comma}{quoted(key)}:", self._reader.offset)
+        self._write(f"{comma}{quote_json(key)}:", self._buffer.offset)
 
     def _next_key(self) -> str:
         for key in self._keys:
             if key not in self._named:
                 return key
-        raise Broken
+        raise NotALiteral
 
     def value(self) -> Reading[None]:
         """One value, which may hold others. Raises Broken."""
-        reader = self._reader
+        buffer = self._buffer
         closers: list[str] = []
         while True:
-            yield from reader.blank()
-            char = reader.text[reader.at]
+            yield from buffer.skip_blank()
+            char = buffer.text[buffer.at]
             if char in _OPENERS:
                 if len(closers) == MAX_DEPTH:
-                    raise Broken
-                reader.at += 1
+                    raise NotALiteral
+                buffer.at += 1
                 closers.append(_OPENERS[char])
-                self._write("{" if char == "{" else "[", reader.offset)
-                yield from reader.blank()
-                if reader.text[reader.at] != closers[-1]:
+                self._write("{" if char == "{" else "[", buffer.offset)
+                yield from buffer.skip_blank()
+                if buffer.text[buffer.at] != closers[-1]:
                     if char == "{":
                         yield from self._member()
                     continue
@@ -154,51 +154,51 @@ class Transcript:
             # Behind a value, or at the end of nothing.
             while closers:
                 if (yield from self._comma(closers[-1])):
-                    yield from reader.blank()
-                    if reader.text[reader.at] != closers[-1]:
-                        self._write(",", reader.offset)
+                    yield from buffer.skip_blank()
+                    if buffer.text[buffer.at] != closers[-1]:
+                        self._write(",", buffer.offset)
                         if closers[-1] == "}":
                             yield from self._member()
                         break
-                reader.at += 1
-                self._write("}" if closers.pop() == "}" else "]", reader.offset)
+                buffer.at += 1
+                self._write("}" if closers.pop() == "}" else "]", buffer.offset)
             else:
                 return
 
     def _comma(self, closer: str) -> Reading[bool]:
         """Reads the comma behind a value; False where its container is closed instead."""
-        reader = self._reader
-        yield from reader.blank()
-        char = reader.text[reader.at]
+        buffer = self._buffer
+        yield from buffer.skip_blank()
+        char = buffer.text[buffer.at]
         if char == ",":
-            reader.at += 1
+            buffer.at += 1
             return True
         if char == closer:
             return False
-        raise Broken
+        raise NotALiteral
 
     def _member(self) -> Reading[None]:
         """The key of an object's member, and what separates it from its value."""
-        reader, literals = self._reader, self._literals
+        buffer, literals = self._buffer, self._literals
         if quote := (yield from self._quote()):
             yield from self._string(quote, self._write)
         else:
             key = yield from self._until(literals.separators if literals.bare else _WORD_ENDS)
             if not key or not (literals.bare or _JSON_NUMBER.fullmatch(key)):
-                raise Broken
-            self._write(quoted(key), reader.offset)
+                raise NotALiteral
+            self._write(quote_json(key), buffer.offset)
         yield from self._separator(literals.separators)
-        self._write(":", reader.offset)
+        self._write(":", buffer.offset)
 
     def _separator(self, separators: str) -> Reading[None]:
-        yield from self._reader.blank()
-        if self._reader.text[self._reader.at] not in separators:
-            raise Broken
-        self._reader.at += 1
+        yield from self._buffer.skip_blank()
+        if self._buffer.text[self._buffer.at] not in separators:
+            raise NotALiteral
+        self._buffer.at += 1
 
     def _key(self, separators: str) -> Reading[tuple[str, bool] | None]:
         """An argument's key and True; a word that is none and False; None where a value begins that is no word."""
-        reader = self._reader
+        buffer = self._buffer
         if self._literals.bare:
             if quote := (yield from self._quote()):
                 pieces: list[str] = []
@@ -208,31 +208,31 @@ class Transcript:
                 word = yield from self._until(separators)
             yield from self._separator(separators)
             return word, True
-        char = yield from reader.some()
+        char = yield from buffer.peek()
         if not (char.isalpha() or char == "_"):
             return None
         word = yield from self._until(_WORD_ENDS)
-        yield from reader.blank()
-        if reader.text[reader.at] in separators and word.isidentifier():
-            reader.at += 1
+        yield from buffer.skip_blank()
+        if buffer.text[buffer.at] in separators and word.isidentifier():
+            buffer.at += 1
             return word, True
         return word, False
 
     def _until(self, ends: str) -> Reading[str]:
         """What stands before one of these characters."""
-        reader = self._reader
+        buffer = self._buffer
         pattern = _class(ends)
         pieces: list[str] = []
         size = 0
         while True:
-            found = pattern.search(reader.text, reader.at)
-            end = len(reader.text) if found is None else found.start()
-            end = min(end, reader.at + _MAX_WORD + 1 - size)
-            pieces.append(reader.text[reader.at : end])
-            size += end - reader.at
-            reader.at = end
+            found = pattern.search(buffer.text, buffer.at)
+            end = len(buffer.text) if found is None else found.start()
+            end = min(end, buffer.at + _MAX_WORD + 1 - size)
+            pieces.append(buffer.text[buffer.at : end])
+            size += end - buffer.at
+            buffer.at = end
             if size > _MAX_WORD:
-                raise Broken
+                raise NotALiteral
             if found is not None:
                 return "".join(pieces).strip()
             yield
@@ -246,26 +246,26 @@ class Transcript:
 
     def _word(self, word: str) -> Reading[None]:
         """A constant, a number, what stands before a string's quote, or a string without quotes."""
-        write, offset = self._write, self._reader.offset
+        write, offset = self._write, self._buffer.offset
         if word in _WORDS:
             write(_WORDS[word], offset)
         elif (number := _number(word)) is not None:
             write(number, offset)
         elif self._literals.bare and word:
-            write(quoted(word), offset)
+            write(quote_json(word), offset)
         elif word in _PREFIXES and (quote := (yield from self._quote())):
             yield from self._string(quote, write, raw=word in "rR")
         else:
-            raise Broken
+            raise NotALiteral
 
     def _quote(self) -> Reading[str]:
         """What opens a string here, read; "" where none does."""
-        reader = self._reader
+        buffer = self._buffer
         while True:
-            rest = reader.text[reader.at : reader.at + _MAX_QUOTE]
+            rest = buffer.text[buffer.at : buffer.at + _MAX_QUOTE]
             for quote in self._literals.quotes:
                 if rest.startswith(quote):
-                    reader.at += len(quote)
+                    buffer.at += len(quote)
                     return quote
                 if quote.startswith(rest):
                     break
@@ -275,53 +275,53 @@ class Transcript:
 
     def _string(self, quote: str, write: Write, *, raw: bool = False) -> Reading[None]:
         """The characters of a string, from behind its opening quote to behind its closing one."""
-        reader = self._reader
+        buffer = self._buffer
         escapes = not raw and quote in self._literals.escapes
         stop = _class(re.escape(quote[0]) + (r"\\" if escapes else ""))
-        write('"', reader.offset)
+        write('"', buffer.offset)
         while True:
-            at = reader.at
-            found = stop.search(reader.text, at)
-            end = len(reader.text) if found is None else found.start()
+            at = buffer.at
+            found = stop.search(buffer.text, at)
+            end = len(buffer.text) if found is None else found.start()
             if end > at:
-                write(escaped(reader.text[at:end]), reader.base + end)
-                reader.at = end
+                write(escape_json(buffer.text[at:end]), buffer.base + end)
+                buffer.at = end
             if found is None:
                 yield
             elif found[0] == "\\" and escapes:
                 yield from self._escape(write)
-            elif reader.text.startswith(quote, end):
+            elif buffer.text.startswith(quote, end):
                 goes_on = self._literals.unescaped and (yield from self._goes_on(write))
                 if not goes_on:
-                    reader.at += len(quote)
-                    write('"', reader.offset)
+                    buffer.at += len(quote)
+                    write('"', buffer.offset)
                     return
-                write(escaped(reader.text[reader.at]), reader.offset)
-                reader.at += 1
-            elif quote.startswith(reader.text[end:]):
+                write(escape_json(buffer.text[buffer.at]), buffer.offset)
+                buffer.at += 1
+            elif quote.startswith(buffer.text[end:]):
                 yield
             else:
-                reader.at = end + 1
-                write(escaped(reader.text[end]), reader.offset)
+                buffer.at = end + 1
+                write(escape_json(buffer.text[end]), buffer.offset)
 
     def _goes_on(self, write: Write) -> Reading[bool]:
         """Whether the quote here is one that the model forgot to escape: nothing follows that may follow a string."""
-        reader = self._reader
-        while not (found := _AFTER_STRING.match(reader.text, reader.at + 1)):
+        buffer = self._buffer
+        while not (found := _AFTER_STRING.match(buffer.text, buffer.at + 1)):
             try:
                 yield
-            except Over:
-                write('"', reader.offset)
+            except EndOfText:
+                write('"', buffer.offset)
                 raise
         return not found[1]
 
     def _escape(self, write: Write) -> Reading[None]:
-        reader = self._reader
-        while (spelled := _spelled(reader.text, reader.at)) is None:
+        buffer = self._buffer
+        while (spelled := _spelled(buffer.text, buffer.at)) is None:
             yield
         text, size = spelled
-        reader.at += size
-        write(escaped(text), reader.offset)
+        buffer.at += size
+        write(escape_json(text), buffer.offset)
 
 
 def _spelled(text: str, at: int) -> tuple[str, int] | None:
@@ -370,17 +370,17 @@ def _class(chars: str) -> re.Pattern[str]:
     return re.compile(f"[{chars}]")
 
 
-def json_of(text: str, literals: Literals = PYTHON) -> str | None:
+def json_of(text: str, literals: LiteralSyntax = PYTHON) -> str | None:
     """The JSON of a whole literal; None for what is none."""
-    reader = Reader()
-    reader.push(text)
+    buffer = TextBuffer()
+    buffer.push(text)
     pieces: list[str] = []
-    reading = Transcript(literals, reader, lambda piece, _: pieces.append(piece)).value()
+    reading = LiteralToJson(literals, buffer, lambda piece, _: pieces.append(piece)).value()
     try:
         next(reading)
-        reading.throw(Over())
+        reading.throw(EndOfText())
     except StopIteration:
-        return "".join(pieces) if not reader.text[reader.at :].strip() else None
-    except (Over, Broken):
+        return "".join(pieces) if not buffer.text[buffer.at :].strip() else None
+    except (EndOfText, NotALiteral):
         return None
     return None

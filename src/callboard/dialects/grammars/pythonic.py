@@ -12,18 +12,19 @@ from functools import cached_property
 from typing import Any
 
 from callboard.core import InvocationCanister
-from callboard.dialects.grammars.python_literals import PYTHON, Broken, Literals, Transcript
-from callboard.dialects.grammars.spelling import arguments_of
+from callboard.dialects.grammar import Grammar, NotSpellable
+from callboard.dialects.grammars.json_arguments import arguments_of
+from callboard.dialects.grammars.python_literals import PYTHON, LiteralSyntax, LiteralToJson, NotALiteral
 from callboard.dialects.grammars.typed_values import keys_of
-from callboard.dialects.parse_state import Body, CannotSay, Reply
-from callboard.dialects.text_buffer import Over, Reading, Refused
-from callboard.text.marker import Marker, Match, marker
+from callboard.dialects.parse_state import ParseState
+from callboard.dialects.text_buffer import EndOfText, NotACall, Reading
+from callboard.text.marker_pattern import MarkerPattern, Match, compile_marker
 
 _KEY = re.compile(r"[^\W\d]\w*")
 _BARE_KEY = re.compile(r"[^\W\d][\w -]*")
 
 
-class Expressions(Body, frozen=True, eq=False, dict=True):
+class PythonicCalls(Grammar, frozen=True, eq=False, dict=True):
     """`calls` are what stands before the arguments, up to their bracket; `separators` stand behind a key.
 
     With `listed`, calls stand in a list. With `statements`, they may be assigned or printed, and other
@@ -31,68 +32,68 @@ class Expressions(Body, frozen=True, eq=False, dict=True):
     """
 
     calls: tuple[str, ...] = ("{name}(",)
-    literals: Literals = PYTHON
+    literals: LiteralSyntax = PYTHON
     separators: str = "="
     listed: bool = False
     statements: bool = False
 
     @cached_property
-    def heads(self) -> Sequence[Marker]:
+    def heads(self) -> Sequence[MarkerPattern]:
         before = ("[{_}",) if self.listed else _STATEMENT if self.statements else ("",)
-        return [marker(each + call, self._follow) for each in before for call in self.calls]
+        return [compile_marker(each + call, self._follow) for each in before for call in self.calls]
 
     @cached_property
-    def _next(self) -> Sequence[Marker]:
-        return [marker("]"), *(marker(call, self._follow) for call in self.calls)]
+    def _next(self) -> Sequence[MarkerPattern]:
+        return [compile_marker("]"), *(compile_marker(call, self._follow) for call in self.calls)]
 
     @property
     def _follow(self) -> tuple[str, ...]:
         return () if self.literals.bare else _ARGUMENT
 
-    def read(self, reply: Reply, head: Match, *, declared: bool) -> Reading[None]:
-        reader = reply.reader
+    def read(self, state: ParseState, head: Match, *, declared: bool) -> Reading[None]:
+        buffer = state.buffer
         name = head.fields["name"]
-        if head.cut and not reply.calls.declared(name):
-            raise Over  # the name may be cut
-        printed = self.statements and reader.text.find("print(", reader.at, head.end - 1) >= 0
-        reader.at = head.end
-        yield from self._call(reply, name, declared)
+        if head.cut and not state.calls.is_declared(name):
+            raise EndOfText  # the name may be cut
+        printed = self.statements and buffer.text.find("print(", buffer.at, head.end - 1) >= 0
+        buffer.at = head.end
+        yield from self._call(state, name, declared)
         if printed:
-            yield from reader.blank()
-            reader.at += reader.text[reader.at] == ")"
-            reader.drop()
+            yield from buffer.skip_blank()
+            buffer.at += buffer.text[buffer.at] == ")"
+            buffer.drop()
         while self.listed:
-            yield from reader.blank()
-            if reader.text[reader.at] == ",":
-                reader.at += 1
-                reader.begin()
-                yield from reader.blank()
-            found = yield from reader.first(self._next)
+            yield from buffer.skip_blank()
+            if buffer.text[buffer.at] == ",":
+                buffer.at += 1
+                buffer.hold()
+                yield from buffer.skip_blank()
+            found = yield from buffer.match_first(self._next)
             if found is None:
-                raise Refused
-            reader.at = found[1].end
+                raise NotACall
+            buffer.at = found[1].end
             if not found[0]:
-                reader.drop()
+                buffer.drop()
                 return
-            yield from self._call(reply, found[1].fields["name"], declared)
+            yield from self._call(state, found[1].fields["name"], declared)
 
-    def _call(self, reply: Reply, name: str, declared: bool) -> Reading[None]:
+    def _call(self, state: ParseState, name: str, declared: bool) -> Reading[None]:
         """From behind the bracket that opens the arguments."""
-        if not reply.calls.declared(name):
+        if not state.calls.is_declared(name):
             name = name.removesuffix(".call")  # of Llama's built-in tools
-        call = reply.open(name, declared=declared)
-        transcript = Transcript(self.literals, reply.reader, call.write, keys_of(reply.calls.schema(name)))
+        call = state.open(name, declared=declared)
+        transcript = LiteralToJson(self.literals, state.buffer, call.write, keys_of(state.calls.schema(name)))
         try:
             yield from transcript.arguments(_CLOSERS[self.calls[0][-1]], self.separators)
-        except Broken:
-            reply.close()
-            raise Refused from None
-        except Over:
-            reply.abandon()
+        except NotALiteral:
+            state.close()
+            raise NotACall from None
+        except EndOfText:
+            state.abandon()
             raise
-        reply.close()
+        state.close()
 
-    def spell(self, call: InvocationCanister, place: int = 0) -> str:
+    def render(self, call: InvocationCanister, index: int = 0) -> str:
         arguments = [
             f"{self._key(key)}{self.separators[0]}{self._value(value)}" for key, value in arguments_of(call).items()
         ]
@@ -101,7 +102,7 @@ class Expressions(Body, frozen=True, eq=False, dict=True):
 
     def _key(self, key: str) -> str:
         if (_BARE_KEY if self.literals.bare else _KEY).fullmatch(key) is None:
-            raise CannotSay(f"the argument {key!r} has no spelling")
+            raise NotSpellable(f"the argument {key!r} has no spelling")
         return key
 
     def _value(self, value: Any) -> str:

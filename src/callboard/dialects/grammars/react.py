@@ -10,169 +10,170 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from callboard.core import InvocationCanister, ReasoningPiece, TextPiece
-from callboard.dialects.call_builder import OpenCall, escaped, quoted
-from callboard.dialects.grammars.python_literals import PYTHON, Broken, Transcript
-from callboard.dialects.grammars.spelling import arguments_json
+from callboard.dialects.call_builder import OpenCall, escape_json, quote_json
+from callboard.dialects.grammar import Grammar
+from callboard.dialects.grammars.json_arguments import arguments_json
+from callboard.dialects.grammars.python_literals import PYTHON, LiteralToJson, NotALiteral
 from callboard.dialects.grammars.typed_values import keys_of, only_string
-from callboard.dialects.parse_state import Body, Reply
-from callboard.dialects.text_buffer import Over, Reader, Reading, Refused
-from callboard.text.marker import Marker, Match, marker
+from callboard.dialects.parse_state import ParseState
+from callboard.dialects.text_buffer import EndOfText, NotACall, Reading, TextBuffer
+from callboard.text.marker_pattern import MarkerPattern, Match, compile_marker
 
 LABELS = ("Thought:", "Action:", "Action Input:", "Observation:", "Final Answer:", "<code>", "Code:", "```")
 _INPUT = "Action:{_}{name}{_}Action{_}Input:"
-_FENCES = (marker("```json"), marker("```"))
-_FENCE = marker("```")
-_LABELS = tuple([marker(label) for label in LABELS])
+_FENCES = (compile_marker("```json"), compile_marker("```"))
+_FENCE = compile_marker("```")
+_LABELS = tuple([compile_marker(label) for label in LABELS])
 _AHEAD = 64
 """Characters, white space with them, in which a label shows."""
 _NOTHING = ("none", "n/a", "null")
 
 
-class Label(Body, frozen=True, eq=False):
+class ReactLabel(Grammar, frozen=True, eq=False):
     """A label whose text is reasoning, is the text, or is nothing of the model's to say."""
 
     labels: tuple[str, ...]
     speaks: Literal["reasoning", "text", "nothing"]
 
     @property
-    def heads(self) -> Sequence[Marker]:
-        return [marker(label) for label in self.labels]
+    def heads(self) -> Sequence[MarkerPattern]:
+        return [compile_marker(label) for label in self.labels]
 
-    def read(self, reply: Reply, head: Match, *, declared: bool) -> Reading[None]:
-        reader = reply.reader
-        begin = reader.pending
-        reader.at = head.end
+    def read(self, state: ParseState, head: Match, *, declared: bool) -> Reading[None]:
+        buffer = state.buffer
+        begin = buffer.pending_offset
+        buffer.at = head.end
         if self.speaks == "nothing":
-            reader.decided()
-            reader.take()
+            buffer.release()
+            buffer.take()
             rest: list[str] = []
             try:
                 while True:
-                    reader.at = len(reader.text)
-                    rest.append(reader.take())
+                    buffer.at = len(buffer.text)
+                    rest.append(buffer.take())
                     yield
-            except Over:
-                reader.note("dropped", f"behind {self.labels[0]} {''.join(rest).strip()}", begin)
+            except EndOfText:
+                buffer.note("dropped", f"behind {self.labels[0]} {''.join(rest).strip()}", begin)
                 raise
-        reader.drop()
-        reader.decided()
+        buffer.drop()
+        buffer.release()
         if self.speaks == "text":
-            reply.goes_on = True
+            state.line_continues = True
             return
-        reader.speak = ReasoningPiece
-        yield from _run(reader, lambda _: reader.say())
-        reader.speak = TextPiece
+        buffer.piece_type = ReasoningPiece
+        yield from _run(buffer, lambda _: buffer.emit())
+        buffer.piece_type = TextPiece
 
-    def spell(self, call: InvocationCanister, place: int = 0) -> str:
+    def render(self, call: InvocationCanister, index: int = 0) -> str:
         raise AssertionError
 
 
-class Nothing(Body, frozen=True, eq=False):
+class ReactNoCall(Grammar, frozen=True, eq=False):
     """`Action: None`, which is no action."""
 
     @property
-    def heads(self) -> Sequence[Marker]:
-        return [marker("Action:{_}{name}")]
+    def heads(self) -> Sequence[MarkerPattern]:
+        return [compile_marker("Action:{_}{name}")]
 
-    def read(self, reply: Reply, head: Match, *, declared: bool) -> Reading[None]:
+    def read(self, state: ParseState, head: Match, *, declared: bool) -> Reading[None]:
         if head.fields["name"].lower() not in _NOTHING:
-            raise Refused
-        reply.reader.at = head.end
-        reply.reader.drop()
+            raise NotACall
+        state.buffer.at = head.end
+        state.buffer.drop()
         yield from ()
 
-    def spell(self, call: InvocationCanister, place: int = 0) -> str:
+    def render(self, call: InvocationCanister, index: int = 0) -> str:
         raise AssertionError
 
 
-class Action(Body, frozen=True, eq=False):
+class ReactAction(Grammar, frozen=True, eq=False):
     """`Action: NAME`, then `Action Input:` with an object, or with the text of the one argument."""
 
     @property
-    def heads(self) -> Sequence[Marker]:
-        return [marker(_INPUT)]
+    def heads(self) -> Sequence[MarkerPattern]:
+        return [compile_marker(_INPUT)]
 
-    def read(self, reply: Reply, head: Match, *, declared: bool) -> Reading[None]:
-        reader = reply.reader
+    def read(self, state: ParseState, head: Match, *, declared: bool) -> Reading[None]:
+        buffer = state.buffer
         name = head.fields["name"]
-        if declared and not reply.calls.declared(name):
-            raise Refused
-        reader.at = head.end
-        call = reply.open(name, declared=declared)
+        if declared and not state.calls.is_declared(name):
+            raise NotACall
+        buffer.at = head.end
+        call = state.open(name, declared=declared)
         try:
-            yield from reader.blank()
-            if fenced := (yield from reader.first(_FENCES)):
-                reader.at = fenced[1].end
-                yield from reader.blank()
-            if reader.text[reader.at] == "{":
-                yield from _value(reply, call)
+            yield from buffer.skip_blank()
+            if fenced := (yield from buffer.match_first(_FENCES)):
+                buffer.at = fenced[1].end
+                yield from buffer.skip_blank()
+            if buffer.text[buffer.at] == "{":
+                yield from _value(state, call)
                 if fenced:
-                    yield from reader.blank()
-                    if closing := (yield from reader.first([_FENCE])):
-                        reader.at = closing[1].end
+                    yield from buffer.skip_blank()
+                    if closing := (yield from buffer.match_first([_FENCE])):
+                        buffer.at = closing[1].end
             else:
-                yield from self._text(reply, call)
-        except Over:
-            if reply.call is not None and reply.why == "stop" and call.whole:
-                reader.at = len(reader.text)
-                reply.close()
-            reply.abandon()
+                yield from self._text(state, call)
+        except EndOfText:
+            if state.call is not None and state.why == "stop" and call.is_whole:
+                buffer.at = len(buffer.text)
+                state.close()
+            state.abandon()
             raise
-        reply.close()
+        state.close()
 
-    def _text(self, reply: Reply, call: OpenCall) -> Reading[None]:
+    def _text(self, state: ParseState, call: OpenCall) -> Reading[None]:
         """What is no object is the one argument, or the first."""
-        reader = reply.reader
-        schema = reply.calls.schema(call.name)
+        buffer = state.buffer
+        schema = state.calls.schema(call.name)
         key = only_string(schema) or next(iter(keys_of(schema)), "input")
-        if (yield from reader.first(_LABELS)):
-            call.write("{}", reader.offset)
+        if (yield from buffer.match_first(_LABELS)):
+            call.write("{}", buffer.offset)
             return
-        call.write(f"{{{quoted(key)}:", reader.offset)
-        if reader.text[reader.at] in "\"'":
-            yield from _value(reply, call)
-            call.write("}", reader.offset)
+        call.write(f"{{{quote_json(key)}:", buffer.offset)
+        if buffer.text[buffer.at] in "\"'":
+            yield from _value(state, call)
+            call.write("}", buffer.offset)
             return
-        call.write('"', reader.offset)
-        reader.drop()
+        call.write('"', buffer.offset)
+        buffer.drop()
         try:
-            yield from _run(reader, lambda end: call.write(escaped(reader.take()), end))
-        except Over:
+            yield from _run(buffer, lambda end: call.write(escape_json(buffer.take()), end))
+        except EndOfText:
             # What seemed to begin a label is the end of the text.
-            rest, reader.at = reader.text[reader.at :].rstrip(), len(reader.text)
-            call.write(escaped(rest) + ('"}' if reply.why == "stop" else ""), reader.offset)
+            rest, buffer.at = buffer.text[buffer.at :].rstrip(), len(buffer.text)
+            call.write(escape_json(rest) + ('"}' if state.why == "stop" else ""), buffer.offset)
             raise
-        call.write('"}', reader.offset)
+        call.write('"}', buffer.offset)
 
-    def spell(self, call: InvocationCanister, place: int = 0) -> str:
+    def render(self, call: InvocationCanister, index: int = 0) -> str:
         return f"Action: {call.name}\nAction Input: {arguments_json(call)}"
 
 
-def _value(reply: Reply, call: OpenCall) -> Reading[None]:
+def _value(state: ParseState, call: OpenCall) -> Reading[None]:
     try:
-        yield from Transcript(PYTHON, reply.reader, call.write).value()
-    except Broken:
-        reply.close()
-        raise Refused from None
+        yield from LiteralToJson(PYTHON, state.buffer, call.write).value()
+    except NotALiteral:
+        state.close()
+        raise NotACall from None
 
 
-def _run(reader: Reader, take: Callable[[int], object]) -> Reading[None]:
+def _run(buffer: TextBuffer, take: Callable[[int], object]) -> Reading[None]:
     """Reads up to the white space before the next label, or before the text's end."""
     while True:
-        newline = reader.text.find("\n", reader.at)
-        end = len(reader.text) if newline < 0 else newline
-        reader.at = end
-        take(reader.offset)
+        newline = buffer.text.find("\n", buffer.at)
+        end = len(buffer.text) if newline < 0 else newline
+        buffer.at = end
+        take(buffer.offset)
         if newline < 0:
             yield
             continue
         while True:
-            ahead = reader.text[reader.at : reader.at + _AHEAD]
+            ahead = buffer.text[buffer.at : buffer.at + _AHEAD]
             rest = ahead.lstrip()
             if rest.startswith(LABELS):
                 return
             if len(ahead) == _AHEAD or (rest and not any(label.startswith(rest) for label in LABELS)):
                 break
             yield
-        reader.at += 1
-        take(reader.offset)
+        buffer.at += 1
+        take(buffer.offset)

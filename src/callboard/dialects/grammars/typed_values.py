@@ -83,7 +83,7 @@ def only_string(schema: Mapping[str, Any]) -> str:
     return keys[0] if len(keys) == 1 and "string" in types_of(schema, keys[0]) else ""
 
 
-def takes(schema: Mapping[str, Any], arguments: Mapping[str, Any] | None) -> bool:
+def accepts(schema: Mapping[str, Any], arguments: Mapping[str, Any] | None) -> bool:
     """Whether a tool with that schema takes just these arguments, as far as their keys say."""
     if arguments is None:
         return False
@@ -99,7 +99,7 @@ def keys_of(schema: Mapping[str, Any]) -> list[str]:
     return [*required, *(key for key in declared if key not in required)]
 
 
-def coerced(text: str, types: frozenset[str]) -> str | None:
+def coerce(text: str, types: frozenset[str]) -> str | None:
     """The JSON of a text that is to be of these types, none of them string; None if it is of none."""
     stripped = text.strip()
     for name, read in _LADDER.items():

@@ -17,13 +17,13 @@ from types import MappingProxyType
 from typing import Any
 
 from callboard.core import InvocationCanister
-from callboard.dialects.call_builder import OpenCall, as_object, escaped, quoted
-from callboard.dialects.grammars.json_arguments import read_arguments
-from callboard.dialects.grammars.spelling import arguments_of, as_json
-from callboard.dialects.grammars.typed_values import TEXT, coerced, keys_of, member_of, types_of
-from callboard.dialects.parse_state import Body, Reply
-from callboard.dialects.text_buffer import Over, Reading, Refused
-from callboard.text.marker import Marker, Match, marker
+from callboard.dialects.call_builder import OpenCall, escape_json, parse_object, quote_json
+from callboard.dialects.grammar import Grammar
+from callboard.dialects.grammars.json_arguments import arguments_of, read_arguments, to_json
+from callboard.dialects.grammars.typed_values import TEXT, coerce, keys_of, member_of, types_of
+from callboard.dialects.parse_state import ParseState
+from callboard.dialects.text_buffer import EndOfText, NotACall, Reading
+from callboard.text.marker_pattern import MarkerPattern, Match, compile_marker
 
 _NULL = "null"
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -31,11 +31,11 @@ _STRING = frozenset({"true", "string"})
 _OBJECT = frozenset({"object"})
 _WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "properties"})
 _ANY = frozenset({"object", "array", "number", "boolean", "null"})
-_CDATA = marker("<![CDATA[")
+_CDATA = compile_marker("<![CDATA[")
 _FIELD = re.compile(r"(?<!\{)\{(?!\{)")
 
 
-class Tags(Body, frozen=True, eq=False, dict=True):
+class XmlTags(Grammar, frozen=True, eq=False, dict=True):
     """The templates of the tags, of each the first as it is spelled.
 
     `calls` has `{name}`, `arguments` has `{key}` and may have `{string}` (whether the value is a string, and
@@ -65,57 +65,59 @@ class Tags(Body, frozen=True, eq=False, dict=True):
     between: str = "\n"
 
     @cached_property
-    def heads(self) -> Sequence[Marker]:
+    def heads(self) -> Sequence[MarkerPattern]:
         follow = _begins((*self.arguments, *self.ends, *self.around, "{{"))
-        return [*(marker(each, follow) for each in self.calls), *(marker(each) for each in self.empty)]
+        return [*(compile_marker(each, follow) for each in self.calls), *(compile_marker(each) for each in self.empty)]
 
     @cached_property
-    def openings(self) -> Sequence[Marker]:
+    def openings(self) -> Sequence[MarkerPattern]:
         """What begins a value."""
-        return [marker(each) for each in self.arguments]
+        return [compile_marker(each) for each in self.arguments]
 
     @cached_property
-    def inside(self) -> Sequence[Marker]:
+    def inside(self) -> Sequence[MarkerPattern]:
         """What may stand between two arguments: what ends the call, or another one."""
-        ends = [marker(each) for each in (*self.ends, *self.around)]
-        calls = [marker(each) for each in self.calls if not each.startswith("{")]
+        ends = [compile_marker(each) for each in (*self.ends, *self.around)]
+        calls = [compile_marker(each) for each in self.calls if not each.startswith("{")]
         follow = _begins((*self.arguments, *self.ends, *self.around))
-        return [*ends, *self.openings, *calls, *(marker(each, follow) for each in self.valueless)]
+        return [*ends, *self.openings, *calls, *(compile_marker(each, follow) for each in self.valueless)]
 
     @cached_property
     def after_value(self) -> tuple[str, ...]:
         return _begins((*self.arguments, *self.ends, *self.around, *self.calls))
 
     @cached_property
-    def missing(self) -> Sequence[Marker]:
+    def missing(self) -> Sequence[MarkerPattern]:
         """What ends a value whose closing tag is missing: the end of the call, where something follows that may."""
         after = _begins((*self.around, *self.calls))
-        return [marker(each, after) for each in (*self.ends, *self.around)]
+        return [compile_marker(each, after) for each in (*self.ends, *self.around)]
 
     @cached_property
-    def call_ends(self) -> Sequence[Marker]:
-        return [marker(each) for each in (*self.ends, *self.around)]
+    def call_ends(self) -> Sequence[MarkerPattern]:
+        return [compile_marker(each) for each in (*self.ends, *self.around)]
 
     @cached_property
-    def next_calls(self) -> Sequence[Marker]:
+    def next_calls(self) -> Sequence[MarkerPattern]:
         """What shows, where values hold what they like, that a call ended in spite of that."""
         follow = _begins((*self.arguments, *self.around))
-        return [marker(around + call, follow) for around in self.around for call in self.calls if "</" not in around]
+        return [
+            compile_marker(around + call, follow) for around in self.around for call in self.calls if "</" not in around
+        ]
 
-    def read(self, reply: Reply, head: Match, *, declared: bool) -> Reading[None]:
+    def read(self, state: ParseState, head: Match, *, declared: bool) -> Reading[None]:
         name = self.unescaped(head.fields.get("name") or head.fields["attribute"])
         if self.namespaces:
-            name = reply.calls.without_namespace(name)
-        if head.cut and not reply.calls.declared(name):
-            raise Over  # the name may be cut
-        bare = reply.reader.text.startswith("/>", head.end - 2) and bool(self.empty)
-        reply.reader.at = head.end
-        call = reply.open(name, declared=declared)
+            name = state.calls.without_namespace(name)
+        if head.cut and not state.calls.is_declared(name):
+            raise EndOfText  # the name may be cut
+        bare = state.buffer.text.startswith("/>", head.end - 2) and bool(self.empty)
+        state.buffer.at = head.end
+        call = state.open(name, declared=declared)
         if bare:
-            call.write("{}", reply.reader.offset)
-            reply.close()
+            call.write("{}", state.buffer.offset)
+            state.close()
             return
-        yield from _Arguments(self, reply, call).read()
+        yield from _Arguments(self, state, call).read()
 
     def unescaped(self, attribute: str) -> str:
         if not self.escapes:
@@ -124,16 +126,16 @@ class Tags(Body, frozen=True, eq=False, dict=True):
 
         return unescape(attribute)
 
-    def spell(self, call: InvocationCanister, place: int = 0) -> str:
+    def render(self, call: InvocationCanister, index: int = 0) -> str:
         values = [self._spell_value(key, value) for key, value in arguments_of(call).items()]
         end = self.ends[0] if self.ends else ""
         name = self._attribute(call.name)
-        head = self.calls[0].format(name=name, attribute=name, index=place + 1, _="")
+        head = self.calls[0].format(name=name, attribute=name, index=index + 1, _="")
         return f"{head}{self.after_head}{''.join(values)}{end}"
 
     def _spell_value(self, key: str, value: Any) -> str:
         is_string = isinstance(value, str)
-        text = value if isinstance(value, str) else as_json(value)
+        text = value if isinstance(value, str) else to_json(value)
         kind = "string" if is_string else _KINDS.get(type(value), "object")
         begin = self.arguments[0].format(
             key=self._attribute(key), string="true" if is_string else "false", type=kind, _=""
@@ -159,85 +161,85 @@ def _begins(templates: Iterable[str]) -> tuple[str, ...]:
 class _Arguments:
     """Reads the arguments of one call, from behind its first tag to its end."""
 
-    def __init__(self, tags: Tags, reply: Reply, call: OpenCall) -> None:
+    def __init__(self, tags: XmlTags, state: ParseState, call: OpenCall) -> None:
         self._tags = tags
-        self._reply = reply
-        self._reader = reply.reader
+        self._state = state
+        self._buffer = state.buffer
         self._call = call
-        self._schema = reply.calls.schema(call.name)
+        self._schema = state.calls.schema(call.name)
         self._seen: set[str] = set()
         self._json = False
         self._in_value = False
-        self._own = self._closing = marker(tags.argument_end, tags.after_value)
+        self._own = self._closing = compile_marker(tags.argument_end, tags.after_value)
         """What ends the value that is read, alone and with what has to follow."""
 
     def read(self) -> Reading[None]:
-        reader, tags = self._reader, self._tags
+        buffer, tags = self._buffer, self._tags
         ahead = 0
         ends = len(tags.ends)
         openings = range(ends + len(tags.around), ends + len(tags.around) + len(tags.arguments))
         try:
             while True:
-                yield from reader.blank()
-                if not self._seen and not self._json and reader.text[reader.at] == "{":
+                yield from buffer.skip_blank()
+                if not self._seen and not self._json and buffer.text[buffer.at] == "{":
                     self._json = True
-                    yield from read_arguments(self._reply, self._call)
+                    yield from read_arguments(self._state, self._call)
                     continue
-                found = yield from reader.first(tags.inside)
+                found = yield from buffer.match_first(tags.inside)
                 if found is not None and found[0] in openings:
-                    reader.at = found[1].end
+                    buffer.at = found[1].end
                     yield from self._value(found[1].fields)
                     continue
                 if found is not None and found[0] >= len(tags.inside) - len(tags.valueless):
-                    begin, reader.at = reader.offset, found[1].end
-                    reader.note("dropped", f"{self._call.name}: no value of {found[1].fields['key']}", begin)
+                    begin, buffer.at = buffer.offset, found[1].end
+                    buffer.note("dropped", f"{self._call.name}: no value of {found[1].fields['key']}", begin)
                     self._in_value = True  # where the text ends here, the value was cut
                     continue
                 if found is not None and found[0] < ends:
-                    reader.at = found[1].end
-                elif found is not None and reader.text.startswith("</", reader.at):
-                    ahead = found[1].end - reader.at
+                    buffer.at = found[1].end
+                elif found is not None and buffer.text.startswith("</", buffer.at):
+                    ahead = found[1].end - buffer.at
                 break
-        except Over:
-            reader.at = len(reader.text)
-            if self._reply.why == "stop" and (self._seen or self._json) and not self._in_value:
+        except EndOfText:
+            buffer.at = len(buffer.text)
+            if self._state.why == "stop" and (self._seen or self._json) and not self._in_value:
                 self._close()
-            self._reply.abandon()
+            self._state.abandon()
             raise
         self._close(ahead)
 
     def _close(self, ahead: int = 0) -> None:
         if not self._json:
-            self._call.write("}" if self._seen else "{}", self._reader.offset)
-        self._reply.close(ahead)
+            self._call.write("}" if self._seen else "{}", self._buffer.offset)
+        self._state.close(ahead)
 
     def _value(self, fields: Mapping[str, str]) -> Reading[None]:
         """Reads a value and its closing tag, from behind its opening one."""
-        reader, tags = self._reader, self._tags
+        buffer, tags = self._buffer, self._tags
         key = tags.unescaped(fields["key"])
         self._in_value = True
         value = self._begin_value(key, fields)
         end = tags.argument_end.format(key=key.replace("{", "{{").replace("}", "}}"), _="")
-        reader.drop()
-        if tags.cdata and (found := (yield from reader.first([_CDATA]))):
-            reader.at = found[1].end
+        buffer.drop()
+        if tags.cdata and (found := (yield from buffer.match_first([_CDATA]))):
+            buffer.at = found[1].end
             end = f"]]>{end}"
-        self._closing = marker(end, tags.after_value)
-        self._own = marker(end)
+        self._closing = compile_marker(end, tags.after_value)
+        self._own = compile_marker(end)
         char = end[0]
-        if tags.newlines and (yield from reader.some()) == "\n":
-            reader.at += 1
-        reader.drop()
+        if tags.newlines and (yield from buffer.peek()) == "\n":
+            buffer.at += 1
+        buffer.drop()
         while True:
-            at = reader.at
-            tag = reader.text.find(char, at)
-            to = len(reader.text) if tag < 0 else tag
-            if tags.newlines and to > at and reader.text[to - 1] == "\n":
+            at = buffer.at
+            tag = buffer.text.find(char, at)
+            to = len(buffer.text) if tag < 0 else tag
+            if tags.newlines and to > at and buffer.text[to - 1] == "\n":
                 to -= 1
             if to > at:
-                value.write(reader.text[at:to], reader.base + to)
-                reader.at = to
-                reader.drop()
+                value.write(buffer.text[at:to], buffer.base + to)
+                buffer.at = to
+                buffer.drop()
             if tag < 0:
                 yield
             # The reader stands at the tag, or at the newline before it.
@@ -252,7 +254,7 @@ class _Arguments:
             return Value(None, types)
         if not self._seen and key in _WRAPPERS and self._wraps(key):
             return _Wrapped(self._call, types)
-        self._call.write(f"{',' if self._seen else '{'}{quoted(key)}:", self._reader.offset)
+        self._call.write(f"{',' if self._seen else '{'}{quote_json(key)}:", self._buffer.offset)
         self._seen.add(key)
         return Value(self._call, types)
 
@@ -273,62 +275,62 @@ class _Arguments:
         return isinstance(properties, Mapping) and bool(properties) and key not in properties
 
     def _finish_value(self, key: str, value: Value) -> None:
-        reader = self._reader
-        begin = reader.offset
+        buffer = self._buffer
+        begin = buffer.offset
         fits = value.close(begin)
         if isinstance(value, _Wrapped):
             self._unwrap(key, value.text, begin)
-        self._call.flush(reader.out)
+        self._call.flush(buffer.out)
         if not fits:
-            reader.note("coerced", f"{self._call.name}.{key} is not of its type; it is kept as text", begin)
+            buffer.note("coerced", f"{self._call.name}.{key} is not of its type; it is kept as text", begin)
         elif value.call is None:
-            reader.note("dropped", f"{self._call.name} has another {key}", begin)
+            buffer.note("dropped", f"{self._call.name} has another {key}", begin)
 
     def _unwrap(self, key: str, text: str, end: int) -> None:
         """All arguments stand in one that the tool does not have, if they are the tool's."""
-        json = coerced(text, _OBJECT)
-        found = None if json is None else as_object(json)
+        json = coerce(text, _OBJECT)
+        found = None if json is None else parse_object(json)
         if json is not None and found and any(name in found for name in keys_of(self._schema)):
             self._call.write(json, end)
             self._json = True
             return
-        self._call.write(f"{{{quoted(key)}:{coerced(text, _ANY) or quoted(text)}", end)
+        self._call.write(f"{{{quote_json(key)}:{coerce(text, _ANY) or quote_json(text)}", end)
         self._seen.add(key)
 
     def _ends_at(self, ahead: int, value: Value) -> Reading[bool]:
         """Whether the value ends at the tag so many characters ahead; it is read then. If not, its first character is part of it."""
-        reader, tags = self._reader, self._tags
+        buffer, tags = self._buffer, self._tags
         while True:
-            at = reader.at + ahead
-            found = self._closing.match(reader.text, at) or self._missing(at)
+            at = buffer.at + ahead
+            found = self._closing.match(buffer.text, at) or self._missing(at)
             if found is not True:
                 break
             try:
                 yield
-            except Over:
-                at = reader.at + ahead
-                found = self._closing.match_end(reader.text, at)
-                if found is None and self._reply.why == "stop":
+            except EndOfText:
+                at = buffer.at + ahead
+                found = self._closing.match_end(buffer.text, at)
+                if found is None and self._state.why == "stop":
                     found = self._missing_at_end(at)
                 if found is None:
                     raise
                 break
         if found is not None:
-            reader.at = at
+            buffer.at = at
         else:
-            if not tags.lasting or not (yield from reader.first(tags.call_ends)):
-                reader.at += ahead + 1
-                value.write(reader.take(), reader.offset)
+            if not tags.lasting or not (yield from buffer.match_first(tags.call_ends)):
+                buffer.at += ahead + 1
+                value.write(buffer.take(), buffer.offset)
                 return False
             if not (yield from self._lasts(value)):
                 return False
-        if own := self._own.match_end(reader.text, reader.at):
-            reader.at = own.end
+        if own := self._own.match_end(buffer.text, buffer.at):
+            buffer.at = own.end
         return True
 
     def _missing(self, at: int) -> Match | bool | None:
         """What ends the value there, its closing tag being left out."""
-        tags, text = self._tags, self._reader.text
+        tags, text = self._tags, self._buffer.text
         if tags.lasting:
             return None
         for each in tags.openings:
@@ -340,7 +342,7 @@ class _Arguments:
     def _missing_at_end(self, at: int) -> Match | None:
         if self._tags.lasting:
             return None
-        return next((found for each in self._tags.missing if (found := each.match_end(self._reader.text, at))), None)
+        return next((found for each in self._tags.missing if (found := each.match_end(self._buffer.text, at))), None)
 
     def _may_follow(self, key: str) -> bool:
         properties = self._schema.get("properties")
@@ -351,37 +353,37 @@ class _Arguments:
 
         Without a value's end, or another call, the text before is part of the value once there is too much of it.
         """
-        reader, tags = self._reader, self._tags
-        reader.begin()
-        reader.dropping = False
+        buffer, tags = self._buffer, self._tags
+        buffer.hold()
+        buffer.discards = False
         try:
             while True:
-                found = reader.text.find("<", reader.at)
+                found = buffer.text.find("<", buffer.at)
                 if found < 0:
-                    reader.at = len(reader.text)
+                    buffer.at = len(buffer.text)
                     yield
                     continue
-                reader.at = found
-                if (yield from reader.first([self._closing])):
-                    reader.decided()
-                    reader.dropping = True
-                    value.write(reader.take(), reader.offset)
+                buffer.at = found
+                if (yield from buffer.match_first([self._closing])):
+                    buffer.release()
+                    buffer.discards = True
+                    value.write(buffer.take(), buffer.offset)
                     return True
-                if (yield from reader.first(tags.next_calls)):
+                if (yield from buffer.match_first(tags.next_calls)):
                     break
-                reader.at += 1
-        except Refused:
-            reader.decided()
-            reader.dropping = True
-            value.write(reader.take(), reader.offset)
+                buffer.at += 1
+        except NotACall:
+            buffer.release()
+            buffer.discards = True
+            value.write(buffer.take(), buffer.offset)
             return False
-        except Over:
-            if self._reply.why != "stop":
+        except EndOfText:
+            if self._state.why != "stop":
                 raise
-            reader.at = len(reader.text)
-        reader.decided()
-        reader.dropping = True
-        reader.unread(reader.take())
+            buffer.at = len(buffer.text)
+        buffer.release()
+        buffer.discards = True
+        buffer.unread(buffer.take())
         return True
 
 
@@ -406,7 +408,7 @@ class Value:
 
     def _quote(self, text: str, end: int) -> None:
         if self.call is not None:
-            self.call.write(escaped(text) if self._quoted else f'"{escaped(text)}', end)
+            self.call.write(escape_json(text) if self._quoted else f'"{escape_json(text)}', end)
             self._quoted = True
 
     def close(self, end: int, empty: Mapping[str, str] = _NONE) -> bool:
@@ -419,7 +421,7 @@ class Value:
         fits = True
         if self._held is not None:
             text = "".join(self._held)
-            json = coerced(text, self._types - TEXT)
+            json = coerce(text, self._types - TEXT)
             if not text and "string" not in self._types:
                 json = next((empty[each] for each in self._types if each in empty), json)
             if json is not None:

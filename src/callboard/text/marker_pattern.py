@@ -41,7 +41,7 @@ class Match(NamedTuple):
     cut: bool = False
 
 
-class Marker:
+class MarkerPattern:
     """What a template spells: its characters, `{name}` and other fields, and white space.
 
     A newline in the template is any white space or none, a space is some; `{_}` is white space that is
@@ -79,9 +79,9 @@ def _match(found: re.Match[str], *, cut: bool = False) -> Match:
 
 
 @lru_cache(maxsize=4096)
-def marker(template: str, then: tuple[str, ...] = ()) -> Marker:
+def compile_marker(template: str, then: tuple[str, ...] = ()) -> MarkerPattern:
     """The marker of a template, compiled once as long as it is in use."""
-    return Marker(template, then)
+    return MarkerPattern(template, then)
 
 
 def _atoms(template: str, *, named: bool = True) -> list[str]:
