@@ -39,15 +39,15 @@ def read_cargo(output: str, _code: int | None, folder: Folder) -> Tally:
     failures: list[Failure] = []
     inside = False
     for index, line in enumerate(lines):
-        if found := _SECTION.fullmatch(line):
+        if match := _SECTION.fullmatch(line):
             inside = True
-            failures.append(_failure(found[1], lines[index + 1 : index + _MOST], folder.root))
+            failures.append(_failure(match[1], lines[index + 1 : index + _MOST], folder.root))
         elif line == "failures:":
             inside = False
-        elif not inside and (found := _RESULT.fullmatch(line)):
+        elif not inside and (match := _RESULT.fullmatch(line)):
             ended += 1
             passed, failed, skipped = (
-                have + int(more) for have, more in zip((passed, failed, skipped), found.groups(), strict=True)
+                count + int(more) for count, more in zip((passed, failed, skipped), match.groups(), strict=True)
             )
         elif not inside and _BEGUN.fullmatch(line):
             begun += 1
@@ -63,27 +63,27 @@ def read_cargo(output: str, _code: int | None, folder: Folder) -> Tally:
 
 
 def _failure(name: str, lines: list[str], root: str) -> Failure:
-    said: list[str] = []
+    message: list[str] = []
     place = ""
     for line in lines:
         if line in ("failures:", "stack backtrace:") or line.startswith("note: ") or _SECTION.fullmatch(line):
             break
-        if not place and (found := _PANIC.fullmatch(line)):
-            place = place_of(found[2], found[3], root)
-            said = [found[1]] if found[1] else []
+        if not place and (panic := _PANIC.fullmatch(line)):
+            place = place_of(panic[2], panic[3], root)
+            message = [panic[1]] if panic[1] else []
         else:
-            said.append(line)
-    return Failure(name, place, message_of(said))
+            message.append(line)
+    return Failure(name, place, message_of(message))
 
 
 def _compiled(lines: list[str], root: str) -> list[Failure]:
     failures = []
     for index, line in enumerate(lines):
-        found = _ERROR.fullmatch(line)
-        if found and not found[1].startswith(_NO_FAULT):
+        match = _ERROR.fullmatch(line)
+        if match and not match[1].startswith(_NO_FAULT):
             arrow = _ARROW.fullmatch(lines[index + 1]) if index + 1 < len(lines) else None
             failures.append(
-                Failure("build", place_of(arrow[1], arrow[2], root) if arrow else "", message_of([found[1]]))
+                Failure("build", place_of(arrow[1], arrow[2], root) if arrow else "", message_of([match[1]]))
             )
     return failures
 

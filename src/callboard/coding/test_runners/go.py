@@ -34,7 +34,7 @@ def _command(selection: Selection, _folder: Folder) -> list[str]:
 def read_go(output: str, _code: int | None, folder: Folder) -> Tally:
     """The events of `go test -json`; what is no event is what the compiler said."""
     tests: dict[tuple[str, str], str] = {}
-    said: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    outputs: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     packages: dict[str, str] = {}
     begun: set[str] = set()
     loose: list[str] = []
@@ -44,7 +44,7 @@ def read_go(output: str, _code: int | None, folder: Folder) -> Tally:
         if not event:
             loose.append(line)
         elif action == "output":
-            said[package, test].append(str(event.get("Output", "")).rstrip("\n"))
+            outputs[package, test].append(str(event.get("Output", "")).rstrip("\n"))
         elif action == "build-output":
             loose.append(str(event.get("Output", "")).rstrip("\n"))
         elif action == "start":
@@ -60,17 +60,17 @@ def read_go(output: str, _code: int | None, folder: Folder) -> Tally:
     leaves = {
         key: action for key, action in tests.items() if key not in parents or (action == "fail" and key not in blamed)
     }
-    found = _MODULE.search(folder.texts.get("go.mod", ""))
-    module = found[1] if found else ""
+    module_line = _MODULE.search(folder.texts.get("go.mod", ""))
+    module = module_line[1] if module_line else ""
     failures = [
-        _failure(package, test, said[package, test], module, folder.root)
+        _failure(package, test, outputs[package, test], module, folder.root)
         for (package, test), action in leaves.items()
         if action == "fail"
     ]
     failing = {package for (package, _), action in leaves.items() if action == "fail"}
     broken = [package for package, action in packages.items() if action == "fail" and package not in failing]
     compiled = _compiled(loose, folder.root)
-    failures += compiled or [Failure(each, "", message_of(said[each, ""])) for each in broken]
+    failures += compiled or [Failure(each, "", message_of(outputs[each, ""])) for each in broken]
     actions = [*leaves.values()]
     return Tally(
         passed=actions.count("pass"),
@@ -79,7 +79,7 @@ def read_go(output: str, _code: int | None, folder: Folder) -> Tally:
         errors=len(broken) or (1 if compiled and not packages else 0),
         failures=tuple(failures),
         complete=bool(packages) and begun <= set(packages),
-        text="\n".join([*loose, *(line for lines in said.values() for line in lines)]),
+        text="\n".join([*loose, *(line for lines in outputs.values() for line in lines)]),
     )
 
 
@@ -101,20 +101,20 @@ def _failure(package: str, test: str, lines: list[str], module: str, root: str) 
     folder = package.removeprefix(module).strip("/") if module and package.startswith(module) else ""
     place = ""
     for line in lines:
-        if found := _AT.fullmatch(line):
-            place = f"{folder}/{found[1]}:{found[2]}".lstrip("/")
+        if match := _AT.fullmatch(line):
+            place = f"{folder}/{match[1]}:{match[2]}".lstrip("/")
             break
-        if (found := _STACK.match(line)) and (place := place_of(found[1], found[2], root)):
+        if (match := _STACK.match(line)) and (place := place_of(match[1], match[2], root)):
             break
     stack = next((index for index, line in enumerate(lines) if line.startswith("goroutine ")), len(lines))
-    said = [line.strip() for line in lines[:stack] if line.strip() and not _FRAME.match(line)]
-    return Failure(test, place, message_of(said, 12))
+    message = [line.strip() for line in lines[:stack] if line.strip() and not _FRAME.match(line)]
+    return Failure(test, place, message_of(message, 12))
 
 
 def _compiled(lines: list[str], root: str) -> list[Failure]:
     """What the compiler complained of."""
-    found = [match for line in lines if (match := _AT.fullmatch(line))]
-    return [Failure("build", place_of(each[1], each[2], root), each[3]) for each in found]
+    matches = [match for line in lines if (match := _AT.fullmatch(line))]
+    return [Failure("build", place_of(each[1], each[2], root), each[3]) for each in matches]
 
 
 GO: Final = Runner(

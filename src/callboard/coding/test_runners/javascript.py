@@ -59,15 +59,15 @@ def _command(selection: Selection, folder: Folder) -> list[str]:
 def _without_script(selection: Selection, folder: Folder) -> list[str]:
     """Where package.json names no tests: the framework that it depends on, else node's own."""
     manifest = folder.json("package.json")
-    needed = {name for key in ("devDependencies", "dependencies") for name in _names(manifest.get(key))}
-    framework = next((name for name in _PATTERNS if name in needed), "node")
+    dependencies = {name for key in ("devDependencies", "dependencies") for name in _names(manifest.get(key))}
+    framework = next((name for name in _PATTERNS if name in dependencies), "node")
     pattern = selection.run
-    asked = [selection.module] if selection.module else [selection.package] if selection.package else []
+    paths = [selection.module] if selection.module else [selection.package] if selection.package else []
     if framework == "node":
-        return ["node", "--test", *([f"--test-name-pattern={pattern}"] if pattern else []), *asked]
+        return ["node", "--test", *([f"--test-name-pattern={pattern}"] if pattern else []), *paths]
     once = ["run"] if framework == "vitest" else []
     chosen = [_PATTERNS[framework], pattern] if pattern else []
-    return [f"node_modules/.bin/{framework}", *once, *chosen, *asked]
+    return [f"node_modules/.bin/{framework}", *once, *chosen, *paths]
 
 
 def _names(value: object) -> list[str]:
@@ -77,10 +77,10 @@ def _names(value: object) -> list[str]:
 def read_npm(output: str, _code: int | None, folder: Folder) -> Tally:
     """What the framework printed that the script names, else the one whose summary is there."""
     framework = _framework(_script(folder, "test"))
-    if framework and (read := _READERS[framework](output, folder.root)).complete:
-        return read
-    found = [reader(output, folder.root) for reader in _READERS.values()]
-    return next((each for each in found if each.complete), max(found, key=lambda each: len(each.failures)))
+    if framework and (tally := _READERS[framework](output, folder.root)).complete:
+        return tally
+    tallies = [reader(output, folder.root) for reader in _READERS.values()]
+    return next((each for each in tallies if each.complete), max(tallies, key=lambda each: len(each.failures)))
 
 
 NPM: Final = Runner(

@@ -34,9 +34,9 @@ def read_node(output: str, root: str) -> Tally:
     lines = output.splitlines()
     counts: dict[str, int] = {}
     for line in reversed(lines):
-        if found := _NODE_COUNT.fullmatch(line):
-            counts.setdefault(found[1], int(float(found[2])))
-            if found[1] == "tests":
+        if match := _NODE_COUNT.fullmatch(line):
+            counts.setdefault(match[1], int(float(match[2])))
+            if match[1] == "tests":
                 break
         elif counts and line.strip() and "pass" in counts:
             break
@@ -52,29 +52,29 @@ def read_node(output: str, root: str) -> Tally:
 
 def _tap(lines: list[str], root: str) -> Iterable[Failure]:
     for index, line in enumerate(lines):
-        found = _NOT_OK.fullmatch(line)
-        if not found or found[2]:
+        match = _NOT_OK.fullmatch(line)
+        if not match or match[2]:
             continue
-        about: dict[str, str] = {}
-        said: list[str] = []
+        fields: dict[str, str] = {}
+        error_lines: list[str] = []
         place = ""
         for after in lines[index + 1 : index + _MOST]:
             if after.strip() == "...":
                 break
             if pair := _YAML.fullmatch(after):
-                about[pair[1]] = pair[2].strip("'")
+                fields[pair[1]] = pair[2].strip("'")
             elif not place and (at := _STACK.fullmatch(after)):
                 place = place_of(at[1], at[2], root)
-            if "error" in about and about["error"] in ("|-", ""):
-                said.append(after.strip())
-        if about.get("failureType", "") == "subtestsFailed":
+            if "error" in fields and fields["error"] in ("|-", ""):
+                error_lines.append(after.strip())
+        if fields.get("failureType", "") == "subtestsFailed":
             continue
-        path, line_number, _ = [*about.get("location", "").rsplit(":", 2), "", ""][:3]
-        error = about.get("error", "")
+        path, line_number, _ = [*fields.get("location", "").rsplit(":", 2), "", ""][:3]
+        error = fields.get("error", "")
         yield Failure(
-            found[1].replace("\\#", "#"),
+            match[1].replace("\\#", "#"),
             place or place_of(path, line_number, root),
-            message_of(_until_key(said[1:])) if error == "|-" else error,
+            message_of(_until_key(error_lines[1:])) if error == "|-" else error,
         )
 
 
@@ -91,12 +91,12 @@ def _spec(lines: list[str], root: str) -> Iterable[Failure]:
     starts = [index for index, line in enumerate(lines) if line.strip("\u2716 ") == "failing tests:"]
     place = ""
     for index in range(starts[-1] + 1 if starts else len(lines), len(lines)):
-        if found := _TEST_AT.fullmatch(lines[index]):
-            place = place_of(found[1], found[2], root)
-        elif (found := _CROSS.fullmatch(lines[index])) and not found[2]:
-            said = _until(lines, index + 1, lambda line: bool(_TEST_AT.fullmatch(line)))
-            at, message = _split(said, root)
-            yield Failure(found[1], at or place, message)
+        if match := _TEST_AT.fullmatch(lines[index]):
+            place = place_of(match[1], match[2], root)
+        elif (match := _CROSS.fullmatch(lines[index])) and not match[2]:
+            body = _until(lines, index + 1, lambda line: bool(_TEST_AT.fullmatch(line)))
+            at, message = _split(body, root)
+            yield Failure(match[1], at or place, message)
 
 
 def read_jest(output: str, root: str) -> Tally:
@@ -105,18 +105,18 @@ def read_jest(output: str, root: str) -> Tally:
     failures = []
     broken = 0
     for index, line in enumerate(lines):
-        found = _JEST_HEADING.fullmatch(line)
-        if not found or found[1] == "Console":
+        heading = _JEST_HEADING.fullmatch(line)
+        if not heading or heading[1] == "Console":
             continue
-        said = _until(
+        body = _until(
             lines,
             index + 1,
             lambda each: each.startswith(("FAIL ", "PASS ", "Test Suites:")) or bool(_JEST_HEADING.fullmatch(each)),
         )
-        at, message = _split(said, root)
-        if found[1] == "Test suite failed to run":
+        at, message = _split(body, root)
+        if heading[1] == "Test suite failed to run":
             broken += 1
-        failures.append(Failure(found[1], at, message))
+        failures.append(Failure(heading[1], at, message))
     complete = "Test Suites" in counts and "total" in counts.get("Tests", {})
     return _tally(counts, broken, failures, complete=complete)
 
@@ -127,16 +127,16 @@ def read_vitest(output: str, root: str) -> Tally:
     failures = []
     broken = 0
     for index, line in enumerate(lines):
-        found = _VITEST_HEADING.fullmatch(line)
-        if not found:
+        heading = _VITEST_HEADING.fullmatch(line)
+        if not heading:
             continue
-        said = _until(lines, index + 1, lambda each: each.startswith(("\u23af", " FAIL ")))
+        body = _until(lines, index + 1, lambda each: each.startswith(("\u23af", " FAIL ")))
         places = [
-            place for each in said if (at := _VITEST_AT.fullmatch(each)) and (place := place_of(at[1], at[2], root))
+            place for each in body if (at := _VITEST_AT.fullmatch(each)) and (place := place_of(at[1], at[2], root))
         ]
-        message = [each for each in said if not _VITEST_AT.fullmatch(each) and not _CODE.fullmatch(each)]
-        broken += " > " not in found[1]
-        failures.append(Failure(found[1], places[0] if places else "", message_of(message)))
+        message = [each for each in body if not _VITEST_AT.fullmatch(each) and not _CODE.fullmatch(each)]
+        broken += " > " not in heading[1]
+        failures.append(Failure(heading[1], places[0] if places else "", message_of(message)))
     complete = "Test Files" in counts and bool(counts.get("Tests"))
     return _tally(counts, broken, failures, complete=complete)
 
@@ -159,19 +159,19 @@ def read_mocha(output: str, root: str) -> Tally:
     counts: dict[str, int] = {}
     end = len(lines)
     for index in range(len(lines) - 1, -1, -1):
-        if found := _MOCHA.fullmatch(lines[index]):
-            counts.setdefault(found[2], int(found[1]))
-            if found[2] == "failing":
+        if match := _MOCHA.fullmatch(lines[index]):
+            counts.setdefault(match[2], int(match[1]))
+            if match[2] == "failing":
                 end = index
-            if found[2] == "passing":
+            if match[2] == "passing":
                 break
     failures = []
     for index in range(end, len(lines)):
-        if found := _MOCHA_HEADING.fullmatch(lines[index]):
-            said = _until(lines, index + 1, lambda each: bool(_MOCHA_HEADING.fullmatch(each)))
-            inner = next((position for position, each in enumerate(said) if each.endswith(":")), -1)
-            name = " ".join([found[1].strip(), *(each.strip() for each in said[: inner + 1])]).rstrip(":")
-            at, message = _split(said[inner + 1 :], root)
+        if match := _MOCHA_HEADING.fullmatch(lines[index]):
+            body = _until(lines, index + 1, lambda each: bool(_MOCHA_HEADING.fullmatch(each)))
+            inner = next((position for position, each in enumerate(body) if each.endswith(":")), -1)
+            name = " ".join([match[1].strip(), *(each.strip() for each in body[: inner + 1])]).rstrip(":")
+            at, message = _split(body[inner + 1 :], root)
             failures.append(Failure(name, at, message))
     return Tally(
         passed=counts.get("passing", 0),
@@ -186,29 +186,29 @@ def _summary(lines: list[str], pattern: re.Pattern[str]) -> dict[str, dict[str, 
     """The last line of each name, as what is counted in it."""
     counts: dict[str, dict[str, int]] = {}
     for line in reversed(lines):
-        if found := pattern.fullmatch(line):
-            counts.setdefault(found[1], {word: int(number) for number, word in _PAIR.findall(found[2])})
+        if match := pattern.fullmatch(line):
+            counts.setdefault(match[1], {word: int(number) for number, word in _PAIR.findall(match[2])})
             if len(counts) == 2:
                 break
     return counts
 
 
-def _until(lines: list[str], start: int, over: Callable[[str], bool]) -> list[str]:
-    said: list[str] = []
+def _until(lines: list[str], start: int, is_end: Callable[[str], bool]) -> list[str]:
+    body: list[str] = []
     for line in lines[start : start + _MOST]:
-        if over(line):
+        if is_end(line):
             break
-        said.append(line)
-    return said
+        body.append(line)
+    return body
 
 
-def _split(said: list[str], root: str) -> tuple[str, str]:
+def _split(body: list[str], root: str) -> tuple[str, str]:
     """Where it happened, and what was said before the code and the stack."""
-    places = [place for line in said if (at := _STACK.fullmatch(line)) and (place := place_of(at[1], at[2], root))]
-    if "    Details:" in said:
-        said = said[said.index("    Details:") + 1 :]
-    stack = next((index for index, line in enumerate(said) if line.lstrip().startswith("at ")), len(said))
-    message = [line.strip() for line in said[:stack] if line.strip() and not _CODE.fullmatch(line)]
+    places = [place for line in body if (at := _STACK.fullmatch(line)) and (place := place_of(at[1], at[2], root))]
+    if "    Details:" in body:
+        body = body[body.index("    Details:") + 1 :]
+    stack = next((index for index, line in enumerate(body) if line.lstrip().startswith("at ")), len(body))
+    message = [line.strip() for line in body[:stack] if line.strip() and not _CODE.fullmatch(line)]
     return (places[0] if places else ""), message_of(message, 12)
 
 

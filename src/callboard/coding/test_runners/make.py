@@ -27,8 +27,8 @@ _READERS = (read_pytest, read_unittest, read_cargo, read_go, read_npm)
 
 def target(folder: Folder) -> str:
     """The target that tests, "" for none."""
-    found = {match for name in MAKEFILES for match in _TARGET.findall(folder.texts.get(name, ""))}
-    return "test" if "test" in found else "check" if found else ""
+    targets = {match for name in MAKEFILES for match in _TARGET.findall(folder.texts.get(name, ""))}
+    return "test" if "test" in targets else "check" if targets else ""
 
 
 def _command(selection: Selection, folder: Folder) -> list[str]:
@@ -44,8 +44,8 @@ def read_make(output: str, code: int | None, folder: Folder) -> Tally:
     if code == 0:
         return Tally(passed=1, complete=True)
     lines = output.splitlines()
-    found = [(line, match) for line in lines if (match := _AT.fullmatch(line)) and _SAYS.search(line)]
-    failures = [Failure("make", place_of(match[1], match[2], folder.root), match[3]) for _, match in found]
+    matches = [(line, match) for line in lines if (match := _AT.fullmatch(line)) and _SAYS.search(line)]
+    failures = [Failure("make", place_of(match[1], match[2], folder.root), match[3]) for _, match in matches]
     failures += [Failure("make", "", match[1]) for line in lines if (match := _STOPPED.fullmatch(line))]
     return Tally(failed=1, failures=tuple(failures), complete=code is not None)
 

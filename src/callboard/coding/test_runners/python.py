@@ -39,8 +39,8 @@ def _pytest_command(selection: Selection, folder: Folder) -> list[str]:
     command += ["-p", "no:cacheprovider"]
     if selection.run:
         command.append(f"-k={selection.run}")
-    asked = [_as_path(selection.module)] if selection.module else [selection.package] if selection.package else []
-    return command + asked
+    paths = [_as_path(selection.module)] if selection.module else [selection.package] if selection.package else []
+    return command + paths
 
 
 def _unittest_command(selection: Selection, folder: Folder) -> list[str]:
@@ -70,14 +70,14 @@ def read_pytest(output: str, _code: int | None, folder: Folder) -> Tally:
     counts: dict[str, int] = {}
     complete = False
     for line in reversed(lines):
-        if found := _COUNTS.fullmatch(line.strip()):
-            counts = {word: int(number) for number, word in _COUNT.findall(found[1])}
+        if match := _COUNTS.fullmatch(line.strip()):
+            counts = {word: int(number) for number, word in _COUNT.findall(match[1])}
             complete = True
             break
     listed: dict[str, list[str]] = {"FAILED": [], "ERROR": []}
     for line in lines:
-        if found := _LISTED.fullmatch(line):
-            listed[found[1]].append(found[2])
+        if match := _LISTED.fullmatch(line):
+            listed[match[1]].append(match[2])
     failures = []
     for block, kind in (("FAILURES", "FAILED"), ("ERRORS", "ERROR")):
         sections = list(_sections(lines, block))
@@ -94,32 +94,32 @@ def read_pytest(output: str, _code: int | None, folder: Folder) -> Tally:
     )
 
 
-def _sections(lines: list[str], wanted: str) -> Iterator[tuple[str, list[str]]]:
+def _sections(lines: list[str], title: str) -> Iterator[tuple[str, list[str]]]:
     block, name = "", ""
     body: list[str] = []
     for line in lines:
-        if found := _BLOCK.fullmatch(line):
-            if name and block == wanted:
+        if match := _BLOCK.fullmatch(line):
+            if name and block == title:
                 yield name, body
-            block, name, body = found[1], "", []
-        elif block == wanted and (found := _SECTION.fullmatch(line)):
+            block, name, body = match[1], "", []
+        elif block == title and (match := _SECTION.fullmatch(line)):
             if name:
                 yield name, body
-            name, body = found[1], []
+            name, body = match[1], []
         else:
             body.append(line)
 
 
 def _failure(name: str, body: list[str], root: str) -> Failure:
-    said = [line[1:].removeprefix("   ") for line in body if line.startswith(("E ", "E\t")) or line == "E"]
+    message = [line[1:].removeprefix("   ") for line in body if line.startswith(("E ", "E\t")) or line == "E"]
     places = [
-        place for line in body if (found := _AT.fullmatch(line)) and (place := place_of(found[1], found[2], root))
+        place for line in body if (match := _AT.fullmatch(line)) and (place := place_of(match[1], match[2], root))
     ]
     # Of a file that is not Python.
-    places += [place for line in said if (at := _FRAME.match(line)) and (place := place_of(at[1], at[2], root))]
-    if not said:
-        said = [line for line in body if not line.startswith("---")]
-    return Failure(name, places[-1] if places else "", message_of(said))
+    places += [place for line in message if (at := _FRAME.match(line)) and (place := place_of(at[1], at[2], root))]
+    if not message:
+        message = [line for line in body if not line.startswith("---")]
+    return Failure(name, places[-1] if places else "", message_of(message))
 
 
 def read_unittest(output: str, _code: int | None, folder: Folder) -> Tally:
@@ -127,8 +127,8 @@ def read_unittest(output: str, _code: int | None, folder: Folder) -> Tally:
     lines = output.splitlines()
     ran, counts, complete = 0, {"": 0}, False
     for index in range(len(lines) - 1, -1, -1):
-        if found := _RAN.fullmatch(lines[index]):
-            ran = int(found[1])
+        if match := _RAN.fullmatch(lines[index]):
+            ran = int(match[1])
             after = [line for line in lines[index + 1 :] if line]
             if after and (result := _RESULT.fullmatch(after[0])):
                 pairs = [each.partition("=") for each in (result[2] or "").split(", ") if "=" in each]
@@ -138,9 +138,9 @@ def read_unittest(output: str, _code: int | None, folder: Folder) -> Tally:
     failures: list[Failure] = []
     tests: set[str] = set()
     for index, line in enumerate(lines):
-        if line == "=" * 70 and index + 1 < len(lines) and (found := _HEADING.fullmatch(lines[index + 1])):
-            tests.add(found[2] + found[3].split(")")[0])
-            failures.append(_of_unittest(found[2], lines[index + 3 : _end(lines, index + 3)], folder.root))
+        if line == "=" * 70 and index + 1 < len(lines) and (match := _HEADING.fullmatch(lines[index + 1])):
+            tests.add(match[2] + match[3].split(")")[0])
+            failures.append(_of_unittest(match[2], lines[index + 3 : _end(lines, index + 3)], folder.root))
     skipped = counts.get("skipped", 0) + counts.get("expected failures", 0)
     failed = counts.get("failures", 0) + counts.get("unexpected successes", 0)
     passed = max(0, ran - len(tests) - skipped - counts.get("unexpected successes", 0))
@@ -163,13 +163,13 @@ def _end(lines: list[str], start: int) -> int:
 
 
 def _of_unittest(name: str, body: list[str], root: str) -> Failure:
-    places = [place for line in body if (found := _FRAME.match(line)) and (place := place_of(found[1], found[2], root))]
+    places = [place for line in body if (match := _FRAME.match(line)) and (place := place_of(match[1], match[2], root))]
     frames = [index for index, line in enumerate(body) if _FRAME.match(line)]
     # The frame, and the line of code below it.
-    said = body[frames[-1] + 1 :] if frames else body
-    while said and said[0].startswith("    "):
-        said = said[1:]
-    return Failure(name, places[-1] if places else "", message_of(said))
+    message = body[frames[-1] + 1 :] if frames else body
+    while message and message[0].startswith("    "):
+        message = message[1:]
+    return Failure(name, places[-1] if places else "", message_of(message))
 
 
 _CLEAN: Final = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "PY_COLORS": "0"}

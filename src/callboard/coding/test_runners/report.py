@@ -87,29 +87,29 @@ class TestReport(Tally, frozen=True, kw_only=True):
             (self.passed, "passed"),
             (self.skipped, "skipped"),
         )
-        said = ", ".join([f"{count} {word}" for count, word in counts if count]) or "no tests ran"
+        text = ", ".join([f"{count} {word}" for count, word in counts if count]) or "no tests ran"
         if self.stopped:
-            said += f"; stopped: {self.stopped}"
+            text += f"; stopped: {self.stopped}"
         elif not self.complete:
-            said += f"; the run ended early, with exit code {self.code}"
+            text += f"; the run ended early, with exit code {self.code}"
         elif self.code and not self.failed and not self.errors:
-            said += f"; but the exit code is {self.code}"
-        return f"{self.runner}: {said}"
+            text += f"; but the exit code is {self.code}"
+        return f"{self.runner}: {text}"
 
     @property
     def summary(self) -> str:
         """The outcome, and each failure with its place and message; for models and people."""
         parts = [self.headline]
-        left = MAX_SUMMARY
+        remaining = MAX_SUMMARY
         shown = 0
         for failure in self.failures[:_SHOWN_FAILURES]:
             where = f" ({failure.place})" if failure.place else ""
-            told = f"- {failure.name}{where}\n{_indented(failure.message)}".rstrip()
-            if shown and len(told) > left:
+            text = f"- {failure.name}{where}\n{_indented(failure.message)}".rstrip()
+            if shown and len(text) > remaining:
                 break
-            left -= len(told)
+            remaining -= len(text)
             shown += 1
-            parts.append(told)
+            parts.append(text)
         if len(self.failures) > shown:
             names = ", ".join([each.name for each in self.failures[shown : shown + 20]])
             parts.append(f"and {len(self.failures) - shown} more: {names}")
@@ -135,10 +135,10 @@ def report_of(
     if stopped or code is None:
         values["complete"] = False
     failures = tally.failures[:MAX_FAILURES]
-    beneath = f"{root.rstrip('/')}/" if root.rstrip("/") else "\0"
+    prefix = f"{root.rstrip('/')}/" if root.rstrip("/") else "\0"
     values["failures"] = tuple(
         [
-            Failure(each.name.replace(beneath, ""), each.place, each.message[:MAX_MESSAGE].replace(beneath, ""))
+            Failure(each.name.replace(prefix, ""), each.place, each.message[:MAX_MESSAGE].replace(prefix, ""))
             for each in failures
         ]
     )

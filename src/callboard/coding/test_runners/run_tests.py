@@ -56,23 +56,23 @@ async def run_tests(
     if selection.package in _ALL:
         selection = replace(selection, package="")
     _check(selection)
-    place, ground = await asyncio.to_thread(_ground, workspace, folder, selection)
-    if place != folder:
+    path, project = await asyncio.to_thread(_ground, workspace, folder, selection)
+    if path != folder:
         selection = replace(selection, package="")
-    runner = detect(ground, kind)
+    runner = detect(project, kind)
     if runner is None:
         kinds = ", ".join(each.kind for each in RUNNERS)
         raise CallerError(
-            f"no file in {place or 'the root'} says how it is tested",
+            f"no file in {path or 'the root'} says how it is tested",
             path=str(workspace.root),
             hint=f"say it: type is one of {kinds}" if not kind else f"type is one of {kinds}",
         )
-    report = await _run(runner, selection, ground, workspace, place, seconds, progress)
+    report = await _run(runner, selection, project, workspace, path, seconds, progress)
     if runner.instead is not None and report.code and runner.absent and report.end.endswith(runner.absent):
-        told = f"({runner.absent}: {runner.instead.name} ran instead)"
-        report = await _run(runner.instead, selection, ground, workspace, place, seconds, progress)
-        lacks = _lacks(runner, ground, workspace) if _says_nothing(report, runner) else ""
-        report = replace(report, notes=(*report.notes, told), lacks=lacks)
+        note = f"({runner.absent}: {runner.instead.name} ran instead)"
+        report = await _run(runner.instead, selection, project, workspace, path, seconds, progress)
+        lacks = _lacks(runner, project, workspace) if _says_nothing(report, runner) else ""
+        report = replace(report, notes=(*report.notes, note), lacks=lacks)
     if digest is not None:
         report = replace(report, digest=await digest())
     return report
@@ -80,8 +80,8 @@ async def run_tests(
 
 def _says_nothing(report: TestReport, runner: Runner) -> bool:
     """Whether no test ran, or one could not be imported for want of the runner."""
-    wanted = f"No module named '{runner.name}'"
-    return not (report.total or report.skipped) or any(wanted in failure.message for failure in report.failures)
+    message = f"No module named '{runner.name}'"
+    return not (report.total or report.skipped) or any(message in failure.message for failure in report.failures)
 
 
 def _lacks(runner: Runner, ground: Folder, workspace: Workspace) -> str:
@@ -134,27 +134,27 @@ def _ground(workspace: Workspace, folder: str, selection: Selection) -> tuple[st
     root = str(workspace.root)
     python = _python(workspace)
 
-    def look(place: str) -> Folder:
-        known = folder_of(files, place, () if place else borrowed)
-        return replace(known, root=f"{root}/{place}" if place else root, python=python)
+    def read(path: str) -> Folder:
+        project = folder_of(files, path, () if path else borrowed)
+        return replace(project, root=f"{root}/{path}" if path else root, python=python)
 
     package = selection.package.removesuffix("/...").strip("/").removeprefix("./")
     if package:
         inner = f"{folder}/{package}" if folder else package
         try:
-            known = look(inner)
+            project = read(inner)
         except OSError:
-            known = Folder()
-        if known.names & _ROOTS:
-            return inner, known
-    known = look(folder)
-    if detect(known) is None:
-        below = [name.rstrip("/") for name in sorted(known.names) if name.endswith("/") and not name.startswith(".")]
-        places = [f"{folder}/{name}" if folder else name for name in below[:_MAX_BELOW]]
-        found = [(place, inside) for place in places if detect(inside := look(place)) is not None and _is_root(inside)]
-        if len(found) == 1:
-            return found[0]
-    return folder, known
+            project = Folder()
+        if project.names & _ROOTS:
+            return inner, project
+    project = read(folder)
+    if detect(project) is None:
+        below = [name.rstrip("/") for name in sorted(project.names) if name.endswith("/") and not name.startswith(".")]
+        paths = [f"{folder}/{name}" if folder else name for name in below[:_MAX_BELOW]]
+        matches = [(path, inside) for path in paths if detect(inside := read(path)) is not None and _is_root(inside)]
+        if len(matches) == 1:
+            return matches[0]
+    return folder, project
 
 
 _MAX_BELOW = 50
@@ -176,20 +176,20 @@ def _python(workspace: Workspace) -> str:
     return "python3"
 
 
-def _environment(runner: Runner, workspace: Workspace, place: str) -> Mapping[str, str]:
+def _environment(runner: Runner, workspace: Workspace, path: str) -> Mapping[str, str]:
     """What depends on where the tree is: its own sources come before what is installed of it."""
-    found: dict[str, str] = {}
-    top = workspace.root / place
+    variables: dict[str, str] = {}
+    top = workspace.root / path
     if runner.kind == "python":
-        found["PYTHONPATH"] = os.pathsep.join([*([f"{top}/src"] if (top / "src").is_dir() else []), str(top)])
+        variables["PYTHONPATH"] = os.pathsep.join([*([f"{top}/src"] if (top / "src").is_dir() else []), str(top)])
         # Only what the user installed: a folder of the tree is not put on the way to programs.
         borrowed = [workspace.confinement.borrowed[name] for name in _VENVS if name in workspace.confinement.borrowed]
         if borrowed:
-            path = workspace.confinement.environment.get("PATH") or os.environ.get("PATH", os.defpath)
-            found["PATH"] = f"{borrowed[0]}/bin{os.pathsep}{path}"
+            programs = workspace.confinement.environment.get("PATH") or os.environ.get("PATH", os.defpath)
+            variables["PATH"] = f"{borrowed[0]}/bin{os.pathsep}{programs}"
     if runner.kind == "cargo" and workspace.confinement.home is not None:
-        found["CARGO_TARGET_DIR"] = str(workspace.confinement.home / "target")
-    return found
+        variables["CARGO_TARGET_DIR"] = str(workspace.confinement.home / "target")
+    return variables
 
 
 def _check(selection: Selection) -> None:
@@ -204,6 +204,6 @@ def _check(selection: Selection) -> None:
 
 def _notes(runner: Runner, selection: Selection) -> list[str]:
     """What was asked for and means nothing to the runner."""
-    asked = [name for name in ("package", "run", "script", "module") if getattr(selection, name)]
-    ignored = [name for name in asked if name not in runner.honours]
+    options = [name for name in ("package", "run", "script", "module") if getattr(selection, name)]
+    ignored = [name for name in options if name not in runner.honours]
     return [f"({', '.join(ignored)}: not used by {runner.name})"] if ignored else []
