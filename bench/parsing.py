@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import callboard
-from callboard.coding.outlines.languages import language_of
-from callboard.coding.outlines.parser import Parser
+from callboard.coding.outlines.languages import find_language
+from callboard.coding.outlines.parser import ParserProcess
 from callboard.coding.outlines.reading import read
 
 TIMES = 5
-PYTHON = language_of("a.py")
-JAVA = language_of("A.java")
+PYTHON = find_language("a.py")
+JAVA = find_language("A.java")
 
 
 def milliseconds(act: Callable[[str], object], texts: Iterable[str]) -> float:
@@ -35,7 +35,7 @@ def main() -> None:
     python, java = PYTHON, JAVA
     paths = sorted(Path(callboard.__file__).parent.rglob("*.py"))
     texts = [path.read_text() for path in paths]
-    parser = Parser()
+    parser = ParserProcess()
     start = milliseconds(lambda text: parser.parse(text, python), ["x = 1"])
 
     def best(act: Callable[[str], object]) -> float:

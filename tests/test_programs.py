@@ -8,7 +8,7 @@ import pytest
 
 from callboard import programs
 from callboard.coding.git.process import git_path
-from callboard.coding.search.ripgrep import ripgrep
+from callboard.coding.search.ripgrep import find_ripgrep
 from callboard.mcp.environment import environment_of
 from callboard.mcp.settings import ServerSettings
 from callboard.programs import absolute_path, find_program, search_path, work_in
@@ -47,7 +47,7 @@ def found():
 
 
 def assert_none_of(repository):
-    for path in [*found(), git_path(), ripgrep()]:
+    for path in [*found(), git_path(), find_ripgrep()]:
         assert not path or not os.path.realpath(path).startswith(str(repository)), path
         assert not path or path.startswith("/")
 

@@ -60,7 +60,7 @@ async def run_tests_once(workspace, *, folder, seconds, digest):
     if key not in _reports:
         report = await run_tests(workspace, folder=folder, seconds=seconds)
         # The end of the output names the folder.
-        if report.end or content_of(workspace.root) != files:
+        if report.output_end or content_of(workspace.root) != files:
             return replace(report, digest=await digest())
         _reports[key] = report
     return replace(_reports[key], digest=await digest())

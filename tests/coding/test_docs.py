@@ -9,8 +9,8 @@ import pytest
 
 from callboard.coding.outlines import tree_sitter_parsing
 from callboard.coding.search import python_search
-from callboard.coding.tools import _seven, navigate, search
-from callboard.coding.tools.action_tool import Actions
+from callboard.coding.tools import _tools, navigate, search
+from callboard.coding.tools.action_tool import ActionTool
 from callboard.coding.workspace.directory_walk import MAX_ENTRIES, SKIPPED
 from callboard.coding.workspace.file_editor import MAX_SHOWN
 from callboard.coding.workspace.text_file import MAX_BYTES
@@ -33,11 +33,11 @@ def arguments_of(tool):
     return ", ".join(f"`{name}`" if name in required else f"`{name}?`" for name in tool.schema["properties"])
 
 
-@pytest.mark.parametrize("name", _seven())
+@pytest.mark.parametrize("name", _tools())
 def test_actions_and_arguments(name):
-    tool = _seven()[name]
+    tool = _tools()[name]
     described = [row[:3] for row in rows(name)]
-    if isinstance(tool, Actions):
+    if isinstance(tool, ActionTool):
         assert described == [[f"`{key}`", f"`{each.name}`", arguments_of(each)] for key, each in tool.actions.items()]
     else:
         single = {"bash": "bash", "test": "run_tests"}[name]
@@ -48,7 +48,7 @@ def test_flags():
     told = {row[0].strip("`"): row[1] for row in rows("Flags")}
     assert told == {
         name: ", ".join(f"`{flag}` {argument}" for flag, argument in tool.cli.items())
-        for name, tool in _seven().items()
+        for name, tool in _tools().items()
         if tool.cli
     }
 

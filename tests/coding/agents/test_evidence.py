@@ -8,12 +8,12 @@ from callboard.coding.agents.phases import phases_of
 
 @dataclass
 class Report:
-    good: bool = True
+    is_good: bool = True
     total: int = 3
     summary: str = "3 passed"
 
 
-BAD = Report(good=False, summary="1 of 3 tests fails: test_sum")
+BAD = Report(is_good=False, summary="1 of 3 tests fails: test_sum")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from callboard.coding.chat import dry_run
 from callboard.coding.chat.dry_run import rehearse, unified
-from callboard.coding.tools import ensemble
+from callboard.coding.tools import make_ensemble
 from callboard.coding.workspace.workspace import Workspace
 from callboard.core import InvocationCanister
 from callboard.execution import run_invoker
@@ -48,7 +48,7 @@ def rehearsed(place, name, arguments, *, first=()):
         workspace = Workspace(place, prefer="none")
         await workspace.connect()
         try:
-            group = ensemble(workspace, ACTIONS, single=True)
+            group = make_ensemble(workspace, ACTIONS, single=True)
             for each, given_ in first:
                 await run_invoker(group.access_invoker(each), given_)
             before = content(place)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.coding.edits.add_imports import with_imports
+from callboard.coding.edits.add_imports import add_imports
 
 DEFINED = {
     "shop/cart.py": ["total", "Cart"],
@@ -38,23 +38,23 @@ DEFINED = {
     ],
 )
 def test_what_is_used_and_not_bound_is_imported(code, imports):
-    made = with_imports(code, DEFINED)
+    made = add_imports(code, DEFINED)
     assert made.endswith(code)
     assert made.removesuffix(code).split("\n") == ([*imports, "", "", ""] if imports else [""])
 
 
 def test_imports_stand_below_what_leads_and_with_the_others():
     code = '"""Tests."""\n\nfrom __future__ import annotations\n\nimport os\n\nos.name\ntotal()\n'
-    assert with_imports(code, DEFINED).splitlines()[4:7] == ["from shop.cart import total", "import os", ""]
+    assert add_imports(code, DEFINED).splitlines()[4:7] == ["from shop.cart import total", "import os", ""]
 
 
 @pytest.mark.parametrize("code", ["def f(:\n", "package a\n", "", "\0", "(" * 5000])
 def test_what_is_not_python_stays(code):
-    assert with_imports(code, DEFINED) == code
+    assert add_imports(code, DEFINED) == code
 
 
 @given(st.lists(st.sampled_from(["import os", "total()", "def f():\n    Cart", "'x'", "x = rounded", "pytest", "#"])))
 def test_nothing_is_missing_afterwards(lines):
-    made = with_imports("\n".join(lines), DEFINED)
-    assert with_imports(made, DEFINED) == made
+    made = add_imports("\n".join(lines), DEFINED)
+    assert add_imports(made, DEFINED) == made
     ast.parse(made)

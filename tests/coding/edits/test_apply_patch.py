@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.coding.edits.apply_patch import read_apply_patch, read_patch
+from callboard.coding.edits.apply_patch import parse_apply_patch, parse_patch
 from callboard.coding.edits.hunks import apply_hunks
 from callboard.coding.edits.result import EditRefused
 
@@ -52,12 +52,12 @@ def wrapped(body):
     ],
 )
 def test_hunks(body, line, made):
-    (patch,) = read_apply_patch(wrapped(f"*** Update File: a.py\n{body}"))
+    (patch,) = parse_apply_patch(wrapped(f"*** Update File: a.py\n{body}"))
     assert apply_hunks(OLD, patch.hunks).text.splitlines()[line - 1] == made
 
 
 def test_files():
-    read = read_patch(
+    read = parse_patch(
         "apply_patch <<'EOF'\n"
         + wrapped(
             "*** Add File: new.py\n+a\n+\n+b\n*** Delete File: old.py\n"
@@ -85,7 +85,7 @@ def test_files():
 )
 def test_what_is_refused(text, told):
     with pytest.raises(EditRefused, match=told):
-        read_apply_patch(text)
+        parse_apply_patch(text)
 
 
 @pytest.mark.parametrize(
@@ -97,13 +97,13 @@ def test_what_is_refused(text, told):
     ],
 )
 def test_what_has_no_place(body, told):
-    (patch,) = read_apply_patch(wrapped(f"*** Update File: a.py\n{body}"))
+    (patch,) = parse_apply_patch(wrapped(f"*** Update File: a.py\n{body}"))
     with pytest.raises(EditRefused, match=told):
         apply_hunks(OLD, patch.hunks)
 
 
 def test_an_unfinished_patch_is_read_to_its_end():
-    (patch,) = read_apply_patch("*** Begin Patch\n*** Update File: a\n-class A:\n+class Z:\n")
+    (patch,) = parse_apply_patch("*** Begin Patch\n*** Update File: a\n-class A:\n+class Z:\n")
     assert apply_hunks(OLD, patch.hunks).text.startswith("class Z:\n")
 
 
@@ -116,7 +116,7 @@ def test_what_was_changed_is_read_back(old, new):
     body = [line[:1] + line[2:] for line in difflib.ndiff(old, new) if line[0] != "?"]
     one, other = "".join(line + "\n" for line in old), "".join(line + "\n" for line in new)
     if any(line[0] != " " for line in body) and old:
-        (patch,) = read_apply_patch(wrapped("\n".join(["*** Update File: f", "@@", *body])))
+        (patch,) = parse_apply_patch(wrapped("\n".join(["*** Update File: f", "@@", *body])))
         assert apply_hunks(one, patch.hunks).text == other
 
 
@@ -124,7 +124,7 @@ def test_what_was_changed_is_read_back(old, new):
 def test_anything_is_read_or_refused(text):
     for whole in (text, wrapped(text), wrapped(f"*** Update File: a\n{text}")):
         try:
-            for patch in read_apply_patch(whole):
+            for patch in parse_apply_patch(whole):
                 apply_hunks(OLD, patch.hunks)
         except EditRefused:
             pass

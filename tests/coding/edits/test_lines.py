@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.coding.edits.lines import insert_lines, read_range, replace_lines
-from callboard.coding.edits.result import EditRefused, lines_of
+from callboard.coding.edits.lines import insert_lines, parse_range, replace_lines
+from callboard.coding.edits.result import EditRefused, split_lines
 
 
 @pytest.mark.parametrize(
@@ -13,13 +13,13 @@ from callboard.coding.edits.result import EditRefused, lines_of
     [("3:9", 3, 9), ("3", 3, 3), ("3-9", 3, 9), (" 3 , 9 ", 3, 9), ("3:", 3, None), ("0:2", 0, 2), ("9:3", 9, 3)],
 )
 def test_ranges(given_range, first, last):
-    assert read_range(given_range) == (first, last)
+    assert parse_range(given_range) == (first, last)
 
 
 @pytest.mark.parametrize("given_range", ["", "x", ":9", "3:x", "3:9:2", "-3", "3" * 10, "³"])
 def test_what_is_no_range(given_range):
     with pytest.raises(EditRefused, match="is no range of lines; write 3:9, or 3 for one line"):
-        read_range(given_range)
+        parse_range(given_range)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,6 @@ def test_it_is_surgery_on_lists(old, new, data):
         start = data.draw(st.integers(1, len(old)))
         end = data.draw(st.integers(start, len(old)))
         change = replace_lines(text, start, end, content)
-        assert lines_of(change.text) == [*old[: start - 1], *new, *old[end:]]
+        assert split_lines(change.text) == [*old[: start - 1], *new, *old[end:]]
     at = data.draw(st.integers(1, len(old) + 1))
-    assert lines_of(insert_lines(text, at, content).text) == [*old[: at - 1], *(new or [""]), *old[at - 1 :]]
+    assert split_lines(insert_lines(text, at, content).text) == [*old[: at - 1], *(new or [""]), *old[at - 1 :]]

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.coding.edits.replace_definitions import (
-    names_defined,
-    put_definitions,
-    without_broken_end,
-    without_tests,
+    cut_broken_end,
+    list_definitions,
+    remove_tests,
+    replace_definitions,
 )
 from callboard.coding.edits.result import EditRefused
-from callboard.coding.outlines import broken_line
+from callboard.coding.outlines import find_syntax_error
 
 PYTHON = '''"""Baskets."""
 
@@ -84,11 +84,11 @@ GO = 'package x\n\nimport "fmt"\n\ntype B struct{ n int }\n\n// Add adds.\nfunc 
     ],
 )
 def test_code_takes_the_place_of_what_it_defines(path, text, code, gone, there):
-    changed, names = put_definitions(text, code, path)
+    changed, names = replace_definitions(text, code, path)
     assert not gone or gone not in changed
     assert there in changed
     assert names
-    again, _ = put_definitions(changed, code, path)
+    again, _ = replace_definitions(changed, code, path)
     assert again == changed
 
 
@@ -104,7 +104,7 @@ def test_code_takes_the_place_of_what_it_defines(path, text, code, gone, there):
 )
 def test_code_that_cannot_be_put_is_refused(code, told):
     with pytest.raises(EditRefused, match=told):
-        put_definitions(PYTHON, code, "a.py")
+        replace_definitions(PYTHON, code, "a.py")
 
 
 @pytest.mark.parametrize(
@@ -120,18 +120,18 @@ def test_code_that_cannot_be_put_is_refused(code, told):
 def test_a_new_file_is_more_than_imports(path, code, refused):
     if refused:
         with pytest.raises(EditRefused, match="nothing but imports"):
-            put_definitions("", code, path)
+            replace_definitions("", code, path)
     else:
-        assert put_definitions("", code, path)[0].strip() == code.strip()
+        assert replace_definitions("", code, path)[0].strip() == code.strip()
 
 
 def test_a_file_of_no_known_language_is_not_put_together():
     with pytest.raises(EditRefused, match="known language"):
-        put_definitions("a\n", "b\n", "a.txt")
+        replace_definitions("a\n", "b\n", "a.txt")
 
 
 def test_names():
-    assert names_defined(PYTHON, "a.py") == ("SIZE", "Basket", "pages", "other")
+    assert list_definitions(PYTHON, "a.py") == ("SIZE", "Basket", "pages", "other")
 
 
 names = st.sampled_from(["alpha", "beta", "gamma", "delta"])
@@ -142,7 +142,7 @@ def test_what_the_code_does_not_name_stays(before, after):
     def written(functions):
         return "\n\n".join(f"def {name}():\n    return {value}\n" for name, value in functions.items())
 
-    changed, put = put_definitions(written(before), written(after), "a.py")
+    changed, put = replace_definitions(written(before), written(after), "a.py")
     found = {}
     exec(changed, found)
     assert {name: found[name]() for name in {**before, **after}} == {**before, **after}
@@ -173,7 +173,7 @@ TESTS = {
     ],
 )
 def test_tests_that_failed_are_taken_out(path, failed, left):
-    code = without_tests(TESTS[path], path, failed)
+    code = remove_tests(TESTS[path], path, failed)
     found = re.findall(r"def (\w+)|func (\w+)|test\('(.*?)'", code)
     assert ["".join(each) for each in found] == re.findall(r"adds one|\w+", left)
 
@@ -189,11 +189,11 @@ def test_tests_that_failed_are_taken_out(path, failed, left):
     ],
 )
 def test_a_broken_end_is_cut(path, end):
-    whole = without_broken_end(TESTS[path] + end, path)
+    whole = cut_broken_end(TESTS[path] + end, path)
     assert whole.startswith(TESTS[path])
-    assert broken_line(whole, path) is None
-    assert without_broken_end(whole, path) == whole
+    assert find_syntax_error(whole, path) is None
+    assert cut_broken_end(whole, path) == whole
 
 
 def test_what_is_broken_from_its_beginning_stays():
-    assert without_broken_end("def f(:\n", "a.py") == "def f(:\n"
+    assert cut_broken_end("def f(:\n", "a.py") == "def f(:\n"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.coding.edits.replace_text import replace_text
-from callboard.coding.edits.result import EditRefused, lines_of
+from callboard.coding.edits.result import EditRefused, split_lines
 
 TEXT = """def one():
     return 1
@@ -141,12 +141,12 @@ def test_it_is_what_python_does(text, old, new):
     if old != new and old in text:
         change = replace_text(text, old, new, every=True)
         assert change.text == text.replace(old, new)
-        assert spliced(text, change) == lines_of(change.text)
+        assert spliced(text, change) == split_lines(change.text)
 
 
 def spliced(text, change):
     """The new lines, by the spans."""
-    old, new, made, done, at = lines_of(text), lines_of(change.text), [], 0, 0
+    old, new, made, done, at = split_lines(text), split_lines(change.text), [], 0, 0
     for start, removed, added in change.spans:
         made += old[done : start - 1]
         at += start - 1 - done

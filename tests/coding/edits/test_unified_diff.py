@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callboard.coding.edits.hunks import apply_hunks
-from callboard.coding.edits.result import EditRefused, lines_of
-from callboard.coding.edits.unified_diff import read_unified
+from callboard.coding.edits.result import EditRefused, split_lines
+from callboard.coding.edits.unified_diff import parse_unified_diff
 
 OLD = "one\ntwo\nthree\nfour\nfive\n"
 NEW = "one\ntwo\n3\nfour\nfive\n"
@@ -36,13 +36,13 @@ NEW = "one\ntwo\n3\nfour\nfive\n"
     ],
 )
 def test_what_models_write(diff):
-    (patch,) = read_unified(diff, "f")
+    (patch,) = parse_unified_diff(diff, "f")
     assert (patch.kind, patch.path, patch.target) == ("update", "f", "")
     assert apply_hunks(OLD, patch.hunks).text == NEW
 
 
 def test_a_blank_line_that_lost_its_space():
-    (patch,) = read_unified("--- a/f\n+++ b/f\n@@ -1,9 +1,9 @@\n a\n\n-b\n+c\n\n")
+    (patch,) = parse_unified_diff("--- a/f\n+++ b/f\n@@ -1,9 +1,9 @@\n a\n\n-b\n+c\n\n")
     assert apply_hunks("a\n\nb\n", patch.hunks).text == "a\n\nc\n"
 
 
@@ -54,7 +54,7 @@ def test_several_files():
         "\\ No newline at end of file\n"
         "--- a/f\n+++ b/f\n@@ -3 +3 @@\n-three\n+3\n"
     )
-    read = read_unified(diff)
+    read = parse_unified_diff(diff)
     assert [(each.kind, each.path, each.target, each.content) for each in read] == [
         ("update", "x", "y", ""),
         ("delete", "old", "", ""),
@@ -76,7 +76,7 @@ def test_several_files():
 )
 def test_what_is_refused(diff, told):
     with pytest.raises(EditRefused, match=told):
-        read_unified(diff)
+        parse_unified_diff(diff)
 
 
 @pytest.mark.parametrize(
@@ -95,20 +95,20 @@ def test_what_is_refused(diff, told):
     ],
 )
 def test_what_has_no_place(text, diff, told):
-    (patch,) = read_unified(diff, "f")
+    (patch,) = parse_unified_diff(diff, "f")
     with pytest.raises(EditRefused, match=told):
         apply_hunks(text, patch.hunks)
 
 
 def test_hunks_in_any_order():
-    (patch,) = read_unified("@@ -5 +5 @@\n-five\n+5\n@@ -1 +1 @@\n-one\n+1\n", "f")
+    (patch,) = parse_unified_diff("@@ -5 +5 @@\n-five\n+5\n@@ -1 +1 @@\n-one\n+1\n", "f")
     assert apply_hunks(OLD, patch.hunks).text == "1\ntwo\nthree\nfour\n5\n"
 
 
 def test_the_nearest_of_equal_places():
     text = "x\n" * 50
-    (patch,) = read_unified("@@ -20 +20 @@\n-x\n+y\n", "f")
-    assert lines_of(apply_hunks(text, patch.hunks).text)[19] == "y"
+    (patch,) = parse_unified_diff("@@ -20 +20 @@\n-x\n+y\n", "f")
+    assert split_lines(apply_hunks(text, patch.hunks).text)[19] == "y"
 
 
 NASTY = ["a", "b", "", "-- x", "++ y", "@@ -1 +1 @@", "--- a", "+++ b", " c", "\\ d", "diff --git a b", "```"]
@@ -120,7 +120,7 @@ def test_what_difflib_writes_is_read_back(old, new, around):
     one, other = "".join(line + "\n" for line in old), "".join(line + "\n" for line in new)
     diff = "".join(difflib.unified_diff(one.splitlines(True), other.splitlines(True), "a/f", "b/f", n=around))
     if diff:
-        (patch,) = read_unified(diff)
+        (patch,) = parse_unified_diff(diff)
         assert apply_hunks(one, patch.hunks).text == other
 
 
@@ -138,14 +138,14 @@ def test_what_git_writes_is_read_back(tmp_path_factory, one, other):
         check=False,
     )
     if "@@" in ran.stdout:
-        (patch,) = read_unified(ran.stdout.replace("a/old", "a/f").replace("b/new", "b/f"))
+        (patch,) = parse_unified_diff(ran.stdout.replace("a/old", "a/f").replace("b/new", "b/f"))
         assert apply_hunks(one, patch.hunks).text == other
 
 
 @given(st.text("-+@ \\ab\n*`", max_size=60))
 def test_anything_is_read_or_refused(text):
     try:
-        patches = read_unified(text, "f")
+        patches = parse_unified_diff(text, "f")
         for patch in patches:
             apply_hunks(OLD, patch.hunks)
     except EditRefused:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.coding.outlines import outline, outline_of
+from callboard.coding.outlines import make_outline, outline
 from callboard.coding.outlines.languages import LANGUAGES
 
 CASES = {
@@ -63,7 +63,7 @@ CASES = {
 @pytest.mark.parametrize("path", CASES)
 def test_outlines(path):
     text, symbols, imports = CASES[path]
-    found_outline = outline_of(text, path)
+    found_outline = make_outline(text, path)
     assert [f"{each.line} {each.kind} {each.path}" for each in found_outline.symbols] == symbols
     assert found_outline.imports == imports
 
@@ -73,7 +73,7 @@ def test_outlines_without_a_grammar(path, monkeypatch):
     """Of what stands at the beginning of a line."""
     monkeypatch.setattr(outline, "parse", lambda *_: None)
     text, symbols, imports = CASES[path]
-    found_outline = outline_of(text, path)
+    found_outline = make_outline(text, path)
     known = {(int(each.split()[0]), each.split()[2].rpartition(".")[2]) for each in symbols}
     found = [(each.line, each.name) for each in found_outline.symbols if each.name != "inner"]
     assert found
@@ -82,8 +82,8 @@ def test_outlines_without_a_grammar(path, monkeypatch):
 
 
 def test_what_is_in_no_language():
-    assert outline_of("x", "readme.md") is None
-    assert outline_of("x", "Makefile") is None
+    assert make_outline("x", "readme.md") is None
+    assert make_outline("x", "Makefile") is None
 
 
 @pytest.mark.parametrize("language", LANGUAGES, ids=lambda each: each.name)
@@ -104,14 +104,14 @@ def test_what_is_in_no_language():
     ids=["empty", "null", "surrogate", "open", "nested", "braces", "classes", "quotes", "lines", "indented"],
 )
 def test_odd_texts(language, text):
-    assert outline_of(text, f"a{language.suffixes[0]}") is not None
+    assert make_outline(text, f"a{language.suffixes[0]}") is not None
 
 
 def test_three_hundred_thousand_brackets():
-    assert outline_of("[" * 300_000 + "]" * 300_000, "a.py").symbols == []
-    assert outline_of("{" * 300_000, "a.js").symbols == []
+    assert make_outline("[" * 300_000 + "]" * 300_000, "a.py").symbols == []
+    assert make_outline("{" * 300_000, "a.js").symbols == []
 
 
 def test_a_file_that_is_too_large_for_a_grammar():
     text = "def f(): pass\n" * 200_000
-    assert len(outline_of(text, "a.py").symbols) == 200_000
+    assert len(make_outline(text, "a.py").symbols) == 200_000

@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from callboard.coding.edits.replace_definitions import put_definitions
+from callboard.coding.edits.replace_definitions import replace_definitions
 from callboard.coding.edits.result import EditRefused
-from callboard.coding.outlines import broken_line, outline_of
-from callboard.coding.outlines.languages import language_of
-from callboard.coding.outlines.parser import Parser
+from callboard.coding.outlines import find_syntax_error, make_outline
+from callboard.coding.outlines.languages import find_language
+from callboard.coding.outlines.parser import ParserProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux: looks at /proc")
 
-PYTHON = language_of("a.py")
-JAVA = language_of("A.java")
+PYTHON = find_language("a.py")
+JAVA = find_language("A.java")
 
 
 @pytest.fixture
 def parser():
-    made = Parser()
+    made = ParserProcess()
     yield made
     made.close()
 
@@ -56,10 +56,10 @@ def test_a_text_that_could_not_be_parsed_is_not_tried_again(parser):
 
 def test_what_cannot_be_parsed_has_the_outline_of_an_unknown_language():
     text = "a<" * 30_000 + "\npublic class Known {}\n"
-    assert [each.name for each in outline_of(text, "A.java").symbols] == ["Known"]
-    assert broken_line(text, "A.java") is None
+    assert [each.name for each in make_outline(text, "A.java").symbols] == ["Known"]
+    assert find_syntax_error(text, "A.java") is None
     with pytest.raises(EditRefused, match="the java could not be parsed; write the whole file with write_file"):
-        put_definitions(text, "class B {}", "A.java")
+        replace_definitions(text, "class B {}", "A.java")
 
 
 def test_a_parser_that_was_killed_is_started_again(parser):
@@ -97,13 +97,13 @@ def test_the_parser_ends_with_us_however_we_end(text):
     """Also in the midst of a text."""
     program = """
         import json, os, sys, threading
-        from callboard.coding.outlines.languages import language_of
+        from callboard.coding.outlines.languages import find_language
         from callboard.coding.outlines.parser import Parser
         parser = Parser()
-        parser.parse("x = 0", language_of("a.py"))
+        parser.parse("x = 0", find_language("a.py"))
         print(json.dumps(parser._process.pid), flush=True)
         sys.stdin.readline()
-        threading.Thread(target=parser.parse, args=(sys.argv[1], language_of("A.java")), daemon=True).start()
+        threading.Thread(target=parser.parse, args=(sys.argv[1], find_language("A.java")), daemon=True).start()
         print("begun", flush=True)
         sys.stdin.readline()
     """

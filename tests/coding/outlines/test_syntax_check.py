@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.coding.outlines import broken_line, outline, tree_sitter_parsing
-from callboard.coding.outlines.languages import language_of
+from callboard.coding.outlines import find_syntax_error, outline, tree_sitter_parsing
+from callboard.coding.outlines.languages import find_language
 
 
 @pytest.mark.parametrize(
@@ -19,15 +19,15 @@ from callboard.coding.outlines.languages import language_of
     ],
 )
 def test_broken_lines(path, text, line):
-    found = broken_line(text, path)
+    found = find_syntax_error(text, path)
     assert found == line or (line is not None and found is not None and found >= line)
 
 
 def test_nobody_can_tell_without_a_grammar(monkeypatch):
     monkeypatch.setattr(outline, "parse", lambda *_: None)
-    assert broken_line("(", "a.py") is None
+    assert find_syntax_error("(", "a.py") is None
 
 
 def test_a_text_that_takes_too_long(monkeypatch):
     monkeypatch.setattr(tree_sitter_parsing, "SECONDS", 0.0)
-    assert tree_sitter_parsing.parsed("(" * 100_000, language_of("a.py")) is None
+    assert tree_sitter_parsing.parse_tree("(" * 100_000, find_language("a.py")) is None

@@ -6,23 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.coding.search.query import read_query
+from callboard.coding.search.query import parse_query
 
 
 @pytest.mark.parametrize("pattern", ["foo(", "[", "*a", "a{2,1}", "(?P<a>.)(?P<a>.)", "\\"])
 def test_what_is_no_expression_is_a_text(pattern):
-    query = read_query(pattern)
+    query = parse_query(pattern)
     assert query.fixed
     assert re.search(query.source, f"x{pattern}y")
 
 
 @pytest.mark.parametrize("pattern", ["a", "a+", "[[a]", "a.b", "interface{}"])
 def test_expressions(pattern):
-    assert not read_query(pattern).fixed
+    assert not parse_query(pattern).fixed
 
 
 @given(st.text("ab.*(\\ =", max_size=5), st.text("ab.*(\\ =", max_size=10), st.booleans())
 def test_the_text_is_in_what_matches(pattern, line, ignore_case):
-    query = read_query(pattern, ignore_case=ignore_case)
+    query = parse_query(pattern, ignore_case=ignore_case)
     if re.search(query.source, line, re.IGNORECASE if ignore_case else 0):
         assert query.text in line

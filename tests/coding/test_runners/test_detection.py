@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from callboard.coding.test_runners import RUNNERS, Folder, Selection, detect, folder_of
+from callboard.coding.test_runners import RUNNERS, ProjectFolder, Selection, detect_runner, read_folder
 from callboard.coding.test_runners.python import UNITTEST
 from callboard.storage.confined_directory import ConfinedDirectory
 
@@ -13,7 +13,7 @@ def look(root, place=""):
         files = ConfinedDirectory(str(root))
         await files.connect()
         try:
-            return folder_of(files, place)
+            return read_folder(files, place)
         finally:
             await files.disconnect()
 
@@ -40,16 +40,16 @@ def test_what_files_say(tmp_path, names, kind):
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    found = detect(look(tmp_path))
+    found = detect_runner(look(tmp_path))
     assert (found.kind if found else None) == kind
 
 
 def test_a_makefile_counts_if_it_tests(tmp_path):
     (tmp_path / "Makefile").write_text("all:\n\tcc x.c\n")
-    assert detect(look(tmp_path)) is None
+    assert detect_runner(look(tmp_path)) is None
     (tmp_path / "Makefile").write_text("all:\n\tcc x.c\n\ncheck : all\n\t./x\n")
     folder = look(tmp_path)
-    runner = detect(folder)
+    runner = detect_runner(folder)
     assert runner is not None
     assert runner.command(Selection(), folder) == ["make", "--no-print-directory", "check"]
 
@@ -69,7 +69,7 @@ def test_broken_manifests(tmp_path):
     for text in ("", "[]", "{", '{"scripts": 1}', '{"scripts": {"test": 5}}', "[" * 100_000, '{"devDependencies": []}'):
         (tmp_path / "package.json").write_text(text)
         folder = look(tmp_path)
-        runner = detect(folder)
+        runner = detect_runner(folder)
         assert runner is not None
         assert runner.command(Selection(), folder) == ["node", "--test"]
 
@@ -114,8 +114,8 @@ CLEAN = ["-p", "no:cacheprovider"]
     ],
 )
 def test_commands(runner, given, command):
-    assert runner.command(Selection(**given), Folder()) == command
-    assert {name for name in given if name != "count"} <= runner.honours
+    assert runner.command(Selection(**given), ProjectFolder()) == command
+    assert {name for name in given if name != "count"} <= runner.options
 
 
 @pytest.mark.parametrize(
@@ -141,5 +141,5 @@ def test_commands(runner, given, command):
 )
 def test_commands_of_npm(scripts, needs, given, command):
     manifest = json.dumps({"scripts": scripts, "devDependencies": needs})
-    folder = Folder(names=frozenset({"package.json"}), texts={"package.json": manifest})
+    folder = ProjectFolder(names=frozenset({"package.json"}), texts={"package.json": manifest})
     assert of("npm").command(Selection(**given), folder) == command

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.coding.test_runners import RUNNERS, Folder
+from callboard.coding.test_runners import RUNNERS, ProjectFolder
 from callboard.coding.test_runners.python import UNITTEST
-from callboard.coding.test_runners.report import MAX_LINE, plain, report_of
+from callboard.coding.test_runners.report import MAX_LINE, make_report, strip_terminal_codes
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "runners"
 CASES = tomllib.loads((VECTORS / "cases.toml").read_text())["case"]
 BY_NAME = {runner.name: runner for runner in (*RUNNERS, UNITTEST)}
-FOLDER = Folder(root="/home/dev/calc", texts={"go.mod": "module example.org/calc\n"})
+FOLDER = ProjectFolder(root="/home/dev/calc", texts={"go.mod": "module example.org/calc\n"})
 
 
 def read(name, output, code):
     runner = BY_NAME[name]
-    tally = runner.read(plain(output), code, FOLDER)
-    return report_of(tally, runner=name, command=("test",), code=code, output=output, root=FOLDER.root)
+    tally = runner.parse(strip_terminal_codes(output), code, FOLDER)
+    return make_report(tally, runner=name, command=("test",), code=code, output=output, root=FOLDER.root)
 
 
 def text_of(case):
@@ -31,7 +31,7 @@ def text_of(case):
 def test_what_was_recorded(case):
     report = read(case["runner"], text_of(case), case["code"])
     assert [report.passed, report.failed, report.skipped, report.errors] == case["counts"]
-    assert (report.complete, report.good) == (case["complete"], case["good"])
+    assert (report.complete, report.is_good) == (case["complete"], case["good"])
     told = [[each.name, each.place, each.message.split("\n")[0][:110]] for each in report.failures]
     assert told == case.get("failures", [])
 
@@ -46,8 +46,8 @@ def test_no_run_that_failed_becomes_good(case):
     for good in [text_of(each) for each in CASES if each["good"]]:
         for output in (text_of(case) + good, good + text_of(case)):
             if case["code"]:
-                assert not read(case["runner"], output, case["code"]).good
-            assert not read(case["runner"], output, None).good
+                assert not read(case["runner"], output, case["code"]).is_good
+            assert not read(case["runner"], output, None).is_good
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_run_that_was_cut_is_not_good(case):
     """Its runner says at the end what came of it; where that is missing, it is not known."""
     lines = text_of(case).splitlines(keepends=True)
     for end in range(len(lines) // 2):
-        assert not read(case["runner"], "".join(lines[:end]), 0).good
+        assert not read(case["runner"], "".join(lines[:end]), 0).is_good
 
 
 @given(case=st.sampled_from(CASES), data=st.data())
@@ -81,8 +81,8 @@ def test_a_hostile_line_costs_no_more_than_its_length(name, piece):
 
 
 def test_colours_and_long_lines():
-    assert plain("\x1b[1m\x1b[31mred\x1b[0m \x1b]8;;http://x\x07link\x1b]8;;\x07\r\n") == "red link\n"
-    assert len(plain("x" * 10_000)) == MAX_LINE
+    assert strip_terminal_codes("\x1b[1m\x1b[31mred\x1b[0m \x1b]8;;http://x\x07link\x1b]8;;\x07\r\n") == "red link\n"
+    assert len(strip_terminal_codes("x" * 10_000)) == MAX_LINE
 
 
 def test_the_words_for_models():

@@ -51,13 +51,13 @@ def project(tmp_path):
 def test_python(project):
     before = sorted(path for path in project.rglob("*") if path.is_file())
     report = outcome_of(project)
-    assert (report.passed, report.failed, report.good) == (1, 1, False)
+    assert (report.passed, report.failed, report.is_good) == (1, 1, False)
     assert report.failures[0].place == "tests/test_calc.py:9"
     assert sorted(path for path in project.rglob("*") if path.is_file()) == before
-    assert outcome_of(project, selection=Selection(run="zero", package="./...")).good
+    assert outcome_of(project, selection=Selection(run="zero", package="./...")).is_good
     (project / "calc.py").write_text("def add(a, b):\n    return a + b\n")
     report = outcome_of(project, digest=lambda: asyncio.sleep(0, "name"))
-    assert report.good
+    assert report.is_good
     assert report.digest == "name"
 
 
@@ -99,15 +99,15 @@ def test_it_is_run_as_often_as_asked(project):
         "from pathlib import Path\n\ndef test_three_times():\n"
         "    count = len(list(Path('.').glob('ran-*')))\n    Path(f'ran-{count}').touch()\n    assert count < 2\n"
     )
-    assert outcome_of(project, selection=Selection(count=2)).good
-    assert not outcome_of(project, selection=Selection(count=5)).good
+    assert outcome_of(project, selection=Selection(count=2)).is_good
+    assert not outcome_of(project, selection=Selection(count=5)).is_good
     assert len(list(project.glob("ran-*"))) == 3
 
 
 def test_a_run_that_never_ends_is_ended(project):
     (project / "tests" / "test_calc.py").write_text("def test_x():\n    while True: pass\n")
     report = outcome_of(project, seconds=2)
-    assert (report.code, report.complete, report.good) == (None, False, False)
+    assert (report.code, report.complete, report.is_good) == (None, False, False)
     assert "stopped: it had 2 s" in report.headline
 
 
@@ -127,7 +127,7 @@ def test_a_run_that_never_ends_is_ended(project):
 )
 def test_what_tests_print_makes_nothing_good(project, body, good):
     (project / "tests" / "test_calc.py").write_text(body)
-    assert outcome_of(project).good is good
+    assert outcome_of(project).is_good is good
 
 
 def test_a_folder_beneath(project, tmp_path):
@@ -198,7 +198,7 @@ def test_node(tmp_path):
     report = outcome_of(tmp_path)
     assert (report.runner, report.passed, report.failed) == ("npm test", 1, 1)
     assert report.failures[0].place == "x.test.js:3"
-    assert outcome_of(tmp_path, selection=Selection(run="zero")).good
+    assert outcome_of(tmp_path, selection=Selection(run="zero")).is_good
 
 
 @pytest.mark.skipif(not shutil.which("make") or not shutil.which("cc"), reason="there is no make or no cc")
@@ -208,7 +208,7 @@ def test_make(tmp_path):
     report = outcome_of(tmp_path)
     assert (report.failed, report.failures[0].place) == (1, "t.c:2")
     (tmp_path / "t.c").write_text("int main(void) { return 0; }\n")
-    assert outcome_of(tmp_path).good
+    assert outcome_of(tmp_path).is_good
 
 
 def test_in_the_sandbox_of_this_machine(project):

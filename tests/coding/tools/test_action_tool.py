@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from callboard import Context, Ensemble, Invoker, tool
-from callboard.coding.tools.action_tool import Actions, action
+from callboard.coding.tools.action_tool import ActionTool, action
 from callboard.errors import ToolDefinitionError
 from callboard.execution import run_invoker
 from callboard.schema import ArgumentsInvalid
@@ -20,7 +20,7 @@ def read(path: str, limit: int = 10) -> str:
     return f"read {path} {limit}"
 
 
-@action(also={"file": "path"}, subjects={"path": "path"})
+@action(aliases={"file": "path"}, subjects={"path": "path"})
 def write(context: Context, path: str, content: str) -> str:
     """Writes."""
     return f"write {path} {content} {context.auxdata['who']}"
@@ -38,7 +38,7 @@ def compact(limit: int | str = 1, name: str | None = None) -> str:
     return f"compact {limit!r} {name}"
 
 
-FILE = Actions(
+FILE = ActionTool(
     "file",
     "Files.",
     {"read": read, "write": write, "erase": erase, "compact": compact},
@@ -113,7 +113,7 @@ def test_mistakes_have_the_actions_own_words(arguments, told):
 
 
 def test_arguments_that_fit_several():
-    made = Actions("x", "X.", {"write": write, "append": action(name="append")(write.function), "erase": erase})
+    made = ActionTool("x", "X.", {"write": write, "append": action(name="append")(write.function), "erase": erase})
     assert call({"path": "a", "content": "b"}, made) == (
         "ArgValidationError: action\n  Field required: say which action; these arguments fit 'write' or 'append'"
     )
@@ -145,7 +145,7 @@ def test_flags_and_subjects_are_those_of_the_actions():
 
 def test_names_that_are_none():
     assert FILE.calls["erase"] == "file with action='erase'"
-    assert Actions("x", "X.", {"run": read}).calls == {"run": "x with action='run'", "read": "x with action='run'"}
+    assert ActionTool("x", "X.", {"run": read}).calls == {"run": "x with action='run'", "read": "x with action='run'"}
 
 
 def test_which_calls_may_be_repeated():
@@ -179,8 +179,8 @@ def test_actions_that_wait_and_actions_that_do_not():
         return "later"
 
     with pytest.raises(ToolDefinitionError, match="some of its actions are async def and others are not"):
-        Actions("x", "X.", {"later": later, "read": read})
-    made = Actions("x", "X.", {"later": later, "again": later})
+        ActionTool("x", "X.", {"later": later, "read": read})
+    made = ActionTool("x", "X.", {"later": later, "again": later})
     assert call({"action": "again"}, made) == "later"
     assert not Invoker.of(made).blocking
     assert Invoker.of(FILE).blocking

@@ -9,7 +9,7 @@ import pytest
 
 from callboard import Agent
 from callboard.coding.search import search as choice
-from callboard.coding.tools import code_edit, ensemble, git, navigate, search
+from callboard.coding.tools import code_edit, git, make_ensemble, navigate, search
 from callboard.coding.tools.file import file
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration import io_tools
@@ -53,7 +53,7 @@ class Model:
 
         async def run():
             workspace = Workspace(self.root, sandbox=object())
-            tools = ensemble(workspace, _EVERY, single=False)
+            tools = make_ensemble(workspace, _EVERY, single=False)
             policy = Policy([("*", "allow"), *rules, *((each, "deny") for each in deny)], root=str(self.root))
             await tools.connect()
             try:
@@ -158,8 +158,8 @@ def test_a_composed_accent_is_the_accent():
 
 @pytest.fixture(params=["ripgrep", "python"])
 def way(request, monkeypatch):
-    if request.param == "python" or not choice.ripgrep():
-        monkeypatch.setattr(choice, "ripgrep", lambda: "")
+    if request.param == "python" or not choice.find_ripgrep():
+        monkeypatch.setattr(choice, "find_ripgrep", lambda: "")
 
 
 @pytest.mark.usefixtures("way")
@@ -265,7 +265,7 @@ def test_a_command_neither_reads_nor_changes_nor_makes_a_denied_path(sandbox, ro
 
     async def run():
         workspace = Workspace(root, sandbox=sandbox)
-        tools = ensemble(workspace, ["bash"], single=True)
+        tools = make_ensemble(workspace, ["bash"], single=True)
         await tools.connect()
         try:
             command = (

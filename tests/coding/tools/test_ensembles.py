@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from callboard.coding.tools import ensemble, single_action
-from callboard.coding.tools.action_tool import Actions
+from callboard.coding.tools import make_ensemble, single_action
+from callboard.coding.tools.action_tool import ActionTool
 from callboard.coding.tools.file import file
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration import disconnect_ensembles, load_configuration, prepare_ensembles
@@ -111,7 +111,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_as_seed_003_writes_them(tmp_path, command):
-    made = ensemble(Workspace(tmp_path, sandbox=object()), SINGLE, single=False)
+    made = make_ensemble(Workspace(tmp_path, sandbox=object()), SINGLE, single=False)
     roster = Roster([made])
     parser = Parser(roster.declarations, "markdown_bash")
     events = [*parser.feed(f"```bash\n{command}\n```\n"), *parser.finish("stop")]
@@ -146,11 +146,11 @@ def test_the_action_that_a_call_means(name, arguments, action):
 
 def test_the_tools_of_a_phase(tmp_path):
     workspace = Workspace(tmp_path, sandbox=object())
-    many = ensemble(workspace, ["read_file", "grep", "run_tests", "nothing"], single=False)
+    many = make_ensemble(workspace, ["read_file", "grep", "run_tests", "nothing"], single=False)
     assert list(many.invokers) == ["file", "search", "test"]
     assert many.invokers["file"].arguments_schema["properties"].keys() == {"action", "path"}
     assert not many.invokers["file"].approval
-    single = ensemble(workspace, ["run_tests", "read_file", "bash"], single=True)
+    single = make_ensemble(workspace, ["run_tests", "read_file", "bash"], single=True)
     assert {*single.invokers} == {"run_tests", "read_file", "bash"}
     assert many.connection is single.connection is workspace
 
@@ -164,7 +164,7 @@ def test_every_single_tool_is_an_action_of_the_seven(prepared):
         }
 
     assert prepared("coding", act).keys() == {*SEVEN}
-    assert isinstance(file, Actions)
+    assert isinstance(file, ActionTool)
 
 
 def test_what_is_imported_without_a_call():

@@ -28,7 +28,7 @@ def at(desk):
 def way(request, monkeypatch):
     """Either way to search."""
     if not request.param:
-        monkeypatch.setattr(choice, "ripgrep", lambda: "")
+        monkeypatch.setattr(choice, "find_ripgrep", lambda: "")
 
 
 FILES = {
@@ -168,13 +168,13 @@ def test_what_ripgrep_says_of_a_file_is_not_believed(filled, tmp_path, monkeypat
     (tmp_path / "secret").write_text("secret\n")
     (filled.root / "out").symlink_to(tmp_path / "secret")
     (filled.root / "linked-out").symlink_to(tmp_path)
-    monkeypatch.setattr(choice, "ripgrep", lambda: "rg")
-    monkeypatch.setattr(choice, "search", search)
+    monkeypatch.setattr(choice, "find_ripgrep", lambda: "rg")
+    monkeypatch.setattr(choice, "run_ripgrep", search)
     assert filled.call("grep", pattern="x") == "a.py:1:import os"
 
 
 def test_an_expression_that_takes_forever(at, monkeypatch):
-    monkeypatch.setattr(choice, "ripgrep", lambda: "")
+    monkeypatch.setattr(choice, "find_ripgrep", lambda: "")
     monkeypatch.setattr(python_search, "SECONDS", 0.3)
     at.write("a", "b\n")
     at.write("evil", "a" * 100 + "\n")
@@ -183,14 +183,14 @@ def test_an_expression_that_takes_forever(at, monkeypatch):
 
 
 def test_a_search_that_takes_too_long_says_so(at, monkeypatch):
-    monkeypatch.setattr(choice, "ripgrep", lambda: "")
+    monkeypatch.setattr(choice, "find_ripgrep", lambda: "")
     monkeypatch.setattr("callboard.coding.tools.search.SECONDS", 0.2)
     at.write("evil", "a" * 100 + "\n")
     assert "(stopped after 0.2 s; name a directory or a file_pattern)" in at.call("grep", pattern="^(a+)+b$")
 
 
 def test_what_is_cancelled_leaves_no_process(at, monkeypatch):
-    monkeypatch.setattr(choice, "ripgrep", lambda: "")
+    monkeypatch.setattr(choice, "find_ripgrep", lambda: "")
     at.write("evil", "a" * 100 + "\n")
     before = children_of_this_process()  # a parser may be there for good
 
@@ -213,7 +213,7 @@ def test_what_is_cancelled_leaves_no_process(at, monkeypatch):
 @pytest.mark.parametrize("call", [("grep", {"pattern": "run"}), ("find_definition", {"name": "run"})])
 def test_a_search_that_has_enough_leaves_no_process(at, monkeypatch, call):
     """It has ended when the call returns, not at some time after it."""
-    monkeypatch.setattr(choice, "ripgrep", lambda: "")
+    monkeypatch.setattr(choice, "find_ripgrep", lambda: "")
     tool, arguments = call
     for number in range(300):
         at.write(f"a{number}.py", "def run(): pass\n" * 3)
@@ -298,9 +298,9 @@ def test_both_ways_find_the_same(tmp_path_factory, pattern, files):
     async def both():
         await ensemble.connect()
         found = []
-        for program in (choice.ripgrep, lambda: ""):
+        for program in (choice.find_ripgrep, lambda: ""):
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr(choice, "ripgrep", program)
+                patched.setattr(choice, "find_ripgrep", program)
                 found.append((await run_invoker(ensemble.access_invoker("grep"), {"pattern": pattern})).text)
         await ensemble.disconnect()
         return found

@@ -48,12 +48,12 @@ def test_what_a_model_is_told_and_what_is_kept(workspace, repo):
     told = call(workspace).text
     assert told.startswith("pytest: 1 failed, 1 passed\n- test_it.py::test_a (test_it.py:2)\n    assert (1 + 1) == 3")
     (report,) = workspace.reports
-    assert not report.good
+    assert not report.is_good
     assert report.digest == asyncio.run(compute_digest(asyncio.run(find_repository(repo))))
     (repo / "test_it.py").write_text("def test_a():\n    assert 1 + 1 == 2\n")
     assert call(workspace, "test", type="python", verbose=True).text == "pytest: 1 passed"
     good = workspace.reports[-1]
-    assert good.good
+    assert good.is_good
     # An edit afterwards is on another tree.
     (repo / "a.py").write_text("edited\n")
     assert asyncio.run(compute_digest(asyncio.run(find_repository(repo)))) != good.digest

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from callboard.coding.workspace.atomic_write import FileChange, write_all
+from callboard.coding.workspace.atomic_write import FileChange, write_files
 from callboard.storage.confined_directory import ConfinedDirectory
 
 
@@ -21,9 +21,9 @@ def test_all_or_none(files, tmp_path):
     (tmp_path / "b").write_bytes(b"2")
     good = [FileChange("a", b"1", b"x"), FileChange("b", b"2", None, 0o644), FileChange("c/d", None, b"y")]
     with pytest.raises(PermissionError):
-        write_all(files, [*good, FileChange(".git/config", None, b"bad")])
+        write_files(files, [*good, FileChange(".git/config", None, b"bad")])
     assert {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == {"a": b"1", "b": b"2"}
-    write_all(files, good)
+    write_files(files, good)
     assert {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == {"a": b"x", "d": b"y"}
 
 
@@ -37,5 +37,5 @@ def test_what_cannot_be_put_back_is_said(files, monkeypatch):
 
     monkeypatch.setattr(files, "write", once)
     with pytest.raises(OSError, match="No space left") as failed:
-        write_all(files, [FileChange("a", b"old", b"new"), FileChange("b", None, b"newer")])
+        write_files(files, [FileChange("a", b"old", b"new"), FileChange("b", None, b"newer")])
     assert failed.value.__notes__ == ["a could not be put back: [Errno 28] No space left on device"]

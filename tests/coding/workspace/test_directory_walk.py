@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from callboard.coding.workspace.directory_walk import by_path, files_below, walk
+from callboard.coding.workspace.directory_walk import files_below, path_sort_key, walk_directory
 from callboard.storage.confined_directory import ConfinedDirectory
 from callboard.text.display import escape
 
@@ -31,7 +31,7 @@ def paths(found):
 
 
 def test_breadth_first_and_by_name(files):
-    found = walk(files, ".")
+    found = walk_directory(files, ".")
     assert paths(found) == [
         ".git", "a", "b", "b-c", "c.txt", "link", "node_modules", "pipe", "up", "b/deep", "b/two", "b/deep/three",
     ]  # fmt: skip
@@ -47,24 +47,24 @@ def test_breadth_first_and_by_name(files):
     ("limit", "count", "cut"), [(100, 12, False), (12, 12, False), (11, 11, True), (1, 1, True), (0, 0, True)]
 )
 def test_no_more_than_the_limit(files, limit, count, cut):
-    found = walk(files, ".", limit=limit)
+    found = walk_directory(files, ".", limit=limit)
     assert (len(found.entries), found.cut) == (count, cut)
 
 
 def test_depth_and_what_is_skipped(files):
-    assert paths(walk(files, "b", depth=1)) == ["deep", "two"]
-    assert "node_modules/x" in paths(walk(files, ".", skip=lambda _: False))
-    assert paths(walk(files, "link")) == ["deep", "two", "deep/three"]
+    assert paths(walk_directory(files, "b", depth=1)) == ["deep", "two"]
+    assert "node_modules/x" in paths(walk_directory(files, ".", skip=lambda _: False))
+    assert paths(walk_directory(files, "link")) == ["deep", "two", "deep/three"]
     with pytest.raises(PermissionError):
-        walk(files, "up")
+        walk_directory(files, "up")
     with pytest.raises(NotADirectoryError):
-        walk(files, "a")
+        walk_directory(files, "a")
 
 
 def test_files_in_the_order_of_paths(files):
     assert files_below(files, ".") == (["a", "b/deep/three", "b/two", "b-c", "c.txt"], False)
     assert files_below(files, "b/") == (["b/deep/three", "b/two"], False)
-    assert sorted(["b-c", "b/a", "b"], key=by_path) == ["b", "b/a", "b-c"]
+    assert sorted(["b-c", "b/a", "b"], key=path_sort_key) == ["b", "b/a", "b-c"]
 
 
 def test_names_on_one_line():
@@ -83,7 +83,7 @@ def test_a_deep_tree(tmp_path):
     os.close(opened)
     made = ConfinedDirectory(str(tmp_path))
     asyncio.run(made.connect())
-    assert len(walk(made, ".").entries) == 400
+    assert len(walk_directory(made, ".").entries) == 400
     asyncio.run(made.disconnect())
 
 
@@ -106,7 +106,7 @@ def test_a_directory_that_becomes_a_link(tmp_path):
     swapping = threading.Thread(target=swap)
     swapping.start()
     try:
-        seen = {path for _ in range(500) for path in paths(walk(made, "."))}
+        seen = {path for _ in range(500) for path in paths(walk_directory(made, "."))}
     finally:
         going = False
         swapping.join()

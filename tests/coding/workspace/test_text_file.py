@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from callboard.coding.edits.lines import replace_lines
 from callboard.coding.edits.replace_text import replace_text
-from callboard.coding.edits.result import Change, lines_of
-from callboard.coding.workspace.text_file import MAX_BYTES, NoText, decode, lf
+from callboard.coding.edits.result import Change, split_lines
+from callboard.coding.workspace.text_file import MAX_BYTES, NotText, decode, normalize_newlines
 
 
 @pytest.mark.parametrize(
@@ -47,19 +47,19 @@ def test_what_is_text(data, text, encoding):
     ],
 )
 def test_what_is_binary(data):
-    with pytest.raises(NoText, match="it is a binary file, not text"):
+    with pytest.raises(NotText, match="it is a binary file, not text"):
         decode(data)
 
 
 def test_what_is_too_large():
-    with pytest.raises(NoText, match=f"more than {MAX_BYTES} bytes"):
+    with pytest.raises(NotText, match=f"more than {MAX_BYTES} bytes"):
         decode(b"a" * (MAX_BYTES + 1))
 
 
 def test_a_character_that_is_not_in_the_encoding():
     file = decode(b"\xe9")
-    with pytest.raises(NoText, match=r"the file is in latin-1, which has no '→' \(U\+2192\); write it another way"):
-        file.changed(Change("→", ())).encode()
+    with pytest.raises(NotText, match=r"the file is in latin-1, which has no '→' \(U\+2192\); write it another way"):
+        file.apply(Change("→", ())).encode()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_character_that_is_not_in_the_encoding():
 )
 def test_mixed_endings_stay_where_they_are(data, start, end, content, made):
     file = decode(data)
-    assert file.changed(replace_lines(file.text, start, end, content)).encode() == made
+    assert file.apply(replace_lines(file.text, start, end, content)).encode() == made
 
 
 PIECES = [b"a", b"b", b"\r\n", b"\n", b"\r", b"\xff", b"\xfe", b"\xef\xbb\xbf", b"\xc3\xa9", b"\0", b"\xd8", b"\x1a"]
@@ -84,10 +84,10 @@ PIECES = [b"a", b"b", b"\r\n", b"\n", b"\r", b"\xff", b"\xfe", b"\xef\xbb\xbf", 
 def test_what_is_decoded_is_encoded_again(data):
     try:
         file = decode(data)
-    except NoText:
+    except NotText:
         return
     assert file.encode() == data
-    assert file.changed(Change(file.text, ())).encode() == data
+    assert file.apply(Change(file.text, ())).encode() == data
 
 
 @given(
@@ -100,8 +100,8 @@ def test_a_changed_file_has_the_new_text_and_the_old_endings(old, wanted, new):
     if wanted not in file.text:
         return
     change = replace_text(file.text, wanted, new, every=True)
-    made = file.changed(change).encode().decode()
-    assert lf(made) == change.text
+    made = file.apply(change).encode().decode()
+    assert normalize_newlines(made) == change.text
     kinds = {ending for ending in ("\r\n", "\n") if ending in old.replace("\r\n", "\r\n" if ending == "\r\n" else "")}
     assert {
         ending for ending in ("\r\n", "\n") if ending in made.replace("\r\n", "\r\n" if ending == "\r\n" else "")
@@ -110,6 +110,6 @@ def test_a_changed_file_has_the_new_text_and_the_old_endings(old, wanted, new):
     first = change.spans[0].start - 1
     assert made.split("\n")[:first] == old.split("\n")[:first]
     last = change.spans[-1]
-    below = len(lines_of(file.text)) - (last.start - 1 + last.removed)
+    below = len(split_lines(file.text)) - (last.start - 1 + last.removed)
     if below > 0:
         assert made.splitlines(keepends=True)[-below:] == old.splitlines(keepends=True)[-below:]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from callboard import Context, Ensemble, Invoker, tool
-from callboard.coding.workspace.workspace import Workspace, connection, workspace_of
+from callboard.coding.workspace.workspace import Workspace, connection, get_workspace
 from callboard.errors import CallerError
 
 
@@ -64,7 +64,7 @@ def test_the_workspace_of_a_tool(tmp_path):
 
     workspace = Workspace(tmp_path)
     (invoker,) = Ensemble("x", [act], connection=workspace).invokers.values()
-    assert workspace_of(Context({}, {}, invoker)) is workspace
+    assert get_workspace(Context({}, {}, invoker)) is workspace
     for context in (Context(), Context({}, {}, Invoker.of(act))):
         with pytest.raises(TypeError, match="belongs to an ensemble with a workspace"):
-            workspace_of(context)
+            get_workspace(context)

@@ -13,8 +13,8 @@ from contextlib import aclosing
 import msgspec
 
 from callboard.coding.agents.code_blocks import Block, place_of, read_blocks
-from callboard.coding.edits.add_imports import with_imports
-from callboard.coding.edits.replace_definitions import names_defined, without_broken_end, without_tests
+from callboard.coding.edits.add_imports import add_imports
+from callboard.coding.edits.replace_definitions import cut_broken_end, list_definitions, remove_tests
 from callboard.coding.edits.result import EditRefused
 from callboard.coding.workspace.text_file import MAX_BYTES
 from callboard.coding.workspace.workspace import Workspace
@@ -86,7 +86,7 @@ class Dictation:
         last = [(call.arguments["path"], call.arguments["code"]) for call in self._last if call.arguments]
         # What has no names has no tests that could be told apart.
         known = [(path, code) for path, code in last if path in wrote and _names(code, path)]
-        left = [(path, without_tests(code, path, failed)) for path, code in known]
+        left = [(path, remove_tests(code, path, failed)) for path, code in known]
         calls = [self._put(path, code) for path, code in left if _names(code, path)]
         async with aclosing(self._run(calls)) as events:
             async for event in events:
@@ -115,9 +115,9 @@ class Dictation:
         if path in self._guarded:
             self.failures.append(f"{path} stays as it is: its tests are the measure")
             return None
-        code = without_broken_end(block.code, path) if block.is_cut else block.code
+        code = cut_broken_end(block.code, path) if block.is_cut else block.code
         if path.endswith(".py") and self._bytes(path) is None:
-            code = with_imports(code, names)
+            code = add_imports(code, names)
         return self._put(path, code)
 
     def _put(self, path: str, code: str) -> InvocationCanister:
@@ -151,6 +151,6 @@ class Dictation:
 
 def _names(code: str, path: str) -> tuple[str, ...]:
     try:
-        return names_defined(code, path)
+        return list_definitions(code, path)
     except EditRefused:
         return ()

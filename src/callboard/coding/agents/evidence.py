@@ -33,7 +33,7 @@ class Report(Protocol):
     """What is asked of a report of tests."""
 
     @property
-    def good(self) -> bool: ...
+    def is_good(self) -> bool: ...
 
     @property
     def total(self) -> int: ...
@@ -99,7 +99,7 @@ def _tests(facts: Facts) -> str:
         return ""
     if facts.report is None:
         return "the tests have not been run on the files as they are now."
-    if not facts.report.good:
+    if not facts.report.is_good:
         return f"the tests do not pass:\n{facts.report.summary}"
     if facts.report.total < facts.before:
         return f"only {facts.report.total} tests ran, and {facts.before} before: no test may be taken away."

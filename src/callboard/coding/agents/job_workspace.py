@@ -31,10 +31,10 @@ from callboard.coding.agents.prompt_context import (
 )
 from callboard.coding.git.tree import Tree
 from callboard.coding.test_runners import TestReport, run_tests
-from callboard.coding.tools import ensemble, single_action
-from callboard.coding.workspace.directory_walk import left_out
+from callboard.coding.tools import make_ensemble, single_action
+from callboard.coding.workspace.directory_walk import describe_omitted
 from callboard.coding.workspace.file_editor import open_text
-from callboard.coding.workspace.sandbox_profile import confinement_of
+from callboard.coding.workspace.sandbox_profile import make_confinement
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration.coding import CodingSettings
 from callboard.core import Approve, InvocationCanister, ResultCanister
@@ -126,7 +126,7 @@ class Desk:
         self.workspace = Workspace(
             tree.root,
             sandbox=self._sandbox,
-            confinement=confinement_of(self._settings, tree.root, self._folder, tree.borrowed),
+            confinement=make_confinement(self._settings, tree.root, self._folder, tree.borrowed),
         )
         self.workspace.tree = tree
         self.workspace.permits = self._commands
@@ -154,7 +154,7 @@ class Desk:
 
     def ensembles(self, phase: Phase, *, single: bool) -> list[Ensemble]:
         """The tools of a phase: single actions, or those of many actions; and the one that reads on in cut results."""
-        made = [ensemble(self.workspace, actions(phase.tools), single=single)] if phase.tools else []
+        made = [make_ensemble(self.workspace, actions(phase.tools), single=single)] if phase.tools else []
         return [*made, self._kept.ensemble()] if made else []
 
     def wanted(self, task: str) -> list[str]:
@@ -201,7 +201,7 @@ class Desk:
                 case "diff":
                     show = shown_diff if self._reviewed is None else shown_change
                     diff, refused = await self._diff()
-                    found["The change"] = show(diff) + (f"\n({left_out(refused)})" if refused else "")
+                    found["The change"] = show(diff) + (f"\n({describe_omitted(refused)})" if refused else "")
         return found
 
     # For the evidence
@@ -210,7 +210,7 @@ class Desk:
     def failing(self) -> bool:
         """Whether the last tests that ran, all or some, were no good ones."""
         last = self.workspace.reports[-1] if self.workspace.reports else self._last
-        return last is not None and not last.good
+        return last is not None and not last.is_good
 
     @property
     def failed_tests(self) -> tuple[str, ...]:
@@ -278,11 +278,11 @@ class Desk:
                     raise
                 self._cannot_test(error.message)
                 return None
-            if known.lacks and self._first is None:
+            if known.missing_runner and self._first is None:
                 if self._needs_tests:
                     hint = "install it there, or make a .venv in the project that has it"
-                    raise RunnerMissing(known.lacks, hint=hint)
-                self._cannot_test(known.lacks)
+                    raise RunnerMissing(known.missing_runner, hint=hint)
+                self._cannot_test(known.missing_runner)
                 return None
         self._reports[digest] = self._reports[known.digest or digest] = self._last = known
         if self._first is None:
@@ -305,7 +305,7 @@ class Desk:
 
     def _guard(self, report: TestReport) -> None:
         """The files of tests that fail at the beginning are the measure: they stay as they are."""
-        if self._guards_tests and not report.good:
+        if self._guards_tests and not report.is_good:
             places = {failure.place.rpartition(":")[0] for failure in report.failures}
             self._guarded = [path for path in sorted(places) if is_test_file(path)]
 
@@ -340,5 +340,5 @@ class Desk:
         for path in shown:
             with suppress(OSError):
                 opened = open_text(self.workspace, path)
-                self.workspace.seen.show(opened.key, 1, opened.lines)
+                self.workspace.seen.record(opened.key, 1, opened.lines)
         return shown_files(shown, self._read)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from callboard.coding.jobs.store import JobType
-from callboard.coding.tools import actions_of
+from callboard.coding.tools import action_names
 from callboard.configuration import Settings
 from callboard.tools import Rule
 
@@ -22,7 +22,7 @@ def rules_of(kind: JobType, settings: Settings, answered: Iterable[Rule]) -> Ite
     for rule in _said(kind, settings, answered):
         yield rule
         name, opened, pattern = rule.pattern.partition("(")
-        yield from (Rule(f"{each}{opened}{pattern}", rule.permission) for each in actions_of(name.rpartition("/")[2]))
+        yield from (Rule(f"{each}{opened}{pattern}", rule.permission) for each in action_names(name.rpartition("/")[2]))
 
 
 def _said(kind: JobType, settings: Settings, answered: Iterable[Rule]) -> Iterator[Rule]:

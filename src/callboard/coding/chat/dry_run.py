@@ -17,10 +17,10 @@ from typing import Final
 import msgspec
 
 from callboard.coding.agents.phases import actions
-from callboard.coding.edits.result import lines_of
+from callboard.coding.edits.result import split_lines
 from callboard.coding.tools import single_action
-from callboard.coding.workspace.read_tracker import Seen
-from callboard.coding.workspace.text_file import MAX_BYTES, NoText, decode
+from callboard.coding.workspace.read_tracker import ReadTracker
+from callboard.coding.workspace.text_file import MAX_BYTES, NotText, decode
 from callboard.coding.workspace.workspace import Workspace
 from callboard.core import InvocationCanister, ResultCanister
 from callboard.execution import run_invoker
@@ -39,7 +39,7 @@ class Rehearsal(msgspec.Struct, frozen=True):
 
     diff: str
     result: ResultCanister
-    seen: Seen
+    seen: ReadTracker
 
     @property
     def error(self) -> str:
@@ -171,14 +171,14 @@ def _diff(path: str, before: bytes | None, after: bytes | None) -> Iterator[str]
     yield f"+++ {f'b/{name}' if after is not None else '/dev/null'}\n"
     try:
         old, new = (decode(data or b"").text for data in (before, after))
-    except NoText:
+    except NotText:
         yield "(not shown: it is no text)\n"
         return
     yield from (f"{line}\n" for line in unified(_lines(old), _lines(new)))
 
 
 def _lines(text: str) -> list[str]:
-    lines = lines_of(text)
+    lines = split_lines(text)
     if lines and not text.endswith("\n"):
         lines[-1] += "\n\\ No newline at end of file"
     return lines

@@ -21,8 +21,8 @@ from callboard.coding.jobs.log import Prompted, Record, Step, Told, replayed
 from callboard.coding.jobs.replay_conversation import folded
 from callboard.coding.jobs.store import MAX_DIFF, Job, Jobs
 from callboard.coding.shielding import finished
-from callboard.coding.workspace.read_tracker import Seen
-from callboard.coding.workspace.sandbox_profile import confinement_of
+from callboard.coding.workspace.read_tracker import ReadTracker
+from callboard.coding.workspace.sandbox_profile import make_confinement
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration.coding import Rights
 from callboard.core import (
@@ -118,7 +118,7 @@ class Chat:
         """Forgets the conversation; files stay as they are."""
         self._history.clear()
         self._notes.clear()
-        self.workspace.seen = Seen()
+        self.workspace.seen = ReadTracker()
         self._record.add(RolledBack(0))
 
     def tools(self) -> list[tuple[str, str, bool]]:
@@ -222,7 +222,7 @@ async def open_chat(
         workspace = Workspace(
             assignment.directory,
             prefer="none" if assignment.without_sandbox else "",
-            confinement=confinement_of(assignment.settings.coding, assignment.directory, folder),
+            confinement=make_confinement(assignment.settings.coding, assignment.directory, folder),
         )
         chat = Chat(
             assignment,

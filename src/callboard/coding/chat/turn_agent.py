@@ -17,7 +17,7 @@ from callboard.coding.agents.job_workspace import INSTRUCTIONS, MAX_FILE
 from callboard.coding.agents.phases import actions
 from callboard.coding.agents.prompts import instructions
 from callboard.coding.chat.approval_policy import FREE, Approver, Asking
-from callboard.coding.tools import ensemble, single_action
+from callboard.coding.tools import make_ensemble, single_action
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration.coding import CHAT_ROUNDS, Rights
 from callboard.core import InvocationCanister, Model, ResultCanister, TextualContent, contents
@@ -118,7 +118,7 @@ class Offer:
     def _ensembles(self, rights: Rights) -> list[Ensemble]:
         names = _FEW if self._single else _ALL
         offered = [name for name in names if rights != "read-only" or name in FREE]
-        return [ensemble(self._workspace, offered, single=self._single), self._kept.ensemble()]
+        return [make_ensemble(self._workspace, offered, single=self._single), self._kept.ensemble()]
 
     def _asking(self, ensembles: Iterable[Ensemble], rights: Rights) -> Asking:
         return Asking(

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 _MODULES = sys.stdlib_module_names | {"pytest"}
 
 
-def with_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
+def add_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
     """The code, below imports of what it uses and does not bind: modules, and names that one of the files defines.
 
     `defined` has the names of each file. Code that is not Python is returned as it is.

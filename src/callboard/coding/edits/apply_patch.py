@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from callboard.coding.edits.hunks import FilePatch, Hunk, read_body
+from callboard.coding.edits.hunks import FilePatch, Hunk, parse_hunk_lines
 from callboard.coding.edits.result import EditRefused
-from callboard.coding.edits.unified_diff import read_unified
+from callboard.coding.edits.unified_diff import parse_unified_diff
 
 BEGIN: Final = "*** Begin Patch"
 _END: Final = "*** End Patch"
@@ -21,12 +21,12 @@ _LAST: Final = "*** End of File"
 _NUMBERS: Final = re.compile(r"-(\d{1,9})(?:,(\d{1,9}))? \+\d+(?:,\d+)? ?@@(.*)", re.ASCII)
 
 
-def read_patch(text: str, path: str = "") -> list[FilePatch]:
+def parse_patch(text: str, path: str = "") -> list[FilePatch]:
     """Parse a patch in either format; `path` is for a unified diff that names no file. Raises EditRefused."""
-    return read_apply_patch(text) if BEGIN in text else read_unified(text, path)
+    return parse_apply_patch(text) if BEGIN in text else parse_unified_diff(text, path)
 
 
-def read_apply_patch(text: str) -> list[FilePatch]:
+def parse_apply_patch(text: str) -> list[FilePatch]:
     """The files of a patch. Raises EditRefused."""
     # Numbered as they are in all of the text.
     lines = [*enumerate(text.split("\n"), 1)]
@@ -106,7 +106,7 @@ def _hunks(section: list[tuple[int, str]]) -> list[Hunk]:
 
 
 def _hunk(heads: list[str], body: list[tuple[int, str]], *, at_end: bool) -> Hunk:
-    lines, ends = read_body([line for _, line in body], body[0][0])
+    lines, ends = parse_hunk_lines([line for _, line in body], body[0][0])
     number, after, text_heads = None, False, []
     for head in heads:
         # Some mix the formats.

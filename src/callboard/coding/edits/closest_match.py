@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from itertools import islice, product
 from typing import Final
 
-from callboard.coding.edits.result import lines_of, numbered, span_of
+from callboard.coding.edits.result import format_line_range, number_lines, split_lines
 
 _EXACT: Final = 4000
 """Characters of text that is repeated to be copied."""
@@ -35,9 +35,9 @@ _DIFFERENCES: Final[tuple[tuple[str, Callable[[str], str]], ...]] = (
 )
 
 
-def nearest(text: str, text_sought: str) -> str:
+def describe_closest_match(text: str, text_sought: str) -> str:
     """What in the text is nearest to `wanted`, which is not in it, and what differs; for a model to read."""
-    lines, sought_lines = lines_of(text), lines_of(text_sought)
+    lines, sought_lines = split_lines(text), split_lines(text_sought)
     if not lines:
         return "the file is empty"
     if not text_sought.strip():
@@ -46,7 +46,7 @@ def nearest(text: str, text_sought: str) -> str:
         index = _find([*map(normalize, lines)], [*map(normalize, sought_lines)], whole=whole)
         if index is not None:
             exact = "\n".join(lines[index : index + len(sought_lines)])
-            lines_name = span_of(index + 1, len(sought_lines))
+            lines_name = format_line_range(index + 1, len(sought_lines))
             if exact == "\n".join(sought_lines):
                 # The only text that is left to differ is the end of the last line.
                 return f"{lines_name} of the file {'are' if len(sought_lines) > 1 else 'is'} the same but for what ends the last line"
@@ -60,7 +60,7 @@ def nearest(text: str, text_sought: str) -> str:
         return "nothing in the file is like it; read the file again"
     # More of the file than was asked for is of no use.
     there = lines[start : start + min(len(sought_lines), _SHOWN)]
-    return f"the nearest is {span_of(start + 1, len(there))}:\n{numbered(there, start + 1)}{_first_difference(there, sought_lines)}"
+    return f"the nearest is {format_line_range(start + 1, len(there))}:\n{number_lines(there, start + 1)}{_first_difference(there, sought_lines)}"
 
 
 def _differ(sought: Sequence[str]) -> str:

@@ -12,8 +12,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from callboard.coding.edits.closest_match import nearest
-from callboard.coding.edits.result import Change, EditRefused, Span, lines_of
+from callboard.coding.edits.closest_match import describe_closest_match
+from callboard.coding.edits.result import Change, EditRefused, Span, split_lines
 
 _CANDIDATES: Final = 1000
 """Places that are looked at for one hunk."""
@@ -57,7 +57,7 @@ class FilePatch(msgspec.Struct, frozen=True, kw_only=True):
     """Of a file that is added."""
 
 
-def read_body(lines: Sequence[str], at: int) -> tuple[tuple[tuple[Tag, str], ...], tuple[bool, bool]]:
+def parse_hunk_lines(lines: Sequence[str], at: int) -> tuple[tuple[tuple[Tag, str], ...], tuple[bool, bool]]:
     """The tagged lines, and whether the old and the new text end with a line end; `at` is the number of the first line.
 
     An empty line counts as a blank one that is kept, except at the end. Raises EditRefused for a line without a tag.
@@ -89,7 +89,7 @@ def _without_blank_end(lines: Sequence[str]) -> Sequence[str]:
 
 def apply_hunks(text: str, hunks: Sequence[Hunk]) -> Change:
     """Apply all hunks. Raises EditRefused for the first that does not fit."""
-    lines = lines_of(text)
+    lines = split_lines(text)
     old = _OldText(text, lines, "\n".join(["", *lines, ""]))
     placed: list[tuple[int, Hunk]] = []
     cursor = shift = 0
@@ -125,7 +125,7 @@ def _place(old_text: _OldText, hunk: Hunk, cursor: int, shift: int) -> int:
     # Hunks are in order, as a rule.
     candidates = [at for at in candidates if at >= start] or candidates
     if not candidates:
-        raise EditRefused(f"its lines are not in the file: {nearest(old_text.text, chr(10).join(old))}")
+        raise EditRefused(f"its lines are not in the file: {describe_closest_match(old_text.text, chr(10).join(old))}")
     if len(candidates) == 1:
         return candidates[0]
     if hunk.number is not None:
@@ -147,7 +147,9 @@ def _below(lines: list[str], heads: Sequence[str], start: int) -> int:
         stripped = head.strip()
         matches = [at for at, line in enumerate(lines) if line.strip() == stripped]
         if not matches:
-            raise EditRefused(f"the line {head!r} above it is not in the file: {nearest(chr(10).join(lines), head)}")
+            raise EditRefused(
+                f"the line {head!r} above it is not in the file: {describe_closest_match(chr(10).join(lines), head)}"
+            )
         start = next((at for at in matches if at >= start), matches[0]) + 1
     return start
 

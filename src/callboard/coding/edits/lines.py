@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from callboard.coding.edits.result import Change, EditRefused, Span, joined, lines_of
+from callboard.coding.edits.result import Change, EditRefused, Span, join_lines, split_lines
 
 _RANGE: Final = re.compile(r"\s*(\d{1,9})\s*(?:[:,-]\s*(\d{1,9})?\s*)?", re.ASCII)
 
 
-def read_range(text: str) -> tuple[int, int | None]:
+def parse_range(text: str) -> tuple[int, int | None]:
     """The first and the last line of `3:9`, `3-9` or `3`; of `3:` the last is None. Raises EditRefused."""
     match = _RANGE.fullmatch(text)
     if match is None:
@@ -26,22 +26,22 @@ def read_range(text: str) -> tuple[int, int | None]:
 
 def replace_lines(text: str, start: int, end: int, content: str) -> Change:
     """The lines from `start` to `end` give way to the content's; an empty content deletes them. Raises EditRefused."""
-    lines = lines_of(text)
+    lines = split_lines(text)
     check_range(lines, start, end)
-    new = lines_of(content)
+    new = split_lines(content)
     lines[start - 1 : end] = new
-    return Change(joined(lines, text), (Span(start, end - start + 1, len(new)),))
+    return Change(join_lines(lines, text), (Span(start, end - start + 1, len(new)),))
 
 
 def insert_lines(text: str, line: int, content: str) -> Change:
     """The content's first line becomes `line`, which with all behind it moves down. Raises EditRefused."""
-    lines = lines_of(text)
+    lines = split_lines(text)
     if not 1 <= line <= len(lines) + 1:
         raise EditRefused(f"the file has {_count(lines)}; content can be put at 1 to {len(lines) + 1}")
     # A blank line is a line.
-    new = lines_of(content) or [""]
+    new = split_lines(content) or [""]
     lines[line - 1 : line - 1] = new
-    return Change(joined(lines, text), (Span(line, 0, len(new)),))
+    return Change(join_lines(lines, text), (Span(line, 0, len(new)),))
 
 
 def check_range(lines: list[str], start: int, end: int) -> None:

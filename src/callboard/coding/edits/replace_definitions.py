@@ -15,8 +15,8 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from callboard.coding.edits.result import EditRefused
-from callboard.coding.outlines import Symbol, broken_line
-from callboard.coding.outlines.languages import language_of
+from callboard.coding.outlines import Symbol, find_syntax_error
+from callboard.coding.outlines.languages import find_language
 from callboard.coding.outlines.parser import parse
 
 _ELIDED: Final = re.compile(
@@ -35,7 +35,7 @@ _GATHERS: Final = frozenset({"__init__", "index", "mod", "lib"})
 _TESTING: Final = re.compile(r"(?:test|it|describe)(?:\.\w+)?\(\s*([\"'`])(.{1,200}?)\1")
 
 
-class Piece(NamedTuple):
+class TopLevelItem(NamedTuple):
     """A statement at the top of a text, or a method: lines from `start` to before `end`, from 0; what it defines.
 
     The comments right above it begin at `start`, it itself at `bare`.
@@ -45,11 +45,11 @@ class Piece(NamedTuple):
     bare: int
     end: int
     names: tuple[str, ...]
-    inner: tuple[Piece, ...] = ()
+    inner: tuple[TopLevelItem, ...] = ()
     is_import: bool = False
 
 
-def put_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str, ...]]:
+def replace_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str, ...]]:
     """The text with the code put in, and the names of what was put. Raises EditRefused."""
     code = textwrap.dedent(code).strip("\n") + "\n"
     if elided := _ELIDED.search(code):
@@ -107,7 +107,7 @@ def put_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str, ..
     return _sound(changed, text, path), tuple(names)
 
 
-def without_tests(code: str, path: str, failed: Collection[str]) -> str:
+def remove_tests(code: str, path: str, failed: Collection[str]) -> str:
     """The code without the tests among `failed`, which are named as runners do: `test_a[1]`, `TestA.test_b`, `A > b`."""
     code = textwrap.dedent(code)
     lines = code.splitlines(keepends=True)
@@ -121,13 +121,13 @@ def without_tests(code: str, path: str, failed: Collection[str]) -> str:
     return "".join(lines).rstrip() + "\n"
 
 
-def without_broken_end(code: str, path: str) -> str:
+def cut_broken_end(code: str, path: str) -> str:
     """The code up to where its last whole definition ends, if it is broken behind that, as a reply is that was cut."""
     lines = code.splitlines(keepends=True)
     starts = [number for number, line in enumerate(lines) if _START.match(line)]
     for end in [len(lines), *reversed(starts[-MAX_CUT:])]:
         text = "".join(lines[:end]).rstrip()
-        if broken_line(f"{text}\n", path) is None:
+        if find_syntax_error(f"{text}\n", path) is None:
             return f"{text}\n" if text else code
     return code
 
@@ -142,12 +142,14 @@ def _is_among(names: Collection[str], failed: Collection[str]) -> bool:
     )
 
 
-def names_defined(code: str, path: str) -> tuple[str, ...]:
+def list_definitions(code: str, path: str) -> tuple[str, ...]:
     """What a piece of code defines, in the language of a path."""
     return tuple(name for piece in _pieces(textwrap.dedent(code), path) for name in piece.names)
 
 
-def _put_inner(inner: Piece, new: list[str], place: Piece, lines: list[str], edits: list[tuple[int, int, str]]) -> None:
+def _put_inner(
+    inner: TopLevelItem, new: list[str], place: TopLevelItem, lines: list[str], edits: list[tuple[int, int, str]]
+) -> None:
     body = "".join(new[inner.start : inner.end])
     known = {each.names[0]: each for each in place.inner}
     if (old := known.get(inner.names[0])) is not None:
@@ -157,7 +159,7 @@ def _put_inner(inner: Piece, new: list[str], place: Piece, lines: list[str], edi
         edits.append((last.end, last.end, "\n" + _indented(body, lines[last.start])))
 
 
-def _only(methods: dict[str, Piece], name: str) -> Piece | None:
+def _only(methods: dict[str, TopLevelItem], name: str) -> TopLevelItem | None:
     """The one method of that name, with or without what it is in."""
     if name in methods:
         return methods[name]
@@ -170,14 +172,14 @@ def _indented(body: str, like: str) -> str:
 
 
 def _sound(changed: str, before: str, path: str) -> str:
-    line = broken_line(changed, path)
-    if line is not None and broken_line(before, path) is None:
+    line = find_syntax_error(changed, path)
+    if line is not None and find_syntax_error(before, path) is None:
         shown = changed.splitlines()[line - 1 : line + 1]
         raise EditRefused(f"with this code there would be a syntax error at line {line}: {' | '.join(shown)[:200]}")
     return changed
 
 
-def _head(lines: list[str], pieces: tuple[Piece, ...]) -> int:
+def _head(lines: list[str], pieces: tuple[TopLevelItem, ...]) -> int:
     """Where the first import belongs: before the first definition, behind what stands above it."""
     first = min([piece.start for piece in pieces if piece.names], default=len(lines))
     while first and not lines[first - 1].strip():
@@ -185,9 +187,9 @@ def _head(lines: list[str], pieces: tuple[Piece, ...]) -> int:
     return first
 
 
-def _pieces(text: str, path: str) -> tuple[Piece, ...]:
+def _pieces(text: str, path: str) -> tuple[TopLevelItem, ...]:
     """The statements at the top of a text; nothing where there is no grammar for it."""
-    language = language_of(path)
+    language = find_language(path)
     if language is None:
         raise EditRefused("code is put only into files of a known language; write the whole file with write_file")
     parsed = parse(text, language)
@@ -195,7 +197,7 @@ def _pieces(text: str, path: str) -> tuple[Piece, ...]:
         raise EditRefused(f"the {language.name} could not be parsed; write the whole file with write_file")
     lines = text.splitlines()
     imports = {number - 1 for number in parsed.imports}
-    pieces: list[Piece] = []
+    pieces: list[TopLevelItem] = []
     for kind, start, end in parsed.statements:
         if kind == "comment" or start >= len(lines):
             continue
@@ -207,11 +209,13 @@ def _pieces(text: str, path: str) -> tuple[Piece, ...]:
             names = (f"test {testing[2]}",)
         if not names and start not in imports and (constant := _CONSTANT.match(first)):
             names = (constant[1],)
-        pieces.append(Piece(_with_comments(start, lines), start, end, names, inner, start in imports and not names))
+        pieces.append(
+            TopLevelItem(_with_comments(start, lines), start, end, names, inner, start in imports and not names)
+        )
     return tuple(pieces)
 
 
-def _methods(symbols: list[Symbol], lines: list[str], start: int, end: int) -> Iterator[Piece]:
+def _methods(symbols: list[Symbol], lines: list[str], start: int, end: int) -> Iterator[TopLevelItem]:
     """The methods of a class, each to where its indentation ends."""
     for symbol in symbols:
         line, scope, kind = symbol.line - 1, symbol.scope, symbol.kind
@@ -228,7 +232,7 @@ def _methods(symbols: list[Symbol], lines: list[str], start: int, end: int) -> I
         first = line
         while first > start + 1 and lines[first - 1].lstrip().startswith("@"):
             first -= 1
-        yield Piece(first, line, last, (symbol.path,))
+        yield TopLevelItem(first, line, last, (symbol.path,))
 
 
 def _with_comments(start: int, lines: list[str]) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from callboard.coding.edits.closest_match import nearest
+from callboard.coding.edits.closest_match import describe_closest_match
 from callboard.coding.edits.result import Change, EditRefused, Span
 
 _LISTED: Final = 10
@@ -25,7 +25,7 @@ def replace_text(text: str, old: str, new: str, *, every: bool = False) -> Chang
         raise EditRefused("old and new are the same: nothing would change")
     places = _places(text, old)
     if not places:
-        raise EditRefused(f"old is not in the file: {nearest(text, old)}")
+        raise EditRefused(f"old is not in the file: {describe_closest_match(text, old)}")
     if len(places) > 1 and not every:
         numbers = _line_numbers(text, places)
         listed = ", ".join(map(str, numbers[:_LISTED])) + (" ..." if len(numbers) > _LISTED else "")

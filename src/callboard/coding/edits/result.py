@@ -33,23 +33,23 @@ class Change(msgspec.Struct, frozen=True):
     spans: tuple[Span, ...]
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """The lines of a text without their ends; what stands behind the last end is one more, if there is anything."""
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
-def joined(lines: Sequence[str], like: str) -> str:
+def join_lines(lines: Sequence[str], like: str) -> str:
     """The text of these lines; the last one ends as the last of another text does, or as all do in an empty one."""
     return "\n".join(lines) + "\n" * bool(lines and (not like or like.endswith("\n")))
 
 
-def numbered(lines: Sequence[str], start: int) -> str:
+def number_lines(lines: Sequence[str], start: int) -> str:
     """Lines as they are shown, the first with the number `start`."""
     return "\n".join([f"{number}| {_shorten_line(line)}" for number, line in enumerate(lines, start)])
 
 
-def span_of(start: int, count: int) -> str:
+def format_line_range(start: int, count: int) -> str:
     """Such as `line 3` or `lines 3 to 5`."""
     return f"line {start}" if count == 1 else f"lines {start} to {start + count - 1}"
 

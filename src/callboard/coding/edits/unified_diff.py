@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from callboard.coding.edits.hunks import NO_END, FilePatch, Hunk, read_body
+from callboard.coding.edits.hunks import NO_END, FilePatch, Hunk, parse_hunk_lines
 from callboard.coding.edits.result import EditRefused
 
 _HEADER: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@.*", re.ASCII)
@@ -41,7 +41,7 @@ class _Miscounted(Exception):
     """The counts are not those of the lines."""
 
 
-def read_unified(text: str, path: str = "") -> list[FilePatch]:
+def parse_unified_diff(text: str, path: str = "") -> list[FilePatch]:
     """The files of a diff; `path` is the one of hunks without a file. Raises EditRefused."""
     lines = _unfenced(text.split("\n"))
     try:
@@ -96,7 +96,7 @@ def _hunk(lines: Sequence[str], at: int, *, counted: bool) -> tuple[Hunk | None,
         end = next((to for to in range(at + 1, len(lines)) if _is_border(lines, to)), len(lines))
     loose = _LOOSE.fullmatch(lines[at])
     number = int(loose[1]) if loose is not None and loose[1] else None
-    body, ends = read_body(lines[at + 1 : end], at + 2)
+    body, ends = parse_hunk_lines(lines[at + 1 : end], at + 2)
     after = header is not None and header[2] == "0"
     return (Hunk(lines=body, number=number, after=after, ends=ends) if body else None), end
 

@@ -3,7 +3,7 @@
 By tree-sitter where it is installed, in a process of its own, else line by line.
 """
 
-from callboard.coding.outlines.outline import broken_line, outline_of
+from callboard.coding.outlines.outline import find_syntax_error, make_outline
 from callboard.coding.outlines.values import Outline, Symbol
 
-__all__ = ["Outline", "Symbol", "broken_line", "outline_of"]
+__all__ = ["Outline", "Symbol", "find_syntax_error", "make_outline"]

@@ -151,6 +151,6 @@ _BY_SUFFIX: Final = {suffix: language for language in LANGUAGES for suffix in la
 NAMES: Final = tuple(language.name for language in LANGUAGES)
 
 
-def language_of(path: str) -> Language | None:
+def find_language(path: str) -> Language | None:
     """The language of a file by its name's end."""
     return _BY_SUFFIX.get(PurePosixPath(path).suffix.lower())

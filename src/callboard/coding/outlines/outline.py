@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from callboard.coding.outlines.languages import language_of
+from callboard.coding.outlines.languages import find_language
 from callboard.coding.outlines.parser import parse
 from callboard.coding.outlines.regex_outline import find_imports, find_symbols
 from callboard.coding.outlines.values import Outline, Symbol
 
 
-def outline_of(text: str, path: str) -> Outline | None:
+def make_outline(text: str, path: str) -> Outline | None:
     """The outline of a text, None for an unknown language; the path says which it is in."""
-    language = language_of(path)
+    language = find_language(path)
     if language is None:
         return None
     known = parse(text, language)
@@ -20,8 +20,8 @@ def outline_of(text: str, path: str) -> Outline | None:
     return Outline(known.symbols, known.imports)
 
 
-def broken_line(text: str, path: str) -> int | None:
+def find_syntax_error(text: str, path: str) -> int | None:
     """The line, from 1, of the first syntax error; None if there is none, no grammar, or the text cannot be parsed."""
-    language = language_of(path)
+    language = find_language(path)
     known = parse(text, language) if language is not None else None
     return known.broken if known is not None else None

@@ -25,7 +25,7 @@ import msgspec
 from callboard.coding.outlines import worker
 from callboard.coding.outlines.languages import Language
 from callboard.coding.outlines.tree_sitter_parsing import MAX_BYTES
-from callboard.coding.outlines.values import Parsed
+from callboard.coding.outlines.values import ParsedText
 
 START: Final = 10.0
 """Seconds that the process has for its first answer besides."""
@@ -37,19 +37,19 @@ REMEMBERED: Final = 32
 """Texts of which the answers are kept: an edit asks about the same ones several times."""
 _BLOCK: Final = 64 * 1024
 
-_DECODER: Final[msgspec.json.Decoder[Parsed | None]] = msgspec.json.Decoder(Parsed | None)
+_DECODER: Final[msgspec.json.Decoder[ParsedText | None]] = msgspec.json.Decoder(ParsedText | None)
 
 
-class Parser:
+class ParserProcess:
     """One process, started when it is first asked, and again when it has ended. May be asked by any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
-        self._known: OrderedDict[tuple[str, bytes], Parsed | None] = OrderedDict()
+        self._known: OrderedDict[tuple[str, bytes], ParsedText | None] = OrderedDict()
 
-    def parse(self, text: str, language: Language) -> Parsed | None:
+    def parse(self, text: str, language: Language) -> ParsedText | None:
         """What a grammar read; None where there is none, or the text could not be parsed within the limits."""
         data = text.encode("utf-8", "surrogatepass")
         if len(data) > MAX_BYTES:
@@ -77,7 +77,7 @@ class Parser:
             process.kill()
             process.wait()
 
-    def _ask_process(self, name: str, data: bytes) -> Parsed | None:
+    def _ask_process(self, name: str, data: bytes) -> ParsedText | None:
         try:
             process, patience = self._ensure_running()
             answer = _exchange(process, f"{name} {len(data)}\n".encode() + data, patience)
@@ -149,6 +149,6 @@ def _exchange(process: subprocess.Popen[bytes], request: bytes, seconds: float) 
     return bytes(received)
 
 
-_PARSER: Final = Parser()
+_PARSER: Final = ParserProcess()
 atexit.register(_PARSER.close)
 parse: Final = _PARSER.parse

@@ -21,7 +21,7 @@ SECONDS: Final = 2.0
 _BLOCK: Final = 64 * 1024
 
 
-def parsed(text: str, language: Language) -> Tree | None:
+def parse_tree(text: str, language: Language) -> Tree | None:
     """The tree of a text, None where there is no grammar or it is too large or takes too long."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) > MAX_BYTES:

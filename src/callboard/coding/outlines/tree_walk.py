@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from callboard.coding.outlines.languages import Definition, Language
-from callboard.coding.outlines.tree_sitter_parsing import parsed
-from callboard.coding.outlines.values import Parsed, Statement, Symbol
+from callboard.coding.outlines.tree_sitter_parsing import parse_tree
+from callboard.coding.outlines.values import ParsedText, Statement, Symbol
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Tree, TreeCursor
@@ -24,13 +24,13 @@ _NAMED: Final = 4
 _REQUIRE: Final = b"require"
 
 
-def read(text: str, language: Language) -> Parsed | None:
+def read_tree(text: str, language: Language) -> ParsedText | None:
     """All of it, None where the text has no tree; see `parsing`."""
-    tree = parsed(text, language)
+    tree = parse_tree(text, language)
     if tree is None:
         return None
     symbols, imports = _defined(tree, language)
-    return Parsed(symbols, imports, _statements(tree), _broken_line(tree))
+    return ParsedText(symbols, imports, _statements(tree), _broken_line(tree))
 
 
 def _statements(tree: Tree) -> list[Statement]:

@@ -38,7 +38,7 @@ class Statement(NamedTuple):
     end: int
 
 
-class Parsed(msgspec.Struct, frozen=True):
+class ParsedText(msgspec.Struct, frozen=True):
     """What a grammar read; `broken` is the line, from 1, of the first syntax error."""
 
     symbols: list[Symbol]

@@ -53,14 +53,14 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     import msgspec  # noqa: PLC0415  # found behind our own place, see below
 
     from callboard.coding.outlines.languages import LANGUAGES  # noqa: PLC0415
-    from callboard.coding.outlines.tree_walk import read  # noqa: PLC0415
+    from callboard.coding.outlines.tree_walk import read_tree  # noqa: PLC0415
 
     languages = {language.name: language for language in LANGUAGES}
     while line := requests.readline():
         name, size = line.decode().split()
         text = requests.read(int(size)).decode("utf-8", "surrogatepass")
         _begin()
-        answer = msgspec.json.encode(read(text, languages[name]))
+        answer = msgspec.json.encode(read_tree(text, languages[name]))
         signal.setitimer(signal.ITIMER_REAL, 0)
         answers.write(b"%d\n" % len(answer) + answer)
         answers.flush()

@@ -31,7 +31,7 @@ Text: TypeAlias = tuple[str, str]
 """A path, and what is in the file."""
 
 
-async def scan(
+async def search_with_python(
     query: Query, paths: Sequence[str], read: Callable[[str], str | None], given_up: Callable[[str], None]
 ) -> AsyncGenerator[tuple[str, list[int]], None]:
     """The files that have matching lines, with the numbers of these, in the order of the paths.

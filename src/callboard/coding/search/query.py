@@ -30,7 +30,7 @@ class Query(msgspec.Struct, frozen=True):
         return self.pattern if plain and not self.ignore_case and self.pattern.isprintable() else ""
 
 
-def read_query(pattern: str, *, ignore_case: bool = False) -> Query:
+def parse_query(pattern: str, *, ignore_case: bool = False) -> Query:
     """The query; a pattern that is no regular expression is searched for as it is, as in `foo(`."""
     with warnings.catch_warnings():
         # Of expressions that will mean something else one day.

@@ -38,12 +38,14 @@ class NotForRipgrep(Exception):
     """It does not take this pattern: its expressions know no look-around and no back-references."""
 
 
-def ripgrep() -> str:
+def find_ripgrep() -> str:
     """Its path, "" where there is none that may be taken."""
     return find_program("rg") or ""
 
 
-async def search(program: str, root: Path, query: Query, start: str) -> AsyncGenerator[tuple[str, list[int]], None]:
+async def run_ripgrep(
+    program: str, root: Path, query: Query, start: str
+) -> AsyncGenerator[tuple[str, list[int]], None]:
     """The files that have matching lines below `start`, from the root, with the numbers of these, by path.
 
     Raises NotForRipgrep before the first.

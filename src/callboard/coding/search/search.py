@@ -12,15 +12,15 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from callboard.coding.search.globs import Glob
-from callboard.coding.search.python_search import scan
+from callboard.coding.search.python_search import search_with_python
 from callboard.coding.search.query import Query
-from callboard.coding.search.ripgrep import NotForRipgrep, ripgrep, search
+from callboard.coding.search.ripgrep import NotForRipgrep, find_ripgrep, run_ripgrep
 from callboard.coding.workspace.directory_walk import files_below
-from callboard.coding.workspace.text_file import MAX_BYTES, NoText, decode
+from callboard.coding.workspace.text_file import MAX_BYTES, NotText, decode
 from callboard.coding.workspace.workspace import Workspace
 
 
-async def matching(
+async def search_lines(
     workspace: Workspace, query: Query, start: str, glob: Glob, tell: Callable[[str], None]
 ) -> AsyncGenerator[tuple[str, list[tuple[int, str]]], None]:
     """The files below `start`, or the one that it is, that have matching lines, with these and their numbers, by path.
@@ -31,7 +31,7 @@ async def matching(
     def read(path: str) -> str | None:
         try:
             return decode(workspace.files.read(path, MAX_BYTES)).text
-        except (OSError, NoText):
+        except (OSError, NotText):
             return None
 
     async with aclosing(_search_lines(workspace, query, start, glob, read=read, tell=tell)) as matches:
@@ -52,10 +52,10 @@ async def _search_lines(
     tell: Callable[[str], None],
 ) -> AsyncGenerator[tuple[str, list[int]], None]:
     begin = workspace.files.canonical(start) or "."
-    if program := ripgrep():
+    if program := find_ripgrep():
         workspace.files.stat(start)
         try:
-            async with aclosing(search(program, workspace.root, query, begin)) as matches:
+            async with aclosing(run_ripgrep(program, workspace.root, query, begin)) as matches:
                 async for path, numbers in matches:
                     if glob.matches(path):
                         yield path, numbers
@@ -67,7 +67,7 @@ async def _search_lines(
     if cut:
         tell(f"only the first {len(paths)} files were searched")
     chosen = [path for path in paths if glob.matches(path)]
-    async with aclosing(scan(query, chosen, read, lambda path: tell(f"{path} took too long"))) as scanned:
+    async with aclosing(search_with_python(query, chosen, read, lambda path: tell(f"{path} took too long"))) as scanned:
         async for path, numbers in scanned:
             yield path, numbers
 

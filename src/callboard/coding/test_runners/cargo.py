@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from callboard.coding.test_runners.report import Failure, Tally, message_of, place_of
-from callboard.coding.test_runners.runner import Folder, Runner, Selection
+from callboard.coding.test_runners.report import Failure, Tally, format_location, join_message
+from callboard.coding.test_runners.runner import ProjectFolder, Runner, Selection
 
 _RESULT = re.compile(r"test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed; (\d+) ignored; .*")
 _BEGUN = re.compile(r"\s+(?:Running|Doc-tests) \S.*")
@@ -21,7 +21,7 @@ _MOST = 400
 _NO_FAULT = ("could not compile", "test failed", "aborting due to")
 
 
-def _command(selection: Selection, _folder: Folder) -> list[str]:
+def _command(selection: Selection, _folder: ProjectFolder) -> list[str]:
     command = ["cargo", "test", "--color=never", "--no-fail-fast"]
     if selection.package:
         command.append(f"--package={selection.package}")
@@ -32,7 +32,7 @@ def _command(selection: Selection, _folder: Folder) -> list[str]:
     return [*command, *([selection.run] if selection.run else [])]
 
 
-def read_cargo(output: str, _code: int | None, folder: Folder) -> Tally:
+def read_cargo(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
     """What cargo and its test binaries printed."""
     lines = output.splitlines()
     passed = failed = skipped = begun = ended = 0
@@ -69,11 +69,11 @@ def _failure(name: str, lines: list[str], root: str) -> Failure:
         if line in ("failures:", "stack backtrace:") or line.startswith("note: ") or _SECTION.fullmatch(line):
             break
         if not place and (panic := _PANIC.fullmatch(line)):
-            place = place_of(panic[2], panic[3], root)
+            place = format_location(panic[2], panic[3], root)
             message = [panic[1]] if panic[1] else []
         else:
             message.append(line)
-    return Failure(name, place, message_of(message))
+    return Failure(name, place, join_message(message))
 
 
 def _compiled(lines: list[str], root: str) -> list[Failure]:
@@ -83,7 +83,7 @@ def _compiled(lines: list[str], root: str) -> list[Failure]:
         if match and not match[1].startswith(_NO_FAULT):
             arrow = _ARROW.fullmatch(lines[index + 1]) if index + 1 < len(lines) else None
             failures.append(
-                Failure("build", place_of(arrow[1], arrow[2], root) if arrow else "", message_of([match[1]]))
+                Failure("build", format_location(arrow[1], arrow[2], root) if arrow else "", join_message([match[1]]))
             )
     return failures
 
@@ -91,9 +91,9 @@ def _compiled(lines: list[str], root: str) -> list[Failure]:
 CARGO: Final = Runner(
     name="cargo test",
     kind="cargo",
-    fits=lambda folder: "Cargo.toml" in folder.names,
+    matches=lambda folder: "Cargo.toml" in folder.names,
     command=_command,
-    read=read_cargo,
-    honours=frozenset({"package", "run", "module", "count", "verbose"}),
+    parse=read_cargo,
+    options=frozenset({"package", "run", "module", "count", "verbose"}),
     environment={"CARGO_TERM_COLOR": "never", "RUST_BACKTRACE": "0"},
 )

@@ -15,7 +15,7 @@ from callboard.coding.test_runners.go import GO
 from callboard.coding.test_runners.javascript import NPM
 from callboard.coding.test_runners.make import MAKE
 from callboard.coding.test_runners.python import PYTEST
-from callboard.coding.test_runners.runner import Folder, Runner
+from callboard.coding.test_runners.runner import ProjectFolder, Runner
 from callboard.storage.confined_directory import ConfinedDirectory
 
 RUNNERS: Final[tuple[Runner, ...]] = (GO, PYTEST, CARGO, NPM, MAKE)
@@ -27,7 +27,7 @@ _MAX_NAMES = 20_000
 _MAX_MANIFEST = 256 * 1024
 
 
-def folder_of(files: ConfinedDirectory, place: str = "", borrowed: Sequence[str] = ()) -> Folder:
+def read_folder(files: ConfinedDirectory, place: str = "", borrowed: Sequence[str] = ()) -> ProjectFolder:
     """What is known of a folder beneath the root; `borrowed` are folders that are shown there too.
 
     Raises OSError for one that is not there.
@@ -42,14 +42,14 @@ def folder_of(files: ConfinedDirectory, place: str = "", borrowed: Sequence[str]
         if each in names:
             with suppress(OSError):
                 texts[each] = files.read(_joined(place, each), _MAX_MANIFEST).decode("utf-8", "replace")
-    return Folder(names=frozenset(names), texts=texts, tests=frozenset(tests))
+    return ProjectFolder(names=frozenset(names), texts=texts, tests=frozenset(tests))
 
 
-def detect(folder: Folder, kind: str = "") -> Runner | None:
+def detect_runner(folder: ProjectFolder, kind: str = "") -> Runner | None:
     """The runner of a folder, of a kind if given; None if nothing there says how it is tested."""
     if kind:
         return next((each for each in RUNNERS if each.kind == kind), None)
-    return next((each for each in RUNNERS if each.fits(folder)), None)
+    return next((each for each in RUNNERS if each.matches(folder)), None)
 
 
 def _names(files: ConfinedDirectory, place: str) -> list[str]:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from callboard.coding.test_runners.report import Failure, Tally, message_of, place_of
-from callboard.coding.test_runners.runner import Folder, Runner, Selection
+from callboard.coding.test_runners.report import Failure, Tally, format_location, join_message
+from callboard.coding.test_runners.runner import ProjectFolder, Runner, Selection
 
 _FRAME = re.compile(r"\s*(=== |--- |PASS$|FAIL\b|ok\b|exit status)")
 _AT = re.compile(r"\s*([\w./-]+\.go):(\d+)(?::\d+)?: ?(.*)")
@@ -20,7 +20,7 @@ _STACK = re.compile(r"\s+(/\S+\.go):(\d+) \+0x")
 _MODULE = re.compile(r"^module\s+(\S+)", re.MULTILINE)
 
 
-def _command(selection: Selection, _folder: Folder) -> list[str]:
+def _command(selection: Selection, _folder: ProjectFolder) -> list[str]:
     command = ["go", "test", "-json"]
     if selection.count > 1:
         command.append(f"-count={selection.count}")
@@ -31,7 +31,7 @@ def _command(selection: Selection, _folder: Folder) -> list[str]:
     return [*command, selection.module or selection.package or "./..."]
 
 
-def read_go(output: str, _code: int | None, folder: Folder) -> Tally:
+def read_go(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
     """The events of `go test -json`; what is no event is what the compiler said."""
     tests: dict[tuple[str, str], str] = {}
     outputs: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
@@ -70,7 +70,7 @@ def read_go(output: str, _code: int | None, folder: Folder) -> Tally:
     failing = {package for (package, _), action in leaves.items() if action == "fail"}
     broken = [package for package, action in packages.items() if action == "fail" and package not in failing]
     compiled = _compiled(loose, folder.root)
-    failures += compiled or [Failure(each, "", message_of(outputs[each, ""])) for each in broken]
+    failures += compiled or [Failure(each, "", join_message(outputs[each, ""])) for each in broken]
     actions = [*leaves.values()]
     return Tally(
         passed=actions.count("pass"),
@@ -104,26 +104,26 @@ def _failure(package: str, test: str, lines: list[str], module: str, root: str) 
         if match := _AT.fullmatch(line):
             place = f"{folder}/{match[1]}:{match[2]}".lstrip("/")
             break
-        if (match := _STACK.match(line)) and (place := place_of(match[1], match[2], root)):
+        if (match := _STACK.match(line)) and (place := format_location(match[1], match[2], root)):
             break
     stack = next((index for index, line in enumerate(lines) if line.startswith("goroutine ")), len(lines))
     message = [line.strip() for line in lines[:stack] if line.strip() and not _FRAME.match(line)]
-    return Failure(test, place, message_of(message, 12))
+    return Failure(test, place, join_message(message, 12))
 
 
 def _compiled(lines: list[str], root: str) -> list[Failure]:
     """What the compiler complained of."""
     matches = [match for line in lines if (match := _AT.fullmatch(line))]
-    return [Failure("build", place_of(each[1], each[2], root), each[3]) for each in matches]
+    return [Failure("build", format_location(each[1], each[2], root), each[3]) for each in matches]
 
 
 GO: Final = Runner(
     name="go test",
     kind="go",
-    fits=lambda folder: "go.mod" in folder.names or "go.work" in folder.names,
+    matches=lambda folder: "go.mod" in folder.names or "go.work" in folder.names,
     command=_command,
-    read=read_go,
-    honours=frozenset({"package", "run", "module", "count", "verbose"}),
+    parse=read_go,
+    options=frozenset({"package", "run", "module", "count", "verbose"}),
     manifests=("go.mod",),
     environment={"GOTOOLCHAIN": "local"},
 )

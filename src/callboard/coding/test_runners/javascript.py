@@ -10,7 +10,7 @@ from typing import Final
 
 from callboard.coding.test_runners.javascript_output import read_jest, read_mocha, read_node, read_vitest
 from callboard.coding.test_runners.report import Tally
-from callboard.coding.test_runners.runner import Folder, Runner, Selection
+from callboard.coding.test_runners.runner import ProjectFolder, Runner, Selection
 
 _READERS: Final = {"jest": read_jest, "vitest": read_vitest, "mocha": read_mocha, "node": read_node}
 # How each is told which tests to run; node takes no option after its files.
@@ -19,11 +19,11 @@ _UNSET: Final = "no test specified"
 _SUFFIXES: Final = tuple([f".{word}.{end}" for word in ("test", "spec") for end in ("js", "mjs", "cjs", "ts")])
 
 
-def _fits(folder: Folder) -> bool:
+def _fits(folder: ProjectFolder) -> bool:
     return "package.json" in folder.names or any(name.endswith(_SUFFIXES) for name in folder.names)
 
 
-def _script(folder: Folder, name: str) -> str:
+def _script(folder: ProjectFolder, name: str) -> str:
     scripts = folder.json("package.json").get("scripts")
     script = scripts.get(name) if isinstance(scripts, dict) else None
     return script if isinstance(script, str) and _UNSET not in script else ""
@@ -37,7 +37,7 @@ def _framework(script: str) -> str:
     return next((name for name in _PATTERNS if name in words), "")
 
 
-def _command(selection: Selection, folder: Folder) -> list[str]:
+def _command(selection: Selection, folder: ProjectFolder) -> list[str]:
     name = selection.script or "test"
     script = _script(folder, name)
     if not script and not selection.script:
@@ -56,7 +56,7 @@ def _command(selection: Selection, folder: Folder) -> list[str]:
     return [*command, *workspace, *(["--", *further] if further else [])]
 
 
-def _without_script(selection: Selection, folder: Folder) -> list[str]:
+def _without_script(selection: Selection, folder: ProjectFolder) -> list[str]:
     """Where package.json names no tests: the framework that it depends on, else node's own."""
     manifest = folder.json("package.json")
     dependencies = {name for key in ("devDependencies", "dependencies") for name in _names(manifest.get(key))}
@@ -74,7 +74,7 @@ def _names(value: object) -> list[str]:
     return [str(name) for name in value] if isinstance(value, dict) else []
 
 
-def read_npm(output: str, _code: int | None, folder: Folder) -> Tally:
+def read_npm(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
     """What the framework printed that the script names, else the one whose summary is there."""
     framework = _framework(_script(folder, "test"))
     if framework and (tally := _READERS[framework](output, folder.root)).complete:
@@ -86,10 +86,10 @@ def read_npm(output: str, _code: int | None, folder: Folder) -> Tally:
 NPM: Final = Runner(
     name="npm test",
     kind="npm",
-    fits=_fits,
+    matches=_fits,
     command=_command,
-    read=read_npm,
-    honours=frozenset({"package", "run", "script", "module", "count", "verbose"}),
+    parse=read_npm,
+    options=frozenset({"package", "run", "script", "module", "count", "verbose"}),
     manifests=("package.json",),
     environment={
         "CI": "1",

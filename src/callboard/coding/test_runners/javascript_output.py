@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from callboard.coding.test_runners.report import Failure, Tally, message_of, place_of
+from callboard.coding.test_runners.report import Failure, Tally, format_location, join_message
 
 _MOST = 400
 _NODE_COUNT = re.compile(r"(?:#|\u2139) (tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ([\d.]+)")
@@ -64,7 +64,7 @@ def _tap(lines: list[str], root: str) -> Iterable[Failure]:
             if pair := _YAML.fullmatch(after):
                 fields[pair[1]] = pair[2].strip("'")
             elif not place and (at := _STACK.fullmatch(after)):
-                place = place_of(at[1], at[2], root)
+                place = format_location(at[1], at[2], root)
             if "error" in fields and fields["error"] in ("|-", ""):
                 error_lines.append(after.strip())
         if fields.get("failureType", "") == "subtestsFailed":
@@ -73,8 +73,8 @@ def _tap(lines: list[str], root: str) -> Iterable[Failure]:
         error = fields.get("error", "")
         yield Failure(
             match[1].replace("\\#", "#"),
-            place or place_of(path, line_number, root),
-            message_of(_until_key(error_lines[1:])) if error == "|-" else error,
+            place or format_location(path, line_number, root),
+            join_message(_until_key(error_lines[1:])) if error == "|-" else error,
         )
 
 
@@ -92,7 +92,7 @@ def _spec(lines: list[str], root: str) -> Iterable[Failure]:
     place = ""
     for index in range(starts[-1] + 1 if starts else len(lines), len(lines)):
         if match := _TEST_AT.fullmatch(lines[index]):
-            place = place_of(match[1], match[2], root)
+            place = format_location(match[1], match[2], root)
         elif (match := _CROSS.fullmatch(lines[index])) and not match[2]:
             body = _until(lines, index + 1, lambda line: bool(_TEST_AT.fullmatch(line)))
             at, message = _split(body, root)
@@ -132,11 +132,13 @@ def read_vitest(output: str, root: str) -> Tally:
             continue
         body = _until(lines, index + 1, lambda each: each.startswith(("\u23af", " FAIL ")))
         places = [
-            place for each in body if (at := _VITEST_AT.fullmatch(each)) and (place := place_of(at[1], at[2], root))
+            place
+            for each in body
+            if (at := _VITEST_AT.fullmatch(each)) and (place := format_location(at[1], at[2], root))
         ]
         message = [each for each in body if not _VITEST_AT.fullmatch(each) and not _CODE.fullmatch(each)]
         broken += " > " not in heading[1]
-        failures.append(Failure(heading[1], places[0] if places else "", message_of(message)))
+        failures.append(Failure(heading[1], places[0] if places else "", join_message(message)))
     complete = "Test Files" in counts and bool(counts.get("Tests"))
     return _tally(counts, broken, failures, complete=complete)
 
@@ -204,12 +206,14 @@ def _until(lines: list[str], start: int, is_end: Callable[[str], bool]) -> list[
 
 def _split(body: list[str], root: str) -> tuple[str, str]:
     """Where it happened, and what was said before the code and the stack."""
-    places = [place for line in body if (at := _STACK.fullmatch(line)) and (place := place_of(at[1], at[2], root))]
+    places = [
+        place for line in body if (at := _STACK.fullmatch(line)) and (place := format_location(at[1], at[2], root))
+    ]
     if "    Details:" in body:
         body = body[body.index("    Details:") + 1 :]
     stack = next((index for index, line in enumerate(body) if line.lstrip().startswith("at ")), len(body))
     message = [line.strip() for line in body[:stack] if line.strip() and not _CODE.fullmatch(line)]
-    return (places[0] if places else ""), message_of(message, 12)
+    return (places[0] if places else ""), join_message(message, 12)
 
 
 def _once(failures: list[Failure]) -> tuple[Failure, ...]:

@@ -13,8 +13,8 @@ from callboard.coding.test_runners.cargo import read_cargo
 from callboard.coding.test_runners.go import read_go
 from callboard.coding.test_runners.javascript import read_npm
 from callboard.coding.test_runners.python import read_pytest, read_unittest
-from callboard.coding.test_runners.report import Failure, Tally, place_of
-from callboard.coding.test_runners.runner import Folder, Runner, Selection
+from callboard.coding.test_runners.report import Failure, Tally, format_location
+from callboard.coding.test_runners.runner import ProjectFolder, Runner, Selection
 
 MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")
 
@@ -25,18 +25,18 @@ _STOPPED = re.compile(r"make(?:\[\d+\])?: \*\*\* (.*)")
 _READERS = (read_pytest, read_unittest, read_cargo, read_go, read_npm)
 
 
-def target(folder: Folder) -> str:
+def target(folder: ProjectFolder) -> str:
     """The target that tests, "" for none."""
     targets = {match for name in MAKEFILES for match in _TARGET.findall(folder.texts.get(name, ""))}
     return "test" if "test" in targets else "check" if targets else ""
 
 
-def _command(selection: Selection, folder: Folder) -> list[str]:
+def _command(selection: Selection, folder: ProjectFolder) -> list[str]:
     where = ["-C", selection.package] if selection.package else []
     return ["make", "--no-print-directory", *where, selection.script or selection.module or target(folder) or "test"]
 
 
-def read_make(output: str, code: int | None, folder: Folder) -> Tally:
+def read_make(output: str, code: int | None, folder: ProjectFolder) -> Tally:
     for read in _READERS:
         tally = read(output, code, folder)
         if tally.complete and tally.total:
@@ -45,7 +45,7 @@ def read_make(output: str, code: int | None, folder: Folder) -> Tally:
         return Tally(passed=1, complete=True)
     lines = output.splitlines()
     matches = [(line, match) for line in lines if (match := _AT.fullmatch(line)) and _SAYS.search(line)]
-    failures = [Failure("make", place_of(match[1], match[2], folder.root), match[3]) for _, match in matches]
+    failures = [Failure("make", format_location(match[1], match[2], folder.root), match[3]) for _, match in matches]
     failures += [Failure("make", "", match[1]) for line in lines if (match := _STOPPED.fullmatch(line))]
     return Tally(failed=1, failures=tuple(failures), complete=code is not None)
 
@@ -53,9 +53,9 @@ def read_make(output: str, code: int | None, folder: Folder) -> Tally:
 MAKE: Final = Runner(
     name="make",
     kind="make",
-    fits=lambda folder: bool(target(folder)),
+    matches=lambda folder: bool(target(folder)),
     command=_command,
-    read=read_make,
-    honours=frozenset({"package", "script", "module", "count"}),
+    parse=read_make,
+    options=frozenset({"package", "script", "module", "count"}),
     manifests=MAKEFILES,
 )

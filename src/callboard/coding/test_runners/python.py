@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from callboard.coding.test_runners.report import Failure, Tally, message_of, place_of
-from callboard.coding.test_runners.runner import Folder, Runner, Selection
+from callboard.coding.test_runners.report import Failure, Tally, format_location, join_message
+from callboard.coding.test_runners.runner import ProjectFolder, Runner, Selection
 
 _COUNTS = re.compile(r"=*\s*((?:\d+ [a-z]+(?:, )?)+|no tests ran) in [\d.]+s(?: \([\d:.]+\))?\s*=*")
 _COUNT = re.compile(r"(\d+) ([a-z]+)")
@@ -26,14 +26,14 @@ _FRAME = re.compile(r'\s*File "([^"\n]+)", line (\d+)')
 _HEADING = re.compile(r"(FAIL|ERROR): (\S+)(.*)")
 
 
-def is_python(folder: Folder) -> bool:
+def is_python(folder: ProjectFolder) -> bool:
     named = ("pyproject.toml", "setup.py", "setup.cfg", "pytest.ini", "tox.ini", "requirements.txt", "conftest.py")
     if any(name in folder.names for name in named):
         return True
     return any(name.endswith("_test.py") or _TEST.fullmatch(name) for name in folder.names | folder.tests)
 
 
-def _pytest_command(selection: Selection, folder: Folder) -> list[str]:
+def _pytest_command(selection: Selection, folder: ProjectFolder) -> list[str]:
     level = 2 if selection.verbose else 0
     command = [folder.python, "-m", "pytest", "--color=no", "--tb=short", "-rfE", f"--verbosity={level}"]
     command += ["-p", "no:cacheprovider"]
@@ -43,7 +43,7 @@ def _pytest_command(selection: Selection, folder: Folder) -> list[str]:
     return command + paths
 
 
-def _unittest_command(selection: Selection, folder: Folder) -> list[str]:
+def _unittest_command(selection: Selection, folder: ProjectFolder) -> list[str]:
     command = [folder.python, "-m", "unittest"]
     options = [*(["-v"] if selection.verbose else []), *([f"-k={selection.run}"] if selection.run else [])]
     if selection.module:
@@ -64,7 +64,7 @@ def _as_module(module: str) -> str:
     return module.removesuffix(".py").replace("/", ".")
 
 
-def read_pytest(output: str, _code: int | None, folder: Folder) -> Tally:
+def read_pytest(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
     """What pytest printed, in any verbosity."""
     lines = output.splitlines()
     counts: dict[str, int] = {}
@@ -113,16 +113,20 @@ def _sections(lines: list[str], title: str) -> Iterator[tuple[str, list[str]]]:
 def _failure(name: str, body: list[str], root: str) -> Failure:
     message = [line[1:].removeprefix("   ") for line in body if line.startswith(("E ", "E\t")) or line == "E"]
     places = [
-        place for line in body if (match := _AT.fullmatch(line)) and (place := place_of(match[1], match[2], root))
+        place
+        for line in body
+        if (match := _AT.fullmatch(line)) and (place := format_location(match[1], match[2], root))
     ]
     # Of a file that is not Python.
-    places += [place for line in message if (at := _FRAME.match(line)) and (place := place_of(at[1], at[2], root))]
+    places += [
+        place for line in message if (at := _FRAME.match(line)) and (place := format_location(at[1], at[2], root))
+    ]
     if not message:
         message = [line for line in body if not line.startswith("---")]
-    return Failure(name, places[-1] if places else "", message_of(message))
+    return Failure(name, places[-1] if places else "", join_message(message))
 
 
-def read_unittest(output: str, _code: int | None, folder: Folder) -> Tally:
+def read_unittest(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
     """What unittest printed."""
     lines = output.splitlines()
     ran, counts, complete = 0, {"": 0}, False
@@ -163,13 +167,15 @@ def _end(lines: list[str], start: int) -> int:
 
 
 def _of_unittest(name: str, body: list[str], root: str) -> Failure:
-    places = [place for line in body if (match := _FRAME.match(line)) and (place := place_of(match[1], match[2], root))]
+    places = [
+        place for line in body if (match := _FRAME.match(line)) and (place := format_location(match[1], match[2], root))
+    ]
     frames = [index for index, line in enumerate(body) if _FRAME.match(line)]
     # The frame, and the line of code below it.
     message = body[frames[-1] + 1 :] if frames else body
     while message and message[0].startswith("    "):
         message = message[1:]
-    return Failure(name, places[-1] if places else "", message_of(message))
+    return Failure(name, places[-1] if places else "", join_message(message))
 
 
 _CLEAN: Final = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "PY_COLORS": "0"}
@@ -178,20 +184,20 @@ _HONOURED: Final = frozenset({"package", "run", "module", "count", "verbose"})
 UNITTEST: Final = Runner(
     name="unittest",
     kind="python",
-    fits=is_python,
+    matches=is_python,
     command=_unittest_command,
-    read=read_unittest,
-    honours=_HONOURED,
+    parse=read_unittest,
+    options=_HONOURED,
     environment=_CLEAN,
 )
 PYTEST: Final = Runner(
     name="pytest",
     kind="python",
-    fits=is_python,
+    matches=is_python,
     command=_pytest_command,
-    read=read_pytest,
-    honours=_HONOURED,
+    parse=read_pytest,
+    options=_HONOURED,
     environment=_CLEAN,
-    absent="No module named pytest",
-    instead=UNITTEST,
+    missing_message="No module named pytest",
+    fallback=UNITTEST,
 )

@@ -69,12 +69,12 @@ class TestReport(Tally, frozen=True, kw_only=True):
     code: int | None = None
     stopped: str = ""
     digest: str = ""
-    end: str = ""
+    output_end: str = ""
     notes: tuple[str, ...] = ()
-    lacks: str = ""
+    missing_runner: str = ""
 
     @property
-    def good(self) -> bool:
+    def is_good(self) -> bool:
         """Whether tests ran, all of them, and none failed."""
         return self.code == 0 and self.complete and not self.failed and not self.errors and self.passed > 0
 
@@ -113,12 +113,12 @@ class TestReport(Tally, frozen=True, kw_only=True):
         if len(self.failures) > shown:
             names = ", ".join([each.name for each in self.failures[shown : shown + 20]])
             parts.append(f"and {len(self.failures) - shown} more: {names}")
-        if self.end:
-            parts.append(f"The output ends with:\n{_indented(self.end)}")
+        if self.output_end:
+            parts.append(f"The output ends with:\n{_indented(self.output_end)}")
         return "\n".join([*parts, *self.notes])
 
 
-def report_of(
+def make_report(
     tally: Tally,
     *,
     runner: str,
@@ -143,18 +143,18 @@ def report_of(
         ]
     )
     report = TestReport(**values, runner=runner, command=tuple(command), code=code, stopped=stopped, notes=tuple(notes))
-    if report.good or failures:
+    if report.is_good or failures:
         return report
-    return msgspec.structs.replace(report, end=output.rstrip()[-MAX_END:].lstrip("\n"))
+    return msgspec.structs.replace(report, output_end=output.rstrip()[-MAX_END:].lstrip("\n"))
 
 
-def plain(output: str) -> str:
+def strip_terminal_codes(output: str) -> str:
     """The output without what is for terminals, and without the rest of very long lines."""
     lines = _ESCAPES.sub("", output).replace("\r\n", "\n").split("\n")
     return "\n".join([line[:MAX_LINE] for line in lines])
 
 
-def place_of(path: str, line: str, root: str) -> str:
+def format_location(path: str, line: str, root: str) -> str:
     """`file:line` from the root on, "" for a file that lies elsewhere."""
     path = path.removeprefix("file://")
     if root and path.startswith(f"{root.rstrip('/')}/"):
@@ -165,7 +165,7 @@ def place_of(path: str, line: str, root: str) -> str:
     return f"{path}:{line}"
 
 
-def message_of(lines: Iterable[str], most: int = 40) -> str:
+def join_message(lines: Iterable[str], most: int = 40) -> str:
     """Lines as a message: at most `most`, and no empty ones around them."""
     return "\n".join([line.rstrip() for line in list(lines)[:most]]).strip("\n")
 

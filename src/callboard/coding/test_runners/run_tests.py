@@ -14,10 +14,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from callboard.coding.test_runners.detection import RUNNERS, detect, folder_of
-from callboard.coding.test_runners.report import TestReport, plain, report_of
-from callboard.coding.test_runners.runner import Folder, Runner, Selection
-from callboard.coding.workspace.run_command import run_command, stopped_words
+from callboard.coding.test_runners.detection import RUNNERS, detect_runner, read_folder
+from callboard.coding.test_runners.report import TestReport, make_report, strip_terminal_codes
+from callboard.coding.test_runners.runner import ProjectFolder, Runner, Selection
+from callboard.coding.workspace.run_command import describe_stop, run_command
 from callboard.coding.workspace.workspace import Workspace
 from callboard.errors import CallerError
 from callboard.tools.context import Progress
@@ -59,7 +59,7 @@ async def run_tests(
     path, project = await asyncio.to_thread(_ground, workspace, folder, selection)
     if path != folder:
         selection = replace(selection, package="")
-    runner = detect(project, kind)
+    runner = detect_runner(project, kind)
     if runner is None:
         kinds = ", ".join(each.kind for each in RUNNERS)
         raise CallerError(
@@ -68,11 +68,16 @@ async def run_tests(
             hint=f"say it: type is one of {kinds}" if not kind else f"type is one of {kinds}",
         )
     report = await _run(runner, selection, project, workspace, path, seconds, progress)
-    if runner.instead is not None and report.code and runner.absent and report.end.endswith(runner.absent):
-        note = f"({runner.absent}: {runner.instead.name} ran instead)"
-        report = await _run(runner.instead, selection, project, workspace, path, seconds, progress)
-        lacks = _lacks(runner, project, workspace) if _says_nothing(report, runner) else ""
-        report = replace(report, notes=(*report.notes, note), lacks=lacks)
+    if (
+        runner.fallback is not None
+        and report.code
+        and runner.missing_message
+        and report.output_end.endswith(runner.missing_message)
+    ):
+        note = f"({runner.missing_message}: {runner.fallback.name} ran instead)"
+        report = await _run(runner.fallback, selection, project, workspace, path, seconds, progress)
+        missing = _describe_missing(runner, project, workspace) if _says_nothing(report, runner) else ""
+        report = replace(report, notes=(*report.notes, note), missing_runner=missing)
     if digest is not None:
         report = replace(report, digest=await digest())
     return report
@@ -84,7 +89,7 @@ def _says_nothing(report: TestReport, runner: Runner) -> bool:
     return not (report.total or report.skipped) or any(message in failure.message for failure in report.failures)
 
 
-def _lacks(runner: Runner, ground: Folder, workspace: Workspace) -> str:
+def _describe_missing(runner: Runner, ground: ProjectFolder, workspace: Workspace) -> str:
     path = workspace.confinement.environment.get("PATH")
     return f"{runner.name} is not installed in {shutil.which(ground.python, path=path) or ground.python}"
 
@@ -92,7 +97,7 @@ def _lacks(runner: Runner, ground: Folder, workspace: Workspace) -> str:
 async def _run(  # noqa: PLR0917  # one call, with the names of the one above
     runner: Runner,
     selection: Selection,
-    ground: Folder,
+    ground: ProjectFolder,
     workspace: Workspace,
     place: str,
     seconds: float,
@@ -112,30 +117,30 @@ async def _run(  # noqa: PLR0917  # one call, with the names of the one above
             label=label,
             environment=environment,
         )
-        output = plain(outcome.output.decode("utf-8", "replace"))
-        report = report_of(
-            await asyncio.to_thread(runner.read, output, outcome.code, ground),
+        output = strip_terminal_codes(outcome.output.decode("utf-8", "replace"))
+        report = make_report(
+            await asyncio.to_thread(runner.parse, output, outcome.code, ground),
             runner=runner.name,
             command=command,
             code=outcome.code,
             output=output,
-            stopped=stopped_words(outcome, workspace, seconds),
+            stopped=describe_stop(outcome, workspace, seconds),
             notes=_notes(runner, selection),
             root=str(workspace.root),
         )
-        if not report.good:
+        if not report.is_good:
             break
     return report
 
 
-def _ground(workspace: Workspace, folder: str, selection: Selection) -> tuple[str, Folder]:
+def _ground(workspace: Workspace, folder: str, selection: Selection) -> tuple[str, ProjectFolder]:
     """The folder that is tested: the given one, a package of its own in it, or the only folder that has tests."""
     files, borrowed = workspace.files, tuple(workspace.confinement.borrowed)
     root = str(workspace.root)
     python = _python(workspace)
 
-    def read(path: str) -> Folder:
-        project = folder_of(files, path, () if path else borrowed)
+    def read(path: str) -> ProjectFolder:
+        project = read_folder(files, path, () if path else borrowed)
         return replace(project, root=f"{root}/{path}" if path else root, python=python)
 
     package = selection.package.removesuffix("/...").strip("/").removeprefix("./")
@@ -144,14 +149,16 @@ def _ground(workspace: Workspace, folder: str, selection: Selection) -> tuple[st
         try:
             project = read(inner)
         except OSError:
-            project = Folder()
+            project = ProjectFolder()
         if project.names & _ROOTS:
             return inner, project
     project = read(folder)
-    if detect(project) is None:
+    if detect_runner(project) is None:
         below = [name.rstrip("/") for name in sorted(project.names) if name.endswith("/") and not name.startswith(".")]
         paths = [f"{folder}/{name}" if folder else name for name in below[:_MAX_BELOW]]
-        matches = [(path, inside) for path in paths if detect(inside := read(path)) is not None and _is_root(inside)]
+        matches = [
+            (path, inside) for path in paths if detect_runner(inside := read(path)) is not None and _is_root(inside)
+        ]
         if len(matches) == 1:
             return matches[0]
     return folder, project
@@ -161,7 +168,7 @@ _MAX_BELOW = 50
 _ROOTS = frozenset({"go.mod", "Cargo.toml", "package.json", "pyproject.toml", "setup.py"})
 
 
-def _is_root(folder: Folder) -> bool:
+def _is_root(folder: ProjectFolder) -> bool:
     return bool(folder.names & _ROOTS)
 
 
@@ -205,5 +212,5 @@ def _check(selection: Selection) -> None:
 def _notes(runner: Runner, selection: Selection) -> list[str]:
     """What was asked for and means nothing to the runner."""
     options = [name for name in ("package", "run", "script", "module") if getattr(selection, name)]
-    ignored = [name for name in options if name not in runner.honours]
+    ignored = [name for name in options if name not in runner.options]
     return [f"({', '.join(ignored)}: not used by {runner.name})"] if ignored else []

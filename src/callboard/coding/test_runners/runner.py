@@ -30,7 +30,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     verbose: bool = False
 
 
-class Folder(msgspec.Struct, frozen=True, kw_only=True):
+class ProjectFolder(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a folder: where it is, the names in it (those of folders end with `/`), and the text of files
     that say how it is built. `tests` are the names in its folder of tests, `python` is its interpreter.
     """
@@ -60,11 +60,11 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     kind: Kind
-    fits: Callable[[Folder], bool]
-    command: Callable[[Selection, Folder], list[str]]
-    read: Callable[[str, int | None, Folder], Tally]
-    honours: frozenset[str]
+    matches: Callable[[ProjectFolder], bool]
+    command: Callable[[Selection, ProjectFolder], list[str]]
+    parse: Callable[[str, int | None, ProjectFolder], Tally]
+    options: frozenset[str]
     manifests: tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
-    absent: str = ""
-    instead: Runner | None = None
+    missing_message: str = ""
+    fallback: Runner | None = None

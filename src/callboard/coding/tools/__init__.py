@@ -1,6 +1,6 @@
-"""What a model can do in a workspace: each module one of the seven tools, each function one action.
+"""What a model can do in a workspace: each module is one of seven tools, each function one action.
 
-Owns the choice of tools for a job. The tools are imported when they are first asked for.
+A job's model gets the seven tools, or one tool for each action. The tools are imported at their first use.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from callboard.coding.tools.action_tool import ACTION, Actions
+from callboard.coding.tools.action_tool import ACTION, ActionTool
 from callboard.coding.workspace.workspace import Workspace
 from callboard.tools import Ensemble, Invoker, Tool
 
@@ -20,15 +20,15 @@ _OF_ONE_ACTION: Final = {"bash": "bash", "test": "run_tests"}
 """The tools of one action, and its name where each action is a tool."""
 
 
-def ensemble(workspace: Workspace, actions: Iterable[str], *, single: bool) -> Ensemble:
+def make_ensemble(workspace: Workspace, actions: Iterable[str], *, single: bool) -> Ensemble:
     """The tools for some actions, by their single names such as `read_file`: one for each, or the seven with these alone."""
     names = {*actions}
     tools: list[Tool[..., Any]] = []
     if single:
-        tools = [each for name, each in _single().items() if name in names]
+        tools = [each for name, each in _single_tools().items() if name in names]
     else:
-        for name, tool in _seven().items():
-            if isinstance(tool, Actions):
+        for name, tool in _tools().items():
+            if isinstance(tool, ActionTool):
                 tools += [remaining] if (remaining := tool.only(names)) else []
             elif _OF_ONE_ACTION[name] in names:
                 tools.append(tool)
@@ -40,24 +40,26 @@ def single_action(name: str, arguments: Mapping[str, Any]) -> str:
     invoker = _invokers().get(name)
     if invoker is None:
         return _OF_ONE_ACTION.get(name, name)
-    tool = _seven()[name]
+    tool = _tools()[name]
     name_of_action = invoker.understood(arguments).get(ACTION)
-    action = tool.actions.get(name_of_action) if isinstance(tool, Actions) and isinstance(name_of_action, str) else None
+    action = (
+        tool.actions.get(name_of_action) if isinstance(tool, ActionTool) and isinstance(name_of_action, str) else None
+    )
     return action.name if action is not None else name
 
 
-def actions_of(name: str) -> tuple[str, ...]:
+def action_names(name: str) -> tuple[str, ...]:
     """The single names of what one of the seven tools does, where they are other ones; nothing for another name."""
-    tool = _seven().get(name)
+    tool = _tools().get(name)
     if tool is None:
         return ()
-    singles = [each.name for each in tool.actions.values()] if isinstance(tool, Actions) else [_OF_ONE_ACTION[name]]
+    singles = [each.name for each in tool.actions.values()] if isinstance(tool, ActionTool) else [_OF_ONE_ACTION[name]]
     also = ["put_code"] if name in ("file", "code_edit") else []
     return tuple(each for each in (*singles, *also) if each != name)
 
 
 @cache
-def _seven() -> Mapping[str, Tool[..., Any]]:
+def _tools() -> Mapping[str, Tool[..., Any]]:
     from callboard.coding.tools.bash import bash  # noqa: PLC0415  # tools import this package
     from callboard.coding.tools.code_edit import code_edit  # noqa: PLC0415
     from callboard.coding.tools.file import file  # noqa: PLC0415
@@ -70,16 +72,16 @@ def _seven() -> Mapping[str, Tool[..., Any]]:
 
 
 @cache
-def _single() -> Mapping[str, Tool[..., Any]]:
+def _single_tools() -> Mapping[str, Tool[..., Any]]:
     from callboard.coding.tools.test import run_tests  # noqa: PLC0415  # as above
 
     tools: dict[str, Tool[..., Any]] = {}
-    for tool in (*_seven().values(), run_tests):
-        for each in tool.actions.values() if isinstance(tool, Actions) else (tool,):
+    for tool in (*_tools().values(), run_tests):
+        for each in tool.actions.values() if isinstance(tool, ActionTool) else (tool,):
             tools.setdefault(each.name, each)
     return tools
 
 
 @cache
 def _invokers() -> Mapping[str, Invoker]:
-    return {name: Invoker.of(tool) for name, tool in _seven().items() if isinstance(tool, Actions)}
+    return {name: Invoker.of(tool) for name, tool in _tools().items() if isinstance(tool, ActionTool)}

@@ -1,7 +1,8 @@
-"""Several actions as one tool.
+"""One tool of several actions: `file(action="read", path=...)`.
 
-Owns the tool that is made of a table of actions: the schema that a model is shown, and the choice of the action
-that a call means. Knows nothing of what actions do.
+The tool's schema joins those of its actions, and the argument `action` chooses one. Small models leave it out, write a
+path in its place or use another tool's flags, so the choice also follows from the arguments that fit.
+
 Law: an action's arguments are checked by its own schema, in its own words, whichever tool it is called by.
 """
 
@@ -20,35 +21,44 @@ from callboard.text.suggest import find_closest
 from callboard.tools import Context, Tool
 
 ACTION = "action"
-"""The argument that says which."""
-_SPOKEN = ("description", "default")
+"""The argument that names the action."""
+_ANNOTATIONS = ("description", "default")
 """What a property says besides what its values may be."""
 
 
-class Action(Tool[..., Any]):
-    """A tool whose arguments may have other names too: `also` maps these to their own."""
+class ToolAction(Tool[..., Any]):
+    """A tool whose arguments may have other names too: `aliases` maps these to their own."""
 
-    def __init__(self, function: Callable[..., Any], *, also: Mapping[str, str] | None = None, **options: Any) -> None:
+    def __init__(
+        self, function: Callable[..., Any], *, aliases: Mapping[str, str] | None = None, **options: Any
+    ) -> None:
         super().__init__(function, **options)
-        self.also = dict(also or {})
+        self.aliases = dict(aliases or {})
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         values = as_object(arguments)
-        renamed = {self.also.get(name, name): value for name, value in values.items()}
+        renamed = {self.aliases.get(name, name): value for name, value in values.items()}
         return super().validate(renamed if len(renamed) == len(values) else values)
 
 
-def action(**options: Any) -> Callable[[Callable[..., Any]], Action]:
-    """Makes a function an Action: `@action(also={"path": "directory"}, ...)`; the other options are those of `@tool`."""
-    return lambda function: Action(function, **options)
+def action(**options: Any) -> Callable[[Callable[..., Any]], ToolAction]:
+    """Make a function a ToolAction: `@action(aliases={"path": "directory"}, ...)`; the other options are those of `@tool`."""
+    return lambda function: ToolAction(function, **options)
 
 
-class Actions(Tool[..., Any]):
-    """One tool of several: the argument `action` says which, and the others are that one's.
+class ActionTool(Tool[..., Any]):
+    """A tool that calls one of its actions.
 
-    Where a call does not say which, it is the only one that its arguments fit, else `default` if they fit that.
-    Flags and subjects are those of the actions, and those that are given besides. The actions are all `async def`, or
-    none is. Raises ToolDefinitionError.
+    Args:
+        name: The tool's name.
+        description: Its first line; the actions are listed below.
+        actions: By the value of the argument `action`. All of them are `async def`, or none is.
+        default: The action of a call that names none, where its arguments fit that one; without it, the only action
+            that they fit.
+        options: Those of `@tool`; `cli` and `subjects` are added to those of the actions.
+
+    Raises:
+        ToolDefinitionError: Some actions are `async def` and others are not.
     """
 
     def __init__(
@@ -64,18 +74,18 @@ class Actions(Tool[..., Any]):
         for each in ("cli", "subjects"):
             of_actions = {key: value for tool in actions.values() for key, value in getattr(tool, each).items()}
             options[each] = {**of_actions, **(options.get(each) or {})}
-        super().__init__(_acting(self.actions), name=name, **options)
+        super().__init__(_make_function(self.actions), name=name, **options)
         self.repeatable = self._is_repeatable
         names = {word: key for key, each in self.actions.items() for word in (key, each.name)}
         self.calls = {word: f"{name} with {ACTION}={key!r}" for word, key in names.items() if word != name}
 
-    def only(self, names: Collection[str]) -> Actions | None:
-        """The same with those actions alone that are tools of these names; None where none is."""
+    def only(self, names: Collection[str]) -> ActionTool | None:
+        """The same tool with only the actions of these names; None if there is none."""
         actions = {key: each for key, each in self.actions.items() if each.name in names}
         if not actions:
             return None
         known = {ACTION, *(name for each in actions.values() for name in each.schema["properties"])}
-        return Actions(
+        return ActionTool(
             self.name,
             self._about,
             actions,
@@ -107,14 +117,14 @@ class Actions(Tool[..., Any]):
         """The action, and its arguments as its own schema has them. Raises ArgumentsInvalid."""
         values = as_object(arguments)
         # A model that has to write every argument writes null for those that it does not mean.
-        name, rest = self._chosen({key: value for key, value in values.items() if value is not None})
+        name, rest = self._choose({key: value for key, value in values.items() if value is not None})
         return {**self.actions[name].validate(rest), ACTION: name}
 
     def _is_repeatable(self, arguments: Mapping[str, Any]) -> bool:
         name = arguments.get(ACTION)
         return isinstance(name, str) and name in self.actions and self.actions[name].idempotent
 
-    def _chosen(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    def _choose(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         rest = {key: value for key, value in arguments.items() if key != ACTION}
         chosen = arguments.get(ACTION, "")
         if chosen in (*self.actions,):
@@ -133,7 +143,7 @@ class Actions(Tool[..., Any]):
         raise ArgumentsInvalid([((ACTION,), f"{MISSING}: say which action; {which}")])
 
     def _default_path(self, value: Any, arguments: Mapping[str, Any]) -> str:
-        """The argument of the default action that stands where an action should, as in the command `file src/a.py`."""
+        """The path argument of the default action, where a path was written for the action: `file src/a.py`."""
         default = self.actions.get(self._default)
         if (
             default is None
@@ -141,15 +151,15 @@ class Actions(Tool[..., Any]):
             or (find_closest(value, self.actions) and not set(value) & {".", "/"})
         ):
             return ""
-        also = getattr(default, "also", {})
-        used = {also.get(name, name) for name in arguments}
+        aliases = getattr(default, "aliases", {})
+        used = {aliases.get(name, name) for name in arguments}
         return next(
-            (name for name, subject in default.subjects.items() if subject == "path" and name not in {*used, *also}),
+            (name for name, subject in default.subjects.items() if subject == "path" and name not in {*used, *aliases}),
             "",
         )
 
     def _property(self, name: str) -> dict[str, Any]:
-        """What an argument may be, in any of the actions that take it, and what it means to which."""
+        """The schema of an argument: what any action takes, with the descriptions of the actions that differ."""
         schemas = {
             key: each.schema["properties"][name]
             for key, each in self.actions.items()
@@ -168,8 +178,8 @@ class Actions(Tool[..., Any]):
         return {"description": description, **kind}
 
 
-def _acting(actions: Mapping[str, Tool[..., Any]]) -> Callable[..., Any]:
-    """The function of the tool, which takes what `validate` gives."""
+def _make_function(actions: Mapping[str, Tool[..., Any]]) -> Callable[..., Any]:
+    """The function of the tool; its arguments are those that `validate` returns."""
 
     def act(context: Context, **arguments: Any) -> Any:
         name = arguments.pop(ACTION, None)
@@ -194,14 +204,14 @@ def _acting(actions: Mapping[str, Tool[..., Any]]) -> Callable[..., Any]:
 
 def _kinds(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What a value may be, one way each; not null, since what is not meant is left out here."""
-    kind = {keyword: value for keyword, value in schema.items() if keyword not in _SPOKEN}
+    kind = {keyword: value for keyword, value in schema.items() if keyword not in _ANNOTATIONS}
     ways = kind["anyOf"] if [*kind] == ["anyOf"] else [kind]
     return [way for way in ways if way != {"type": "null"}]
 
 
 def _fits(tool: Tool[..., Any], arguments: Iterable[str]) -> bool:
-    also = getattr(tool, "also", {})
-    names = {also.get(name, name) for name in arguments}
+    aliases = getattr(tool, "aliases", {})
+    names = {aliases.get(name, name) for name in arguments}
     required: set[str] = {*tool.schema.get("required", ())}
     return required <= names <= {*tool.schema["properties"]}
 

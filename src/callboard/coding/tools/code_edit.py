@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from callboard.coding.edits.apply_patch import read_patch
-from callboard.coding.edits.lines import check_range, read_range, replace_lines
+from callboard.coding.edits.apply_patch import parse_patch
+from callboard.coding.edits.lines import check_range, parse_range, replace_lines
 from callboard.coding.edits.lines import insert_lines as inserted
 from callboard.coding.edits.result import EditRefused
-from callboard.coding.tools.action_tool import Action, Actions, action
+from callboard.coding.tools.action_tool import ActionTool, ToolAction, action
 from callboard.coding.tools.file import SUBJECTS, FilePath, append_text
-from callboard.coding.workspace.apply_patch import files_of, patch_files
-from callboard.coding.workspace.file_editor import Opened, check_seen, open_text, save, shown_lines
-from callboard.coding.workspace.text_file import lf
-from callboard.coding.workspace.workspace import workspace_of
+from callboard.coding.workspace.apply_patch import apply_patches, patched_paths
+from callboard.coding.workspace.file_editor import OpenedFile, check_seen, open_text, save, show_lines
+from callboard.coding.workspace.text_file import normalize_newlines
+from callboard.coding.workspace.workspace import get_workspace
 from callboard.schema import ArgumentsInvalid
 from callboard.text.display import escape
 from callboard.tools import Context
@@ -35,7 +35,7 @@ def get_lines(
     end_line: Annotated[int | None, "The last line; by default as far as one result goes"] = None,
 ) -> str:
     """Shows lines of a file with their numbers."""
-    workspace = workspace_of(context)
+    workspace = get_workspace(context)
     opened = open_text(workspace, path)
     count = len(opened.lines)
     if not count:
@@ -45,7 +45,7 @@ def get_lines(
     start, end = _range(opened, start_line, count if alone else end_line)
     end = min(end, count)
     check_range(opened.lines, start, end)
-    shown, last = shown_lines(workspace, opened, start, end)
+    shown, last = show_lines(workspace, opened, start, end)
     return shown if last == count else f"{shown}\n[lines {start} to {last} of {count}]"
 
 
@@ -84,26 +84,26 @@ def append_lines(
     """Adds lines behind a line of a file, or at its end; a file that is not there is made."""
     if start_line is None:
         return append_text(context, path, added)
-    _, last = _range(open_text(workspace_of(context), path), start_line, None)
+    _, last = _range(open_text(get_workspace(context), path), start_line, None)
     return _insert(context, path, last + 1, added)
 
 
 def _put(context: Context, path: str, start_line: int | str, end_line: int | None, content: str) -> str:
-    workspace = workspace_of(context)
+    workspace = get_workspace(context)
     with workspace.changing:
         opened = open_text(workspace, path)
         start, end = _range(opened, start_line, end_line)
-        change = replace_lines(opened.file.text, start, end, lf(content))
+        change = replace_lines(opened.file.text, start, end, normalize_newlines(content))
         check_seen(workspace, opened, start, end)
         what = "Edited" if content else "Deleted lines of"
         return f"{what} {escape(path)}:\n{save(workspace, opened, change)}"
 
 
 def _insert(context: Context, path: str, line: int, content: str) -> str:
-    workspace = workspace_of(context)
+    workspace = get_workspace(context)
     with workspace.changing:
         opened = open_text(workspace, path)
-        change = inserted(opened.file.text, line, lf(content))
+        change = inserted(opened.file.text, line, normalize_newlines(content))
         if opened.lines:
             # At the end it is the last line that says where.
             beside = min(line, len(opened.lines))
@@ -111,26 +111,26 @@ def _insert(context: Context, path: str, line: int, content: str) -> str:
         return f"Inserted into {escape(path)}:\n{save(workspace, opened, change)}"
 
 
-def _range(opened: Opened, start_line: int | str, end_line: int | None) -> tuple[int, int]:
+def _range(opened: OpenedFile, start_line: int | str, end_line: int | None) -> tuple[int, int]:
     """The first and the last line that are meant; one line where no last one is said."""
     if isinstance(start_line, int):
         return start_line, end_line or start_line
-    first, last = read_range(start_line)
+    first, last = parse_range(start_line)
     if last == first:
         return first, end_line or first
     return first, end_line or last or len(opened.lines)
 
 
-class _Patch(Action):
+class _Patch(ToolAction):
     """Its argument `files` is what the patch says, whatever the call does: permissions look at it."""
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         values = super().validate(arguments)
         try:
-            patches = read_patch(lf(values["patch"]), values["path"] or "")
+            patches = parse_patch(normalize_newlines(values["patch"]), values["path"] or "")
         except EditRefused as refused:
             raise ArgumentsInvalid([(("patch",), str(refused))]) from None
-        return {**values, "files": files_of(patches)}
+        return {**values, "files": patched_paths(patches)}
 
 
 def _apply_patch(
@@ -140,14 +140,14 @@ def _apply_patch(
     files: Annotated[Sequence[str], "The files that it changes: read from the patch"] = (),  # noqa: ARG001  # for permissions to look at
 ) -> str:
     """Applies a patch: all of it, to all of its files, or nothing."""
-    workspace = workspace_of(context)
+    workspace = get_workspace(context)
     with workspace.changing:
-        return patch_files(workspace, read_patch(lf(patch), path or ""))
+        return apply_patches(workspace, parse_patch(normalize_newlines(patch), path or ""))
 
 
 apply_patch = _Patch(_apply_patch, name="apply_patch", approval=True, subjects={"path": "path", "files": "path"})
 
-code_edit = Actions(
+code_edit = ActionTool(
     "code_edit",
     "Reads and changes lines of a file by their numbers, and applies patches.",
     {

@@ -9,11 +9,11 @@ from typing import Annotated, Final
 
 from callboard.coding.edits.lines import insert_lines
 from callboard.coding.edits.replace_text import replace_text
-from callboard.coding.edits.result import Change, Span, lines_of
-from callboard.coding.tools.action_tool import Actions, action
-from callboard.coding.workspace.file_editor import MAX_SHOWN, encoded, open_text, save
-from callboard.coding.workspace.text_file import TextFile, lf
-from callboard.coding.workspace.workspace import workspace_of
+from callboard.coding.edits.result import Change, Span, split_lines
+from callboard.coding.tools.action_tool import ActionTool, action
+from callboard.coding.workspace.file_editor import MAX_SHOWN, encode_file, open_text, save
+from callboard.coding.workspace.text_file import TextFile, normalize_newlines
+from callboard.coding.workspace.workspace import get_workspace
 from callboard.text.display import escape
 from callboard.tools import Context
 
@@ -24,17 +24,17 @@ SUBJECTS: Final = {"path": "path"}
 @action(idempotent=True, subjects=SUBJECTS)
 def read_file(context: Context, path: FilePath) -> str:
     """Reads a file. Of a long one the beginning is given, and how to read on."""
-    workspace = workspace_of(context)
+    workspace = get_workspace(context)
     opened = open_text(workspace, path)
     text, lines = opened.file.text, opened.lines
     if len(text) <= MAX_SHOWN:
-        workspace.seen.show(opened.key, 1, lines)
+        workspace.seen.record(opened.key, 1, lines)
         return text or "(the file is empty)"
     end = text.rfind("\n", 0, MAX_SHOWN) + 1
     if not end:
         return f"{text[:MAX_SHOWN]}\n[the first {MAX_SHOWN} of {len(text)} characters; the first line goes on]"
     count = text.count("\n", 0, end)
-    workspace.seen.show(opened.key, 1, lines[:count])
+    workspace.seen.record(opened.key, 1, lines[:count])
     return f"{text[:end]}[lines 1 to {count} of {len(lines)}; read on with get_lines from line {count + 1}]"
 
 
@@ -53,10 +53,10 @@ def replace_in_file(
     all: Annotated[bool, "Replace it wherever it is, not only where it is once"] = False,  # noqa: A002  # models know it by this name
 ) -> str:
     """Replaces a text in a file by another. The old text has to be there exactly once."""
-    workspace = workspace_of(context)
+    workspace = get_workspace(context)
     with workspace.changing:
         opened = open_text(workspace, path)
-        old, new = lf(old), lf(new)
+        old, new = normalize_newlines(old), normalize_newlines(new)
         change = replace_text(opened.file.text, old, new, every=all)
         count = opened.file.text.count(old)
         shown = save(workspace, opened, change)
@@ -72,13 +72,13 @@ def append_file(context: Context, path: FilePath, content: Annotated[str, "The l
 @action(approval=True, subjects=SUBJECTS)
 def delete_file(context: Context, path: FilePath) -> str:
     """Deletes a file."""
-    workspace = workspace_of(context)
+    workspace = get_workspace(context)
     with workspace.changing:
         workspace.files.delete(path)
     return f"Deleted {escape(path)}"
 
 
-file = Actions(
+file = ActionTool(
     "file",
     "Reads and changes whole files.",
     {
@@ -95,30 +95,30 @@ file = Actions(
 
 def append_text(context: Context, path: str, content: str) -> str:
     """What is done by `append_file`."""
-    workspace = workspace_of(context)
+    workspace = get_workspace(context)
     with workspace.changing:
         try:
             opened = open_text(workspace, path)
         except FileNotFoundError:
             return _write(context, path, content)
-        change = insert_lines(opened.file.text, len(opened.lines) + 1, lf(content))
+        change = insert_lines(opened.file.text, len(opened.lines) + 1, normalize_newlines(content))
         return f"Appended to {escape(path)}:\n{save(workspace, opened, change)}"
 
 
 def _write(context: Context, path: str, content: str) -> str:
-    workspace = workspace_of(context)
+    workspace = get_workspace(context)
     with workspace.changing:
         try:
             opened = open_text(workspace, path)
         except FileNotFoundError:
-            data = encoded(TextFile(content))
+            data = encode_file(TextFile(content))
             workspace.files.write(path, data)
-            workspace.seen.show(workspace.files.canonical(path), 1, lines_of(lf(content)))
+            workspace.seen.record(workspace.files.canonical(path), 1, split_lines(normalize_newlines(content)))
             return f"Wrote {len(data)} bytes to {escape(path)}"
-        text = lf(content)
-        new = opened.file.changed(Change(text, (Span(1, len(opened.lines), len(lines_of(text))),)))
-        data = encoded(new)
+        text = normalize_newlines(content)
+        new = opened.file.apply(Change(text, (Span(1, len(opened.lines), len(split_lines(text))),)))
+        data = encode_file(new)
         workspace.files.write(path, data)
         workspace.seen.forget(opened.key)
-        workspace.seen.show(opened.key, 1, lines_of(text))
+        workspace.seen.record(opened.key, 1, split_lines(text))
         return f"Wrote {len(data)} bytes to {escape(path)}"

@@ -13,9 +13,9 @@ from typing import Annotated, Final
 
 from callboard.coding.git.process import GitFailed
 from callboard.coding.git.repository import Repository, find_repository, is_below
-from callboard.coding.tools.action_tool import Actions, action
-from callboard.coding.workspace.directory_walk import left_out
-from callboard.coding.workspace.workspace import Workspace, workspace_of
+from callboard.coding.tools.action_tool import ActionTool, action
+from callboard.coding.workspace.directory_walk import describe_omitted
+from callboard.coding.workspace.workspace import Workspace, get_workspace
 from callboard.text.display import display_names
 from callboard.tools import Context, Subject
 
@@ -29,7 +29,7 @@ SUBJECTS: Final[dict[str, Subject]] = {"files": "further_path"}
 """The arguments that a permission rule with a path pattern is about; otherwise the rule for the action decides."""
 
 
-async def repository_of(workspace: Workspace) -> Repository | None:
+async def find_workspace_repository(workspace: Workspace) -> Repository | None:
     """The repository of a workspace; it is searched for once. Raises CallerError."""
     if workspace.repository is None:
         workspace.repository = await find_repository(workspace.root)
@@ -59,7 +59,7 @@ async def git_diff(
     files: Annotated[Sequence[str], "Only these files or folders"] = (),
 ) -> str:
     """Shows what changed, as a patch."""
-    workspace, repository = workspace_of(context), await _repository(context)
+    workspace, repository = get_workspace(context), await _repository(context)
     paths = _paths(workspace, repository, files)
     denied = _denied(context, repository, await repository.diff_names(base, branch, paths))
     outcome = await repository.diff(base, branch, paths, limit=MAX_DIFF, leave_out=denied)
@@ -68,7 +68,7 @@ async def git_diff(
         text = f"{text.rpartition(chr(10))[0]}\n[the patch goes on: ask for single files]"
     new = [] if branch else [path for path in await repository.new_files() if _is_within(path, paths)]
     also = f"New files, not in the patch: {display_names(new, 20)}" if new else ""
-    without = f"({left_out(len(denied))})" if denied else ""
+    without = f"({describe_omitted(len(denied))})" if denied else ""
     return "\n".join([part for part in (text.rstrip("\n"), also, without) if part]) or "no changes"
 
 
@@ -83,7 +83,7 @@ async def git_log(context: Context, limit: Annotated[int, "How many commits"] = 
 @action(timeout=SECONDS, approval=True, subjects=SUBJECTS)
 async def git_add(context: Context, files: Annotated[Sequence[str], "The files or folders; . is all"]) -> str:
     """Stages files for the next commit."""
-    workspace, repository = workspace_of(context), await _repository(context)
+    workspace, repository = get_workspace(context), await _repository(context)
     paths = _paths(workspace, repository, files)
     denied = await _denied_changes(context, repository)
     skipped = await repository.stage(paths or None, denied)
@@ -114,7 +114,7 @@ async def git_push(
     remote: Annotated[str, "Where to"] = "origin",
 ) -> str:
     """Pushes a branch to a remote."""
-    workspace, repository = workspace_of(context), await _repository(context)
+    workspace, repository = get_workspace(context), await _repository(context)
     if not workspace.may_push:
         raise PermissionError("nothing is pushed from here: the user pushes with --push")
     branch = branch or await repository.branch()
@@ -128,7 +128,7 @@ async def git_checkout(
     context: Context, branch: Annotated[str, "The branch; or a file, which is put back as in the last commit"]
 ) -> str:
     """Switches to a branch, or puts a file back as it is in the last commit."""
-    workspace, repository = workspace_of(context), await _repository(context)
+    workspace, repository = get_workspace(context), await _repository(context)
     if branch in await repository.branches():
         if repository.only_branch and branch != repository.only_branch:
             raise PermissionError(f"this work stays on its branch {repository.only_branch}")
@@ -144,7 +144,7 @@ async def git_checkout(
     return f"{display_names([path])} is as in the last commit"
 
 
-@action(timeout=SECONDS, approval=True, also={"name": "branch"})
+@action(timeout=SECONDS, approval=True, aliases={"name": "branch"})
 async def git_branch(context: Context, branch: Annotated[str, "Its name"]) -> str:
     """Makes a branch and switches to it."""
     repository = await _repository(context)
@@ -155,7 +155,7 @@ async def git_branch(context: Context, branch: Annotated[str, "Its name"]) -> st
     return f"Switched to a new branch '{branch}'"
 
 
-git = Actions(
+git = ActionTool(
     "git",
     "Looks into the repository's history, and commits.",
     {
@@ -176,8 +176,8 @@ git = Actions(
 
 
 async def _repository(context: Context) -> Repository:
-    workspace = workspace_of(context)
-    repository = await repository_of(workspace)
+    workspace = get_workspace(context)
+    repository = await find_workspace_repository(workspace)
     if repository is None:
         raise GitFailed("not a git repository", path=str(workspace.root), hint="git init makes one")
     return repository
@@ -196,7 +196,7 @@ def _paths(workspace: Workspace, repository: Repository, files: Sequence[str]) -
 
 def _denied(context: Context, repository: Repository, paths: Sequence[str]) -> list[str]:
     """The paths, as git writes them, that the rules deny to a call."""
-    workspace = workspace_of(context)
+    workspace = get_workspace(context)
     prefix = os.path.relpath(repository.root, workspace.root)
 
     def permitted(path: str) -> bool:
@@ -215,7 +215,7 @@ async def _denied_changes(context: Context, repository: Repository) -> list[str]
 
 
 def _format_denied(paths: Sequence[str]) -> str:
-    return f"\n{left_out(len(paths))}: {display_names(paths)}" if paths else ""
+    return f"\n{describe_omitted(len(paths))}: {display_names(paths)}" if paths else ""
 
 
 def _is_within(path: str, folders: Sequence[str]) -> bool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Final
 
-from callboard.coding.outlines import Outline, outline_of
+from callboard.coding.outlines import Outline, make_outline
 from callboard.coding.outlines.languages import NAMES
-from callboard.coding.tools.action_tool import Actions, action
-from callboard.coding.workspace.directory_walk import by_path, is_skipped, walk
+from callboard.coding.tools.action_tool import ActionTool, action
+from callboard.coding.workspace.directory_walk import is_skipped, path_sort_key, walk_directory
 from callboard.coding.workspace.file_editor import open_text
-from callboard.coding.workspace.workspace import Workspace, workspace_of
+from callboard.coding.workspace.workspace import Workspace, get_workspace
 from callboard.storage.confined_directory import ConfinedDirectory
 from callboard.text.display import escape
 from callboard.tools import Context
@@ -25,12 +25,12 @@ _LINE: Final = 200
 
 Directory = Annotated[str, "The directory"]
 FilePath = Annotated[str, "The file's path"]
-ALSO: Final = {"path": "directory"}
+ALIASES: Final = {"path": "directory"}
 _OF_DIRECTORY: Final = {"directory": "path"}
 _OF_FILE: Final = {"path": "path"}
 
 
-@action(also=ALSO, idempotent=True, subjects=_OF_DIRECTORY)
+@action(aliases=ALIASES, idempotent=True, subjects=_OF_DIRECTORY)
 def list_directory(
     context: Context,
     directory: Directory = ".",
@@ -38,8 +38,8 @@ def list_directory(
     extension: Annotated[str, "Only files that end so, such as .py"] = "",
 ) -> str:
     """Lists a directory; the names of directories end with a slash."""
-    files = workspace_of(context).files
-    listing = walk(files, directory, depth=1)
+    files = get_workspace(context).files
+    listing = walk_directory(files, directory, depth=1)
     permitted = _permitted(context, files, directory)
     end = extension if extension.startswith(".") or not extension else f".{extension}"
     names = [
@@ -52,15 +52,15 @@ def list_directory(
     return _limited(names, "nothing is there", cut=listing.cut)
 
 
-@action(also=ALSO, idempotent=True, subjects=_OF_DIRECTORY)
+@action(aliases=ALIASES, idempotent=True, subjects=_OF_DIRECTORY)
 def tree(
     context: Context,
     directory: Directory = ".",
     max_depth: Annotated[int, "Levels of directories"] = 3,
 ) -> str:
     """Shows a directory and what is below it, but not hidden ones nor what others wrote."""
-    files = workspace_of(context).files
-    listing = walk(files, directory, depth=max(1, max_depth))
+    files = get_workspace(context).files
+    listing = walk_directory(files, directory, depth=max(1, max_depth))
     permitted = _permitted(context, files, directory)
     shown = [
         entry
@@ -68,7 +68,7 @@ def tree(
         if not entry.path.rpartition("/")[2].startswith(".") and permitted(entry.path)
     ]
     # The walk is by level, so that what is left out of a large tree is deep in it.
-    entries = sorted(shown[:MAX_ENTRIES], key=lambda entry: by_path(entry.path))
+    entries = sorted(shown[:MAX_ENTRIES], key=lambda entry: path_sort_key(entry.path))
     lines = []
     for entry in entries:
         name = entry.path.rpartition("/")[2]
@@ -81,7 +81,7 @@ def tree(
 @action(idempotent=True, subjects=_OF_FILE)
 def outline(context: Context, path: FilePath) -> str:
     """Shows what a source file defines: functions, classes, methods, types, with their lines."""
-    parsed, _ = _outline(workspace_of(context), path)
+    parsed, _ = _outline(get_workspace(context), path)
     lines = [f"{each.line}: [{each.kind}] {each.path[:_LINE]}" for each in parsed.symbols[: MAX_SYMBOLS + 1]]
     return _limited(lines, "nothing is defined there", limit=MAX_SYMBOLS)
 
@@ -89,7 +89,7 @@ def outline(context: Context, path: FilePath) -> str:
 @action(idempotent=True, subjects=_OF_FILE)
 def imports(context: Context, path: FilePath) -> str:
     """Shows what a source file imports, with the lines."""
-    parsed, lines = _outline(workspace_of(context), path)
+    parsed, lines = _outline(get_workspace(context), path)
     shown = [f"{number}: {lines[number - 1].strip()[:_LINE]}" for number in parsed.imports[: MAX_SYMBOLS + 1]]
     return _limited(shown, "nothing is imported there", limit=MAX_SYMBOLS)
 
@@ -102,7 +102,7 @@ def _permitted(context: Context, files: ConfinedDirectory, directory: str) -> Ca
 
 def _outline(workspace: Workspace, path: str) -> tuple[Outline, list[str]]:
     opened = open_text(workspace, path)
-    parsed = outline_of(opened.file.text, opened.key)
+    parsed = make_outline(opened.file.text, opened.key)
     if parsed is None:
         raise ValueError(f"{escape(path)} is in none of the languages that are understood: {', '.join(NAMES)}")
     return parsed, opened.lines
@@ -113,7 +113,7 @@ def _limited(lines: list[str], nothing: str, *, limit: int = MAX_ENTRIES, cut: b
     return "\n".join([*(lines[:limit] or [nothing]), *limited])
 
 
-navigate = Actions(
+navigate = ActionTool(
     "navigate",
     "Shows directories, and what source files define and import.",
     {

@@ -9,14 +9,14 @@ from __future__ import annotations
 from difflib import SequenceMatcher
 from typing import Annotated, Final
 
-from callboard.coding.edits.replace_definitions import put_definitions
-from callboard.coding.edits.result import Change, Span, lines_of
-from callboard.coding.outlines.languages import language_of
+from callboard.coding.edits.replace_definitions import replace_definitions
+from callboard.coding.edits.result import Change, Span, split_lines
+from callboard.coding.outlines.languages import find_language
 from callboard.coding.tools.action_tool import action
 from callboard.coding.tools.file import SUBJECTS, FilePath, write_file
 from callboard.coding.workspace.file_editor import open_text, save
-from callboard.coding.workspace.text_file import lf
-from callboard.coding.workspace.workspace import workspace_of
+from callboard.coding.workspace.text_file import normalize_newlines
+from callboard.coding.workspace.workspace import get_workspace
 from callboard.text.display import escape
 from callboard.tools import Context
 
@@ -29,15 +29,19 @@ def put_code(
     context: Context, path: FilePath, code: Annotated[str, "Whole functions or classes, or the whole file"]
 ) -> str:
     """Puts functions, classes and tests in the place of those of the same names in a file; what is new comes behind."""
-    workspace = workspace_of(context)
+    workspace = get_workspace(context)
     with workspace.changing:
         try:
             opened = open_text(workspace, path)
         except FileNotFoundError:
-            whole = put_definitions("", lf(code), path)[0] if language_of(path) else lf(code)
+            whole = (
+                replace_definitions("", normalize_newlines(code), path)[0]
+                if find_language(path)
+                else normalize_newlines(code)
+            )
             return str(write_file.function(context, path, whole))
-        text, names = put_definitions(opened.file.text, lf(code), path)
-        shown = save(workspace, opened, Change(text, _spans(opened.lines, lines_of(text))))
+        text, names = replace_definitions(opened.file.text, normalize_newlines(code), path)
+        shown = save(workspace, opened, Change(text, _spans(opened.lines, split_lines(text))))
     return f"Put {', '.join(names)} into {escape(path)}:\n{shown}"
 
 

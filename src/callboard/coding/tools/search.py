@@ -10,15 +10,15 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Annotated, Final, Literal
 
-from callboard.coding.outlines import outline_of
+from callboard.coding.outlines import make_outline
 from callboard.coding.outlines.languages import LANGUAGES
 from callboard.coding.search.globs import Glob
-from callboard.coding.search.query import Query, read_query
-from callboard.coding.search.search import matching
-from callboard.coding.tools.action_tool import Actions, action
+from callboard.coding.search.query import Query, parse_query
+from callboard.coding.search.search import search_lines
+from callboard.coding.tools.action_tool import ActionTool, action
 from callboard.coding.workspace.directory_walk import files_below
-from callboard.coding.workspace.text_file import MAX_BYTES, NoText, decode
-from callboard.coding.workspace.workspace import Workspace, workspace_of
+from callboard.coding.workspace.text_file import MAX_BYTES, NotText, decode
+from callboard.coding.workspace.workspace import Workspace, get_workspace
 from callboard.text.display import escape
 from callboard.text.truncate import truncate
 from callboard.tools import Context
@@ -38,7 +38,7 @@ Pattern = Annotated[str, "A regular expression"]
 IgnoreCase = Annotated[bool, "Whether upper and lower case are the same"]
 MaxResults = Annotated[int, "Lines, files or definitions at most"]
 SUBJECTS: Final = {"directory": "path"}
-ALSO: Final = {"path": "directory"}
+ALIASES: Final = {"path": "directory"}
 
 
 class _Results:
@@ -70,7 +70,7 @@ class _Results:
         return "\n".join([*(shown or [nothing]), *limited, *[f"({note})" for note in self.notes]])
 
 
-@action(also=ALSO, idempotent=True, subjects=SUBJECTS)
+@action(aliases=ALIASES, idempotent=True, subjects=SUBJECTS)
 async def grep(
     context: Context,
     pattern: Pattern,
@@ -81,7 +81,7 @@ async def grep(
     max_results: MaxResults = 100,
 ) -> str:
     """Searches the lines of files for a regular expression. Gives path:line:text."""
-    query = read_query(pattern, ignore_case=case_insensitive)
+    query = parse_query(pattern, ignore_case=case_insensitive)
     return await _lines(context, query, directory, file_pattern, max_results)
 
 
@@ -93,11 +93,11 @@ async def find_in_file(
     case_insensitive: IgnoreCase = False,
 ) -> str:
     """Searches the lines of one file for a regular expression. Gives path:line:text."""
-    query = read_query(pattern, ignore_case=case_insensitive)
+    query = parse_query(pattern, ignore_case=case_insensitive)
     return await _lines(context, query, path, "*", MOST)
 
 
-@action(also=ALSO, idempotent=True, subjects=SUBJECTS)
+@action(aliases=ALIASES, idempotent=True, subjects=SUBJECTS)
 async def find_files(
     context: Context,
     pattern: Annotated[str, "Names of files, such as *_test.go; with a slash, paths, such as src/**/*.py"],
@@ -105,7 +105,7 @@ async def find_files(
     max_results: MaxResults = 100,
 ) -> str:
     """Finds files by their names. Gives their paths."""
-    workspace = workspace_of(context)
+    workspace = get_workspace(context)
     results = _Results(max_results, context.permits)
     begin = workspace.files.canonical(directory) or "."
     paths, cut = await asyncio.to_thread(files_below, workspace.files, begin)
@@ -120,7 +120,7 @@ async def find_files(
     return results.text(f"no file is named {pattern}")
 
 
-@action(also=ALSO, idempotent=True, subjects=SUBJECTS)
+@action(aliases=ALIASES, idempotent=True, subjects=SUBJECTS)
 async def find_definition(
     context: Context,
     name: Annotated[str, "A function, class, method or type, such as run, or Server.run"],
@@ -130,7 +130,7 @@ async def find_definition(
     ] = None,
 ) -> str:
     """Finds where a function, class, method or type is defined. Gives path:line:text."""
-    workspace = workspace_of(context)
+    workspace = get_workspace(context)
     results = _Results(100, context.permits)
     mentions: list[str] = []
     suffixes = [suffix for each in LANGUAGES if _is(each.name, language) for suffix in each.suffixes]
@@ -151,7 +151,7 @@ async def find_definition(
 
 
 async def _lines(context: Context, query: Query, start: str, file_pattern: str, limit: int) -> str:
-    workspace = workspace_of(context)
+    workspace = get_workspace(context)
     results = _Results(limit, context.permits)
     if query.fixed:
         results.notes.append("the pattern is no regular expression; it was searched for as it is")
@@ -169,7 +169,9 @@ async def _matches(
 ) -> AsyncGenerator[tuple[str, Sequence[tuple[int, str]]]]:
     """What matches, until the time is over."""
     end = asyncio.get_running_loop().time() + SECONDS
-    async with aclosing(matching(workspace, query, start, Glob(file_pattern), results.notes.append)) as matching_files:
+    async with aclosing(
+        search_lines(workspace, query, start, Glob(file_pattern), results.notes.append)
+    ) as matching_files:
         while True:
             try:
                 async with asyncio.timeout_at(end):
@@ -186,9 +188,9 @@ async def _matches(
 def _definitions(workspace: Workspace, path: str, name: str) -> list[tuple[int, str]]:
     try:
         text = decode(workspace.files.read(path, MAX_BYTES)).text
-    except (OSError, NoText):
+    except (OSError, NotText):
         return []
-    outline = outline_of(text, path)
+    outline = make_outline(text, path)
     lines = text.split("\n")
     symbols = outline.symbols if outline is not None else []
     matching_symbols = [each for each in symbols if name in (each.name, each.path) or each.path.endswith(f".{name}")]
@@ -203,7 +205,7 @@ def _result(path: str, number: int, text: str) -> str:
     return f"{escape(path)}:{number}:{truncate(text, _LINE)}"
 
 
-search = Actions(
+search = ActionTool(
     "search",
     "Finds texts, files and definitions. Hidden directories, node_modules, vendor, .venv, __pycache__, target, dist "
     "and build are left out.",

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 from callboard.coding.git.tree_state import compute_digest
 from callboard.coding.test_runners import Kind, Selection
 from callboard.coding.test_runners import run_tests as run_selected
-from callboard.coding.tools.action_tool import Action, action
-from callboard.coding.tools.git import repository_of
+from callboard.coding.tools.action_tool import ToolAction, action
+from callboard.coding.tools.git import find_workspace_repository
 from callboard.coding.workspace.run_command import MAX_SECONDS
-from callboard.coding.workspace.workspace import workspace_of
+from callboard.coding.workspace.workspace import get_workspace
 from callboard.tools import Context
 
 _OPTIONS: dict[str, Any] = {
@@ -33,9 +33,9 @@ async def run_tests(  # noqa: PLR0917  # a model passes them by name
     timeout: Annotated[float, "Seconds that they may take"] = 600,  # noqa: ASYNC109  # what the model asks for, not ours
 ) -> str:
     """Runs the tests, and tells which failed, where and why."""
-    workspace = workspace_of(context, opens_any=True)
+    workspace = get_workspace(context, opens_any=True)
     workspace.permits = context.permits
-    repository = await repository_of(workspace)
+    repository = await find_workspace_repository(workspace)
     report = await run_selected(
         workspace,
         Selection(package=package, run=run, module=module, script=script, count=count, verbose=verbose),
@@ -48,4 +48,4 @@ async def run_tests(  # noqa: PLR0917  # a model passes them by name
     return report.summary
 
 
-test = Action(run_tests.function, name="test", **_OPTIONS)
+test = ToolAction(run_tests.function, name="test", **_OPTIONS)

@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from callboard.coding.edits.hunks import FilePatch, apply_hunks
-from callboard.coding.edits.result import Change, EditRefused, lines_of
-from callboard.coding.workspace.atomic_write import FileChange, write_all
-from callboard.coding.workspace.file_editor import Opened, changed, encoded, open_text
+from callboard.coding.edits.result import Change, EditRefused, split_lines
+from callboard.coding.workspace.atomic_write import FileChange, write_files
+from callboard.coding.workspace.file_editor import OpenedFile, describe_change, encode_file, open_text
 from callboard.coding.workspace.text_file import MAX_BYTES, TextFile
 from callboard.coding.workspace.workspace import Workspace
 from callboard.text.display import escape
@@ -28,22 +28,22 @@ class _Planned(msgspec.Struct, frozen=True):
 
     writes: tuple[FileChange, ...]
     summary: str
-    opened: Opened | None = None
+    opened: OpenedFile | None = None
     change: Change | None = None
 
 
-def files_of(patches: Iterable[FilePatch]) -> list[str]:
+def patched_paths(patches: Iterable[FilePatch]) -> list[str]:
     """The paths that they are about."""
     return list(dict.fromkeys(path for each in patches for path in (each.path, each.target) if path))
 
 
-def patch_files(workspace: Workspace, patches: list[FilePatch]) -> str:
-    """Applies them, and says what was done. Raises EditRefused, NoText and OSError; nothing is changed then."""
+def apply_patches(workspace: Workspace, patches: list[FilePatch]) -> str:
+    """Applies them, and says what was done. Raises EditRefused, NotText and OSError; nothing is changed then."""
     merged = _merged(patches)
     taken: set[str] = set()
     planned: list[_Planned] = []
     for each in merged:
-        for path in files_of([each]):
+        for path in patched_paths([each]):
             key = _key(workspace, path)
             if key in taken:
                 raise EditRefused(f"{escape(path)} is in the patch twice; say what becomes of it in one place")
@@ -53,7 +53,7 @@ def patch_files(workspace: Workspace, patches: list[FilePatch]) -> str:
         except EditRefused as refused:
             rest = "; nothing was changed in the other files either" if len(merged) > 1 else ""
             raise EditRefused(f"{escape(each.path)}: {refused}{rest}") from None
-    write_all(workspace.files, [write for each in planned for write in each.writes])
+    write_files(workspace.files, [write for each in planned for write in each.writes])
     results = [_result(workspace, each, shown=count < _SHOWN) for count, each in enumerate(planned)]
     return "\n".join(results)
 
@@ -74,8 +74,10 @@ def _plan(workspace: Workspace, patch: FilePatch) -> _Planned:
     path = patch.path
     if patch.kind == "add":
         _check_absent(workspace, path)
-        data = encoded(TextFile(patch.content))
-        return _Planned((FileChange(path, None, data),), f"Added {escape(path)} ({len(lines_of(patch.content))} lines)")
+        data = encode_file(TextFile(patch.content))
+        return _Planned(
+            (FileChange(path, None, data),), f"Added {escape(path)} ({len(split_lines(patch.content))} lines)"
+        )
     mode = workspace.files.stat(path).st_mode if patch.kind == "delete" or patch.target else None
     if patch.kind == "delete":
         return _Planned(
@@ -85,7 +87,7 @@ def _plan(workspace: Workspace, patch: FilePatch) -> _Planned:
     change = apply_hunks(opened.file.text, patch.hunks)
     if change.text == opened.file.text and not patch.target:
         raise EditRefused("nothing would change: the file has that already")
-    data = encoded(opened.file.changed(change))
+    data = encode_file(opened.file.apply(change))
     if not patch.target:
         return _Planned((FileChange(path, opened.data, data),), f"Updated {escape(path)}", opened, change)
     _check_absent(workspace, patch.target)
@@ -96,7 +98,7 @@ def _plan(workspace: Workspace, patch: FilePatch) -> _Planned:
 def _result(workspace: Workspace, planned: _Planned, *, shown: bool) -> str:
     if planned.opened is None or planned.change is None:
         return planned.summary
-    around = changed(workspace, planned.opened, planned.change)
+    around = describe_change(workspace, planned.opened, planned.change)
     return f"{planned.summary}:\n{around}" if shown else planned.summary
 
 

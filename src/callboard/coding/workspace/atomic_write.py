@@ -22,7 +22,7 @@ class FileChange(msgspec.Struct, frozen=True):
     mode: int | None = None
 
 
-def write_all(files: ConfinedDirectory, changes: Sequence[FileChange]) -> None:
+def write_files(files: ConfinedDirectory, changes: Sequence[FileChange]) -> None:
     """Writes and deletes. Raises what the first that fails raises; what could not be put back is in its notes."""
     done: list[FileChange] = []
     try:

@@ -26,7 +26,7 @@ MAX_ENTRIES: Final = 200_000
 Kind: TypeAlias = Literal["file", "directory", "link", "other"]
 
 
-class Entry(msgspec.Struct, frozen=True):
+class DirectoryEntry(msgspec.Struct, frozen=True):
     """`path` is relative to where the walk began."""
 
     path: str
@@ -34,10 +34,10 @@ class Entry(msgspec.Struct, frozen=True):
     depth: int
 
 
-class Walk(msgspec.Struct, frozen=True):
+class DirectoryListing(msgspec.Struct, frozen=True):
     """What was found, breadth first, in each directory by name. `cut` says that there is more."""
 
-    entries: list[Entry]
+    entries: list[DirectoryEntry]
     cut: bool
 
 
@@ -46,41 +46,41 @@ def is_skipped(name: str) -> bool:
     return name.startswith(".") or name in SKIPPED
 
 
-def walk(
+def walk_directory(
     files: ConfinedDirectory,
     path: str,
     *,
     limit: int = MAX_ENTRIES,
     depth: int | None = None,
     skip: Callable[[str], bool] = is_skipped,
-) -> Walk:
+) -> DirectoryListing:
     """The entries in a directory and below it, down to `depth` levels; no directory that `skip` names is entered.
 
     Raises OSError for a directory that cannot be opened; one below it that cannot is passed over. Linear in the
     entries, times the depth of the directories.
     """
-    entries: list[Entry] = []
+    entries: list[DirectoryEntry] = []
     with files.directory(path) as root:
         waiting: deque[tuple[str, ...]] = deque([()])
         while waiting and len(entries) <= limit:
             steps = waiting.popleft()
             with suppress(OSError):
                 for name, kind in _entries(root, steps, limit + 1 - len(entries)):
-                    entries.append(Entry("/".join([*steps, name]), kind, len(steps) + 1))
+                    entries.append(DirectoryEntry("/".join([*steps, name]), kind, len(steps) + 1))
                     if kind == "directory" and not skip(name) and (depth is None or len(steps) + 1 < depth):
                         waiting.append((*steps, name))
-    return Walk(entries[:limit], len(entries) > limit)
+    return DirectoryListing(entries[:limit], len(entries) > limit)
 
 
 def files_below(files: ConfinedDirectory, path: str, limit: int = MAX_ENTRIES) -> tuple[list[str], bool]:
     """The files below a directory, from the root, in the order of their paths, and whether there are more."""
-    listing = walk(files, path, limit=limit)
+    listing = walk_directory(files, path, limit=limit)
     prefix = f"{path.rstrip('/')}/" if path not in ("", ".") else ""
     names = [prefix + entry.path for entry in listing.entries if entry.kind == "file"]
-    return sorted(names, key=by_path), listing.cut
+    return sorted(names, key=path_sort_key), listing.cut
 
 
-def by_path(path: str) -> tuple[bytes, ...]:
+def path_sort_key(path: str) -> tuple[bytes, ...]:
     """What paths are sorted by: name by name, as bytes."""
     return tuple(os.fsencode(path).split(b"/"))
 
@@ -107,6 +107,6 @@ def _kind(entry: os.DirEntry[str]) -> Kind:
     return "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
-def left_out(count: int) -> str:
+def describe_omitted(count: int) -> str:
     """What is said of files that the rules keep a call from."""
     return f"{count} {'file is' if count == 1 else 'files are'} left out, by the rules"

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from callboard.coding.edits.result import Change, EditRefused, lines_of, numbered, span_of
-from callboard.coding.outlines import broken_line
-from callboard.coding.workspace.text_file import MAX_BYTES, NoText, TextFile, decode
+from callboard.coding.edits.result import Change, EditRefused, format_line_range, number_lines, split_lines
+from callboard.coding.outlines import find_syntax_error
+from callboard.coding.workspace.text_file import MAX_BYTES, NotText, TextFile, decode
 from callboard.coding.workspace.workspace import Workspace
 from callboard.text.display import escape
 from callboard.text.suggest import suggest
@@ -29,7 +29,7 @@ _SPANS: Final = 4
 _NAMES: Final = 10_000
 
 
-class Opened(msgspec.Struct, frozen=True):
+class OpenedFile(msgspec.Struct, frozen=True):
     """A text file; `key` is its one path, `path` the one that it was asked by, `data` what is in it."""
 
     path: str
@@ -39,11 +39,11 @@ class Opened(msgspec.Struct, frozen=True):
 
     @property
     def lines(self) -> list[str]:
-        return lines_of(self.file.text)
+        return split_lines(self.file.text)
 
 
-def open_text(workspace: Workspace, path: str) -> Opened:
-    """A text file. Raises OSError, and NoText for one that is none."""
+def open_text(workspace: Workspace, path: str) -> OpenedFile:
+    """A text file. Raises OSError, and NotText for one that is none."""
     try:
         data = workspace.files.read(path, MAX_BYTES)
     except FileNotFoundError:
@@ -52,12 +52,12 @@ def open_text(workspace: Workspace, path: str) -> Opened:
         raise IsADirectoryError(f"{escape(path)} is a directory; list it with list_directory") from None
     try:
         file = decode(data)
-    except NoText as error:
-        raise NoText(f"{escape(path)}: {error}") from None
-    return Opened(path, workspace.files.canonical(path), data, file)
+    except NotText as error:
+        raise NotText(f"{escape(path)}: {error}") from None
+    return OpenedFile(path, workspace.files.canonical(path), data, file)
 
 
-def shown_lines(workspace: Workspace, opened: Opened, start: int, end: int) -> tuple[str, int]:
+def show_lines(workspace: Workspace, opened: OpenedFile, start: int, end: int) -> tuple[str, int]:
     """These lines with their numbers, as far as they fit, and the number of the last that does. They are seen then."""
     lines = opened.lines[start - 1 : end]
     room = MAX_SHOWN
@@ -67,17 +67,17 @@ def shown_lines(workspace: Workspace, opened: Opened, start: int, end: int) -> t
         if room < 0 and fitting:
             break
         fitting += 1
-    workspace.seen.show(opened.key, start, lines[:fitting])
-    return numbered(lines[:fitting], start), start + fitting - 1
+    workspace.seen.record(opened.key, start, lines[:fitting])
+    return number_lines(lines[:fitting], start), start + fitting - 1
 
 
-def check_seen(workspace: Workspace, opened: Opened, start: int, end: int) -> None:
+def check_seen(workspace: Workspace, opened: OpenedFile, start: int, end: int) -> None:
     """Raises EditRefused, which shows them, for lines that the model has not seen as they are."""
     lines = opened.lines[start - 1 : end]
-    sight = workspace.seen.sight(opened.key, start, lines)
+    sight = workspace.seen.compare(opened.key, start, lines)
     if sight == "seen":
         return
-    shown, last = shown_lines(workspace, opened, start, end)
+    shown, last = show_lines(workspace, opened, start, end)
     why = (
         f"the file changed since you read it; here {_are(start, last)} now:"
         if sight == "changed"
@@ -87,26 +87,26 @@ def check_seen(workspace: Workspace, opened: Opened, start: int, end: int) -> No
     raise EditRefused(f"{why}\n{shown}\n{fix}")
 
 
-def save(workspace: Workspace, opened: Opened, change: Change) -> str:
-    """Writes the changed text, and shows it around the change. Raises EditRefused where nothing changes, NoText, OSError."""
+def save(workspace: Workspace, opened: OpenedFile, change: Change) -> str:
+    """Writes the changed text, and shows it around the change. Raises EditRefused where nothing changes, NotText, OSError."""
     if change.text == opened.file.text:
         raise EditRefused("nothing would change: the file has that already")
-    data = encoded(opened.file.changed(change))
+    data = encode_file(opened.file.apply(change))
     workspace.files.write(opened.path, data)
-    return changed(workspace, opened, change)
+    return describe_change(workspace, opened, change)
 
 
-def encoded(file: TextFile) -> bytes:
-    """What is to be written. Raises NoText for a character that the encoding lacks, and for more than 10 MB."""
+def encode_file(file: TextFile) -> bytes:
+    """What is to be written. Raises NotText for a character that the encoding lacks, and for more than 10 MB."""
     data = file.encode()
     if len(data) > MAX_BYTES:
-        raise NoText(f"the content has more than {MAX_BYTES} bytes")
+        raise NotText(f"the content has more than {MAX_BYTES} bytes")
     return data
 
 
-def changed(workspace: Workspace, opened: Opened, change: Change) -> str:
+def describe_change(workspace: Workspace, opened: OpenedFile, change: Change) -> str:
     """What is told of a change that was made: the lines around it, and whether the text can still be parsed."""
-    lines = lines_of(change.text)
+    lines = split_lines(change.text)
     shift = 0
     shown: list[str] = []
     moved = False
@@ -117,12 +117,12 @@ def changed(workspace: Workspace, opened: Opened, change: Change) -> str:
             workspace.seen.forget(opened.key, first)
             moved = True
         # A model has seen what it wrote.
-        workspace.seen.show(opened.key, first, lines[first - 1 : first - 1 + added])
+        workspace.seen.record(opened.key, first, lines[first - 1 : first - 1 + added])
         if count < _SPANS:
             begin = max(1, first - _AROUND)
             part = lines[begin - 1 : first - 1 + min(added, _LONGEST) + _AROUND]
-            workspace.seen.show(opened.key, begin, part)
-            shown.append(numbered(part, begin))
+            workspace.seen.record(opened.key, begin, part)
+            shown.append(number_lines(part, begin))
     more = len(change.spans) - _SPANS
     told_more = [f"... and {more} more changes"] if more > 0 else []
     last = change.spans[-1] if change.spans else None
@@ -133,9 +133,9 @@ def changed(workspace: Workspace, opened: Opened, change: Change) -> str:
     return "\n".join([around, *told_more, *moves, *_broken(opened, change)])
 
 
-def _broken(opened: Opened, change: Change) -> list[str]:
-    line = broken_line(change.text, opened.key)
-    if line is None or broken_line(opened.file.text, opened.key) is not None:
+def _broken(opened: OpenedFile, change: Change) -> list[str]:
+    line = find_syntax_error(change.text, opened.key)
+    if line is None or find_syntax_error(opened.file.text, opened.key) is not None:
         return []
     return [f"Warning: the file does not parse any more; the first syntax error is at line {line}."]
 
@@ -146,7 +146,7 @@ def _moved(shift: int) -> str:
 
 
 def _are(start: int, end: int) -> str:
-    return f"{'is' if start == end else 'are'} {span_of(start, end - start + 1)}"
+    return f"{'is' if start == end else 'are'} {format_line_range(start, end - start + 1)}"
 
 
 def _near(workspace: Workspace, path: str) -> str:

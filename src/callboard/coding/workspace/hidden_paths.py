@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from callboard.coding.workspace.directory_walk import SKIPPED
-from callboard.coding.workspace.workspace import KEPT
+from callboard.coding.workspace.workspace import READ_ONLY
 from callboard.errors import CallerError
 from callboard.tools.context import Permits, denied_places, everything
 
@@ -22,7 +22,7 @@ MAX_HIDDEN: Final = 1000
 """Paths that are hidden; each is a mount."""
 
 
-def hidden_places(root: Path, permits: Permits) -> tuple[str, ...]:
+def find_hidden_paths(root: Path, permits: Permits) -> tuple[str, ...]:
     """The paths beneath the root that the rules keep from commands: what is there, and what they name by itself.
 
     A directory stands for all that is in it; links are none, since what they lead to is judged by its own name. Not
@@ -50,7 +50,7 @@ def _refused(root: Path, permits: Permits) -> Iterator[str]:
             for entry in entries:
                 looked += 1
                 path = f"{prefix}{entry.name}"
-                if entry.is_symlink() or path in KEPT:
+                if entry.is_symlink() or path in READ_ONLY:
                     continue
                 if not permits(path):
                     yield path

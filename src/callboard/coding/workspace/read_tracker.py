@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 Sight: TypeAlias = Literal["seen", "changed", "unseen"]
 
 
-class Seen:
+class ReadTracker:
     """The lines of files that were shown, by the files' canonical paths. Takes memory for what was shown, no more.
 
     Only hashes are kept, of Python's own, which nobody outside of the process can choose.
@@ -23,12 +23,12 @@ class Seen:
         self._files: dict[str, dict[int, int]] = {}
         self._lock = Lock()
 
-    def show(self, path: str, start: int, lines: Sequence[str]) -> None:
+    def record(self, path: str, start: int, lines: Sequence[str]) -> None:
         """These lines were shown; the first has the number `start`, from 1."""
         with self._lock:
             self._files.setdefault(path, {}).update(enumerate(map(hash, lines), start))
 
-    def sight(self, path: str, start: int, lines: Sequence[str]) -> Sight:
+    def compare(self, path: str, start: int, lines: Sequence[str]) -> Sight:
         """Whether these lines are what was shown under their numbers; `unseen` if any was never shown."""
         with self._lock:
             known = self._files.get(path, {})
@@ -37,9 +37,9 @@ class Seen:
             return "unseen"
         return "seen" if hashes == [*map(hash, lines)] else "changed"
 
-    def copy(self) -> Seen:
+    def copy(self) -> ReadTracker:
         """What was shown so far; what is shown to one of them later is not known to the other."""
-        copied = Seen()
+        copied = ReadTracker()
         with self._lock:
             copied._files = {path: {**lines} for path, lines in self._files.items()}
         return copied

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from callboard.coding.workspace.hidden_paths import hidden_places
+from callboard.coding.workspace.hidden_paths import find_hidden_paths
 from callboard.coding.workspace.workspace import Workspace
 from callboard.errors import SandboxUnavailable
 from callboard.tools.context import Progress
@@ -47,7 +47,7 @@ async def run_command(
         raise SandboxUnavailable(why, hint="--no-sandbox runs them without one")
     base = workspace.confinement
     if sandbox.name == "bubblewrap":
-        base = replace(base, hidden=await asyncio.to_thread(hidden_places, workspace.root, workspace.permits))
+        base = replace(base, hidden=await asyncio.to_thread(find_hidden_paths, workspace.root, workspace.permits))
     limits = replace(base.limits, seconds=min(max(seconds, 1.0), MAX_SECONDS))
     confinement = replace(base, limits=limits, environment={**base.environment, **(environment or {})})
     task = asyncio.ensure_future(sandbox.run(command, confinement))
@@ -64,7 +64,7 @@ async def run_command(
             await asyncio.gather(task, return_exceptions=True)
 
 
-def stopped_words(outcome: Outcome, workspace: Workspace, seconds: float) -> str:
+def describe_stop(outcome: Outcome, workspace: Workspace, seconds: float) -> str:
     """Why a command was ended, "" if it ended by itself."""
     limits = workspace.confinement.limits
     words = {
@@ -78,6 +78,6 @@ def stopped_words(outcome: Outcome, workspace: Workspace, seconds: float) -> str
     return words[outcome.stopped]
 
 
-def shell() -> str:
+def find_shell() -> str:
     """The shell that commands are for: bash where there is one."""
     return next((path for path in ("/bin/bash", "/usr/bin/bash") if Path(path).exists()), "/bin/sh")

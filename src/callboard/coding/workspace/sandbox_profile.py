@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from callboard.coding.workspace.workspace import KEPT
+from callboard.coding.workspace.workspace import READ_ONLY
 from callboard.configuration.coding import CodingSettings
 from callboard.sandbox import CommandLimits, Confinement
 
 
-def confinement_of(
+def make_confinement(
     settings: CodingSettings, root: Path, folder: Path, borrowed: Mapping[str, Path] | None = None
 ) -> Confinement:
     """Of commands that work in `root`. Their home is in the job's folder, and is made if it is not there."""
@@ -22,7 +22,7 @@ def confinement_of(
     limits = settings.limits
     return Confinement(
         workspace=root,
-        kept=KEPT,
+        kept=READ_ONLY,
         readable=tuple(Path(each).expanduser() for each in settings.sandbox.readable),
         borrowed=borrowed or {},
         home=home,

@@ -22,7 +22,7 @@ _NO_TEXT: Final = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f]")
 """Characters that a text in an unknown encoding doesn't have: controls but for white space, backspace and escape."""
 
 
-class NoText(ValueError):
+class NotText(ValueError):
     """A file that is no text, or text that its file's encoding cannot say."""
 
 
@@ -39,7 +39,7 @@ class TextFile(msgspec.Struct, frozen=True):
     endings: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
-        """The file. Raises NoText for a character that the encoding does not have."""
+        """The file. Raises NotText for a character that the encoding does not have."""
         text = self.text
         if self.endings:
             lines = text.split("\n")
@@ -48,11 +48,11 @@ class TextFile(msgspec.Struct, frozen=True):
             return self.bom + text.encode(self.encoding)
         except UnicodeEncodeError as error:
             character = error.object[error.start]
-            raise NoText(
+            raise NotText(
                 f"the file is in {self.encoding}, which has no {character!r} (U+{ord(character):04X}); write it another way"
             ) from None
 
-    def changed(self, change: Change) -> TextFile:
+    def apply(self, change: Change) -> TextFile:
         """The same file with another text: lines that were kept keep their endings, new ones have the usual one."""
         if not self.endings:
             return msgspec.structs.replace(self, text=change.text)
@@ -72,25 +72,25 @@ class TextFile(msgspec.Struct, frozen=True):
 
 
 def decode(data: bytes) -> TextFile:
-    """The text of a file: UTF-8, UTF-16 with its mark, else Latin-1. Raises NoText for what is binary."""
+    """The text of a file: UTF-8, UTF-16 with its mark, else Latin-1. Raises NotText for what is binary."""
     if len(data) > MAX_BYTES:
-        raise NoText(f"the file has more than {MAX_BYTES} bytes")
+        raise NotText(f"the file has more than {MAX_BYTES} bytes")
     bom, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
     try:
         text = data[len(bom) :].decode(encoding)
     except UnicodeDecodeError:
         text, encoding, bom = data.decode("latin-1"), "latin-1", b""
         if _NO_TEXT.search(text):
-            raise NoText("it is a binary file, not text") from None
+            raise NotText("it is a binary file, not text") from None
     if "\0" in text:
-        raise NoText("it is a binary file, not text")
+        raise NotText("it is a binary file, not text")
     if "\r\n" not in text:
         return TextFile(text, encoding, bom)
     parts = text.split("\n")
     endings = tuple(["\r\n" if part.endswith("\r") else "\n" for part in parts[:-1]])
-    return TextFile(lf(text), encoding, bom, endings)
+    return TextFile(normalize_newlines(text), encoding, bom, endings)
 
 
-def lf(text: str) -> str:
+def normalize_newlines(text: str) -> str:
     """The text with LF for each CRLF."""
     return text.replace("\r\n", "\n")

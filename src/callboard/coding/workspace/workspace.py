@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Final, Literal
 
-from callboard.coding.workspace.read_tracker import Seen
+from callboard.coding.workspace.read_tracker import ReadTracker
 from callboard.errors import SandboxUnavailable
 from callboard.programs import work_in
 from callboard.storage.confined_directory import ConfinedDirectory, set_path_guard
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from callboard.coding.test_runners.report import TestReport
     from callboard.sandbox import Confinement, Sandbox
 
-KEPT: Final = (".git",)
+READ_ONLY: Final = (".git",)
 """Names that no tool writes to."""
 
 
@@ -48,8 +48,8 @@ class Workspace:
         prefer: str = "",
     ) -> None:
         self.root = Path(root)
-        self.files = ConfinedDirectory(str(root), KEPT)
-        self.seen = Seen()
+        self.files = ConfinedDirectory(str(root), READ_ONLY)
+        self.seen = ReadTracker()
         self.changing = RLock()
         self.sandbox = sandbox
         self.unavailable = ""
@@ -68,7 +68,7 @@ class Workspace:
         if self._confinement is None:
             from callboard.sandbox import Confinement  # noqa: PLC0415  # where commands run
 
-            self._confinement = Confinement(workspace=self.root, kept=KEPT)
+            self._confinement = Confinement(workspace=self.root, kept=READ_ONLY)
         return self._confinement
 
     def aliases(self, path: str) -> list[str]:
@@ -128,7 +128,7 @@ def connection(
             prefer=sandbox,
             confinement=Confinement(
                 workspace=Path(os.path.realpath(root)),
-                kept=KEPT,
+                kept=READ_ONLY,
                 hosts=tuple(hosts),
                 readable=tuple(map(Path, readable)),
             ),
@@ -136,7 +136,7 @@ def connection(
     return made
 
 
-def workspace_of(context: Context, *, opens_any: bool = False) -> Workspace:
+def get_workspace(context: Context, *, opens_any: bool = False) -> Workspace:
     """The workspace of a running tool, whose files open from now on only as far as the rules permit this call.
 
     `opens_any` is for a tool that does not show what it opens, as the search for a test runner's settings.
