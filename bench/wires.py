@@ -49,7 +49,7 @@ from callboard.core import (
     UserCanister,
     identify_in_turn,
 )
-from callboard.text.sse import SSEDecoder
+from callboard.text.sse import SSEDecoder, SSEEncoder
 from callboard.wires import WIRES, Wire
 from callboard.wires.common.reply_stream import DecodeContext
 
@@ -95,8 +95,8 @@ def asked(wire: Wire, data: bytes) -> Request:
 def written(wire: Wire) -> list[bytes]:
     """What each event of a reply becomes."""
     encoder = wire.stream_encoder(identifier="reply_1", model=MODEL, created=1)
-    feed = encoder.feed
-    return [b"".join(feed(event)) for event in (STARTED, *map(TextPiece, PIECES))]
+    feed, frame = encoder.feed, SSEEncoder().encode
+    return [frame(feed(event)) for event in (STARTED, *map(TextPiece, PIECES))]
 
 
 def read(wire: Wire, payloads: list[str]) -> list[Event]:
@@ -179,8 +179,8 @@ def across(data: bytes, frames: list[str]) -> tuple[Timed, Timed]:
 
     def back() -> list[bytes]:
         decoder = messages.stream_decoder(DecodeContext(identify=identify_in_turn(1)))
-        encoder = chat.stream_encoder(identifier="reply_1", model=MODEL, created=1)
-        return [part for data in frames for event in decoder.feed(data) for part in encoder.feed(event)]
+        encoder, frame = chat.stream_encoder(identifier="reply_1", model=MODEL, created=1), SSEEncoder().encode
+        return [frame(encoder.feed(event)) for data in frames for event in decoder.feed(data)]
 
     request, reply = timed(lambda: body(messages, asked(chat, data)), back)
     return request, reply

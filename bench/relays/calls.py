@@ -8,6 +8,7 @@ from collections.abc import Callable
 from callboard.core import Event, Stage, ToolDeclaration, identify_in_turn, pipe
 from callboard.dialects import AUTO
 from callboard.modes import Watcher
+from callboard.text.sse import Payload
 from callboard.wires import WIRES
 from callboard.wires.common.reply_stream import DecodeContext
 
@@ -47,7 +48,7 @@ def weights(calls: int) -> dict[str, float]:
         stages: Stage[str, Event] = pipe(reading, watcher)
         writing = WIRES[name].stream_encoder(identifier="reply_1", model="m", created=1)
 
-        def feed(payload: str, stages: Stage[str, Event] = stages, writing: Stage[Event, bytes] = writing) -> None:
+        def feed(payload: str, stages: Stage[str, Event] = stages, writing: Stage[Event, Payload] = writing) -> None:
             for event in stages.feed(payload):
                 writing.feed(event)
 

@@ -98,9 +98,9 @@ def test_many_small_frames_are_under_the_limit():
 @given(st.text(), st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"])))
 def test_what_is_encoded_is_decoded(text, event):
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    assert decode(encode_frame(text.encode(), event)) == [Frame(event, lines, "")]
+    assert decode(encode_frame(text.encode(), event.encode())) == [Frame(event, lines, "")]
 
 
 def test_a_frame_as_bytes():
     assert encode_frame(b"{}") == b"data: {}\n\n"
-    assert encode_frame(b"a\r\nb", "x") == b"event: x\ndata: a\ndata: b\n\n"
+    assert encode_frame(b"a\r\nb", b"x") == b"event: x\ndata: a\ndata: b\n\n"

@@ -19,8 +19,10 @@ from callboard.core import (
     ReplyStarted,
     RunEnded,
     TextPiece,
+    pipe,
 )
 from callboard.testing import FakeBackend, Raw, Status
+from callboard.text.sse import SSEEncoder
 from callboard.wires import WIRES
 
 _SPEC = importlib.util.spec_from_file_location("gateways", Path(__file__).parents[1] / "servers/gateway/conftest.py")
@@ -55,7 +57,7 @@ CUT = {
 
 def frames(wire, events):
     """The events as that wire's backend sends them, without an end unless there is one among them."""
-    encoder = WIRES[wire].stream_encoder(identifier="r", model="m", created=0)
+    encoder = pipe(WIRES[wire].stream_encoder(identifier="r", model="m", created=0), SSEEncoder())
     return [frame for event in events for frame in encoder.feed(event)]
 
 

@@ -682,7 +682,7 @@ def framed(reply):
         return reply.frames
     names = [frame.get("type", "") if isinstance(frame, dict) else "" for frame in reply.frames]
     data = [frame if isinstance(frame, str) else json.dumps(frame, ensure_ascii=False) for frame in reply.frames]
-    return b"".join(encode_frame(said.encode(), name) for name, said in zip(names, data, strict=True))
+    return b"".join(encode_frame(said.encode(), name.encode()) for name, said in zip(names, data, strict=True))
 
 
 FRAMINGS = {

@@ -24,8 +24,9 @@ from callboard.core import (
     ReplyStarted,
     TextPiece,
     Usage,
+    pipe,
 )
-from callboard.text.sse import SSEDecoder
+from callboard.text.sse import SSEDecoder, SSEEncoder
 from callboard.wires import WIRES
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.common.tool_calls import is_cut_off
@@ -57,7 +58,7 @@ REPLIES = st.tuples(st.lists(PIECES, max_size=12), ENDS).map(
 
 def sent(wire, events):
     """The JSON of what a client of that wire gets."""
-    encoder = WIRES[wire].stream_encoder(identifier="r", model="m", created=0)
+    encoder = pipe(WIRES[wire].stream_encoder(identifier="r", model="m", created=0), SSEEncoder())
     frames = [frame for event in events for frame in encoder.feed(event)] + encoder.finish()
     return [json.loads(frame.data) for frame in SSEDecoder().feed(b"".join(frames)) if frame.data != "[DONE]"]
 

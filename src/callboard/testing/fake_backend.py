@@ -297,10 +297,10 @@ def _events(events: Sequence[Event], question: _Question, number: int, *, end: b
         options = question.body.get("stream_options") or {}
         said["include_usage"] = bool(options.get("include_usage"))
     encoder = question.wire.stream_encoder(**said)
-    frames = [frame for event in events for frame in encoder.feed(event)]
+    payloads = [payload for event in events for payload in encoder.feed(event)]
     if end:
-        frames += encoder.finish()
-    return _stream(frames)
+        payloads += encoder.finish()
+    return _stream([encode_frame(data, event) for event, data in payloads])
 
 
 def _text(text: str) -> list[Event]:

@@ -12,6 +12,7 @@ import msgspec
 from callboard.core import Event, ReplyFailed, Request, Stage
 from callboard.errors import CallerError
 from callboard.plugins import plugins
+from callboard.text.sse import Payload
 from callboard.wires import chat
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.common.request_encoder import EncodedRequest
@@ -41,8 +42,8 @@ class Wire(msgspec.Struct, frozen=True):
     """Reads an HTTP status other than 2xx and its body."""
     decode_request: Callable[[Mapping[str, Any]], Request]
     """Reads a client's body. Raises CallerError."""
-    stream_encoder: Callable[..., Stage[Event, bytes]]
-    """Makes a Stage from events to frames; takes `identifier`, `model`, `created` (seconds since 1970) and `request`."""
+    stream_encoder: Callable[..., Stage[Event, Payload]]
+    """Makes a Stage from events to payloads, which `SSEEncoder` frames; takes `identifier`, `model`, `created` (seconds since 1970) and `request`."""
     encode_response: Callable[..., dict[str, Any]]
     """Writes a whole reply; takes the events, then as `stream_encoder`."""
     encode_error: Callable[[ReplyFailed], tuple[int, dict[str, Any]]]
@@ -91,7 +92,7 @@ def _has_custom_tools(request: Request | None) -> bool:
 # Few requests declare custom tools: their encoder is imported when one does.
 
 
-def _chat_stream(*, request: Request | None = None, **options: Any) -> Stage[Event, bytes]:
+def _chat_stream(*, request: Request | None = None, **options: Any) -> Stage[Event, Payload]:
     if not _has_custom_tools(request):
         return chat.StreamEncoder(request=request, **options)
     from callboard.wires.chat.custom_tools import CustomStreamEncoder  # noqa: PLC0415

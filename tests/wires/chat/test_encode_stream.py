@@ -36,12 +36,7 @@ def minted(index, _name):
 
 def encode(events, *, include_usage=True, why="stop"):
     stage = StreamEncoder(identifier="r1", model="m", created=1, include_usage=include_usage)
-    frames = [frame for event in events for frame in stage.feed(event)] + stage.finish(why)
-    return [payload_of(frame) for frame in frames]
-
-
-def payload_of(frame):
-    return frame.removeprefix(b"data: ").removesuffix(b"\n\n")
+    return [data for payloads in [*map(stage.feed, events), stage.finish(why)] for _, data in payloads]
 
 
 def decode(payloads):
@@ -211,7 +206,7 @@ def test_events_that_break_off_are_a_failure(why):
 
 def test_nothing_is_sent_twice_at_the_end():
     stage = StreamEncoder(identifier="r1", model="m", created=1)
-    assert stage.feed(ReplyEnded("stop"))[-1] == b"data: [DONE]\n\n"
+    assert stage.feed(ReplyEnded("stop"))[-1] == (b"", b"[DONE]")
     assert stage.feed(TextPiece("a")) == stage.feed(ReplyEnded("stop")) == stage.finish() == []
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.core import ReasoningContent, ReasoningPiece, ReplyEnded, ReplyStarted, TextPiece, identify_in_turn
-from callboard.text.sse import SSEDecoder
+from callboard.core import ReasoningContent, ReasoningPiece, ReplyEnded, ReplyStarted, TextPiece, identify_in_turn, pipe
+from callboard.text.sse import SSEDecoder, SSEEncoder
 from callboard.wires import WIRES
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.common.sealed_reasoning import seal, sealed, unseal
@@ -64,7 +64,7 @@ def heard(front, events, model, *, stream, back=""):
         return {"messages": body.get("content"), "responses": body.get("output")}.get(front) or body["candidates"][0][
             "content"
         ]["parts"]
-    encoder = WIRES[front].stream_encoder(**said)
+    encoder = pipe(WIRES[front].stream_encoder(**said), SSEEncoder())
     data = b"".join(frame for event in events for frame in encoder.feed(event))
     frames = [msgspec.json.decode(each.data) for each in SSEDecoder().feed(data) if each.data != "[DONE]"]
     match front:

@@ -19,8 +19,9 @@ from callboard.core import (
     Request,
     ToolDeclaration,
     identify_in_turn,
+    pipe,
 )
-from callboard.text.sse import SSEDecoder
+from callboard.text.sse import SSEDecoder, SSEEncoder
 from callboard.wires import WIRES
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.common.tool_calls import CalledTools
@@ -98,7 +99,8 @@ def test_a_leaked_namespace_is_taken_off(wire, called, name, known, whole):
     if whole:
         told = WIRES[wire].decode_response(WIRES[wire].encode_response(events, **telling), DecodeContext(**reading))
     else:
-        encoder, decoder = WIRES[wire].stream_encoder(**telling), WIRES[wire].stream_decoder(DecodeContext(**reading))
+        encoder = pipe(WIRES[wire].stream_encoder(**telling), SSEEncoder())
+        decoder = WIRES[wire].stream_decoder(DecodeContext(**reading))
         frames = SSEDecoder().feed(b"".join(frame for event in events for frame in encoder.feed(event)))
         told = [event for frame in frames for event in decoder.feed(frame.data)] + decoder.finish()
     begun = [event for event in told if isinstance(event, InvocationStarted)]

@@ -28,8 +28,9 @@ from callboard.core import (
     TextPiece,
     Usage,
     UserCanister,
+    pipe,
 )
-from callboard.text.sse import SSEDecoder
+from callboard.text.sse import SSEDecoder, SSEEncoder
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.gemini import (
     StreamDecoder,
@@ -48,7 +49,7 @@ def minted(index, _name):
 
 
 def encode(events, *, why="stop"):
-    stage = StreamEncoder(identifier="r1", model="m", created=1)
+    stage = pipe(StreamEncoder(identifier="r1", model="m", created=1), SSEEncoder())
     return [frame for event in events for frame in stage.feed(event)] + stage.finish(why)
 
 
@@ -234,7 +235,7 @@ def test_events_that_break_off_are_a_failure(why, code):
     [[], [ReplyEnded("retry")], [ReplyEnded("stop"), ReplyFailed("provider", "x", "y")], [FAILURE, ReplyEnded("stop")], CALL * 2],
 )  # fmt: skip
 def test_there_is_one_end_whatever_came(events):
-    stage = StreamEncoder(identifier="r1", model="m", created=1)
+    stage = pipe(StreamEncoder(identifier="r1", model="m", created=1), SSEEncoder())
     frames = [frame for event in events for frame in stage.feed(event)] + stage.finish()
     ends = [p for p in payloads(frames) if "finishReason" in p or p.startswith('{"error"')]
     assert len(ends) == 1

@@ -87,7 +87,7 @@ def run_bytes(stage, chunks, why="stop"):
 
 
 def stream(case, ending=b"\n"):
-    sent = b": a comment\n\n" + b"".join(encode_frame(payload.encode(), "x") for payload in payloads(case))
+    sent = b": a comment\n\n" + b"".join(encode_frame(payload.encode(), b"x") for payload in payloads(case))
     return sent.replace(b"\n", ending)
 
 

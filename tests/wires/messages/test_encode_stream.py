@@ -23,8 +23,9 @@ from callboard.core import (
     ReplyStarted,
     TextPiece,
     Usage,
+    pipe,
 )
-from callboard.text.sse import SSEDecoder
+from callboard.text.sse import SSEDecoder, SSEEncoder
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.messages import StreamDecoder, StreamEncoder, decode_response, encode_response
 
@@ -36,7 +37,7 @@ def minted(index, _name):
 
 
 def encode(events, *, why="stop"):
-    stage = StreamEncoder(identifier="r1", model="m", created=1)
+    stage = pipe(StreamEncoder(identifier="r1", model="m", created=1), SSEEncoder())
     return [frame for event in events for frame in stage.feed(event)] + stage.finish(why)
 
 
@@ -256,14 +257,14 @@ def test_a_whole_reply():
 
 
 def test_a_whole_call_does_not_wait_for_its_end_when_another_begins():
-    stage = StreamEncoder(identifier="r1", model="m", created=1)
+    stage = pipe(StreamEncoder(identifier="r1", model="m", created=1), SSEEncoder())
     for event in CALL[:7]:
         stage.feed(event)
     assert [name for name, _ in read(stage.feed(CALL[7]))] == ["content_block_stop", "content_block_start"]
 
 
 def test_what_overtakes_a_call_waits_for_it():
-    stage = StreamEncoder(identifier="r1", model="m", created=1)
+    stage = pipe(StreamEncoder(identifier="r1", model="m", created=1), SSEEncoder())
     stage.feed(InvocationStarted(0, "a", "f"))
     stage.feed(ArgumentsPiece(0, '{"x'))
     assert stage.feed(TextPiece("meanwhile")) == stage.feed(InvocationStarted(1, "b", "g")) == []
@@ -332,7 +333,7 @@ def test_events_that_break_off_are_a_failure(why):
 
 
 def test_nothing_is_sent_twice_at_the_end():
-    stage = StreamEncoder(identifier="r1", model="m", created=1)
+    stage = pipe(StreamEncoder(identifier="r1", model="m", created=1), SSEEncoder())
     assert read(stage.feed(ReplyEnded("stop")))[-1][0] == "message_stop"
     late = [TextPiece("a"), ReplyStarted(), ReplyEnded("stop"), FAILURE, InvocationStarted(0, "a", "f")]
     assert [stage.feed(event) for event in late] == [[]] * len(late)

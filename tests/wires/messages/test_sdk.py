@@ -26,6 +26,7 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.errors import CallerError
+from callboard.text.sse import encode_frame
 from callboard.wires.messages import StreamEncoder, decode_request, encode_error, encode_response
 
 SIGNATURE = "EqQBCgIYAhIM+/sig=="
@@ -78,9 +79,9 @@ class Server:
         encoder = StreamEncoder(**about)
         for event in self.events:
             for frame in encoder.feed(event):
-                await response.write(frame)
+                await response.write(encode_frame(frame[1], frame[0]))
         for frame in encoder.finish():
-            await response.write(frame)
+            await response.write(encode_frame(frame[1], frame[0]))
         return response
 
 

@@ -19,7 +19,7 @@ from callboard.core import (
 )
 from callboard.wires.responses import decode_request
 from callboard.wires.responses.compaction import CompactionEncoder, encode_compaction
-from callboard.wires.responses.compaction_summary import seal, sealed_summary, summary_of
+from callboard.wires.responses.compaction_summary import read_summary, seal, seal_summary
 from callboard.wires.responses.stored_items import input_items, listed
 
 SAID = {"identifier": "resp_1", "model": "m", "created": 0}
@@ -27,16 +27,16 @@ SAID = {"identifier": "resp_1", "model": "m", "created": 0}
 
 @given(st.text(), st.text(min_size=1))
 def test_a_summary_comes_back(text, origin):
-    assert summary_of(sealed_summary(text, origin)).endswith(text.encode("utf-8", "replace").decode())
+    assert read_summary(seal_summary(text, origin)).endswith(text.encode("utf-8", "replace").decode())
 
 
 @pytest.mark.parametrize("sealed", [None, 5, "", "theirs", "callboard.1.", "callboard.1.bQ==.%%", seal("x", "m")])
 def test_what_is_not_ours_is_left_alone(sealed):
-    assert summary_of(sealed) is None
+    assert read_summary(sealed) is None
 
 
 def test_a_model_reads_it_as_said_by_the_user():
-    item = {"type": "compaction", "encrypted_content": sealed_summary("A dog was seen.", "other")}
+    item = {"type": "compaction", "encrypted_content": seal_summary("A dog was seen.", "other")}
     request = decode_request({"model": "m", "input": [item, {"role": "user", "content": "So?"}]})
     first, second = request.canisters
     assert isinstance(first, UserCanister)
@@ -63,7 +63,7 @@ def test_a_reply_is_one_item(events, status, items, judge_response):
     judge_response({**response, "error": response["error"] and {**response["error"], "code": "server_error"}})
     assert response["status"] == status
     assert [item["type"] for item in response["output"]] == ["compaction"] * items
-    assert all(summary_of(item["encrypted_content"]).endswith("ab") for item in response["output"])
+    assert all(read_summary(item["encrypted_content"]).endswith("ab") for item in response["output"])
 
 
 def test_nothing_follows_the_end():

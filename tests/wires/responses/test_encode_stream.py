@@ -30,7 +30,7 @@ from callboard.core import (
     Usage,
     UserCanister,
 )
-from callboard.text.sse import SSEDecoder
+from callboard.text.sse import SSEDecoder, SSEEncoder
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.responses import StreamDecoder, StreamEncoder, decode_response, encode_response
 
@@ -62,11 +62,12 @@ def encode(events, *, why="stop", **fields):
 def read(frames):
     """The frames' data; each a whole frame whose name is its type, in sequence, the last `[DONE]`."""
     datas = []
-    for frame in frames:
+    for payload in frames:
+        (frame,) = SSEEncoder().feed(payload)
         (one,) = SSEDecoder().feed(frame)
         assert frame.endswith(b"\n\n")
         if one.data == "[DONE]":
-            assert frame is frames[-1]
+            assert payload is frames[-1]
             break
         data = json.loads(one.data)
         assert one.event == data["type"]
@@ -505,9 +506,7 @@ def replies(draw):
 
 def decode(frames):
     stage = StreamDecoder(DecodeContext(identify=minted))
-    framing = SSEDecoder()
-    datas = [frame.data for bytes_ in frames for frame in framing.feed(bytes_)]
-    return [event for data in datas for event in stage.feed(data)] + stage.finish()
+    return [event for _, data in frames for event in stage.feed(data.decode())] + stage.finish()
 
 
 def pieces_aside(events):

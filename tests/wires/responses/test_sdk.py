@@ -18,6 +18,7 @@ from callboard.core import (
     TextPiece,
     Usage,
 )
+from callboard.text.sse import encode_frame
 from callboard.wires.responses import (
     StreamEncoder,
     decode_request,
@@ -69,9 +70,9 @@ def replying(events, heartbeats=0):
         encoder = StreamEncoder(**named, seed_events="x-seed" in http.headers)
         for event in events:
             for frame in [*[each for _ in range(heartbeats) for each in encoder.heartbeat()], *encoder.feed(event)]:
-                await answer.write(frame)
+                await answer.write(encode_frame(frame[1], frame[0]))
         for frame in encoder.finish():
-            await answer.write(frame)
+            await answer.write(encode_frame(frame[1], frame[0]))
         return answer
 
     app = web.Application()

@@ -23,7 +23,7 @@ from callboard.servers.gateway.exchange import Batches, Exchange, Filter, MakeEx
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.response_store import MAX_REPLIES, ResponseStore, StoredResponse
 from callboard.servers.gateway.settings import GatewayLimits
-from callboard.wires.responses.response_object import Resource
+from callboard.wires.responses.response_object import ResponseObject
 from callboard.wires.responses.stored_items import input_items, listed
 
 _encode = msgspec.json.encode
@@ -201,7 +201,7 @@ class ConversationState:
 
     async def _save_cancelled(self, turn: _Turn, exchange: Exchange) -> Mapping[str, Any]:
         """The response of a reply that was cancelled, which is stored as others are."""
-        resource = Resource(
+        resource = ResponseObject(
             identifier=exchange.identifier,
             model=exchange.request.model,
             created=exchange.created,

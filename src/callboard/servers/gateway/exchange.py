@@ -25,6 +25,7 @@ from callboard.servers.gateway.frontends import Frontend
 from callboard.servers.gateway.http_errors import STATUSES
 from callboard.servers.gateway.redaction import Redactor
 from callboard.text.display import display
+from callboard.text.sse import Framer, Payload
 from callboard.wires.field_mapping import untold
 
 if TYPE_CHECKING:
@@ -172,8 +173,11 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             batches = apply(self, batches)
         return batches
 
-    def encoder(self) -> Stage[Event, bytes]:
+    def encoder(self) -> Stage[Event, Payload]:
         return self.front.encoder(body=self.echo, seed=self.compat_events, **self._reply_fields())
+
+    def framer(self) -> Framer:
+        return self.front.framer(self.body)
 
     @property
     def content_type(self) -> str:

@@ -17,6 +17,7 @@ import msgspec
 from callboard.core import Event, ReplyFailed, Request, Stage
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewayLimits
+from callboard.text.sse import Framer, Payload, SSEEncoder
 from callboard.wires import Wire, wire_named
 
 ALT, SSE = "alt", "sse"
@@ -56,7 +57,7 @@ _REASON = re.compile(r"[A-Z][A-Z0-9_]{0,61}[A-Z0-9]")
 class MakeEncoder(Protocol):
     """Makes the Stage that encodes a reply to `body`; `said` is what a wire's `stream_encoder` takes."""
 
-    def __call__(self, wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, bytes]: ...
+    def __call__(self, wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, Payload]: ...
 
 
 def _keep_error(error: dict[str, Any], failed: ReplyFailed, status: int) -> None:
@@ -79,9 +80,12 @@ class Frontend(msgspec.Struct, frozen=True):
     decode_request: Callable[[Mapping[str, Any]], tuple[Request, tuple[str, ...]]]
     check: Callable[[Mapping[str, Any], GatewayLimits], None]
     make_encoder: MakeEncoder
-    heartbeat: Callable[[Any], list[bytes]]
+    heartbeat: Callable[[Any], list[Payload] | bytes]
+    """Payloads, or bytes that are sent as they are."""
     set_error_status: Callable[[dict[str, Any], ReplyFailed, int], None] = _keep_error
     content_type: Callable[[Mapping[str, Any]], str] = _event_stream
+    framer: Callable[[Mapping[str, Any]], Framer] = lambda _: SSEEncoder()
+    """Makes what frames the payloads of a stream."""
     streams_failures: bool = False
     codec: Wire | None = None
     """Instead of the wire of this name."""
@@ -105,7 +109,7 @@ class Frontend(msgspec.Struct, frozen=True):
             body["error"]["param"] = error.path or None
         return body
 
-    def encoder(self, *, body: Mapping[str, Any], seed: bool, **options: Any) -> Stage[Event, bytes]:
+    def encoder(self, *, body: Mapping[str, Any], seed: bool, **options: Any) -> Stage[Event, Payload]:
         return self.make_encoder(self.wire, body, seed=seed, **options)
 
 
@@ -214,24 +218,24 @@ def _check_logprobs(body: Mapping[str, Any], limits: GatewayLimits) -> None:
         raise HttpError("invalid_top_logprobs", message, path="top_logprobs")
 
 
-def _encode_responses(wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, bytes]:
+def _encode_responses(wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, Payload]:
     return wire.stream_encoder(echo=body, seed_events=seed, clock=time.time, **options)
 
 
-def _encode_chat(wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, bytes]:
+def _encode_chat(wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, Payload]:
     stream_options = body.get("stream_options")
     include_usage = isinstance(stream_options, Mapping) and bool(stream_options.get("include_usage"))
     return wire.stream_encoder(include_usage=include_usage, **options)
 
 
-def _encode_messages(wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, bytes]:
+def _encode_plainly(wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, Payload]:
     return wire.stream_encoder(**options)
 
 
-def _encode_gemini(wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, bytes]:
+def _frame_gemini(body: Mapping[str, Any]) -> Framer:
     from callboard.wires.gemini import ArrayEncoder  # noqa: PLC0415 - loaded when it is first asked for
 
-    return wire.stream_encoder(**options) if body[ALT] == SSE else ArrayEncoder(**options)
+    return SSEEncoder() if body[ALT] == SSE else ArrayEncoder()
 
 
 @cache
@@ -248,14 +252,14 @@ def frontends() -> Mapping[str, Frontend]:
             # Codex hides what a status of 500 says, and asks again either way.
             streams_failures=True,
         ),
-        Frontend("chat", "chatcmpl-", _decode_with("chat"), _check_chat, _encode_chat, lambda _: [b": keep-alive\n\n"]),
+        Frontend("chat", "chatcmpl-", _decode_with("chat"), _check_chat, _encode_chat, lambda _: b": keep-alive\n\n"),
         Frontend(
             "messages",
             "msg_",
             _decode_with("messages"),
             _check_messages,
-            _encode_messages,
-            lambda _: [b'event: ping\ndata: {"type":"ping"}\n\n'],
+            _encode_plainly,
+            lambda _: [(b"ping", b'{"type":"ping"}')],
             _set_anthropic_status,
         ),
         Frontend(
@@ -263,11 +267,12 @@ def frontends() -> Mapping[str, Frontend]:
             "",
             _decode_gemini,
             _check_gemini,
-            _encode_gemini,
+            _encode_plainly,
             # Nothing in an event stream, nothing in JSON; google-genai takes a comment for an error without its end.
-            lambda _: [b"\n"],
+            lambda _: b"\n",
             _set_google_status,
             lambda body: _event_stream(body) if body[ALT] == SSE else "application/json",
+            framer=_frame_gemini,
         ),
     )
     return MappingProxyType({row.name: row for row in rows})

@@ -19,6 +19,7 @@ import msgspec
 from callboard.core import Event, Note, ReplyFailed
 from callboard.servers.gateway.exchange import Exchange, dropped_header
 from callboard.servers.gateway.http_errors import HttpError
+from callboard.text.sse import Payload
 
 log = logging.getLogger("callboard.gateway")
 
@@ -120,6 +121,7 @@ class _Stream:
         self._exchange = exchange
         self._send = send
         self._encoder = exchange.encoder()
+        self._framer = exchange.framer()
         self._heartbeat = heartbeat
         self._stop_listening = stop_listening
         self._loop = asyncio.get_running_loop()
@@ -169,14 +171,14 @@ class _Stream:
             if isinstance(events[-1], ReplyFailed) and not await self._may_begin(events[-1]):
                 return
         feed = self._encoder.feed
-        frames: list[bytes] = []
+        payloads: list[Payload] = []
         for event in events:
-            frames += feed(event)
+            payloads += feed(event)
         over = exchange.record.end is not None
         if over:
-            frames += self._encoder.finish()
-        if frames or over:
-            await self._write(b"".join(frames), over)
+            payloads += self._encoder.finish()
+        if payloads or over:
+            await self._write(payloads, over)
 
     async def _may_begin(self, failed: ReplyFailed) -> bool:
         """Whether the failure is told in the stream; else it was told instead of one."""
@@ -189,9 +191,9 @@ class _Stream:
         return False
 
     async def _end(self, why: Any = "stop") -> None:
-        await self._write(b"".join(self._encoder.finish(why)), over=True)
+        await self._write(self._encoder.finish(why), over=True)
 
-    async def _write(self, data: bytes, over: bool = False) -> None:
+    async def _write(self, payloads: list[Payload], over: bool = False, raw: bytes = b"") -> None:
         if not self._has_begun:
             self._has_begun = True
             kind = (b"content-type", self._exchange.content_type.encode())
@@ -204,7 +206,11 @@ class _Stream:
             response = getattr(self._encoder, "response", None)
             if finished is not None and response is not None:
                 await finished(response)
-        await self._send({"type": "http.response.body", "body": data, "more_body": not over})
+        body = self._framer.encode(payloads) + raw
+        if over:
+            body += b"".join(self._framer.finish())
+        # ASGI servers send the body; a WebSocket sends each payload as a message.
+        await self._send({"type": "http.response.body", "body": body, "payloads": payloads, "more_body": not over})
 
     def _check(self) -> None:
         """Says that the reply goes on, if nothing was said for a while; by a timer, which costs a stream nothing."""
@@ -215,10 +221,10 @@ class _Stream:
         self._timer = self._loop.call_later(max(rest, 0.05), self._check)
 
     async def _beat(self) -> None:
-        frames = self._exchange.front.heartbeat(self._encoder)
-        if frames and not self._is_over:
+        beat = self._exchange.front.heartbeat(self._encoder)
+        if beat and not self._is_over:
             with suppress(OSError):
-                await self._write(b"".join(frames))
+                await (self._write([], raw=beat) if isinstance(beat, bytes) else self._write(beat))
 
 
 def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

@@ -174,9 +174,8 @@ class _Connection:
             if message["type"] == "http.response.start":
                 status = message["status"]
             elif status == 200:
-                for frame in message["body"].split(b"\n\n"):
-                    data = frame.partition(b"data: ")[2]
-                    if data and data != _DONE:
+                for _, data in message["payloads"]:
+                    if data != _DONE:
                         await self._send_text(data)
             else:
                 error = msgspec.json.decode(message["body"])["error"]

@@ -1,8 +1,7 @@
-"""The calls of custom tools, as a client of Chat Completions reads them.
+"""Encode the calls of custom tools as a client of Chat Completions reads them.
 
-OpenAI's clients get the text of such a call raw, as `custom.input`; inside it is a function's call with one text.
-`CustomStreamEncoder` and `encode_custom_calls` stand over the encoders of a reply and are used only where a request
-declares custom tools.
+OpenAI's clients get the text of such a call raw, as `custom.input`; inside Callboard it is a function's call with one
+text. `wire.py` uses these encoders only where a request declares custom tools.
 
 Source: the `openai` package 3.54 (`ChatCompletionMessageCustomToolCall`).
 """
@@ -13,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from callboard.core import ArgumentsPiece, Event, InvocationEnded, InvocationStarted, Request
+from callboard.text.sse import Payload
 from callboard.wires.chat.encode_stream import StreamEncoder
 from callboard.wires.common.custom_tools import RawInput, custom_text
 from callboard.wires.common.tool_calls import parse_arguments
@@ -24,36 +24,36 @@ def custom_names(request: Request | None) -> frozenset[str]:
 
 
 class CustomStreamEncoder(StreamEncoder):
-    """As StreamEncoder; the calls of the request's custom tools are told by `custom`, in pieces of their text."""
+    """As StreamEncoder; the calls of the request's custom tools are sent as `custom`, in pieces of their text."""
 
-    def __init__(self, *, request: Request | None = None, **said: Any) -> None:
-        super().__init__(request=request, **said)
+    def __init__(self, *, request: Request | None = None, **options: Any) -> None:
+        super().__init__(request=request, **options)
         self._custom = custom_names(request)
         self._inputs: dict[int, RawInput] = {}
 
-    def feed(self, event: Event, /) -> list[bytes]:
-        frames = super().feed(event)
+    def feed(self, event: Event, /) -> list[Payload]:
+        payloads = super().feed(event)
         match event:
             case InvocationStarted(index=index, identifier=identifier, name=name) if name in self._custom:
                 self._inputs[index] = RawInput()
                 called = {"name": name, "input": ""}
                 return [self._call({"index": index, "id": identifier, "type": "custom", "custom": called})]
             case ArgumentsPiece(index=index, json=json) if index in self._inputs:
-                return self._more(index, self._inputs[index].feed(json))
+                return self._delta(index, self._inputs[index].feed(json))
             case InvocationEnded(index=index, arguments=arguments, raw=raw) if index in self._inputs:
-                return self._more(index, self._inputs.pop(index).finish(arguments, raw)[0])
-        return frames
+                return self._delta(index, self._inputs.pop(index).finish(arguments, raw)[0])
+        return payloads
 
-    def _more(self, index: int, text: str) -> list[bytes]:
+    def _delta(self, index: int, text: str) -> list[Payload]:
         return [self._call({"index": index, "custom": {"input": text}})] if text else []
 
 
 def encode_custom_calls(calls: Iterable[Mapping[str, Any]], custom: frozenset[str]) -> list[Mapping[str, Any]]:
     """The calls of a whole reply, those of custom tools in OpenAI's form."""
-    return [_encoded(call) if call["function"]["name"] in custom else call for call in calls]
+    return [_encode_call(call) if call["function"]["name"] in custom else call for call in calls]
 
 
-def _encoded(call: Mapping[str, Any]) -> dict[str, Any]:
+def _encode_call(call: Mapping[str, Any]) -> dict[str, Any]:
     raw = call["function"]["arguments"]
     text = custom_text(parse_arguments(raw), raw)
     return {"id": call["id"], "type": "custom", "custom": {"name": call["function"]["name"], "input": text}}

@@ -181,4 +181,4 @@ def last_attempt(events: Iterable[Event]) -> tuple[list[Event], ReplyEnded | Rep
                 return attempt, event
             case _:
                 attempt.append(event)
-    return attempt, ReplyFailed("provider", "cut", "the reply has no end")
+    return attempt, BROKEN_OFF

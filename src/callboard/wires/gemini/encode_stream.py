@@ -1,11 +1,11 @@
-"""Events become the parts, and the parts the chunks, that a client reads.
+"""Encode events as parts, and parts as the chunks that a client of Gemini reads.
 
-Owns the server half of the stream, and which parts a reply has. Knows nothing of HTTP.
-Law: one chunk with a finishReason, or an error, last and once; what was sent is never taken back.
+Laws: one chunk with a finishReason, or an error, last and once; what was sent is never taken back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -25,7 +25,7 @@ from callboard.core import (
     Usage,
     Why,
 )
-from callboard.text.sse import encode_frame
+from callboard.text.sse import Payload
 from callboard.wires.common.reply_stream import BROKEN_OFF
 from callboard.wires.common.sealed_reasoning import sealed
 from callboard.wires.gemini.errors import encode_error
@@ -36,11 +36,11 @@ _encode = msgspec.json.Encoder().encode
 _CUT = {"cancelled": ReplyFailed("caller", "cancelled", "the reply was cancelled")}
 
 
-class Parts:
-    """What was said, event by event as parts.
+class ReplyParts:
+    """Events in, parts out.
 
-    A signature waits for the part that it stands on; one of another model than the client was told is sealed. A call comes whole; one that this wire cannot say, or that began and did not end, is left out and told by
-    `malformed`.
+    A signature waits for the part that it signs; that of another model than the client asked for is sealed. A call is
+    sent whole; one whose arguments are no object, or that never ended, is left out, and `malformed` describes it.
     """
 
     def __init__(self, model: str) -> None:
@@ -53,21 +53,21 @@ class Parts:
         self._signature = ""
 
     @property
-    def waits(self) -> bool:
-        """Whether a signature waits."""
+    def has_signature(self) -> bool:
+        """Whether a signature waits for its part."""
         return bool(self._signature)
 
     @property
     def malformed(self) -> str:
-        """What became of the first call that is not told; empty where all of them are."""
-        return self._malformed or next(map(_spell, self._open.values()), "")
+        """The first call that could not be sent; "" where all were."""
+        return self._malformed or next(map(_describe_call, self._open.values()), "")
 
     @property
     def message(self) -> str:
-        """What is to be said of the end."""
+        """The finishMessage."""
         return "; ".join(filter(None, (self.malformed, *self._warnings)))
 
-    def of(self, event: Event) -> list[dict[str, Any]]:
+    def feed(self, event: Event) -> list[dict[str, Any]]:
         match event:
             case InvocationStarted(index=index, name=name):
                 self._malformed = self.malformed if index in self._open else self._malformed
@@ -76,9 +76,9 @@ class Parts:
                 self._open.pop(index, None)
                 return self._call(event)
             case TextPiece(text=text) | RefusalPiece(text=text):
-                return [self._signed({"text": text})] if text else []
+                return [self._sign({"text": text})] if text else []
             case ReasoningPiece():
-                return self._thought(event)
+                return self._reasoning(event)
             case Usage():
                 self.usage = event
             case Note(code="incomplete", text=text):
@@ -89,41 +89,41 @@ class Parts:
 
     def _call(self, call: InvocationEnded | InvocationIncomplete) -> list[dict[str, Any]]:
         if isinstance(call, InvocationIncomplete) or call.arguments is None:
-            self._malformed = self._malformed or _spell(call.name, call.raw)
+            self._malformed = self._malformed or _describe_call(call.name, call.raw)
             return []
-        told = {"id": call.identifier, "name": call.name, "args": dict(call.arguments)}
-        return [self._signed({"functionCall": told})]
+        function = {"id": call.identifier, "name": call.name, "args": dict(call.arguments)}
+        return [self._sign({"functionCall": function})]
 
-    def rest(self) -> list[dict[str, Any]]:
-        """A signature that no part came for."""
-        return [self._signed({"text": ""})] if self._signature else []
+    def finish(self) -> list[dict[str, Any]]:
+        """The part for a signature that no part came for."""
+        return [self._sign({"text": ""})] if self._signature else []
 
-    def _thought(self, piece: ReasoningPiece) -> list[dict[str, Any]]:
+    def _reasoning(self, piece: ReasoningPiece) -> list[dict[str, Any]]:
         own, following = split(piece.opaque)
         parts: list[dict[str, Any]] = []
         if piece.text or own:
             thought: dict[str, Any] = {"text": piece.text, "thought": True}
-            parts.append(thought | {"thoughtSignature": self._sealed(own, piece)} if own else thought)
+            parts.append(thought | {"thoughtSignature": self._seal(own, piece)} if own else thought)
         if following:
-            parts += self.rest()
-            self._signature = self._sealed(following, piece)
+            parts += self.finish()
+            self._signature = self._seal(following, piece)
         return parts
 
-    def _sealed(self, signature: str, piece: ReasoningPiece) -> str:
+    def _seal(self, signature: str, piece: ReasoningPiece) -> str:
         return to_client(sealed(signature, piece.origin, self._model))
 
-    def _signed(self, part: dict[str, Any]) -> dict[str, Any]:
+    def _sign(self, part: dict[str, Any]) -> dict[str, Any]:
         if self._signature:
             part["thoughtSignature"] = self._signature
             self._signature = ""
         return part
 
 
-def _spell(name: str, raw: str = "") -> str:
+def _describe_call(name: str, raw: str = "") -> str:
     return f"Malformed function call: {name}({raw})"
 
 
-def ending(terminal: ReplyEnded, parts: Parts) -> dict[str, Any]:
+def ending_fields(terminal: ReplyEnded, parts: ReplyParts) -> dict[str, Any]:
     """What a candidate has at its end."""
     reason = finish_reason(terminal.reason, malformed=bool(parts.malformed))
     message = {"finishMessage": parts.message} if parts.message else {}
@@ -131,73 +131,69 @@ def ending(terminal: ReplyEnded, parts: Parts) -> dict[str, Any]:
 
 
 class StreamEncoder:
-    """A Stage: events in, frames out.
+    """A Stage: events in, payloads out.
 
-    Of Notes those are told that say why a reply is incomplete; a retry cannot be told: where one may come, hold the events until the reply
-    has ended. This wire has no place for `created`, and nothing of `request` has to be echoed.
+    Of Notes only the reason of an incomplete reply is sent. A retry cannot be sent: where one may come, hold the events
+    until the reply has ended. `created` has no place on this wire.
     """
 
     def __init__(self, *, identifier: str, model: str, created: int, request: Request | None = None) -> None:
         self._tail = {"modelVersion": model, "responseId": identifier}
-        named = _encode(self._tail)[1:]
-        self._begin = b'data: {"candidates":[{"content":{"parts":['
-        self._end = b'],"role":"model"},"index":0}],' + named + b"\n\n"
-        self._text = self._begin + b'{"text":'
+        self._head = b'{"candidates":[{"content":{"parts":['
+        self._end = b'],"role":"model"},"index":0}],' + _encode(self._tail)[1:]
+        self._text_head = self._head + b'{"text":'
         self._text_end = b"}" + self._end
-        self._parts = Parts(model)
-        self._waits = False
+        self._parts = ReplyParts(model)
+        self._has_signature = False
         self._over = False
 
-    def feed(self, event: Event, /) -> list[bytes]:
+    def feed(self, event: Event, /) -> list[Payload]:
         if self._over:
             return []
-        if type(event) is TextPiece and not self._waits:  # the usual piece, quickly
-            return [self._text + _encode(event.text) + self._text_end] if event.text else []
+        if type(event) is TextPiece and not self._has_signature:  # nearly all events are this one
+            return [(b"", self._text_head + _encode(event.text) + self._text_end)] if event.text else []
         if isinstance(event, ReplyEnded):
             return [] if event.reason == "retry" else self._close(event)
         if isinstance(event, ReplyFailed):
             return self._fail(event)
-        frames = [self._begin + _encode(part) + self._end for part in self._parts.of(event)]
-        self._waits = self._parts.waits
-        return frames
+        payloads = [(b"", self._head + _encode(part) + self._end) for part in self._parts.feed(event)]
+        self._has_signature = self._parts.has_signature
+        return payloads
 
-    def finish(self, why: Why = "stop", /) -> list[bytes]:
+    def finish(self, why: Why = "stop", /) -> list[Payload]:
         """Nothing after a whole reply; an error where the events broke off."""
         return [] if self._over else self._fail(_CUT.get(why, BROKEN_OFF))
 
-    def _close(self, terminal: ReplyEnded) -> list[bytes]:
+    def _close(self, terminal: ReplyEnded) -> list[Payload]:
         self._over = True
         # An empty text and not no part: the official client takes a chunk without parts for an invalid reply.
-        content = {"parts": self._parts.rest() or [{"text": ""}], "role": "model"}
-        chunk: dict[str, Any] = {"candidates": [{"content": content, **ending(terminal, self._parts)}]}
+        content = {"parts": self._parts.finish() or [{"text": ""}], "role": "model"}
+        chunk: dict[str, Any] = {"candidates": [{"content": content, **ending_fields(terminal, self._parts)}]}
         if self._parts.usage is not None:
             chunk["usageMetadata"] = usage_body(self._parts.usage)
-        return [encode_frame(_encode(chunk | self._tail))]
+        return [(b"", _encode(chunk | self._tail))]
 
-    def _fail(self, failure: ReplyFailed) -> list[bytes]:
+    def _fail(self, failure: ReplyFailed) -> list[Payload]:
         self._over = True
-        return [encode_frame(_encode(encode_error(failure)[1]))]
+        return [(b"", _encode(encode_error(failure)[1]))]
 
 
-class ArrayEncoder(StreamEncoder):
-    """The same stream as one JSON array of chunks, which is what a request without `alt=sse` gets."""
+class ArrayEncoder:
+    """A Framer: one JSON array of all payloads, which answers a request without `alt=sse`."""
 
-    _is_open = False
-    _is_closed = False
+    def __init__(self) -> None:
+        self._is_open = False
+        self._is_closed = False
 
-    def feed(self, event: Event, /) -> list[bytes]:
-        return self._listed(super().feed(event))
+    def encode(self, payloads: Iterable[Payload], /) -> bytes:
+        chunks = b",\n".join([data for _, data in payloads])
+        if not chunks:
+            return b""
+        before, self._is_open = b",\n" if self._is_open else b"[", True
+        return before + chunks
 
     def finish(self, why: Why = "stop", /) -> list[bytes]:
         if self._is_closed:
             return []
         self._is_closed = True
-        chunks = self._listed(super().finish(why))
-        return [*chunks, b"]" if self._is_open else b"[]"]
-
-    def _listed(self, frames: list[bytes]) -> list[bytes]:
-        chunks: list[bytes] = []
-        for frame in frames:
-            chunks.append((b",\n" if self._is_open else b"[") + frame.removeprefix(b"data: ").rstrip())
-            self._is_open = True
-        return chunks
+        return [b"]" if self._is_open else b"[]"]

@@ -11,7 +11,7 @@ from callboard.core import Event, ReplyFailed, Request
 from callboard.wires.common.errors import EXCERPT, malformed
 from callboard.wires.common.reply_stream import DecodeContext, last_attempt
 from callboard.wires.gemini.decode_stream import StreamDecoder
-from callboard.wires.gemini.encode_stream import Parts, ending
+from callboard.wires.gemini.encode_stream import ReplyParts, ending_fields
 from callboard.wires.gemini.errors import encode_error
 from callboard.wires.gemini.finish_reasons import usage_body
 from callboard.wires.gemini.schema import Body
@@ -47,12 +47,12 @@ def encode_response(
     attempt, terminal = last_attempt(events)
     if isinstance(terminal, ReplyFailed):
         return encode_error(terminal)[1]
-    parts, joined = Parts(model), _JoinedParts()
+    parts, joined = ReplyParts(model), _JoinedParts()
     for event in attempt:
-        joined.add(parts.of(event))
-    joined.add(parts.rest())
+        joined.add(parts.feed(event))
+    joined.add(parts.finish())
     content = {"parts": joined.parts() or [{"text": ""}], "role": "model"}
-    body: dict[str, Any] = {"candidates": [{"content": content, **ending(terminal, parts)}]}
+    body: dict[str, Any] = {"candidates": [{"content": content, **ending_fields(terminal, parts)}]}
     if parts.usage is not None:
         body["usageMetadata"] = usage_body(parts.usage)
     return body | {"modelVersion": model, "responseId": identifier}

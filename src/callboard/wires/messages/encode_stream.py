@@ -1,8 +1,7 @@
-"""Events become the frames that a client reads.
+"""Encode events as the frames that a client of Anthropic Messages reads.
 
-Owns the server half of the stream. Knows nothing of HTTP.
-Laws: one block is open at a time, in the order in which they begin; a call that others overtake before it is
-whole is waited for. `message_stop` or `error` last and once; what was sent is never taken back.
+Laws: one block is open at a time, in the order in which they begin; a call that another block overtakes before it is
+whole delays that block. `message_stop` or `error` last and once; what was sent is never taken back.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from typing import Any
 import msgspec
 
 from callboard.core import Ending, Event, Note, ReplyEnded, ReplyFailed, ReplyStarted, Request, TextPiece, Usage, Why
-from callboard.text.sse import encode_frame
+from callboard.text.sse import Payload
 from callboard.wires.common.reply_stream import BROKEN_OFF, ending, vendor_field
 from callboard.wires.messages.errors import error_body
-from callboard.wires.messages.reply_blocks import Layout, Part
+from callboard.wires.messages.reply_blocks import ReplyBlock, ReplyBlocks
 
 _encode = msgspec.json.Encoder().encode
 
@@ -35,37 +34,38 @@ _DELTAS: Mapping[str, bytes] = {
     "tool_use": b'{"type":"input_json_delta","partial_json":',
 }
 _SIGNATURE = b'{"type":"signature_delta","signature":'
-_TAIL = b"}}\n\n"
+_TAIL = b"}}"
+_DELTA_EVENT = b"content_block_delta"
 
 
 class StreamEncoder:
-    """A Stage: events in, whole SSE frames out.
+    """A Stage: events in, payloads out.
 
-    Of Notes those are told that say why a reply is incomplete; `created` is not on this wire, a refusal is text. A
-    retry cannot be told: where one may come, hold the events until the reply has ended.
+    Of Notes only the reason of an incomplete reply is sent; a refusal is text. A retry cannot be sent: where one may
+    come, hold the events until the reply has ended. `created` has no place on this wire.
     """
 
     def __init__(self, *, identifier: str, model: str, created: int, request: Request | None = None) -> None:
         self._identifier = identifier
         self._model = model
-        self._layout = Layout(model)
-        self._place = 0
-        self._text = b""
-        """The head of a text's deltas while the open block is a text and nothing waits behind it."""
+        self._blocks = ReplyBlocks(model)
+        self._index = 0
+        self._text_head = b""
+        """The head of a text's deltas while the open block is a text and no other waits."""
         self._usage = Usage()
         self._warnings: list[str] = []
         self._started = False
         self._over = False
 
-    def feed(self, event: Event, /) -> list[bytes]:
-        if type(event) is TextPiece and self._text:
+    def feed(self, event: Event, /) -> list[Payload]:
+        if type(event) is TextPiece and self._text_head:
             text = event.text
-            return [self._text + _encode(text) + _TAIL] if text else []
+            return [(_DELTA_EVENT, self._text_head + _encode(text) + _TAIL)] if text else []
         if self._over:
             return []
         match event:
             case ReplyStarted():
-                return self._start()
+                return self._ensure_started()
             case Usage():
                 self._usage = event
             case Note(code="incomplete", text=text):
@@ -74,71 +74,68 @@ class StreamEncoder:
                 return self._end(reason)
             case ReplyFailed():
                 return self._fail(event)
-            case _ if self._layout.put(event):
-                return self._start() + self._tell()
+            case _ if self._blocks.add(event):
+                return self._ensure_started() + self._flush()
             case _:
                 pass
         return []
 
-    def finish(self, why: Why = "stop", /) -> list[bytes]:
+    def finish(self, why: Why = "stop", /) -> list[Payload]:
         """Nothing after a whole reply; an error where the events broke off."""
         return [] if self._over else self._fail(BROKEN_OFF)
 
-    def _start(self) -> list[bytes]:
+    def _ensure_started(self) -> list[Payload]:
         if self._started:
             return []
         self._started = True
         message = message_body(self._identifier, self._model, [], None, Usage())
-        return [_frame("message_start", {"message": message})]
+        return [_payload("message_start", {"message": message})]
 
-    def _tell(self) -> list[bytes]:
-        """The frames of all that can be said now."""
-        frames: list[bytes] = []
-        blocks = self._layout.blocks
-        self._text = b""
+    def _flush(self) -> list[Payload]:
+        """The payloads of all that can be sent now."""
+        payloads: list[Payload] = []
+        blocks = self._blocks.blocks
+        self._text_head = b""
         while blocks:
             block = blocks[0]
-            head = _head(self._place, _DELTAS.get(block.kind, b""))
-            if not block.begun:
-                block.begun = True
-                opening = {"index": self._place, "content_block": block.opening()}
-                frames.append(_frame("content_block_start", opening))
-            if said := block.take():
-                frames.append(head + _encode(said) + _TAIL)
-            if not (block.ended or (len(blocks) > 1 and block.whole())):
+            head = _delta_head(self._index, _DELTAS.get(block.kind, b""))
+            if not block.started:
+                block.started = True
+                opening = {"index": self._index, "content_block": block.opening()}
+                payloads.append(_payload("content_block_start", opening))
+            if piece := block.take_unsent():
+                payloads.append((_DELTA_EVENT, head + _encode(piece) + _TAIL))
+            if not (block.ended or (len(blocks) > 1 and block.is_whole())):
                 if block.kind == "text":
-                    self._text = head
+                    self._text_head = head
                 break
-            frames += self._stop(block)
+            payloads += self._stop(block)
             blocks.popleft()
-        return frames
+        return payloads
 
-    def _stop(self, block: Part) -> list[bytes]:
+    def _stop(self, block: ReplyBlock) -> list[Payload]:
         block.ended = True
-        frames = [_frame("content_block_stop", {"index": self._place})]
+        payloads = [_payload("content_block_stop", {"index": self._index})]
         if block.kind == "thinking" and block.opaque:
-            frames.insert(0, _head(self._place, _SIGNATURE) + _encode(block.opaque) + _TAIL)
-        self._place += 1
-        return frames
+            signature = _delta_head(self._index, _SIGNATURE) + _encode(block.opaque) + _TAIL
+            payloads.insert(0, (_DELTA_EVENT, signature))
+        self._index += 1
+        return payloads
 
-    def _end(self, reason: Ending) -> list[bytes]:
-        frames = self._start()
-        for block in self._layout.blocks:
+    def _end(self, reason: Ending) -> list[Payload]:
+        payloads = self._ensure_started()
+        for block in self._blocks.blocks:
             block.ended = True
-        frames += self._tell()
-        reason = ending(reason, is_cut=self._layout.is_cut)
+        payloads += self._flush()
+        reason = ending(reason, is_cut=self._blocks.is_cut)
         delta = {"stop_reason": _REASONS[reason], "stop_sequence": None}
-        told = {"delta": delta, "usage": usage_body(self._usage), **vendor_field(self._warnings)}
-        frames.append(_frame("message_delta", told))
-        return self._done(frames, _frame("message_stop", {}))
+        fields = {"delta": delta, "usage": usage_body(self._usage), **vendor_field(self._warnings)}
+        self._over, self._text_head = True, b""
+        return [*payloads, _payload("message_delta", fields), _payload("message_stop", {})]
 
-    def _fail(self, failure: ReplyFailed) -> list[bytes]:
-        return self._done([], encode_frame(_encode(error_body(failure)), "error"))
-
-    def _done(self, frames: list[bytes], last: bytes) -> list[bytes]:
-        self._over = True
-        self._text = b""
-        return [*frames, last]
+    def _fail(self, failure: ReplyFailed) -> list[Payload]:
+        self._over, self._text_head = True, b""
+        return [(b"error", _encode(error_body(failure)))]
 
 
 def message_body(
@@ -168,10 +165,10 @@ def usage_body(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _frame(kind: str, fields: dict[str, Any]) -> bytes:
-    return encode_frame(_encode({"type": kind, **fields}), kind)
+def _payload(kind: str, fields: dict[str, Any]) -> Payload:
+    return kind.encode(), _encode({"type": kind, **fields})
 
 
-def _head(place: int, delta: bytes) -> bytes:
-    """A delta's frame up to its value; JSON has no line break, so that the frame needs no look at it."""
-    return b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":' % place + delta
+def _delta_head(index: int, delta: bytes) -> bytes:
+    """The data of a delta up to its value."""
+    return b'{"type":"content_block_delta","index":%d,"delta":' % index + delta

@@ -1,6 +1,5 @@
-"""Events become the blocks of a reply.
+"""Assemble the blocks of a reply from its events.
 
-Owns which block a piece belongs to and what each block holds. Knows nothing of frames.
 Law: blocks are in the order in which they begin, and a piece is kept once; constant work an event.
 """
 
@@ -27,10 +26,10 @@ from callboard.wires.common.tool_calls import arguments_object, parse_arguments
 from callboard.wires.messages.schema import REDACTED
 
 
-class Part:
+class ReplyBlock:
     """A block of a reply; `kind` is its type on the wire, `opaque` a signature or what was redacted."""
 
-    __slots__ = ("begun", "ended", "identifier", "kind", "looked", "name", "opaque", "pieces", "told")
+    __slots__ = ("ended", "identifier", "kind", "name", "opaque", "parsed", "pieces", "sent", "started")
 
     def __init__(self, kind: str, identifier: str = "", name: str = "") -> None:
         self.kind = kind
@@ -38,27 +37,27 @@ class Part:
         self.name = name
         self.opaque = ""
         self.pieces = Pieces()
-        self.told = 0
-        self.begun = False
+        self.sent = 0
+        self.started = False
         self.ended = False
-        self.looked = False
+        self.parsed = False
 
-    def take(self) -> str:
-        """What was not taken before. A call's is kept besides."""
+    def take_unsent(self) -> str:
+        """What was not taken before; the pieces of a call are kept, because its whole input is parsed."""
         if self.kind != "tool_use":
             pieces, self.pieces = self.pieces, Pieces()
             return pieces.joined()
-        said = self.pieces.joined(self.told)
-        self.told = len(self.pieces)
-        return said
+        piece = self.pieces.joined(self.sent)
+        self.sent = len(self.pieces)
+        return piece
 
-    def whole(self) -> bool:
-        """Whether nothing can follow in this block when another has begun; a call's input is looked at once."""
+    def is_whole(self) -> bool:
+        """Whether nothing can follow in this block once another has begun; a call's input is parsed once."""
         if self.ended or self.kind != "tool_use":
             return True
-        if self.looked:
+        if self.parsed:
             return False
-        self.looked = True
+        self.parsed = True
         raw = self.pieces.joined()
         return bool(raw) and not raw.isspace() and parse_arguments(raw) is not None
 
@@ -76,30 +75,30 @@ class Part:
 
     def body(self) -> dict[str, Any]:
         """The block as it is in the end."""
-        said = self.pieces.joined()
+        text = self.pieces.joined()
         match self.kind:
             case "tool_use":
-                return self.opening() | {"input": arguments_object(parse_arguments(said), said)}
+                return self.opening() | {"input": arguments_object(parse_arguments(text), text)}
             case "thinking":
-                return {"type": "thinking", "thinking": said, "signature": self.opaque}
+                return {"type": "thinking", "thinking": text, "signature": self.opaque}
             case "redacted_thinking":
                 return self.opening()
             case _:
-                return {"type": "text", "text": said}
+                return {"type": "text", "text": text}
 
 
-class Layout:
-    """The blocks of a reply so far; who has sent one may take it from the left.
+class ReplyBlocks:
+    """The blocks of a reply so far; a stream takes those that it has sent from the left.
 
-    The client was told that it is `model` that replies: what another one thought is sealed.
+    The client takes the reply to be of `model`: reasoning of another one is sealed.
     """
 
     def __init__(self, model: str) -> None:
-        self.blocks: deque[Part] = deque()
+        self.blocks: deque[ReplyBlock] = deque()
         self._model = model
         self._origin = ""
-        """Of the last thinking."""
-        self._calls: dict[int, Part] = {}
+        """Of the last reasoning."""
+        self._calls: dict[int, ReplyBlock] = {}
         self._is_cut = False
 
     @property
@@ -107,15 +106,15 @@ class Layout:
         """Whether a call never became whole."""
         return self._is_cut or bool(self._calls)
 
-    def put(self, event: Event) -> bool:
+    def add(self, event: Event) -> bool:
         """Whether the event added to a block, or ended one. A refusal is a text here."""
         match event:
             case TextPiece(text=text) | RefusalPiece(text=text):
                 if not text:
                     return False
-                self._last("text").pieces.append(text)
+                self._open_block("text").pieces.append(text)
             case ReasoningPiece(text="", opaque=opaque, origin=origin) if opaque.startswith(REDACTED):
-                block = self._new(Part("redacted_thinking"))
+                block = self._new(ReplyBlock("redacted_thinking"))
                 block.opaque = sealed(opaque[len(REDACTED) :], origin, self._model)
                 block.ended = True
             case ReasoningPiece(text=text, opaque=opaque, origin=origin):
@@ -129,7 +128,7 @@ class Layout:
                     block.ended = True
             case InvocationStarted(index=index, identifier=identifier, name=name):
                 self._is_cut = self._is_cut or index in self._calls
-                self._calls[index] = self._new(Part("tool_use", identifier, name))
+                self._calls[index] = self._new(ReplyBlock("tool_use", identifier, name))
             case ArgumentsPiece(index=index, json=json):
                 call = self._calls.get(index)
                 if call is None or call.ended or not json:
@@ -140,35 +139,35 @@ class Layout:
                 call = self._calls.pop(index, None)
                 if call is None or call.ended:
                     return False
-                if not call.pieces and (json := _spelled(event)):
+                if not call.pieces and (json := _late_input(event)):
                     call.pieces.append(json)
                 call.ended = True
             case _:
                 return False
         return True
 
-    def _last(self, kind: str) -> Part:
+    def _open_block(self, kind: str) -> ReplyBlock:
         if self.blocks and self.blocks[-1].kind == kind and not self.blocks[-1].ended:
             return self.blocks[-1]
-        return self._new(Part(kind))
+        return self._new(ReplyBlock(kind))
 
-    def _thinking(self, origin: str) -> Part:
-        """The open block of what that model thought."""
+    def _thinking(self, origin: str) -> ReplyBlock:
+        """The open block of that model's reasoning."""
         origin = origin or self._model
         if origin != self._origin and self.blocks and self.blocks[-1].kind == "thinking":
             self.blocks[-1].ended = True
-        block = self._last("thinking")
+        block = self._open_block("thinking")
         if origin != self._origin or not block.pieces:
             self._origin = origin
             block.opaque = sealed("", origin, self._model)
         return block
 
-    def _new(self, block: Part) -> Part:
+    def _new(self, block: ReplyBlock) -> ReplyBlock:
         self.blocks.append(block)
         return block
 
 
-def _spelled(call: InvocationEnded | InvocationIncomplete) -> str:
+def _late_input(call: InvocationEnded | InvocationIncomplete) -> str:
     """The input of a call that came without pieces; an empty object has none on this wire."""
     if isinstance(call, InvocationIncomplete) or call.arguments is None:
         return call.raw

@@ -13,7 +13,7 @@ from callboard.wires.common.reply_stream import DecodeContext, ending, last_atte
 from callboard.wires.messages.decode_stream import StreamDecoder
 from callboard.wires.messages.encode_stream import message_body
 from callboard.wires.messages.errors import error_body
-from callboard.wires.messages.reply_blocks import Layout
+from callboard.wires.messages.reply_blocks import ReplyBlocks
 from callboard.wires.messages.schema import Delta, Frame, Message
 
 _decode = msgspec.json.Decoder(Message).decode
@@ -60,7 +60,7 @@ def encode_response(
     attempt, terminal = last_attempt(events)
     if isinstance(terminal, ReplyFailed):
         return error_body(terminal)
-    layout, usage = Layout(model), Usage()
+    blocks, usage = ReplyBlocks(model), Usage()
     warnings: list[str] = []
     for event in attempt:
         match event:
@@ -69,7 +69,7 @@ def encode_response(
             case Note(code="incomplete", text=text):
                 warnings.append(text)
             case _:
-                layout.put(event)
-    content = [block.body() for block in layout.blocks]
-    reason = ending(terminal.reason, is_cut=layout.is_cut)
+                blocks.add(event)
+    content = [block.body() for block in blocks.blocks]
+    reason = ending(terminal.reason, is_cut=blocks.is_cut)
     return message_body(identifier, model, content, reason, usage) | vendor_field(warnings)

@@ -1,9 +1,7 @@
-"""A conversation summed up.
+"""A compaction: a reply whose one item is the summary of a conversation, which replaces it from then on.
 
-Owns how a model's summary becomes the one item that stands for what was said before; `sealed` reads it again.
-Knows nothing of who asks for it.
 Law: whatever a model does, a compaction's reply has one item.
-Source: the `openai` package 3.54; what Codex 0.169 sends and wants.
+Source: the `openai` package 3.54; what Codex 0.169 sends and expects.
 """
 
 from __future__ import annotations
@@ -12,7 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from callboard.core import Event, ReplyEnded, ReplyFailed, ReplyStarted, TextPiece, Usage
-from callboard.wires.responses.compaction_summary import sealed_summary
+from callboard.text.sse import Payload
+from callboard.wires.responses.compaction_summary import seal_summary
 from callboard.wires.responses.encode_stream import StreamEncoder
 
 TRIGGER = "compaction_trigger"
@@ -20,45 +19,44 @@ TRIGGER = "compaction_trigger"
 
 
 class CompactionEncoder(StreamEncoder):
-    """Events become the frames of a compaction; parameters as of StreamEncoder.
+    """Events in, payloads of a compaction out: the model's text is the summary, everything else is left out."""
 
-    What the model says is the summary; what else it does is left out.
-    """
-
-    def __init__(self, *, seed_events: bool = False, **said: Any) -> None:
-        super().__init__(**said)
+    def __init__(self, *, seed_events: bool = False, **options: Any) -> None:
+        super().__init__(**options)
         self._pieces: list[str] = []
 
-    def feed(self, event: Event, /) -> list[bytes]:
+    def feed(self, event: Event, /) -> list[Payload]:
         match event:
             case TextPiece(text=text):
                 self._pieces.append(text)
-                return self._begin()
+                self._ensure_started()
             case ReplyEnded(reason="retry"):
                 self._pieces.clear()
-                return []
             case ReplyEnded() if self._response is None:
-                return [*self._begin(), *self._sum_up(), *super().feed(event)]
+                self._ensure_started()
+                self._add_summary()
+                self.add(event)
             case ReplyStarted() | Usage() | ReplyFailed():
-                return super().feed(event)
+                self.add(event)
             case _:
-                return []
+                pass
+        return self._take()
 
-    def _sum_up(self) -> list[bytes]:
-        index = self._next()
+    def _add_summary(self) -> None:
+        index = self._next_index()
         item = {
             "type": "compaction",
             "id": f"cmp_{self._base}_{index}",
-            "encrypted_content": sealed_summary("".join(self._pieces), self._model),
+            "encrypted_content": seal_summary("".join(self._pieces), self._model),
         }
         self._output[index] = item
-        fields = {"output_index": index, "item": item}
-        return self._frames([("response.output_item.added", fields), ("response.output_item.done", fields)])
+        for kind in ("response.output_item.added", "response.output_item.done"):
+            self._emit((kind, {"output_index": index, "item": item}))
 
 
-def encode_compaction(events: Iterable[Event], **said: Any) -> dict[str, Any]:
-    """The response of a compaction; parameters as of StreamEncoder."""
-    encoder = CompactionEncoder(**said)
+def encode_compaction(events: Iterable[Event], **options: Any) -> dict[str, Any]:
+    """The response of a compaction; parameters as of ResponseBuilder."""
+    encoder = CompactionEncoder(**options)
     for event in events:
         encoder.feed(event)
     encoder.finish()

@@ -1,7 +1,6 @@
-"""Summaries on their way through a client.
+"""The summary of a conversation as one opaque string, which a client keeps and sends back.
 
-Owns how a conversation's summary is one opaque string. Knows nothing of items.
-Law: summary_of(sealed_summary(text, origin)) holds the text.
+Law: read_summary(seal_summary(text, origin)) holds the text.
 """
 
 from __future__ import annotations
@@ -12,22 +11,22 @@ from typing import Any
 
 from callboard.wires.common.sealed_reasoning import seal, unseal
 
-_SAID_BEFORE = "What was said and done before, summed up:\n\n"
+_HEADING = "What was said and done before, summed up:\n\n"
 
 
-def sealed_summary(text: str, origin: str) -> str:
+def seal_summary(text: str, origin: str) -> str:
     """The `encrypted_content` of a summary, with the model that wrote it."""
     return seal(base64.b64encode(text.encode("utf-8", "replace")).decode(), origin)
 
 
-def summary_of(sealed: Any) -> str | None:
-    """The summary as it is put to a model; None for one that is not of ours."""
+def read_summary(sealed: Any) -> str | None:
+    """The summary as a model reads it; None for one that is not of ours."""
     if not isinstance(sealed, str):
         return None
     opaque, origin = unseal(sealed, "")
     if not origin or (not opaque and sealed != seal("", origin)):  # another's, or cut
         return None
     try:
-        return _SAID_BEFORE + base64.b64decode(opaque, validate=True).decode()
+        return _HEADING + base64.b64decode(opaque, validate=True).decode()
     except (binascii.Error, ValueError):
         return None

@@ -27,7 +27,7 @@ from callboard.wires.common.client_input import client_json, read_shape
 from callboard.wires.common.contents import ITEM
 from callboard.wires.common.sealed_reasoning import unseal
 from callboard.wires.common.tool_calls import parse_arguments
-from callboard.wires.responses.compaction_summary import summary_of
+from callboard.wires.responses.compaction_summary import read_summary
 from callboard.wires.responses.content import decode_content
 from callboard.wires.responses.schema import (
     SEARCH,
@@ -107,7 +107,7 @@ class Transcript:
                 self._call(read_shape(item, Call, path, "a call"), name, item.get(field), path)
             case str(kind) if kind.removesuffix("_output") in _RUN_BY_CLIENT:
                 self._output(read_shape(item, Output, path, "a call's output"), path)
-            case "compaction" if (summary := summary_of(item.get("encrypted_content"))) is not None:
+            case "compaction" if (summary := read_summary(item.get("encrypted_content"))) is not None:
                 self._add(UserCanister((TextualContent(summary),)))
             case str(kind) if kind in _KEPT or kind.endswith("_call"):
                 self._said.append(ReasoningContent("", extra={ITEM: dict(item)}))

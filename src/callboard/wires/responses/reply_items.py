@@ -1,7 +1,6 @@
-"""The items of a reply while they are open.
+"""The items of a reply while they are open: each at its start, while it grows, and at its end.
 
-Owns what each kind of item looks like at its beginning, while it grows and at its end. Knows nothing of events,
-frames or sequence numbers: an item gives steps, each the type of an event and its fields.
+An item gives steps, each the type of an event and its fields.
 Source: the official sequence of the `openai` package 3.54.
 """
 
@@ -9,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
-
-import msgspec
 
 from callboard.core import InvocationEnded, InvocationStarted, ToolDeclaration
 from callboard.text.string_builder import Pieces
@@ -68,35 +65,35 @@ class Message(_Item):
         return {"type": "message", "id": self.id, "status": status, "role": "assistant", "content": content}
 
     def delta(self) -> Step:
-        """What is the same in every delta of the open part."""
+        """The type and the fields that all deltas of the open part share."""
         fields = {**self.at, "content_index": len(self._content)}
         if self.kind == "refusal":
             return "response.refusal.delta", fields
         return "response.output_text.delta", {**fields, "logprobs": []}
 
-    def begin(self, kind: PartKind) -> list[Step]:
-        steps = self._end()
+    def start_part(self, kind: PartKind) -> list[Step]:
+        steps = self._end_part()
         self.kind = kind
         fields = {**self.at, "content_index": len(self._content), "part": _part(kind, "")}
         return [*steps, ("response.content_part.added", fields)]
 
     def close(self, status: Status) -> list[Step]:
-        return [*self._end(), self.done(status)]
+        return [*self._end_part(), self.done(status)]
 
-    def _end(self) -> list[Step]:
+    def _end_part(self) -> list[Step]:
         if self.kind is None:
             return []
         kind, text = self.kind, self.pieces.joined()
         fields = {**self.at, "content_index": len(self._content)}
         part = _part(kind, text)
-        said: dict[str, Any] = {_KEYS[kind]: text}
+        value: dict[str, Any] = {_KEYS[kind]: text}
         if kind == "output_text":
-            said["logprobs"] = part["logprobs"] = self.logprobs
+            value["logprobs"] = part["logprobs"] = self.logprobs
         self.kind, self.logprobs = None, []
         self.pieces = Pieces()
         self._content.append(part)
         return [
-            (f"response.{kind}.done", {**fields, **said}),
+            (f"response.{kind}.done", {**fields, **value}),
             ("response.content_part.done", {**fields, "part": part}),
         ]
 
@@ -107,13 +104,13 @@ class Reasoning(_Item):
     def __init__(self, base: str, index: int, origin: str) -> None:
         super().__init__(base, index)
         self.origin = origin
-        self.begun = False
+        self.started = False
         self.pieces = Pieces()
         self.opaque = ""
         self.sealed = False
 
     def body(self, status: Status) -> dict[str, Any]:
-        summary = [_summary(self.pieces.joined())] if self.begun and status != "in_progress" else []
+        summary = [_summary(self.pieces.joined())] if self.started and status != "in_progress" else []
         body = {"type": "reasoning", "id": self.id, "summary": summary}
         if status == "in_progress" or not (self.opaque or self.sealed):
             return body
@@ -122,13 +119,13 @@ class Reasoning(_Item):
     def delta(self) -> Step:
         return "response.reasoning_summary_text.delta", {**self.at, "summary_index": 0}
 
-    def begin(self) -> list[Step]:
-        self.begun = True
+    def start(self) -> list[Step]:
+        self.started = True
         fields = {**self.at, "summary_index": 0, "part": _summary("")}
         return [("response.reasoning_summary_part.added", fields)]
 
     def close(self, status: Status) -> list[Step]:
-        if not self.begun:
+        if not self.started:
             return [self.done(status)]
         text = self.pieces.joined()
         fields = {**self.at, "summary_index": 0}
@@ -142,10 +139,10 @@ class Reasoning(_Item):
 class Call(_Item):
     """A function's call."""
 
-    __slots__ = ("_pieces", "call_id", "name", "namespace", "said")
+    __slots__ = ("_pieces", "call_id", "name", "namespace", "text")
     prefix = "fc"
     kind = "function_call"
-    value = "arguments"
+    field = "arguments"
     event = "response.function_call_arguments"
 
     def __init__(self, base: str, index: int, started: InvocationStarted, tool: ToolDeclaration | None) -> None:
@@ -154,21 +151,21 @@ class Call(_Item):
         self.name = started.name if tool is None else tool.local
         self.namespace = "" if tool is None else tool.namespace
         self._pieces = Pieces()
-        self.said = ""
+        self.text = ""
         """The whole value, once it is known."""
 
     def body(self, status: Status) -> dict[str, Any]:
         head = {"type": self.kind, "id": self.id, "call_id": self.call_id, "name": self.name}
         if self.namespace:
             head["namespace"] = self.namespace
-        return {**head, self.value: self.said, "status": status}
+        return {**head, self.field: self.text, "status": status}
 
     def delta(self) -> Step:
-        """What is the same in every delta."""
+        """The type and the fields that all deltas share."""
         return f"{self.event}.delta", self.at
 
-    def take(self, json: str) -> str:
-        """The next piece of the value."""
+    def feed(self, json: str) -> str:
+        """The next piece of the value, of the arguments' next piece."""
         if json:
             self._pieces.append(json)
         return json
@@ -176,16 +173,16 @@ class Call(_Item):
     def end(self, ended: InvocationEnded) -> str:
         """The rest of the value, which is then whole."""
         rest = "" if self._pieces else ended_arguments(ended)
-        self.said = self._pieces.joined() or rest
+        self.text = self._pieces.joined() or rest
         return rest
 
     def break_off(self) -> None:
-        """The value stays as far as it came."""
-        self.said = self._pieces.joined()
+        """Ends the value where it is."""
+        self.text = self._pieces.joined()
 
     def close(self) -> list[Step]:
-        named = {"name": self.name} if self.value == "arguments" else {}
-        return [(f"{self.event}.done", {**self.at, **named, self.value: self.said}), self.done("completed")]
+        named = {"name": self.name} if self.field == "arguments" else {}
+        return [(f"{self.event}.done", {**self.at, **named, self.field: self.text}), self.done("completed")]
 
 
 class CustomCall(Call):
@@ -193,22 +190,22 @@ class CustomCall(Call):
 
     prefix = "ctc"
     kind = "custom_tool_call"
-    value = "input"
+    field = "input"
     event = "response.custom_tool_call_input"
 
     def __init__(self, base: str, index: int, started: InvocationStarted, tool: ToolDeclaration | None) -> None:
         super().__init__(base, index, started, tool)
         self._input = RawInput()
 
-    def take(self, json: str) -> str:
+    def feed(self, json: str) -> str:
         return self._input.feed(json)
 
     def end(self, ended: InvocationEnded) -> str:
-        rest, self.said = self._input.finish(ended.arguments, ended.raw)
+        rest, self.text = self._input.finish(ended.arguments, ended.raw)
         return rest
 
     def break_off(self) -> None:
-        self.said = self._input.given
+        self.text = self._input.given
 
 
 class SearchCall(Call):
@@ -224,7 +221,7 @@ class SearchCall(Call):
         head = {"type": "tool_search_call", "id": self.id, "call_id": self.call_id, "execution": "client"}
         return {**head, "arguments": self._arguments, "status": status}
 
-    def take(self, json: str) -> str:
+    def feed(self, json: str) -> str:
         return ""
 
     def end(self, ended: InvocationEnded) -> str:
@@ -252,9 +249,3 @@ def _part(kind: PartKind, text: str) -> dict[str, Any]:
 
 def _summary(text: str) -> dict[str, Any]:
     return {"type": "summary_text", "text": text}
-
-
-def head(step: Step) -> bytes:
-    """The beginning of a frame whose `delta` and sequence number follow."""
-    kind, fields = step
-    return b'event: %b\ndata: %b,"delta":' % (kind.encode(), msgspec.json.encode({"type": kind, **fields})[:-1])

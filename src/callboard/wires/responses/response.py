@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from callboard.core import Event, ReplyEnded, Request
+from callboard.core import Event
 from callboard.wires.common.errors import excerpt_of, malformed, read_error
-from callboard.wires.common.reply_stream import DecodeContext
+from callboard.wires.common.reply_stream import DecodeContext, last_attempt
 from callboard.wires.responses.decode_stream import StreamDecoder
-from callboard.wires.responses.encode_stream import StreamEncoder
-from callboard.wires.responses.reply_items import Step
+from callboard.wires.responses.response_builder import ResponseBuilder
 from callboard.wires.responses.schema import ResponseShape
 
 _decode = msgspec.json.Decoder(ResponseShape).decode
@@ -36,39 +35,10 @@ def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContex
     return StreamDecoder(context).decode_response(response, "completed", excerpt_of(body))
 
 
-def encode_response(
-    events: Iterable[Event],
-    *,
-    identifier: str,
-    model: str,
-    created: int,
-    request: Request | None = None,
-    echo: Mapping[str, Any] | None = None,
-    clock: Callable[[], float] | None = None,
-) -> dict[str, Any]:
-    """The response of a reply; parameters as of StreamEncoder. That of a failed one has its `error`.
-
-    What came before a ReplyEnded("retry") is left out: another reply stands in its place.
-    """
-
-    def begin() -> _Silent:
-        return _Silent(identifier=identifier, model=model, created=created, request=request, echo=echo, clock=clock)
-
-    encoder = begin()
-    for event in events:
-        if event == ReplyEnded("retry"):
-            encoder = begin()
-        else:
-            encoder.feed(event)
-    encoder.finish()
-    return encoder.response or {}
-
-
-class _Silent(StreamEncoder):
-    """Puts the response together, and no frames."""
-
-    def _frame(self, step: Step) -> bytes:
-        return b""
-
-    def _delta(self, beginning: bytes, text: str) -> bytes:
-        return b""
+def encode_response(events: Iterable[Event], **options: Any) -> dict[str, Any]:
+    """The response of a reply; parameters as of ResponseBuilder. That of a failed one has its `error`."""
+    attempt, terminal = last_attempt(events)
+    builder = ResponseBuilder(**options)
+    for event in (*attempt, terminal):
+        builder.add(event)
+    return builder.response or {}

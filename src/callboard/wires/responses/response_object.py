@@ -1,8 +1,6 @@
-"""The response resource: what a reply says of itself besides its output.
+"""The response object: the fields of a reply besides its output.
 
-Owns the fields that the Open Responses specification requires, and what of the request is repeated in them.
-Knows nothing of events.
-Law: every required field is there, and no null where the specification has none.
+Law: every field that the Open Responses specification requires is there, and none is null where it allows no null.
 """
 
 from __future__ import annotations
@@ -38,8 +36,8 @@ _LONGEST_VALUE = 512
 _FUNCTION = ("name", "description", "parameters", "strict")
 
 
-class Resource:
-    """One reply's resource: what stays the same, said once."""
+class ResponseObject:
+    """The response object of one reply; the fields that stay the same are made once."""
 
     def __init__(
         self,
@@ -52,21 +50,21 @@ class Resource:
         clock: Callable[[], float] | None = None,
     ) -> None:
         self._clock = clock
-        said = _asked(request) if echo is None else echo
+        echo = _request_fields(request) if echo is None else echo
         self._fixed: dict[str, Any] = {
             "id": identifier,
             "object": "response",
             "created_at": created,
             "model": model,
-            **{name: default if said.get(name) is None else said[name] for name, default in _DEFAULTS.items()},
-            "tools": [_flat(tool) for tool in _list(said.get("tools"))],
-            "tool_choice": _choice(said.get("tool_choice")),
-            "text": _text(said.get("text")),
-            "reasoning": {"effort": None, "summary": None} | _mapping(said.get("reasoning")),
+            **{name: default if echo.get(name) is None else echo[name] for name, default in _DEFAULTS.items()},
+            "tools": [_flat(tool) for tool in _list(echo.get("tools"))],
+            "tool_choice": _choice(echo.get("tool_choice")),
+            "text": _text(echo.get("text")),
+            "reasoning": {"effort": None, "summary": None} | _mapping(echo.get("reasoning")),
         }
 
-    def warn(self, text: str) -> None:
-        """Says in the metadata, which every client may read, why the reply is incomplete."""
+    def add_warning(self, text: str) -> None:
+        """Adds to the metadata, which every client may read, why the reply is incomplete."""
         metadata = _mapping(self._fixed["metadata"])
         warning = "; ".join(filter(None, (metadata.get(WARNING), text)))
         self._fixed["metadata"] = metadata | {WARNING: warning[:_LONGEST_VALUE]}
@@ -102,7 +100,7 @@ def usage_body(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _asked(request: Request | None) -> dict[str, Any]:
+def _request_fields(request: Request | None) -> dict[str, Any]:
     """The request's fields as a client of this wire would have sent them."""
     if request is None:
         return {}
@@ -129,11 +127,11 @@ def _choice(choice: Any) -> Any:
 
 
 def _text(text: Any) -> dict[str, Any]:
-    said = _mapping(text)
-    form = _mapping(said.get("format")) or {"type": "text"}
+    fields = _mapping(text)
+    form = _mapping(fields.get("format")) or {"type": "text"}
     if form.get("type") == "json_schema":
         form = {"description": None, **form, "strict": bool(form.get("strict"))}
-    return {**said, "format": form}
+    return {**fields, "format": form}
 
 
 def _list(value: Any) -> Sequence[Any]:

@@ -1,0 +1,277 @@
+"""Build the response object of a reply from its events.
+
+`ResponseBuilder` serves the whole reply and, through its hooks, the stream: `StreamEncoder` sends every step of the
+building as an event, which is why both say the same.
+
+Laws: an item is opened when it has something to say, and a message or reasoning is closed when the next item starts.
+A call that broke off gets no `done`, for clients run what is done; the response lists it as incomplete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from callboard.core import (
+    ArgumentsPiece,
+    Ending,
+    Event,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Logprobs,
+    Note,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    Request,
+    TextPiece,
+    Usage,
+    Why,
+)
+from callboard.wires.common.reply_stream import BROKEN_OFF, ending
+from callboard.wires.responses import compat_events
+from callboard.wires.responses.errors import error_body
+from callboard.wires.responses.reply_items import Call, Message, PartKind, Reasoning, Status, Step, call_item
+from callboard.wires.responses.response_object import ResponseObject
+
+_INCOMPLETE: Mapping[Ending, str] = {
+    "length": "max_output_tokens",
+    "filter": "content_filter",
+    "refusal": "content_filter",
+    "no_call": "max_output_tokens",  # of the two reasons that clients know
+}
+
+
+class ResponseBuilder:
+    """Events in; `response` is the response object once the reply has ended.
+
+    Args:
+        identifier: Of the response.
+        model: The name that the client asked for.
+        created: Seconds since 1970.
+        request: The client's request, which says of which kind and namespace a called tool is; its fields are repeated
+            in the response.
+        echo: The client's body, whose fields are repeated in place of the request's.
+        seed_events: Whether the order of `compat_events` holds: the message is opened first and closed last.
+        clock: Says when the response was completed, in seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        *,
+        identifier: str,
+        model: str,
+        created: int,
+        request: Request | None = None,
+        echo: Mapping[str, Any] | None = None,
+        seed_events: bool = False,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._object = ResponseObject(
+            identifier=identifier, model=model, created=created, request=request, echo=echo, clock=clock
+        )
+        self._tools = {tool.name: tool for tool in request.tools} if request else {}
+        self._base = identifier.removeprefix("resp_")
+        self._model = model
+        self._seed_events = seed_events
+        self._started = False
+        self._output: list[dict[str, Any] | None] = []
+        self._message: Message | None = None
+        self._reasoning: Reasoning | None = None
+        self._calls: dict[int, Call] = {}
+        self._early_logprobs: list[Mapping[str, Any]] = []
+        """Logprobs whose text has not come."""
+        self._refused = False
+        self._is_cut = False
+        """Whether a call never became whole."""
+        self._usage = Usage()
+        self._response: dict[str, Any] | None = None
+
+    @property
+    def response(self) -> dict[str, Any] | None:
+        """The response of the terminal event; None before."""
+        return self._response
+
+    # What a stream sends.
+
+    def _emit(self, step: Step) -> None:
+        """A step of the building."""
+
+    def _emit_delta(self, item: Message | Reasoning | Call, text: str) -> None:
+        """A piece of an open item; `item.delta()` is what all of its pieces have in common."""
+
+    def _emit_started(self) -> None:
+        """The response is in progress."""
+
+    def add(self, event: Event) -> None:
+        if self._response is not None:
+            return
+        match event:
+            case TextPiece(text=text):
+                self._add_text("output_text", text)
+            case ArgumentsPiece(index=index, json=json):
+                if index in self._calls:
+                    self._add_value(self._calls[index], self._calls[index].feed(json))
+            case ReasoningPiece():
+                self._add_reasoning(event)
+            case ReplyStarted():
+                self._ensure_started()
+            case RefusalPiece(text=text):
+                self._refused = self._refused or bool(text)
+                self._add_text("refusal", text)
+            case Logprobs(tokens=tokens, is_refusal=False):
+                self._add_logprobs(tokens)
+            case InvocationStarted():
+                self._start_call(event)
+            case InvocationEnded():
+                self._end_call(event)
+            case InvocationIncomplete(index=index):
+                self._break_off([index])
+            case Usage():
+                self._usage = event
+            case Note(code="incomplete", text=text):
+                self._object.add_warning(text)
+            case ReplyEnded(reason="retry"):
+                self._break_off(list(self._calls))
+            case ReplyEnded(reason=reason):
+                self._end(reason)
+            case ReplyFailed():
+                self._complete("failed", error=error_body(event))
+            case _:
+                pass
+
+    def end_cut(self, why: Why = "stop") -> None:
+        """Ends a response whose events broke off as one that failed."""
+        if self._response is None:
+            self._complete("failed", error=error_body(BROKEN_OFF))
+
+    def _ensure_started(self) -> None:
+        if not self._started:
+            self._started = True
+            self._emit_started()
+            if self._seed_events:
+                self._open_message("output_text")
+
+    def _add_text(self, kind: PartKind, text: str) -> None:
+        if text:
+            self._ensure_started()
+            message = self._open_message(kind)
+            message.pieces.append(text)
+            self._emit_delta(message, text)
+
+    def _open_message(self, kind: PartKind) -> Message:
+        """The message, with an open part of that kind."""
+        message = self._message
+        if message is None:
+            self._close_items("completed")
+            self._message = message = Message(self._base, self._next_index())
+            self._emit(message.added())
+        if message.kind != kind:
+            self._emit_all(message.start_part(kind))
+            if kind == "output_text":
+                message.logprobs, self._early_logprobs = self._early_logprobs, []
+        return message
+
+    def _add_logprobs(self, tokens: Sequence[Mapping[str, Any]]) -> None:
+        """Logprobs are sent in a delta without text; those that come before their text wait for it."""
+        message = self._message
+        if message is None or message.kind != "output_text":
+            self._early_logprobs += tokens
+            return
+        message.logprobs += tokens
+        kind, fields = message.delta()
+        self._emit((kind, {**fields, "logprobs": tokens, "delta": ""}))
+
+    def _add_reasoning(self, piece: ReasoningPiece) -> None:
+        if not (piece.text or piece.opaque):
+            return
+        self._ensure_started()
+        reasoning = self._reasoning
+        if reasoning is None or reasoning.origin != piece.origin:
+            self._close_items("completed")
+            self._reasoning = reasoning = Reasoning(self._base, self._next_index(), piece.origin)
+            reasoning.sealed = bool(piece.origin) and piece.origin != self._model
+            self._emit(reasoning.added())
+        if piece.text:
+            if not reasoning.started:
+                self._emit_all(reasoning.start())
+            reasoning.pieces.append(piece.text)
+            self._emit_delta(reasoning, piece.text)
+        if piece.opaque:  # it seals the reasoning up to here
+            reasoning.opaque = piece.opaque
+            self._close_reasoning("completed")
+
+    def _start_call(self, started: InvocationStarted) -> None:
+        self._ensure_started()
+        self._break_off([started.index] if started.index in self._calls else [])
+        self._close_items("completed")
+        item = call_item(self._base, self._next_index(), started, self._tools.get(started.name))
+        self._calls[started.index] = item
+        self._emit(item.added())
+        self._emit_compat(compat_events.begin, item)
+
+    def _add_value(self, item: Call, text: str) -> None:
+        if text:
+            self._emit_compat(compat_events.delta, item, text)
+            self._emit_delta(item, text)
+
+    def _end_call(self, ended: InvocationEnded) -> None:
+        if ended.index not in self._calls:
+            self._start_call(InvocationStarted(ended.index, ended.identifier, ended.name))
+        item = self._calls.pop(ended.index)
+        self._add_value(item, item.end(ended))
+        self._emit_compat(compat_events.end, item)
+        self._emit_all(item.close())
+        self._output[item.index] = item.body("completed")
+
+    def _break_off(self, indices: Iterable[int]) -> None:
+        for index in indices:
+            self._is_cut = True
+            if index in self._calls:
+                item = self._calls.pop(index)
+                item.break_off()
+                self._output[item.index] = item.body("incomplete")
+
+    def _next_index(self) -> int:
+        self._output.append(None)
+        return len(self._output) - 1
+
+    def _close_items(self, status: Status, *, at_end: bool = False) -> None:
+        """Closes the open reasoning and message."""
+        self._close_reasoning(status)
+        if self._message is not None and (at_end or not self._seed_events):
+            message, self._message = self._message, None
+            self._emit_all(message.close(status))
+            self._output[message.index] = message.body(status)
+
+    def _close_reasoning(self, status: Status) -> None:
+        if self._reasoning is not None:
+            reasoning, self._reasoning = self._reasoning, None
+            self._emit_all(reasoning.close(status))
+            self._output[reasoning.index] = reasoning.body(status)
+
+    def _emit_all(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            self._emit(step)
+
+    def _emit_compat(self, make: Callable[..., Step], *parts: Any) -> None:
+        if self._seed_events:
+            self._emit(make(*parts))
+
+    def _end(self, reason: Ending) -> None:
+        is_cut = self._is_cut or bool(self._calls)
+        reason = ending(reason, is_cut=is_cut)
+        incomplete = None if reason == "refusal" and self._refused and not is_cut else _INCOMPLETE.get(reason)
+        self._complete("incomplete" if incomplete else "completed", reason=incomplete)
+
+    def _complete(self, status: str, **details: Any) -> None:
+        self._ensure_started()
+        self._break_off(list(self._calls))
+        self._close_items("completed" if status == "completed" else "incomplete", at_end=True)
+        output = [item for item in self._output if item is not None]
+        self._response = self._object.body(status, output, usage=self._usage, **details)
+        self._emit((f"response.{status}", {"response": self._response}))
+        self._emit_compat(compat_events.done, self._response)
