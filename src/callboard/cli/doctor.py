@@ -1,7 +1,4 @@
-"""`callboard doctor`: what clients would find behind a gateway, and which sandbox commands run in.
-
-Owns the command's options and what a person sees.
-"""
+"""`callboard doctor`: examine a backend as clients would use it, or the sandboxes of this machine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`callboard serve`: the gateway.
-
-Owns the command's options and what a person sees while it runs.
-"""
+"""`callboard serve`: the gateway."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What others talk to over a socket: the gateway, the board, our own MCP server."""
+"""Servers: the gateway, and our ensembles as an MCP server."""

@@ -1,6 +1,5 @@
-"""The socket that a server listens on.
+"""Make the socket that a server listens on.
 
-Owns how it is made. Knows nothing of what is served.
 Law: answers are sent without delay on what it accepts: asyncio sets TCP_NODELAY only on sockets that say they are TCP,
 and those of `socket.create_server`, or made without a protocol, do not.
 """

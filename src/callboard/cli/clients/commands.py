@@ -1,7 +1,6 @@
-"""`callboard codex`, `claude`, `gemini` and `qwen`: what a client has to be told to use the gateway.
+"""`callboard codex`, `claude`, `gemini` and `qwen`: set up a client for the gateway.
 
-Owns the commands' options, what a person sees, and the files that are written. Knows nothing of what the keys mean.
-Law: no file is written before a yes to all that would lose a value, and what each was is kept beside it.
+Law: no file is written before a yes to every value that would be lost, and a copy of each file is kept beside it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""What a client has to be told to work with a gateway.
+"""The settings that each client needs to work with a gateway, and the catalogue of models that Codex wants.
 
-Owns the keys of each client's settings, and the catalogue of models that Codex wants. Knows nothing of what is in a
-user's files already.
 Sources: Codex 0.169 (`codex debug models` shows a catalogue), Claude Code 2.1 and its list of environment variables,
 Qwen Code 0.15 and 0.24, Gemini CLI 0.61; each set of keys is run with the client by `make test-clients`.
 """

@@ -1,8 +1,8 @@
-"""Claude Code's attribution line, which differs in each request.
+"""Remove Claude Code's attribution line, which differs in each request.
 
-Owns where it is taken out. From 2.1.29 on Claude Code begins its system prompt with `x-anthropic-billing-header: …;
-cch=…;`, which only Anthropic's own API reads; for any other backend a prompt that begins otherwise each time has no
-prefix that a cache could hold (claude-code-router#1220, sglang#28522).
+From 2.1.29 on Claude Code begins its system prompt with `x-anthropic-billing-header: …; cch=…;`, which only Anthropic's
+own API reads. For any other backend a prompt that begins differently each time has no prefix that a cache could hold
+(claude-code-router#1220, sglang#28522).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Who may ask, and how often.
+"""Authenticate clients, and limit the requests of one key.
 
-Owns keys, origins, hosts and the limits of one key. Knows nothing of requests but their headers.
-Laws: keys are known by their digests only; no key is in an error or a log line.
+Laws: of keys only digests are kept; no key is in an error or a log line.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""A backend while the gateway runs.
+"""A backend while the gateway runs: its models, its circuit breaker, and the facts that its refusals taught.
 
-Owns its connections, its breaker, the list of its models, and what was learned of them. Knows no front.
 Law: names that clients make up cost no lasting memory.
 """
 

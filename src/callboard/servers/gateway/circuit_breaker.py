@@ -1,13 +1,12 @@
-"""Whether a backend is asked at all.
+"""Circuit breakers: a backend that fails in a row is not asked for a while.
 
-Owns the count of its failures in a row and the pause that follows. Knows nothing of requests or clocks: it is told
-what happened and what time it is, in seconds of any clock that only goes forward.
+They know no clock: callers pass the time, in seconds of any clock that only goes forward.
 
-A request may be what makes a backend fail, so one client's failures keep the backend from that client alone; from all
-they keep it when several clients saw it fail, none of them more than half of the times. A reply to anybody disproves
-all that was counted before.
+A request may itself be why a backend fails, so one client's failures keep the backend from that client alone. They keep
+it from all when several clients saw it fail, none of them more than half of the times. A reply to anybody disproves all
+that was counted before.
 
-Law: after the pause one request tries; the others wait for what becomes of it.
+Law: after the recovery time one request tries; the others wait for its outcome.
 """
 
 from __future__ import annotations

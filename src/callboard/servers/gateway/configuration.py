@@ -1,7 +1,4 @@
-"""A gateway's file, and the flags above it.
-
-Owns how settings are found. Knows nothing of what they do.
-"""
+"""Load a gateway's settings from a TOML file and from flags, which win."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The wires that clients speak to the gateway, as rows.
-
-Owns what a front checks, how a reply begins there, and what keeps a silent stream alive. Knows nothing of backends.
-"""
+"""The wires that clients speak to the gateway, as rows: what is checked, how a reply is encoded, how it fails."""
 
 from __future__ import annotations
 

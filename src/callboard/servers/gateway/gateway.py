@@ -1,6 +1,6 @@
-"""The gateway: from a client's body to an exchange.
+"""The gateway: makes an exchange of a client's body, and owns the backends.
 
-Owns what is checked before a backend is asked, and the backends. Knows nothing of sockets.
+It knows no sockets: the doctor and the tests use it without a server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What a reply shows of calls that ran here.
+"""Show calls that ran in the gateway as reasoning, and read them back.
 
-Owns the words in which they are told as reasoning, and the seal by which they are found again when the client sends
-the reply back. Knows nothing of how calls are run, and no wire.
+A seal beside the reasoning holds the calls and their results. When a client sends the reply back, they stand in the
+conversation again.
+
 Law: what was sealed comes back as it was, or not at all.
 """
 

@@ -1,8 +1,7 @@
-"""Tools that run here, for any client.
+"""Tools of the operator's ensembles, which run in the gateway for any client.
 
-Owns the ensembles that the operator named, and which of their tools may run. Knows no front.
-Laws: nothing runs that the permissions do not allow: with nobody here to ask, `ask` is no. Each reply has its own
-namespaces.
+Laws: nothing runs that the permissions do not allow, and since nobody can be asked here, `ask` is no. Each reply has its
+own namespaces.
 """
 
 from __future__ import annotations

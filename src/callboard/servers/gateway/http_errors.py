@@ -1,7 +1,6 @@
-"""A request that is not answered.
+"""Errors that the gateway answers with, and their statuses.
 
-Owns the codes that the gateway refuses with, and their statuses. Knows no wire.
-Source of the names: seed 002's proxy, where it has one.
+The codes are those of the Codex proxy that this gateway follows, where it has one.
 """
 
 from __future__ import annotations

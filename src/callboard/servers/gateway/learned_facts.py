@@ -1,8 +1,7 @@
-"""What refusals have shown of models: facts of their profiles.
+"""Facts of models that refusals have shown, kept for a while for one owner.
 
-What a backend says when it refuses may be the words of the client that asked, so nobody is believed for others: what
-one owner's requests showed holds for that owner, for a while. Bounded for each owner and for all, so that names and keys
-that a client makes up push out nothing but its own.
+The text of a refusal may repeat what the client sent, so nobody's requests teach anything for others. Bounded for each
+owner and for all, so that names and keys that a client makes up push out nothing but its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Figures for Prometheus.
+"""Metrics for Prometheus.
 
-Owns their names. Knows nothing of how requests are answered; with several workers the figures of all are told, through
-the directory that PROMETHEUS_MULTIPROC_DIR names.
+With several workers, the figures of all are shown, through the directory that PROMETHEUS_MULTIPROC_DIR names.
 """
 
 from __future__ import annotations

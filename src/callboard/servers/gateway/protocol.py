@@ -1,13 +1,14 @@
 """A client's connection: uvicorn's protocols, with bounds.
 
-Owns what a client may do to a connection before a request of it is known: how large a head is, how long it takes, how
-much is read in one turn of the event loop. uvicorn's `h11_max_incomplete_event_size` does not hold for httptools,
-which puts a header together piece by piece (quadratic in its size: 60 MB took nine seconds in which nobody else was
-answered), and it has no deadline for a head, nor for a body that nobody reads any more.
+What a client may do before a request of it is known: how large a head is, how long it takes, how much is read in one
+turn of the event loop. uvicorn's `h11_max_incomplete_event_size` does not hold for httptools, which puts a header
+together piece by piece (quadratic in its size: 60 MB took nine seconds in which nobody else was answered), and it has
+no deadline for a head, nor for a body that nobody reads any more.
 
 Laws: a head has at most MAX_HEAD bytes and MAX_HEADERS fields, and is whole within `head_seconds`; a connection whose
 request was answered does not outlive `head_seconds` in the middle of its body, nor `idle_seconds` without a further
-request; in one turn of the loop at most a slice is parsed, whatever a client sends, so that others have their turn.
+request; in one turn of the loop at most a slice is parsed, whatever a client sends, so that others have their turn;
+a connection that waits for a request makes room for a new one, the oldest first.
 
 A request costs about a microsecond more than with uvicorn alone: deadlines are compared by one timer that is set anew
 only when it fires, never for each request.

@@ -1,11 +1,12 @@
-"""What models thought before their calls, for clients that do not send it back.
+"""Remember what models thought before their calls, for clients that do not send it back.
 
 Some providers refuse a past call without the signature or the reasoning that came with it, and many clients keep the
 standard fields of their wire only: Chat Completions has no field for either. So a worker remembers them for a while,
-beside the call, for the owner whose request it was. What is not here any more, as after a restart or on another
-worker, is made good by what a profile says (`dummy_signature`, `requires_reasoning_history`): nothing depends on memory.
+beside the call, for the owner whose request it was. What is no longer here, as after a restart or on another worker,
+is replaced as the profile says (`stand_in_signature`, `requires_reasoning_history`): nothing depends on memory.
+
 Laws: an owner gets nothing of another's; identifiers stay the backend's own; constant work an event; the memory is
-bounded, and what was remembered first is forgotten first.
+bounded, and the oldest is forgotten first.
 """
 
 from __future__ import annotations

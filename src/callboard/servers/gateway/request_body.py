@@ -1,10 +1,8 @@
-"""A request's body.
-
-Owns the reading of it, and its limits. Knows nothing of what it says.
+"""Read a request's body, within the limits of one request and of the whole process.
 
 Laws: no more is built of a body than its limits allow: a few bytes of JSON can be a hundred bytes of objects, so its
 values are counted before the first of them is made. What is large is read on a thread, in steps so short that others
-have their turn.
+have their turn. What was taken of a ByteBudget is given back once.
 """
 
 from __future__ import annotations

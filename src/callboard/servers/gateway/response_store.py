@@ -1,8 +1,7 @@
-"""Where replies are kept.
+"""Store responses in a database, bounded by age and size.
 
-Owns one table, its age and its size. Knows nothing of what the bodies say.
-Laws: one owner never sees another's reply; a conversation is read with one query; a reply that was kept can be read
-at once, by every process. Constant work a write, but for a cleaning now and then, whose work is spread over the
+Laws: one owner never sees another's response; a conversation is read with one query; a response that was saved can be
+read at once, by every process. Constant work a write, but for a cleaning now and then, whose work is spread over the
 bytes that were written since the last.
 """
 

@@ -1,7 +1,5 @@
-"""The answer on the socket.
+"""Write a reply to the client's socket, as a stream or as one body.
 
-Owns when headers go out, what is written together, and what happens when the client leaves. Knows nothing of how a
-reply comes about.
 Laws: a stream's frames are never split over two writes; what arrived together is written together; a client that
 leaves cancels its reply upstream at once; a stream that began ends with one terminal event, whatever happens.
 """

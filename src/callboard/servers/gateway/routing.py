@@ -1,7 +1,4 @@
-"""Which backends are asked for a model, in which order.
-
-Owns the table of patterns and the draw among equals. Knows nothing of backends but their settings.
-"""
+"""Which backends serve a model, and in which order they are asked."""
 
 from __future__ import annotations
 

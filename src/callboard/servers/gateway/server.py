@@ -1,6 +1,5 @@
-"""The gateway's process.
+"""The gateway's process: uvicorn and its workers.
 
-Owns uvicorn and its workers. Knows nothing of requests.
 Law: no wider than loopback without a key.
 """
 

@@ -1,7 +1,4 @@
-"""What a gateway is told before it starts.
-
-Owns the settings and their defaults. Knows nothing of where they come from.
-"""
+"""The settings of a gateway, and their defaults."""
 
 from __future__ import annotations
 

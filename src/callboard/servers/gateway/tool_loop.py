@@ -1,17 +1,15 @@
-"""A reply in rounds: its model may call tools that run here.
+"""A reply in rounds: the model calls tools that run in the gateway.
 
-Owns what the client is told of the rounds. What follows from each event decides the loop, as in every run. Knows no
-front.
+The client gets one reply: the text and reasoning of all rounds as they come, the sum of their usage, and one end. A call
+that ran here is shown as a line of reasoning, such as `add({"a":1,"b":2}) -> 3`, which no client tries to run. Its seal
+stands where the wire has a place beside reasoning (`encrypted_content` on Responses, `signature` on Messages): a client
+that sends it back gives the model the call and the result again. Chat has no such place: there they are only part of
+the reasoning's text, and lost if the client does not send that back.
 
-The client gets one reply: what all rounds say and think as it comes, the sum of their usage, and one end. A call
-that ran here is told as a line of reasoning, such as `add({"a":1,"b":2}) -> 3`, which no client tries to run. Its
-seal stands where the wire has a place beside reasoning (`encrypted_content` on Responses, `signature` on Messages):
-a client that sends it back gives the model the call and the result again. On Chat there is no such place: there
-they are part of the reasoning's text only, and gone if the client does not send that back.
+A call of a client's tool ends the reply. It is sent when the reply's calls of tools from here have run, and after their
+results; it is sent as it came, whole or not. A call of a tool that nobody has is answered here. As in every run,
+`loop.Loop` decides what happens next.
 
-A call of a client's tool ends the reply. It is told when the reply's calls of tools from here have run, and
-stands behind what came of them; it is told as it came, whole or not. A call of a tool that nobody has is answered
-here.
 Law: a client that leaves cancels what runs.
 """
 

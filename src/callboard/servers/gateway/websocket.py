@@ -1,9 +1,7 @@
-"""Responses over a WebSocket.
+"""Responses over a WebSocket: one reply at a time, and the memory of the last.
 
-Owns a connection's messages, one reply at a time, and what it remembers of the last. Knows nothing of how replies
-come about.
 Laws: a message is the data of a frame of the stream; each `response.create` is answered, in order, by one terminal
-event or one error; a continuation that fails is not remembered; who leaves cancels its reply upstream.
+event or one error; a continuation that fails is not remembered; a client that leaves cancels its reply upstream.
 Source: the Open Responses specification 2026-04-24, the `openai` package 3.54.
 """
 

@@ -1,8 +1,4 @@
-"""An agent as one tool.
-
-Owns what a client hears of a run: a step of progress each round, a log message for each call. Knows nothing of how
-a run goes.
-"""
+"""An agent as one tool: each round is a step of progress, each call a log message."""
 
 from __future__ import annotations
 

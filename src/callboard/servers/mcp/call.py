@@ -1,10 +1,10 @@
-"""A call while it runs.
+"""A tool call while it runs, and the questions that its client is asked meanwhile.
 
-Owns the call's task, and what its client is asked meanwhile: up to 2025-11-25 in a request of ours; from 2026-07-28
-on the answer to the client's request says what is wanted, the task waits, and the client's next request brings it.
-Knows nothing of tools.
-Laws: a call that waits is found by a token that cannot be guessed, once, by a request for the same tool with the
-same arguments; one that nobody comes back for is cancelled.
+Up to protocol 2025-11-25 a question is a request of the server. From 2026-07-28 on, the answer to the client's request
+holds the questions; the call's task waits, and the client's next request brings the answers.
+
+Laws: a waiting call is found by a token that cannot be guessed, once, by a request for the same tool with the same
+arguments; a call whose client does not come back is cancelled.
 """
 
 from __future__ import annotations

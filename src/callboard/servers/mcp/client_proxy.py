@@ -1,7 +1,6 @@
-"""The client that called a tool, as the tool sees it.
+"""The client of a call as its tool sees it: `context.auxdata["mcp"]`.
 
-Owns what a tool may say and ask while it runs: `context.auxdata["mcp"]` is one of these. Knows nothing of transports.
-Law: a client is only asked what it says it can be asked; what it answers is its word, and no proof.
+Law: a client is only asked what it says it can be asked; its answer is no proof.
 """
 
 from __future__ import annotations

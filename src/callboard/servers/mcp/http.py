@@ -1,7 +1,6 @@
-"""The server over streamable HTTP.
+"""Serve MCP over streamable HTTP.
 
-Owns the port and who may ask: pages of this machine only, elsewhere whoever has a key. Knows nothing of tools.
-Law: no wider than loopback without a key.
+Law: no wider than loopback without a key; on loopback only pages of this machine may call.
 """
 
 from __future__ import annotations

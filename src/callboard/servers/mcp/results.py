@@ -1,7 +1,6 @@
-"""A result in the protocol's words.
+"""Encode a tool's result as MCP content.
 
-Owns the way from our contents to MCP's blocks. Knows nothing of who called.
-Law: what went wrong is a result that the model reads, with the category of the failure beside it.
+Law: a failure is a result that the model reads, with its category beside it.
 """
 
 from __future__ import annotations

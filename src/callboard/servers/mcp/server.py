@@ -1,8 +1,7 @@
-"""Ensembles as an MCP server.
+"""Serve ensembles as an MCP server, over any of the SDK's transports.
 
-Owns what is listed and how a call goes: found, permitted, run, answered. Knows nothing of transports.
-Laws: the names are those that models get on any wire; what no tool has is the client's mistake, what a tool refuses
-is a result that the model reads.
+Laws: the names are those that models get on any wire; a call of a tool that does not exist is a protocol error, a
+failure of a tool is a result that the model reads.
 """
 
 from __future__ import annotations

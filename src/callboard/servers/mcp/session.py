@@ -1,7 +1,6 @@
-"""What is kept of a client between its calls.
+"""The state of a client between its calls: log level and namespaces.
 
-Owns the level of its log messages and its tools' namespaces. Knows nothing of calls.
-Law: what one client left is never another's: over HTTP a session is found by the identifier that the server gave it;
+Law: one client never gets another's state. Over HTTP a session is found by the identifier that the server gave it;
 without one, as from 2026-07-28 on, each call has its own.
 """
 

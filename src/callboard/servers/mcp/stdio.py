@@ -1,9 +1,9 @@
-"""The server on standard input and output.
+"""Serve MCP on standard input and output (POSIX).
 
-Owns those two while it serves, and when it ends: at the end of its input, at SIGTERM, when its parent is gone.
-Knows nothing of tools. For POSIX.
-Law: nothing but the protocol reaches the wire: what tools and their children print goes to standard error, and what
-they read is empty.
+It ends with its input, at SIGTERM, or when its parent is gone.
+
+Law: nothing but the protocol reaches the descriptors: what tools and their children print goes to standard error, and
+their standard input is empty.
 """
 
 from __future__ import annotations

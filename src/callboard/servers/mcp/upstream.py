@@ -1,8 +1,9 @@
-"""Other servers, whose tools are served again.
+"""Serve the tools of other MCP servers again.
 
-Owns what of them passes through beside their results: their questions, to the client whose call they belong to; what
-their tools say of themselves; their instructions. Knows nothing of how they are reached.
-Law: a question goes to nobody but the client that has a call of these servers running; where several have, it is
+Questions of those servers go to the client whose call is running; the tools' annotations and the servers' instructions
+are passed on.
+
+Law: a question goes to no client but the one that has a call of these servers running; where several have, it is
 declined, for the protocol does not say whose it is.
 """
 
