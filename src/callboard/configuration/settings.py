@@ -23,7 +23,7 @@ from callboard.configuration.trust import restrict
 from callboard.errors import CallerError
 from callboard.profiles import Profile, facts_for
 from callboard.tools import Policy
-from callboard.tools.descriptors import Where, below, converted, dotted, refuse_unknown
+from callboard.tools.descriptors import Where, below, convert_table, converted, dotted, refuse_unknown
 
 FILE: Final = "callboard.toml"
 
@@ -172,16 +172,13 @@ def _checked(document: Document) -> dict[str, Any]:
             servers = read_servers(value, place, base=Path(document.path).parent, mistake=CallerError)
             given[name] = {each.settings.name: each for each in servers}
             continue
-        if kind is Permissions and isinstance(value, Mapping):
-            refuse_unknown(value, Permissions.__struct_fields__, place, CallerError)
-        given[name] = converted(kind, value, place, CallerError)
+        convert = convert_table if kind is Permissions and isinstance(value, Mapping) else converted
+        given[name] = convert(kind, value, place, CallerError)
         if name == "coding":
             # Each file says a part, which is whole when they are joined.
             given[name] = _said(value, msgspec.to_builtins(given[name]))
     for pattern, facts in given.get("profiles", {}).items():
-        place = below(where, "profiles", pattern)
-        refuse_unknown(facts, Profile.__struct_fields__, place, CallerError)
-        converted(Profile, facts, place, CallerError)
+        convert_table(Profile, facts, below(where, "profiles", pattern), CallerError)
     return given
 
 

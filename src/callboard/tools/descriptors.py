@@ -156,6 +156,14 @@ def converted(kind: Any, values: Any, where: Where, mistake: type[CallerError] =
         raise mistake(message, path=where(tuple(re.findall(r"[\w-]+", at)))) from None
 
 
+def convert_table(kind: Any, value: Any, where: Where, mistake: type[CallerError] = DescriptorError) -> Any:
+    """A table as a struct. Raises `mistake` where it is no table, has an unknown key, or a value of another type."""
+    if not isinstance(value, Mapping):
+        raise mistake("not a table", path=where(()))
+    refuse_unknown(value, kind.__struct_fields__, where, mistake)
+    return converted(kind, value, where, mistake)
+
+
 def below(where: Where, *above: str | int) -> Where:
     """Says where keys stand that are inside of others."""
     return lambda keys: where((*above, *keys))

@@ -19,7 +19,7 @@ from callboard.modes import plan
 from callboard.profiles import resolve
 from callboard.servers.gateway.auth import SHORTEST_KEY, digest
 from callboard.servers.gateway.settings import BackendSettings, GatewayLimits, GatewaySettings
-from callboard.tools.descriptors import Where, below, converted, dotted, refuse_unknown
+from callboard.tools.descriptors import Where, below, convert_table, converted, dotted, refuse_unknown
 from callboard.wires import wire_named
 
 _DIGEST = "sha256:"
@@ -47,7 +47,7 @@ def load_gateway_settings(path: str, flags: Mapping[str, Any], backend: BackendS
         )
     for name, kind in (("limits", GatewayLimits), ("permissions", Permissions)):
         if name in values:
-            values[name] = _table(kind, values[name], below(where, name))
+            values[name] = convert_table(kind, values[name], below(where, name), CallerError)
     values |= {name: value for name, value in flags.items() if value not in (None, (), [], "", {})}
     settings: GatewaySettings = converted(GatewaySettings, {**values, "backends": ()}, where, CallerError)
     checked = tuple([_checked(each) for each in backends])
@@ -77,14 +77,7 @@ def parse_keys(options: Sequence[str]) -> dict[str, str]:
 def _backend_tables(value: Any, where: Where) -> list[BackendSettings]:
     if not isinstance(value, list):
         raise CallerError("not a list of tables", path=where(()), hint="write [[backends]]")
-    return [_table(BackendSettings, each, below(where, place)) for place, each in enumerate(value)]
-
-
-def _table(kind: Any, value: Any, where: Where) -> Any:
-    if not isinstance(value, Mapping):
-        raise CallerError("not a table", path=where(()))
-    refuse_unknown(value, kind.__struct_fields__, where, CallerError)
-    return converted(kind, value, where, CallerError)
+    return [convert_table(BackendSettings, each, below(where, place), CallerError) for place, each in enumerate(value)]
 
 
 def _digest_of(key: str) -> str:

@@ -18,77 +18,84 @@ _CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-k
 
 
 class BackendSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One backend. `url` ends before the wire's path, such as `/v1`; or `local` names a model of this machine.
-
-    It serves the models that one of `models` matches (`*` and `?` as in file names) or that `map` has: there the
-    name that clients use leads to the backend's. Of several that serve a model one is drawn by `weight`, the others
-    are asked where it fails; one of weight 0 is never drawn first. `key` is the key that it wants; `key_variable`
-    names an environment variable that holds it. `mode`, `dialect` and `profile` (facts) override what is known of its models.
-    """
+    """One backend: an endpoint (`url`) or a model of this machine (`local`)."""
 
     name: str = ""
+    """In logs and metrics; else its host and port."""
     url: str = ""
+    """Up to the wire's path, such as `http://127.0.0.1:8080/v1`."""
     local: str = ""
+    """A model of `callboard models list`, or a GGUF file."""
     wire: str = "chat"
     models: tuple[str, ...] = ("*",)
+    """Patterns of the models that it serves; `*` and `?` match no slash."""
     model_map: Mapping[str, str] = {}
+    """The backend's names by those that clients use. It serves these besides `models`."""
     weight: Amount = 1.0
+    """Of several that serve a model one is drawn by weight, and the others are asked if it fails; 0 is never drawn."""
     key: str = ""
     key_variable: str = ""
+    """The environment variable that holds the key."""
     forward_client_key: bool | None = None
-    """Whether it gets the key that a client sent, where it has none of its own and the gateway none either. None is
-    yes for the only backend, whose key it must be, and no for one of several, which may not be those that it is for.
+    """Whether it gets the key that a client sent, where neither it nor the gateway has keys. None means yes for the
+    only backend, and no for one of several: the client's key may be meant for another of them.
     """
     headers: Mapping[str, str] = {}
+    """Sent with every request."""
     mode: str = ""
+    """How calls are asked for; else as the model's profile says."""
     dialect: str = ""
+    """How its models write calls in text."""
     profile: Mapping[str, Any] = {}
+    """Facts of its models, which win over all others."""
 
     @property
     def address(self) -> str:
-        """Its host and port, without a user and a password."""
+        """Host and port, without user and password."""
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
     @property
     def display_url(self) -> str:
-        """Its URL, without a user and a password."""
+        """The URL without user and password."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{self.address}{parts.path}"
 
     @property
     def label(self) -> str:
-        """What it is called in logs and figures."""
+        """Its name in logs and metrics."""
         return self.name or self.local or self.address
 
     @property
     def has_own_key(self) -> bool:
-        """Whether anything of its settings says who asks."""
+        """Whether its settings hold credentials."""
         named = any(name.lower() in _CREDENTIALS for name in self.headers)
         return bool(self.key or self.key_variable or named or "@" in urlsplit(self.url).netloc)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is said of its models, as a profile."""
-        spelled = {"dialect": self.dialect, "watch": self.dialect} if self.dialect else {}
-        return {**self.profile, **spelled}
+        """`profile` and `dialect` as facts of a profile."""
+        dialect = {"dialect": self.dialect, "watch": self.dialect} if self.dialect else {}
+        return {**self.profile, **dialect}
 
 
 class GatewayLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a client may send, and all clients together."""
+    """Bounds of what one client may send, and all clients together."""
 
     body: Count = 16 * 1024 * 1024
     """Bytes of one request, or of one message of a WebSocket."""
     values: Count = 250_000
     """Values in the JSON of one request: each takes memory and time that its bytes do not show."""
     items: Count = 20_000
+    """Items of one conversation."""
     content: Count = 16 * 1024 * 1024
     """Bytes of one item."""
     instructions: Count = 1_000_000
-    """Characters."""
+    """Characters of a Responses body's instructions."""
     max_tokens: Count = 1_000_000
+    """The largest number of tokens that a client may ask for."""
     top_logprobs: Count = 20
     read_timeout: Seconds = 60.0
-    """Seconds that may pass in the middle of a request's body."""
+    """Seconds without a byte in the middle of a request's body."""
     head_seconds: Seconds = 10.0
     """Seconds until a request's head is whole, or the rest of a body that nobody waits for any more."""
     idle_seconds: Seconds = 75.0
@@ -102,38 +109,45 @@ class GatewayLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A gateway.
-
-    `keys` are the SHA-256 digests of the keys that clients may use, by their names; without any, every client
-    may ask. `idle_timeout` is the longest silence of a backend, `heartbeat` the time after which a silent stream
-    says that it goes on, `grace` how long a stopping gateway waits for open replies, all in seconds.
-    `failures` in a row keep a backend from being asked for `pause` seconds. `rate` is the requests a minute that
-    one key may make, `concurrency` those at once; 0 is no limit. `store` is the URL of a database where replies
-    are kept, "" for none; `store_age` (seconds) and `store_size` (bytes) bound it. `origins` are the web pages
-    that may ask, `hosts` the names that the gateway answers to, any if there are none. `strict` refuses what would
-    lose something. `ensembles` are directories of tools that run here, or names of built-in ones; `permissions` say
-    which of them may, and `ask` is no; `rounds` are the replies of a model in one reply that may call them. `profiles`
-    are facts of models by pattern, as in callboard.toml; those of a backend override them.
-    """
+    """A gateway."""
 
     backends: tuple[BackendSettings, ...]
     profiles: Mapping[str, Mapping[str, Any]] = {}
+    """Facts of models by pattern, as in callboard.toml; those of a backend win."""
     limits: GatewayLimits = GatewayLimits()
     keys: Mapping[str, str] = {}
+    """SHA-256 digests of the keys that clients may use, by name. Without any, every client may ask."""
     idle_timeout: Seconds = 600.0
+    """The longest silence of a backend, in seconds: a large model may think for minutes before its first token."""
     heartbeat: Seconds = 10.0
+    """Seconds after which a silent stream shows that it goes on. Clients and proxies give up after 30 or more."""
     shutdown_timeout: Amount = 30.0
+    """Seconds that open replies have when the gateway stops."""
     failure_threshold: Positive = 5
+    """Failures in a row that keep a backend from being asked."""
     recovery_seconds: Amount = 30.0
+    """For so long; then one request tries."""
     requests_per_minute: Amount = 0.0
+    """Of one key; 0 is no limit."""
     max_concurrent: Count = 0
+    """Requests of one key at once; 0 is no limit."""
     store: str = ""
+    """Where responses are stored: `sqlite:///FILE` or `postgresql://...`; "" for nowhere."""
     store_age: Amount = 30 * 86400.0
+    """Seconds after which a stored response is deleted."""
     store_size: Count = 1024 * 1024 * 1024
+    """Bytes of all stored responses; the oldest go first."""
     origins: tuple[str, ...] = ()
+    """Web pages that may ask."""
     hosts: tuple[str, ...] = ()
+    """Names that the gateway answers to; without any, every name."""
     strict: bool = False
+    """Refuse requests of which something would be lost."""
     compat_events: bool = False
+    """Send older names of the Responses events besides the official ones."""
     ensembles: tuple[str, ...] = ()
+    """Directories of tools that run here, or names of built-in ensembles."""
     permissions: Permissions = Permissions()
+    """Which of those tools may run. Nobody can be asked here: `ask` is no."""
     rounds: Positive = 16
+    """Replies of a model, within one reply to the client, that may call them."""
