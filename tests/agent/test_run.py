@@ -221,7 +221,7 @@ def test_the_embedded_models_get_the_earlier_result_and_then_the_last_word(name)
 
 
 def test_an_agent_may_decide_otherwise_than_the_profile():
-    model = ScriptedModel([SIX, SIX, "ok"], profile={"on_repeated_call": "answer"})
+    model = ScriptedModel([SIX, SIX, "ok"], profile={"on_repeated_call": "final_answer"})
     result = Agent(model, [multiply], on_repeated_call="run").run_sync("?")
     assert [each.text for each in results(result.canisters)] == ["6", "6"]
     assert {request.tool_choice for request in model.requests} == {"auto"}

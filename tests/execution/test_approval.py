@@ -10,7 +10,9 @@ from callboard.core import (
     ApprovalAnswered,
     Deny,
     InvocationCanister,
+    InvocationEnded,
     Note,
+    ReplyEnded,
     ResultCanister,
     decode_event,
     encode_line,
@@ -257,8 +259,9 @@ def test_a_question_that_is_cancelled_ends_the_run():
 def test_the_loop_itself_lets_nothing_run_but_what_is_allowed(verdict):
     invocation = InvocationCanister("c1", "delete", {"path": "a"}, "")
     loop = Loop([], {"delete": Delete().invoker})
-    loop._round = type(loop._round)([invocation])
-    (question,) = loop._permit(None)
+    loop.start(None)
+    loop.feed(InvocationEnded(0, "c1", "delete", {"path": "a"}, ""), None)
+    (question,) = loop.feed(ReplyEnded("invocations"), None)
     assert isinstance(question, AskApproval)
     (execute,) = loop.feed(ApprovalAnswered(invocation, verdict), None)
     assert "c1" in execute.answered

@@ -13,7 +13,7 @@ from callboard.core import (
     error_result,
 )
 from callboard.errors import CallerError
-from callboard.loop import CallModel, CheckOutput, Finish, Limits, Loop
+from callboard.loop import CallModel, CheckOutput, Finish, Limits, Loop, LoopRules
 from callboard.profiles import Prices
 from callboard.tools import Ensemble, Invoker, Policy, Roster, tool
 
@@ -33,10 +33,15 @@ ROSTER = Roster([Ensemble("local", [search, Invoker("later", elsewhere, {"type":
 
 
 class Driven:
-    def __init__(self, now=NOW, check=None, **options):
+    def __init__(self, now=NOW, check=None, *, limits=None, **rules):
         self.now = now
         self.check = check
-        self.loop = Loop([UserCanister("Go.")], ROSTER, checks=check is not None, **options)
+        self.loop = Loop(
+            [UserCanister("Go.")],
+            ROSTER,
+            rules=LoopRules(checks_output=check is not None, **rules),
+            limits=limits,
+        )
         self.loop.start(now)
         self.turn = 0
 

@@ -21,7 +21,7 @@ from callboard.core import (
     UserCanister,
     error_result,
 )
-from callboard.loop import AskApproval, CallModel, Execute, Finish, Limits, Loop
+from callboard.loop import AskApproval, CallModel, Execute, Finish, Limits, Loop, LoopRules
 from callboard.tools import Ensemble, Policy, Roster, tool
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -45,8 +45,8 @@ ROSTER = Roster([Ensemble("local", [search, read])])
 class Driven:
     """A loop and what it last wanted."""
 
-    def __init__(self, **options):
-        self.loop = Loop([UserCanister("Go.")], ROSTER, **options)
+    def __init__(self, *, limits=None, **rules):
+        self.loop = Loop([UserCanister("Go.")], ROSTER, rules=LoopRules(**rules), limits=limits)
         self.actions = self.loop.start(NOW)
 
     def reply(self, *events, reason="stop"):
@@ -253,7 +253,7 @@ def quoted(name="search", **arguments):
 
 
 def test_a_quoted_call_is_asked_about_whatever_the_policy_allows():
-    for policy in (None, Policy([("*", "allow")])):
+    for policy in (Policy(), Policy([("*", "allow")])):
         run = Driven(policy=policy)
         (asked,) = run.reply(*quoted(query="a"))
         assert isinstance(asked, AskApproval)

@@ -15,8 +15,8 @@ from callboard.core import (
     UserCanister,
     error_result,
 )
-from callboard.loop import CallModel, CheckOutput, Execute, Finish, Limits, Loop
-from callboard.loop.repeat_guard import RepeatGuard
+from callboard.loop import CallModel, CheckOutput, Execute, Finish, Limits, Loop, LoopRules
+from callboard.loop.repeat_guard import RepeatGuard, create_repeat_guard
 from callboard.tools import Ensemble, Invoker, Policy, Roster, tool
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -45,8 +45,9 @@ ROSTER = Roster([Ensemble("local", [read, write, FILE])])
 class Driven:
     """A loop that tells of repeated calls. What is not said of a result is `name: arguments`."""
 
-    def __init__(self, on_repeated_call="warn", **options):
-        self.loop = Loop([UserCanister("Go.")], ROSTER, on_repeated_call=on_repeated_call, **options)
+    def __init__(self, on_repeated_call="warn", *, limits=None, **rules):
+        guard = create_repeat_guard(on_repeated_call, ROSTER)
+        self.loop = Loop([UserCanister("Go.")], ROSTER, rules=LoopRules(**rules), limits=limits, guard=guard)
         self.actions = self.loop.start(NOW)
         self.count = 0
 
@@ -334,7 +335,7 @@ def test_other_alerts_say_nothing_of_that():
 
 
 def test_refused_finishes_may_be_more():
-    run = Driven(checks=True, limits=Limits(output_retries=3))
+    run = Driven(checks_output=True, limits=Limits(output_retries=3))
 
     def refused(text):
         assert run.say(text) == [CheckOutput(text)]

@@ -37,7 +37,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.execution import DEFAULT_LIMIT, AfterCall, BeforeCall, OnError, ParallelExecutor
-from callboard.loop import GO_ON, AnswerAfter, Limits, OnRepeatedCall, QuotedCalls, ends_with_model
+from callboard.loop import GO_ON, AnswerAfter, Limits, LoopRules, OnRepeatedCall, QuotedCalls, ends_with_model
 from callboard.modes import plan_of
 from callboard.profiles import ModeName
 from callboard.providers import open_model
@@ -285,7 +285,7 @@ class Agent(Generic[OutputT_co]):
             given = [UserCanister(contents(GO_ON), timestamp=now)]
         return Run(
             setup.loop(
-                [*before, *given], limits=limits or self._limits, within=within.budget if within is not None else None
+                [*before, *given], limits=limits or self._limits, outer=within.budget if within is not None else None
             ),
             setup,
             common,
@@ -321,7 +321,7 @@ class Agent(Generic[OutputT_co]):
             said,
             invokers=setup.invokers,
             policy=self._policy or Policy(),
-            validated=setup.rules["validated"],
+            validated=setup.rules.validates,
             now=now,
         )
         return [], resumption
@@ -354,15 +354,15 @@ class Agent(Generic[OutputT_co]):
             overrides=instructions is not None,
             invokers=invokers,
             search=search,
-            rules={
-                "policy": self._policy,
-                "prices": plan.prices,
-                "answer_after": self._answer_after or plan.answer_after,
-                "checks": bool(self._output or self._output_validator),
-                "on_repeated_call": self._on_repeated_call or plan.on_repeated_call,
-                "validated": plan.mode.validated,
-                "quoted_calls": self._quoted_calls,
-            },
+            rules=LoopRules(
+                policy=self._policy or Policy(),
+                prices=plan.prices,
+                answer_after=self._answer_after or plan.answer_after,
+                checks_output=bool(self._output or self._output_validator),
+                validates=plan.mode.validated,
+                quoted_calls=self._quoted_calls,
+            ),
+            on_repeated_call=self._on_repeated_call or plan.on_repeated_call,
             group=ParallelExecutor(
                 invokers,
                 auxdata={**self._auxdata, **common.auxdata},

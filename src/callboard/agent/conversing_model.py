@@ -13,7 +13,7 @@ from callboard.agent.agent import Agent
 from callboard.core import Canister, Event, Request
 from callboard.modes import Plan
 from callboard.providers import open_model
-from callboard.providers.fallback import PlannedModel
+from callboard.providers.registry import PlannedModel
 from callboard.tools import Ensemble
 
 _Options = ParamSpec("_Options")

@@ -37,7 +37,7 @@ from callboard.errors import CallboardError, CallerError, DescriptorError, ToolD
 from callboard.loop import Limits
 from callboard.profiles import ModeName, providers, resolve, split_provider
 from callboard.providers import open_model
-from callboard.providers.fallback import PlannedModel
+from callboard.providers.registry import PlannedModel
 from callboard.tools import Ensemble, ToolLike
 
 MAX_STEPS = 10

@@ -56,7 +56,19 @@ from callboard.core import (
 )
 from callboard.errors import CallboardError, CallerError, NoOutput, ProviderError, ToolExecutionFailure
 from callboard.execution import ParallelExecutor
-from callboard.loop import Action, AskApproval, Budget, CallModel, CheckOutput, Execute, Finish, HandOver, Loop
+from callboard.loop import (
+    Action,
+    AskApproval,
+    Budget,
+    CallModel,
+    CheckOutput,
+    Execute,
+    Finish,
+    HandOver,
+    Loop,
+    LoopRules,
+    OnRepeatedCall,
+)
 from callboard.schema import ArgumentsInvalid
 from callboard.tools import Context, Invoker
 
@@ -139,7 +151,8 @@ class ActiveAgent:
     overrides: bool
     invokers: Mapping[str, Invoker]
     search: ToolSearch | None
-    rules: Mapping[str, Any]
+    rules: LoopRules
+    on_repeated_call: OnRepeatedCall
     group: ParallelExecutor
     request: Request
     output: Output[Any] | None
@@ -152,7 +165,12 @@ class ActiveAgent:
 
     def loop(self, canisters: Iterable[Canister] = (), **run: Any) -> Loop:
         """A loop with the agent's tools and rules; `run` are the run's own arguments of Loop."""
-        return Loop(canisters, self.invokers, **self.rules, **run)
+        guard = None
+        if self.on_repeated_call != "run":
+            from callboard.loop.repeat_guard import create_repeat_guard  # noqa: PLC0415  # where it is asked for
+
+            guard = create_repeat_guard(self.on_repeated_call, self.invokers)
+        return Loop(canisters, self.invokers, rules=self.rules, guard=guard, **run)
 
     async def instruct(self, auxdata: Mapping[str, Any]) -> str:
         """The text of its instructions. Raises CallerError where a function gives none."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from callboard.configuration import Settings
     from callboard.profiles import ModeName
-    from callboard.providers.fallback import PlannedModel
+    from callboard.providers.registry import PlannedModel
 
 app = typer.Typer(no_args_is_help=True, help="Models that run on this machine.")
 

@@ -1,7 +1,4 @@
-"""Which kind of failure an exception is.
-
-Owns the one table from exceptions to categories. Knows nothing of what is done about them.
-"""
+"""The category of the failure that an exception means."""
 
 from __future__ import annotations
 

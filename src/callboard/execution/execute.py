@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from callboard.core import Approve, InvocationCanister, ResultCanister, error_result
 from callboard.errors import CallerError, ToolExecutionFailure
-from callboard.execution.error_categories import category_of
 from callboard.execution.result_content import cut, result_of
 from callboard.execution.thread_pool import ThreadPool
 from callboard.schema import ArgumentsInvalid
@@ -162,6 +161,8 @@ async def run_invoker(
         except (Exception, asyncio.CancelledError) as error:
             if _is_ours(error):
                 raise
+            from callboard.execution.error_categories import category_of  # noqa: PLC0415  # of failures only
+
             category = category_of(error)
             timed_out = isinstance(error, _OutOfTime)
             if isinstance(error, _OutOfTime) and error.left:

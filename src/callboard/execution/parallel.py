@@ -93,13 +93,15 @@ class ParallelExecutor:
         progress. Before a result that arguments did not fit or that time ran out stands an alert, which is also given
         where another call fails fast. Closing it cancels what runs.
 
-        `answered` has the results of those that are not to run, by their identifiers.
+        `answered` has the results of those that are not to run, by their identifiers; its owner has found that the
+        others can run. Without it each invocation is checked for that.
         """
         gate = asyncio.Semaphore(self._limit)
         news = _News()
         given = answered or {}
+        is_checked = answered is not None
         tasks = {
-            invocation.identifier: asyncio.create_task(self._one(invocation, gate, news))
+            invocation.identifier: asyncio.create_task(self._one(invocation, gate, news, is_checked=is_checked))
             for invocation in invocations
             if invocation.identifier not in given
         }
@@ -136,23 +138,24 @@ class ParallelExecutor:
             finally:
                 self.unseen = [*_results(tasks).values()]
 
-    async def _one(self, invocation: InvocationCanister, gate: asyncio.Semaphore, news: _News) -> ResultCanister:
+    async def _one(
+        self, invocation: InvocationCanister, gate: asyncio.Semaphore, news: _News, *, is_checked: bool
+    ) -> ResultCanister:
         async with gate:
             asked = await _await_hook(self._before_call(invocation)) if self._before_call else None
             _check_hook("before_call", asked, (InvocationCanister, ResultCanister))
             if isinstance(asked, ResultCanister):
                 result = asked
             else:
-                result = await self._execute(invocation if asked is None else asked, news)
+                running = invocation if asked is None else asked
+                refused = None if is_checked and asked is None else refusal(running, self._invokers)
+                result = refused or await self._execute(running, news)
                 changed = await _await_hook(self._after_call(invocation, result)) if self._after_call else None
                 _check_hook("after_call", changed, (ResultCanister,))
                 result = result if changed is None else changed
             return replace(result, invocation_id=invocation.identifier)
 
     async def _execute(self, invocation: InvocationCanister, news: _News) -> ResultCanister:
-        refused = refusal(invocation, self._invokers)
-        if refused is not None:
-            return refused
         invoker = self._invokers[invocation.name]
         arguments = invocation.arguments or {}
         return await run_invoker(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, Execute, Finish, HandOver
 from callboard.loop.limits import Budget, Limits
-from callboard.loop.loop import GO_ON, AnswerAfter, Loop, QuotedCalls, ends_with_model
+from callboard.loop.loop import GO_ON, AnswerAfter, Loop, LoopRules, QuotedCalls, ends_with_model
 from callboard.profiles import OnRepeatedCall
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = [
     "HandOver",
     "Limits",
     "Loop",
+    "LoopRules",
     "OnRepeatedCall",
     "QuotedCalls",
     "ends_with_model",

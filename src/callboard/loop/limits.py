@@ -1,7 +1,4 @@
-"""How much a run may take, and how much it has taken.
-
-Owns the bounds and what is said when one is reached. Knows nothing of what is done then.
-"""
+"""The bounds of a run, how much of them it has taken, and what is said when one is reached."""
 
 from __future__ import annotations
 
@@ -20,21 +17,24 @@ MAX_DEPTH = 16
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bounds of one run; None is no bound.
 
-    `output_retries` says how often in a row the model is asked again because its output was refused; 0 is never.
-    `rounds` are replies that may call, `calls` invocations that are run, `errors` results with an error one
-    after another, `tokens` those of input and output together, `cost` what the profile's prices make of them,
-    `seconds` the time from the run's start. When rounds, calls or errors are reached one last reply is asked
-    for, without tools; after tokens and cost nothing more is asked for; seconds cut what is under way. The run is
-    then incomplete.
+    When rounds, calls or errors are used up, one last reply is asked for, without tools; after tokens and cost nothing
+    more is asked for; seconds cut what is under way. The run is then incomplete.
     """
 
     rounds: int = 20
+    """Replies that may call. Few tasks need as many; a model that goes in circles is stopped by them."""
     calls: int | None = None
+    """Invocations that are run."""
     errors: int | None = 8
+    """Results with an error, one after another."""
     tokens: int | None = None
+    """Tokens of input and output together."""
     cost: float | None = None
+    """The cost, in the currency of the profile's prices."""
     seconds: float | None = None
+    """The time from the run's start."""
     output_retries: int = 1
+    """How often in a row the model is asked again because its output was refused; 0 is never."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -47,17 +47,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Budget:
     """What a run has taken of its limits.
 
-    What a run `within` another one takes, both have taken, and neither goes on where the limits of one are reached.
-    Raises CallerError where too many runs stand in one another.
+    With an `outer` budget, that of the run that this one is within, both take what this run takes, and neither goes on
+    where the limits of one are reached. Raises CallerError where too many runs are within one another.
     """
 
-    def __init__(self, limits: Limits, prices: Prices | None, within: Budget | None = None) -> None:
+    def __init__(self, limits: Limits, prices: Prices | None, outer: Budget | None = None) -> None:
         self.limits = limits
         self.usage = Usage()
-        self._within = within
+        self._outer = outer
         self._calls = 0
         self._by_prices: dict[Prices | None, Usage] = {prices: Usage()}
-        self.depth: int = within.depth + 1 if within else 0
+        self.depth: int = outer.depth + 1 if outer else 0
         if self.depth > MAX_DEPTH:
             raise CallerError(f"more than {MAX_DEPTH} runs stand in one another", hint="answer without this agent")
 
@@ -71,21 +71,21 @@ class Budget:
         if usage != Usage():
             self.usage += usage
             self._by_prices[prices] = self._by_prices.get(prices, Usage()) + usage
-            if self._within is not None:
-                self._within.add(usage, prices)
+            if self._outer is not None:
+                self._outer.add(usage, prices)
 
     def add_calls(self, count: int) -> None:
         """Count calls that are run."""
         self._calls += count
-        if self._within is not None:
-            self._within.add_calls(count)
+        if self._outer is not None:
+            self._outer.add_calls(count)
 
     def out_of_calls(self) -> str:
         """Why no more calls are taken, if so."""
         most = self.limits.calls
         if most is not None and self._calls >= most:
             return f"no answer within {most} calls"
-        return self._within.out_of_calls() if self._within is not None else ""
+        return self._outer.out_of_calls() if self._outer is not None else ""
 
     def exhausted(self) -> str:
         """Why nothing more is asked for, if so."""
@@ -94,7 +94,7 @@ class Budget:
             return f"{used} tokens are used, of {limits.tokens}"
         if limits.cost is not None and self._spent >= limits.cost:
             return f"the cost is {self._spent:.4g}, of {limits.cost:.4g}"
-        return self._within.exhausted() if self._within is not None else ""
+        return self._outer.exhausted() if self._outer is not None else ""
 
     @property
     def _spent(self) -> float:

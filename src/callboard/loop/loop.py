@@ -1,10 +1,45 @@
-"""A run as a state machine.
+"""A run as a state machine: events in, actions out.
 
-Owns what follows from each event: which reply is asked for, which invocations run, when it is over.
-Knows no wire, no dialect, no HTTP, and no clock: the time comes with the event.
-Laws: only a completed reply decides anything, so text before a call never ends a run; every invocation
-in the transcript gets its result, or is pending at the run's end; constant work an event, whatever the
-history's length.
+Theory of operation
+-------------------
+
+A run alternates between a model that replies and tools that run. `Loop` decides what follows; whoever drives it (an
+`agent.Run`, the gateway's tool loop) does the work. The driver calls `start` or `resume`, does each action that it
+gets, and feeds back the events of that work with the time at which they happened. The loop does no I/O and reads no
+clock, so a run can be replayed from its events.
+
+The state says what the loop waits for, and so which events mean anything to it. Every other event is ignored: a
+provider may send more than it should, and that must not decide anything.
+
+    idle          start, resume
+    replying      the events of a reply; ReplyEnded and ReplyFailed end it
+    asking        an ApprovalAnswered for each call that a person is asked about
+    running       a ResultReady for each call of the reply
+    checking      answer_check, for the text of a reply that would end the run
+    handing_over  go_on, of the loop of the agent that takes the conversation over
+    ended         nothing
+
+An action leads from one state to the next, as `_NEXT` has it: no event changes the state by itself. The usual circle is
+replying, (asking,) running, replying; it is left with a `Finish`. The table is checked for each action, so an action
+that cannot follow is an error here and not a run that hangs.
+
+What a reply leads to is decided when it has ended, never before: text ahead of a call ends no run, and a reply that
+breaks off in a call runs nothing. The order of the questions is that of `_decide`:
+
+1. Did it call? Then calls that cannot run, may not run, or repeat earlier ones get their results here; people are
+   asked about others; the rest runs together. The driver executes calls that have a result already as well
+   (`Execute.answered`), so that all results come in the order of the calls.
+2. Was it cut, filtered, or refused? Then the run ends with what it said.
+3. Did it say nothing? Then it is asked again, `MAX_EMPTY` times, or `MAX_THOUGHTS` times where it thought.
+4. Did it rest on a result that the model wrote itself, or is it in none of the formats that were asked for, or does the
+   output check complain? Then the model reads why and replies again, `Limits.output_retries` times.
+
+Limits end a run in two ways. Where rounds, calls or errors are used up, one last reply is asked for without tools
+(`_is_last`), so that the run has an answer; where tokens, cost or time are, nothing more is asked for. Either way the
+run is "incomplete".
+
+Laws (tests/loop): every invocation in the transcript gets its result, or is pending at the run's end; the work for an
+event is constant, but for one copy of the transcript for each reply that is asked for.
 """
 
 from __future__ import annotations
@@ -12,12 +47,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from callboard.core import (
     ApprovalAnswered,
+    ArgumentsPiece,
     AssistantCanister,
     Canister,
     Ending,
@@ -27,12 +64,14 @@ from callboard.core import (
     InvocationIncomplete,
     Note,
     ReasoningContent,
+    ReasoningPiece,
     ReplyEnded,
     ReplyFailed,
     ResultCanister,
     ResultReady,
     RunState,
     SupervisorCanister,
+    TextPiece,
     TextualContent,
     Usage,
     UserCanister,
@@ -42,11 +81,38 @@ from callboard.core import (
 from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, Execute, Finish, HandOver
 from callboard.loop.limits import Budget, Limits
 from callboard.loop.pending_calls import PendingCalls
-from callboard.profiles import OnRepeatedCall, Prices
+from callboard.profiles import Prices
 from callboard.tools import Invoker, Permission, Policy, denial, edited_invocation, quotation_reason, refusal
 
 if TYPE_CHECKING:
     from callboard.loop.repeat_guard import RepeatGuard
+
+State: TypeAlias = Literal["idle", "replying", "asking", "running", "checking", "handing_over", "ended"]
+"""What a loop waits for."""
+
+_NEXT: Final[Mapping[tuple[State, type[Action]], State]] = {
+    ("idle", CallModel): "replying",
+    ("idle", AskApproval): "asking",
+    ("idle", Execute): "running",
+    ("idle", Finish): "ended",
+    ("replying", CallModel): "replying",
+    ("replying", AskApproval): "asking",
+    ("replying", Execute): "running",
+    ("replying", CheckOutput): "checking",
+    ("replying", Finish): "ended",
+    ("asking", AskApproval): "asking",
+    ("asking", Execute): "running",
+    ("asking", Finish): "ended",
+    ("running", CallModel): "replying",
+    ("running", HandOver): "handing_over",
+    ("running", Finish): "ended",
+    ("checking", CallModel): "replying",
+    ("checking", Finish): "ended",
+    ("handing_over", CallModel): "replying",
+    ("handing_over", Finish): "ended",
+    ("ended", Finish): "ended",
+}
+"""The state after an action, by the state before it."""
 
 MAX_EMPTY = 2
 """Empty replies in a row that end a run."""
@@ -57,14 +123,13 @@ AnswerAfter: TypeAlias = Literal["model", "results"]
 """When the last reply is asked for: when the model makes no more calls, or once its calls have results."""
 
 MAX_REPEATED = 3
-"""Rounds in a row of nothing but repeated calls, before a last reply is asked for, where the model is told of them."""
-
+"""Rounds in a row of nothing but repeated calls, before a last reply is asked for."""
 
 QuotedCalls: TypeAlias = Literal["ask", "run"]
-"""What follows from a call that repeats a source of the conversation: somebody is asked, or it runs as any other."""
+"""Whether a person is asked about a call that repeats a source of the conversation, or it runs as any other."""
 
 GO_ON = "Go on."
-"""What the user says behind a reply that decides nothing: a last message of the model's is a prefill to llama.cpp."""
+"""A user message behind a reply that decides nothing: llama.cpp takes a last message of the model's for a prefill."""
 
 _BESIDE_RESULTS = (
     "Part of your last reply was cut, for you had written a result of a call yourself. "
@@ -82,19 +147,36 @@ _SHORTFALLS: Mapping[Ending, str] = {
 }
 
 
-class Loop:
-    """Feeds on the events of replies, results and approvals; gives actions.
+class LoopRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent brings to a loop besides its tools."""
 
-    `canisters` are the conversation so far, `invokers` what may be called; with `checks` each finish is asked about.
-    `on_repeated_call` says what follows from a call that was made before in the run: "run" runs it again; "warn" does
-    not if nothing has changed since, and tells the model to do something else, above the earlier result; "final_answer"
-    gives the earlier result to a call that is idempotent or was made in the round before, and asks for a last reply
-    if the whole reply was such calls. With `quoted_calls` "ask" a call that repeats a source is asked about, whatever
-    the policy allows.
-    `validated` False asks about calls and defers them as they are (mode parsed).
-    `transcript` grows by what happens; `usage` and `cost` are sums over the replies. A run `within` another one takes
-    of its budget too. A loop `after` another one is that of the agent which was handed the conversation: it goes on
-    with its transcript, its rounds and its limits.
+    policy: Policy = Policy()
+    """Which calls run, which are denied, and which a person is asked about."""
+    prices: Prices | None = None
+    """Make the cost of the tokens; without them it is unknown."""
+    answer_after: AnswerAfter = "model"
+    """When the last reply is asked for."""
+    checks_output: bool = False
+    """Ask the driver (CheckOutput) about each text that would end the run."""
+    validates: bool = True
+    """Validate the arguments of calls that are deferred or asked about; False leaves them as they are (mode parsed)."""
+    quoted_calls: QuotedCalls = "ask"
+    """With "ask", a person is asked about a call that repeats a source, whatever the policy allows."""
+
+
+class Loop:
+    """The state machine of a run.
+
+    `transcript` grows by what happens; `usage` and `cost` are sums over the replies.
+
+    Args:
+        canisters: The conversation so far.
+        invokers: The tools by the names that models call them.
+        rules: What the agent allows and asks for.
+        limits: The bounds of the run.
+        guard: Answers calls that were made before in the run; without one they run again.
+        outer: The budget of the run that this one is within, which it takes of as well.
+        after: The loop of the agent that handed the conversation over: its transcript, rounds and limits go on.
     """
 
     def __init__(
@@ -102,56 +184,54 @@ class Loop:
         canisters: Iterable[Canister],
         invokers: Mapping[str, Invoker],
         *,
+        rules: LoopRules = LoopRules(),  # noqa: B008  # it is frozen
         limits: Limits | None = None,
-        policy: Policy | None = None,
-        prices: Prices | None = None,
-        answer_after: AnswerAfter = "model",
-        checks: bool = False,
-        on_repeated_call: OnRepeatedCall = "run",
-        validated: bool = True,
-        quoted_calls: QuotedCalls = "ask",
-        within: Budget | None = None,
+        guard: RepeatGuard | None = None,
+        outer: Budget | None = None,
         after: Loop | None = None,
     ) -> None:
+        self.state: State = after.state if after else "idle"
         self.transcript: list[Canister] = after.transcript if after else [*canisters]
         self.rounds: int = after.rounds if after else 0
-        self.budget: Budget = after.budget if after else Budget(limits or Limits(), prices, within)
+        self.budget: Budget = after.budget if after else Budget(limits or Limits(), rules.prices, outer)
         self.limits = self.budget.limits
         self.deadline: datetime | None = after.deadline if after else None
+        self.errors: int = after.errors if after else 0
+        """Results with an error, one after another."""
         self._invokers = invokers
-        self._policy = policy or Policy()
-        self._prices = prices
-        self._answer_after = answer_after
-        self._checks = checks
-        self._unchecked = ""
-        """The text that is asked about."""
-        self._validated = validated
-        self._quoted_calls: QuotedCalls = quoted_calls
-        self._guard: RepeatGuard | None = None
-        if on_repeated_call != "run":
-            from callboard.loop.repeat_guard import REPEAT_GUARDS  # noqa: PLC0415  # who does not ask for it does not load it
-
-            self._guard = REPEAT_GUARDS[on_repeated_call](invokers)
-        self._answers_repeated = on_repeated_call == "final_answer"
-        self._told: dict[str, ResultCanister] = {}
-        """What the calls of this round are answered with that were made before."""
-        self._told_rounds = 0
-        self._made_up = False
-        self._no_format = ""
-        """What the model is told of a reply that has none of the formats that were asked for."""
+        self._rules = rules
+        self._guard = guard
+        # Of the reply that arrives.
         self._fold = Fold()
         self._reply: list[Canister] = []
         self._reply_usage = Usage()
-        self._cut: dict[str, str] = {}
-        self._round = PendingCalls()
-        self._behind: list[Canister] = []
-        self._last = False
+        self._cut_calls: dict[str, str] = {}
+        """Why calls did not become whole, by their identifiers."""
+        self._has_hallucinated = False
+        """Whether a result that the model wrote itself was cut out of the reply."""
+        self._format_complaint = ""
+        """What the model reads of a reply that has none of the formats that were asked for."""
+        self._unchecked = ""
+        """The text that the driver is asked about."""
+        # Of its calls.
+        self._calls = PendingCalls()
+        self._repeated: dict[str, ResultCanister] = {}
+        """The results of calls that were made before, by their identifiers."""
+        self._following: list[Canister] = []
+        """What follows the results of calls that waited in the history."""
+        # Of the run.
+        self._is_last = False
+        """Whether the reply that is asked for is to answer without any call."""
         self._shortfall = ""
         """Why the run will not have completed, however it goes on."""
-        self.errors: int = after.errors if after else 0
+        self._repeated_rounds = 0
+        """Rounds in a row of nothing but repeated calls."""
         self._empty = 0
+        """Replies in a row that said nothing."""
         self._thoughts = 0
+        """Replies in a row that only thought."""
         self._refused = 0
+        """Replies in a row that the model was asked to make again."""
 
     @property
     def usage(self) -> Usage:
@@ -166,13 +246,13 @@ class Loop:
     def start(self, now: datetime) -> list[Action]:
         """The first actions of the run."""
         self._set_deadline(now)
-        return [self._call_model()]
+        return self._move([self._call_model()])
 
     def resume(
         self,
         invocations: Iterable[InvocationCanister],
         answered: Mapping[str, ResultCanister],
-        behind: Iterable[Canister],
+        following: Iterable[Canister],
         now: datetime,
     ) -> list[Action]:
         """Begin with calls of the history that wait.
@@ -180,134 +260,145 @@ class Loop:
         Args:
             invocations: The calls.
             answered: Results of some of them, by their identifiers; each of the others waits for an ApprovalAnswered.
-            behind: What follows their results in the conversation.
+            following: What follows their results in the conversation.
             now: The time.
 
         Returns:
             The actions. What the rules deny by now, and what does not fit, waits for no answer.
         """
         self._set_deadline(now)
-        self._behind = [*behind]
-        current = self._round = PendingCalls(invocations)
+        self._following = [*following]
+        current = self._calls = PendingCalls(invocations)
         for invocation in current.invocations:
-            refused = answered.get(invocation.identifier) or self._refusal(invocation)
-            if refused is None:
-                current.asked[invocation.identifier] = invocation
+            result = answered.get(invocation.identifier) or self._result_without_approval(invocation)
+            if result is None:
+                current.questions[invocation.identifier] = invocation
             else:
-                current.answered[invocation.identifier] = refused
-        return [] if current.asked else self._execute(now)
+                current.answered[invocation.identifier] = result
+        if current.questions:
+            self.state = _NEXT[self.state, AskApproval]
+            return []
+        return self._move(self._execute(now))
 
     def go_on(self, now: datetime) -> list[Action]:
-        """What is next where the calls of a reply have their results."""
-        if over := self._exhausted(now):
-            return [Finish("incomplete", "", over)]
-        if not self._last and (shortfall := self._out_of_calls()):
-            self._last, self._shortfall = True, shortfall
-        return [self._call_model()]
+        """The next actions of a loop that another one's conversation was handed over to."""
+        return self._move(self._next_round(now))
+
+    def answer_check(self, complaint: str, now: datetime) -> list[Action]:
+        """The actions that follow from a CheckOutput; an empty complaint accepts the text."""
+        text, self._unchecked = self._unchecked, ""
+        return self._move(self._complain(complaint, text, now) if complaint else [Finish("completed", text)])
+
+    def feed(self, event: Event, now: datetime) -> list[Action]:
+        """The actions that follow from an event."""
+        state = self.state
+        if state == "replying":
+            actions = self._feed_reply(event, now)
+        elif state == "running" and isinstance(event, ResultReady):
+            actions = self._end_calls(now) if self._calls.take(event.canister) else []
+        elif state == "asking" and isinstance(event, ApprovalAnswered):
+            actions = self._take_answer(event, now)
+        else:
+            return []
+        return self._move(actions) if actions else actions
+
+    def stop(self, now: datetime, why: str = "cancelled", state: RunState = "cancelled") -> Finish:
+        """End the run from outside: what was said is kept, and a call without a result gets one that says why."""
+        self._reply += self._fold.finish("cancelled")
+        text = self._keep_reply(now) if self._reply else self._unchecked
+        self._settle_calls("the run was cancelled" if state == "cancelled" else f"the run ended: {why}", now)
+        self.state = "ended"
+        return Finish(state, text, why)
+
+    def roll_back(self, to: int) -> None:
+        """The conversation goes on from its first `to` canisters."""
+        self.transcript = self.transcript[:to]
+        self._calls = PendingCalls()
+
+    def _move(self, actions: list[Action]) -> list[Action]:
+        for action in actions:
+            self.state = _NEXT[self.state, type(action)]
+        return actions
 
     def _set_deadline(self, now: datetime) -> None:
         if self.limits.seconds is not None:
             self.deadline = now + timedelta(seconds=self.limits.seconds)
 
-    def feed(self, event: Event, now: datetime) -> list[Action]:
-        """The actions that follow from an event."""
-        match event:
-            case ResultReady(canister=result):
-                return self._next_round(now) if self._round.take(result) else []
-            case ApprovalAnswered():
-                return self._take_answer(event, now)
-            case Usage():
-                # Some providers tell it with every piece; the last one counts.
-                self._reply_usage = event
-            case InvocationIncomplete(identifier=identifier, why=why):
-                self._cut[identifier] = why
-            case Note(code="hallucinated_result"):
-                self._made_up = True
-            case Note(code="format", text=text):
-                self._no_format = f"Error: {text}"
-            case _:
-                pass
-        self._reply += self._fold.feed(event)
-        match event:
-            case ReplyEnded(reason="retry"):
-                self._end_reply()
-                self._reply = []
-                self._made_up, self._no_format = False, ""
-            case ReplyEnded(reason=reason):
-                said = self._keep_reply(now)
-                return self._decide(said, reason, now)
-            case ReplyFailed(message=message):
-                said = self._keep_reply(now)
-                self._settle("the reply failed before the call could run", now)
-                return [Finish("failed", said, message)]
-            case _:
-                pass
-        return []
-
-    def stop(self, now: datetime, why: str = "cancelled", state: RunState = "cancelled") -> Finish:
-        """The run is ended from outside: what was said is kept, what was called and has no result gets one."""
-        self._reply += self._fold.finish("cancelled")
-        said = self._keep_reply(now) if self._reply else self._unchecked
-        self._settle("the run was cancelled" if state == "cancelled" else f"the run ended: {why}", now)
-        return Finish(state, said, why)
-
-    def roll_back(self, to: int) -> None:
-        """The conversation goes on from its first `to` canisters."""
-        self.transcript = self.transcript[:to]
-        self._round = PendingCalls()
-
     # Replies.
 
     def _call_model(self) -> CallModel:
         self.rounds += 1
-        self._made_up, self._no_format = False, ""
-        return CallModel(self.rounds, tuple(self.transcript), self._last)
+        self._has_hallucinated, self._format_complaint = False, ""
+        return CallModel(self.rounds, tuple(self.transcript), self._is_last)
 
-    def _end_reply(self) -> None:
-        self.budget.add(self._reply_usage, self._prices)
+    def _feed_reply(self, event: Event, now: datetime) -> list[Action]:
+        self._reply += self._fold.feed(event)
+        match event:
+            case TextPiece() | ReasoningPiece() | ArgumentsPiece():  # most events, so they come first
+                pass
+            case Usage():
+                # Some providers send it with every piece; the last one counts.
+                self._reply_usage = event
+            case InvocationIncomplete(identifier=identifier, why=why):
+                self._cut_calls[identifier] = why
+            case Note(code="hallucinated_result"):
+                self._has_hallucinated = True
+            case Note(code="format", text=text):
+                self._format_complaint = f"Error: {text}"
+            case ReplyEnded(reason="retry"):
+                self._count_usage()
+                self._reply = []
+                self._has_hallucinated, self._format_complaint = False, ""
+            case ReplyEnded(reason=reason):
+                return self._decide(self._keep_reply(now), reason, now)
+            case ReplyFailed(message=message):
+                text = self._keep_reply(now)
+                self._settle_calls("the reply failed before the call could run", now)
+                return [Finish("failed", text, message)]
+            case _:
+                pass
+        return []
+
+    def _count_usage(self) -> None:
+        self.budget.add(self._reply_usage, self._rules.prices)
         self._reply_usage = Usage()
 
     def _keep_reply(self, now: datetime) -> str:
         """The reply goes into the transcript. Its text."""
-        self._end_reply()
+        self._count_usage()
         reply, self._reply = [replace(each, timestamp=now) for each in self._reply], []
         reply = _separate_identifiers(reply)
         self.transcript += reply
-        self._round = PendingCalls([each for each in reply if isinstance(each, InvocationCanister)])
+        self._calls = PendingCalls([each for each in reply if isinstance(each, InvocationCanister)])
         return "".join([each.text for each in reply if isinstance(each, AssistantCanister)])
 
-    def _decide(self, said: str, reason: Ending, now: datetime) -> list[Action]:
-        if self._round.invocations and self._last:
-            self._settle("no more calls are taken in this run", now)
-            return [Finish("incomplete", said, self._shortfall or "the model called instead of answering")]
-        if self._round.invocations:
+    def _decide(self, text: str, reason: Ending, now: datetime) -> list[Action]:
+        if self._calls.invocations and self._is_last:
+            self._settle_calls("no more calls are taken in this run", now)
+            return [Finish("incomplete", text, self._shortfall or "the model called instead of answering")]
+        if self._calls.invocations:
             self._refused = self._empty = self._thoughts = 0
             return self._permit(now)
         why = self._shortfall or _SHORTFALLS.get(reason, "")
-        if not (said or why or self._made_up or reason == "refusal"):
+        if not (text or why or self._has_hallucinated or reason == "refusal"):
             return self._after_nothing(now)
         self._empty = self._thoughts = 0
         if why or reason == "refusal":
-            return [Finish("incomplete" if why else "completed", said, why)]
-        if complaint := _WITHOUT_RESULTS if self._made_up else self._no_format:
-            return self._refuse(complaint, said, now)
-        if self._checks:
-            self._unchecked = said
-            return [CheckOutput(said)]
-        return [Finish("completed", said)]
+            return [Finish("incomplete" if why else "completed", text, why)]
+        if complaint := _WITHOUT_RESULTS if self._has_hallucinated else self._format_complaint:
+            return self._complain(complaint, text, now)
+        if self._rules.checks_output:
+            self._unchecked = text
+            return [CheckOutput(text)]
+        return [Finish("completed", text)]
 
-    def answer_check(self, complaint: str, now: datetime) -> list[Action]:
-        """What follows from what is wrong with the text that was asked about; nothing is wrong if it is empty."""
-        said, self._unchecked = self._unchecked, ""
-        return self._refuse(complaint, said, now) if complaint else [Finish("completed", said)]
-
-    def _refuse(self, complaint: str, said: str, now: datetime) -> list[Action]:
-        """The model is told what is wrong with its reply, as often as may be."""
+    def _complain(self, complaint: str, text: str, now: datetime) -> list[Action]:
+        """Tell the model what is wrong with its reply, as often as may be."""
         self._refused += 1
         if self._refused > self.limits.output_retries:
-            return [Finish("incomplete", said, complaint)]
+            return [Finish("incomplete", text, complaint)]
         if exhausted := self._exhausted(now):
-            return [Finish("incomplete", said, exhausted)]
+            return [Finish("incomplete", text, exhausted)]
         self.transcript.append(UserCanister(contents(complaint), timestamp=now))
         return [self._call_model()]
 
@@ -319,7 +410,7 @@ class Loop:
         )
         self._thoughts += thought
         self._empty += not thought
-        if self._empty == MAX_EMPTY or self._thoughts == MAX_THOUGHTS or self._last:
+        if self._empty == MAX_EMPTY or self._thoughts == MAX_THOUGHTS or self._is_last:
             what = "thought without answering" if thought else "replied nothing"
             return [Finish("incomplete", "", f"the model {what}")]
         if over := self._exhausted(now):
@@ -331,147 +422,155 @@ class Loop:
     # Invocations.
 
     def _permit(self, now: datetime) -> list[Action]:
-        """Settles what needs no running and asks for what needs a person."""
+        """Answer the calls that do not run, and ask about those that need a person."""
         questions: list[Action] = []
-        current = self._round
-        self._told = {} if self._guard is None else self._guard.answers(current.invocations)
+        current = self._calls
+        self._repeated = {} if self._guard is None else self._guard.answers(current.invocations)
         for invocation in current.invocations:
             identifier = invocation.identifier
-            if identifier in self._told:
-                current.answered[identifier] = self._told[identifier]
-                continue
-            refused = refusal(invocation, self._invokers, self._cut.get(identifier, ""))
-            if refused is not None:
-                current.answered[identifier] = refused
+            cut = self._cut_calls.get(identifier, "")
+            result = self._repeated.get(identifier) or refusal(invocation, self._invokers, cut)
+            if result is not None:
+                current.answered[identifier] = result
             else:
                 questions += self._judge(invocation)
         return questions or self._execute(now)
 
     def _judge(self, invocation: InvocationCanister) -> list[Action]:
-        """Denies the call, or asks about it, or defers it, or leaves it to run."""
-        current, identifier = self._round, invocation.identifier
+        """Deny the call, or ask about it, or defer it, or leave it to run."""
+        current, identifier = self._calls, invocation.identifier
         invoker = self._invokers[invocation.name]
-        permission, why = self._decided(invocation)
-        if permission not in ("allow", "ask"):
-            current.answered[identifier] = denial(invocation, why)
-            return []
+        permission, why = self._apply_policy(invocation)
         if permission == "allow" and not invoker.deferred:
             return []
         # What waits is validated before: nobody is asked about a call, or answers one, that could not run.
-        if mistake := invoker.mistake(invocation.arguments or {}) if self._validated else "":
-            current.answered[identifier] = error_result(identifier, "validation", mistake)
+        if result := self._denial(invocation, permission, why):
+            current.answered[identifier] = result
         elif permission == "ask":
-            current.asked[identifier] = invocation
+            current.questions[identifier] = invocation
             return [AskApproval(invocation, why)]
         else:
             current.defer(invocation)
         return []
 
-    def _decided(self, invocation: InvocationCanister) -> tuple[Permission, str]:
-        """What the policy decides; a call that repeats a source is not allowed by it alone."""
-        permission, why = self._policy.decide(self._invokers[invocation.name], invocation.arguments)
-        if not invocation.quoted_from or self._quoted_calls == "run" or permission not in ("allow", "ask"):
+    def _apply_policy(self, invocation: InvocationCanister) -> tuple[Permission, str]:
+        """The policy's decision; it does not allow a call that repeats a source by itself."""
+        permission, why = self._rules.policy.decide(self._invokers[invocation.name], invocation.arguments)
+        if not invocation.quoted_from or self._rules.quoted_calls == "run" or permission not in ("allow", "ask"):
             return permission, why
         quoted = quotation_reason(invocation)
         return "ask", quoted if permission == "allow" else f"{why}; {quoted}"
 
-    def _take_answer(self, answered: ApprovalAnswered, now: datetime) -> list[Action]:
+    def _denial(self, invocation: InvocationCanister, permission: Permission, why: str) -> ResultCanister | None:
+        """The result of a call that the policy denies, or whose arguments do not fit."""
+        if permission not in ("allow", "ask"):
+            return denial(invocation, why)
+        if not self._rules.validates:
+            return None
+        mistake = self._invokers[invocation.name].mistake(invocation.arguments or {})
+        return error_result(invocation.identifier, "validation", mistake) if mistake else None
+
+    def _result_without_approval(self, invocation: InvocationCanister) -> ResultCanister | None:
+        """The result of a call that waited and cannot run by now, None for one that a person may allow."""
+        return refusal(invocation, self._invokers) or self._denial(invocation, *self._apply_policy(invocation))
+
+    def _take_answer(self, answer: ApprovalAnswered, now: datetime) -> list[Action]:
         """Only "allow" lets the call run."""
-        current = self._round
-        invocation = current.asked.pop(answered.invocation.identifier, None)
+        current = self._calls
+        invocation = current.questions.pop(answer.invocation.identifier, None)
         if invocation is None:
             return []
-        if answered.verdict not in ("allow", "defer"):
-            why = answered.why or "the answer was no"
-            if invocation.quoted_from and self._quoted_calls == "ask":
-                why = f"{quotation_reason(invocation)}, and {answered.why or 'nobody allowed it'}"
+        if answer.verdict not in ("allow", "defer"):
+            why = answer.why or "the answer was no"
+            if invocation.quoted_from and self._rules.quoted_calls == "ask":
+                why = f"{quotation_reason(invocation)}, and {answer.why or 'nobody allowed it'}"
             current.answered[invocation.identifier] = denial(invocation, why)
-        elif answered.verdict == "allow" and answered.arguments is not None:
-            self._edit(invocation, answered.arguments)
-        elif answered.verdict == "defer" or self._invokers[invocation.name].deferred:
+        elif answer.verdict == "allow" and answer.arguments is not None:
+            self._edit(invocation, answer.arguments)
+        elif answer.verdict == "defer" or self._invokers[invocation.name].deferred:
             current.defer(invocation)
-        return [] if current.asked else self._execute(now)
+        return [] if current.questions else self._execute(now)
 
     def _edit(self, invocation: InvocationCanister, arguments: Mapping[str, Any]) -> None:
         """A person's arguments run in the place of the model's, if they fit and no rule denies them."""
-        invoker = self._invokers[invocation.name]
-        edited = edited_invocation(invocation, arguments, invoker, self._policy, validated=self._validated)
-        place: dict[str, Any] = self._round.answered if isinstance(edited, ResultCanister) else self._round.edited
-        place[invocation.identifier] = edited
-
-    def _refusal(self, invocation: InvocationCanister) -> ResultCanister | None:
-        """The result of a call that waited and cannot run by now, None for one that a person may allow."""
-        if refused := refusal(invocation, self._invokers):
-            return refused
-        permission, why = self._decided(invocation)
-        if permission not in ("allow", "ask"):
-            return denial(invocation, why)
-        mistake = self._invokers[invocation.name].mistake(invocation.arguments or {}) if self._validated else ""
-        return error_result(invocation.identifier, "validation", mistake) if mistake else None
+        invoker, rules = self._invokers[invocation.name], self._rules
+        edited = edited_invocation(invocation, arguments, invoker, rules.policy, validated=rules.validates)
+        if isinstance(edited, ResultCanister):
+            self._calls.answered[invocation.identifier] = edited
+        else:
+            self._calls.edited[invocation.identifier] = edited
 
     def _hands_over(self, invocation: InvocationCanister) -> bool:
         return invocation.name in self._invokers and self._invokers[invocation.name].hands_over
 
     def _refuse_handoffs(self) -> None:
         """A conversation has one agent, and is handed over whole."""
-        current = self._round
+        current = self._calls
         why = "calls of the same reply wait for their results" if current.deferred else ""
         for invocation in current.running:
             if invocation.identifier in current.answered or not self._hands_over(invocation):
                 continue
             if why:
-                refused = error_result(
-                    invocation.identifier, "execution", f"the conversation was not handed over: {why}"
-                )
-                current.answered[invocation.identifier] = refused
+                text = f"the conversation was not handed over: {why}"
+                current.answered[invocation.identifier] = error_result(invocation.identifier, "execution", text)
             why = why or "another handoff of the same reply came first"
 
     def _execute(self, now: datetime) -> list[Action]:
         self._refuse_handoffs()
-        running = self._round.running
-        self.budget.add_calls(len(running) - len(self._round.answered))
-        return [Execute(running, self._round.answered)] if running else self._next_round(now)
+        running = self._calls.running
+        self.budget.add_calls(len(running) - len(self._calls.answered))
+        return [Execute(running, self._calls.answered)] if running else self._end_calls(now)
 
-    def _next_round(self, now: datetime) -> list[Action]:
-        pairs = [(invocation, result) for invocation, result in self._round.results() if result is not None]
+    def _end_calls(self, now: datetime) -> list[Action]:
+        """The calls of a reply have their results, or wait for them beyond the run's end."""
+        calls = self._calls
+        pairs = [(invocation, result) for invocation, result in calls.results() if result is not None]
         results = [replace(result, timestamp=now) for _, result in pairs]
-        if self._made_up and results:
+        if self._has_hallucinated and results:
             results[0] = replace(results[0], content=(TextualContent(_BESIDE_RESULTS), *results[0].content))
         self.transcript += results
-        if self._round.deferred:
-            return [Finish("pending", "", f"{len(self._round.deferred)} calls wait for their results")]
+        if calls.deferred:
+            return [Finish("pending", "", f"{len(calls.deferred)} calls wait for their results")]
         for result in results:
             self.errors = 0 if result.error is None else self.errors + 1
-        self._remember(pairs)
-        self._round = PendingCalls()
-        self._append_behind()
-        handed = next((each.name for each, result in pairs if result.error is None and self._hands_over(each)), "")
-        if handed:
-            return [HandOver(handed)]
-        sound = all(result.error is None for result in results)
-        if (self._answers_repeated and self._told_rounds) or (sound and self._answer_after == "results"):
-            self._last = True
-        return self.go_on(now)
+        self._record_calls(pairs)
+        self._calls = PendingCalls()
+        self._append_following()
+        agent = next((each.name for each, result in pairs if result.error is None and self._hands_over(each)), "")
+        if agent:
+            return [HandOver(agent)]
+        if (self._guard is not None and self._guard.ends_run and self._repeated_rounds) or (
+            self._rules.answer_after == "results" and all(result.error is None for result in results)
+        ):
+            self._is_last = True
+        return self._next_round(now)
 
-    def _append_behind(self) -> None:
-        self.transcript += self._behind
-        self._behind = []
+    def _next_round(self, now: datetime) -> list[Action]:
+        if exhausted := self._exhausted(now):
+            return [Finish("incomplete", "", exhausted)]
+        if not self._is_last and (shortfall := self._out_of_calls()):
+            self._is_last, self._shortfall = True, shortfall
+        return [self._call_model()]
 
-    def _remember(self, pairs: Sequence[tuple[InvocationCanister, ResultCanister]]) -> None:
+    def _append_following(self) -> None:
+        self.transcript += self._following
+        self._following = []
+
+    def _record_calls(self, pairs: Sequence[tuple[InvocationCanister, ResultCanister]]) -> None:
         if self._guard is None:
             return
         # A call that ran with other arguments is not the call that the model made.
-        as_called = [pair for pair in pairs if pair[0].identifier not in self._round.edited]
-        self._guard.record(as_called, self._told, self.rounds)
-        self._told_rounds = self._told_rounds + 1 if len(self._told) == len(pairs) else 0
+        as_called = [pair for pair in pairs if pair[0].identifier not in self._calls.edited]
+        self._guard.record(as_called, self._repeated, self.rounds)
+        self._repeated_rounds = self._repeated_rounds + 1 if len(self._repeated) == len(pairs) else 0
 
-    def _settle(self, why: str, now: datetime) -> None:
-        """Every invocation that has no result gets one that says why."""
-        for invocation, result in self._round.results():
+    def _settle_calls(self, why: str, now: datetime) -> None:
+        """Give every invocation that has no result one that says why."""
+        for invocation, result in self._calls.results():
             settled = result or error_result(invocation.identifier, "cancelled", why)
             self.transcript.append(replace(settled, timestamp=now))
-        self._round = PendingCalls()
-        self._append_behind()
+        self._calls = PendingCalls()
+        self._append_following()
 
     # Limits.
 
@@ -484,8 +583,8 @@ class Loop:
             return over
         if limits.errors is not None and self.errors >= limits.errors:
             return f"{self.errors} errors one after another"
-        if self._told_rounds >= MAX_REPEATED:
-            return f"nothing but calls that were made before, in {self._told_rounds} rounds"
+        if self._repeated_rounds >= MAX_REPEATED:
+            return f"nothing but calls that were made before, in {self._repeated_rounds} rounds"
         return ""
 
     def _exhausted(self, now: datetime) -> str:
@@ -499,7 +598,7 @@ class Loop:
     @property
     def pending(self) -> tuple[InvocationCanister, ...]:
         """The invocations that have no result at the run's end."""
-        return self._round.pending
+        return self._calls.pending
 
 
 def ends_with_model(canisters: Sequence[Canister]) -> bool:

@@ -1,7 +1,4 @@
-"""The invocations of one reply, until each has its result.
-
-Owns what has become of each of them. Decides nothing.
-"""
+"""The invocations of one reply, until each has its result."""
 
 from __future__ import annotations
 
@@ -20,14 +17,14 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class PendingCalls:
-    """`answered` are results of invocations that do not run, `asked` those that wait for a person, `deferred`
-    those whose results come from outside, after the run, `edited` those that run with a person's arguments.
+    """`answered` has the results of invocations that do not run, `questions` the invocations that wait for a person,
+    `deferred` those whose results come from outside, after the run, `edited` those that run with a person's arguments.
     """
 
     def __init__(self, invocations: Iterable[InvocationCanister] = ()) -> None:
         self.invocations = tuple(invocations)
         self.answered: dict[str, ResultCanister] = {}
-        self.asked: dict[str, InvocationCanister] = {}
+        self.questions: dict[str, InvocationCanister] = {}
         self.deferred: dict[str, InvocationCanister] = {}
         self.edited: dict[str, InvocationCanister] = {}
         self._results: dict[str, ResultCanister] = {}
@@ -53,7 +50,7 @@ class PendingCalls:
         self._waiting.discard(invocation.identifier)
 
     def take(self, result: ResultCanister) -> bool:
-        """Whether this was the last result that was waited for."""
+        """Keep a result. Whether it was the last one that was waited for."""
         edited = self.edited.get(result.invocation_id)
         self._results[result.invocation_id] = edited_result(edited, result) if edited else result
         self._waiting.discard(result.invocation_id)
@@ -65,6 +62,7 @@ class PendingCalls:
 
 
 def call_key(invocation: InvocationCanister) -> Key:
-    """Of what is no object, as it was written."""
-    given = invocation.arguments
-    return invocation.name, invocation.raw.encode("utf-8", "surrogatepass") if given is None else _encode(given)
+    """The name and the canonical arguments; the raw text where the arguments are no object."""
+    arguments = invocation.arguments
+    raw = invocation.raw.encode("utf-8", "surrogatepass") if arguments is None else _encode(arguments)
+    return invocation.name, raw

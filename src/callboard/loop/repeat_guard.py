@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from callboard.core import InvocationCanister, ResultCanister, TextualContent
 from callboard.loop.pending_calls import Key, call_key
+from callboard.profiles import OnRepeatedCall
 from callboard.tools import Invoker
 
 MAX_CYCLE: Final = 4
@@ -58,6 +59,9 @@ class _Made(NamedTuple):
 
 class RepeatGuard:
     """Answers calls that were made before, where nothing has changed since or where they go in circles."""
+
+    ends_run = False
+    """Whether a last reply is asked for as soon as a reply was nothing but repeated calls."""
 
     def __init__(self, invokers: Mapping[str, Invoker]) -> None:
         self._invokers = invokers
@@ -137,6 +141,8 @@ class EarlierResults(RepeatGuard):
     A call that failed may be tried again.
     """
 
+    ends_run = True
+
     def __init__(self, invokers: Mapping[str, Invoker]) -> None:
         super().__init__(invokers)
         self._round_before: set[Key] = set()
@@ -156,8 +162,11 @@ class EarlierResults(RepeatGuard):
         return _EARLIER.format(number=made.number) if holds else ""
 
 
-REPEAT_GUARDS: Final[Mapping[str, type[RepeatGuard]]] = {"final_answer": EarlierResults, "warn": RepeatGuard}
-"""By what follows from a repeated call."""
+def create_repeat_guard(on_repeated_call: OnRepeatedCall, invokers: Mapping[str, Invoker]) -> RepeatGuard | None:
+    """The guard of a run; None where repeated calls run again."""
+    if on_repeated_call == "run":
+        return None
+    return (RepeatGuard if on_repeated_call == "warn" else EarlierResults)(invokers)
 
 
 def _circle(steps: deque[_Step], key: Key) -> Sequence[_Step]:

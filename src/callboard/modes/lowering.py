@@ -39,7 +39,6 @@ from callboard.dialects import (
     render_result,
     render_tools,
 )
-from callboard.modes.action_schema import action_constraint
 from callboard.modes.mode import Plan
 
 _MODELS = (AssistantCanister, InvocationCanister)
@@ -90,6 +89,8 @@ def _on_wire(request: Request, _: Plan) -> Request:
 def _in_constraint(request: Request, plan: Plan) -> Request:
     if not request.tools:
         return request
+    from callboard.modes.action_schema import action_constraint  # noqa: PLC0415  # for structured mode only
+
     answer = request.constraint.schema if request.constraint else None
     constraint = action_constraint(request.tools, request.tool_choice, answer)
     return replace(_in_prompt(request, plan), constraint=constraint)

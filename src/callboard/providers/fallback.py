@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from typing import Protocol
 
 from callboard.core import Event, Note, ReplyFailed, ReplyStarted, Request, Usage
 from callboard.errors import CallerError
-from callboard.modes import Plan
+from callboard.providers.registry import PlannedModel
 
 _BEFORE_REPLY = (ReplyStarted, Usage, Note)
 """Events that may be given before another model is asked."""
@@ -39,19 +38,6 @@ async def first_reply(
             else:
                 return
         yield [*events[:-1], Note("alert", text)]
-
-
-class PlannedModel(Protocol):
-    """A Model with its plan."""
-
-    plan: Plan
-
-    @property
-    def name(self) -> str: ...
-
-    def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]: ...
-
-    async def aclose(self) -> None: ...
 
 
 class FallbackModel:

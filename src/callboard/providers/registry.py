@@ -6,16 +6,16 @@ Owns the way from a name to something that replies. Knows nothing of configurati
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from callboard.core import Event, Request
 from callboard.errors import CallerError, NoSuchModel
-from callboard.modes import plan
+from callboard.modes import Plan, plan
 from callboard.plugins import plugins
 from callboard.profiles import ModeName, providers, resolve
-from callboard.providers.fallback import PlannedModel
 from callboard.providers.http_model import HttpModel
 from callboard.providers.transport import Transport
 from callboard.text.suggest import find_closest
@@ -25,6 +25,19 @@ if TYPE_CHECKING:
 
 # Loaded models, for as long as the process lives.
 _servers: dict[Path, EmbeddedServer] = {}
+
+
+class PlannedModel(Protocol):
+    """A Model with its plan."""
+
+    plan: Plan
+
+    @property
+    def name(self) -> str: ...
+
+    def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]: ...
+
+    async def aclose(self) -> None: ...
 
 
 def open_model(

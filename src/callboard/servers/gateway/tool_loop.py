@@ -50,7 +50,8 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.execution import ParallelExecutor
-from callboard.loop import Action, CallModel, Execute, Finish, Limits, Loop
+from callboard.loop import Action, CallModel, Execute, Finish, Limits, Loop, LoopRules
+from callboard.loop.repeat_guard import create_repeat_guard
 from callboard.modes import Plan, plan_of
 from callboard.servers.gateway.dispatch import Candidates, stream_reply
 from callboard.servers.gateway.exchange import Batches, ReplyRecord
@@ -107,13 +108,13 @@ class ToolLoop:
         self._search = search
         self._seen = seen
         self._group = ParallelExecutor(ours)
+        invokers = {**dict.fromkeys(self._names, _THE_CLIENTS), **ours}
         self._loop = Loop(
             request.canisters,
-            {**dict.fromkeys(self._names, _THE_CLIENTS), **ours},
+            invokers,
+            rules=LoopRules(policy=_ALLOWED, answer_after=plan.answer_after),
             limits=limits,
-            policy=_ALLOWED,
-            answer_after=plan.answer_after,
-            on_repeated_call=plan.on_repeated_call,
+            guard=create_repeat_guard(plan.on_repeated_call, invokers),
         )
         self._actions: deque[Action] = deque()
         self._places: dict[int, int | None] = {}
