@@ -15,7 +15,7 @@ import time
 from asyncio.subprocess import DEVNULL
 from pathlib import Path
 
-from callboard.coding.jobs.store import Jobs
+from callboard.coding.jobs.store import JobStore
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
 from callboard.testing import FakeBackend
 
@@ -66,7 +66,7 @@ async def cancelled(place: Path) -> tuple[float, float]:
         await shell("git", *arguments, cwd=repository)
     async with FakeBackend([calling()]) as backend:
         environment = {**os.environ, **IDENTITY, "XDG_DATA_HOME": str(place), "XDG_CONFIG_HOME": str(place)}
-        options = ["--symptoms", "x", "--form", "phased", "--model", "fake-model", "--base-url", backend.url]
+        options = ["--symptoms", "x", "--workflow", "phased", "--model", "fake-model", "--base-url", backend.url]
         job = await asyncio.create_subprocess_exec(
             str(Path(sys.executable).with_name("callboard")),
             *["debug", *options],
@@ -80,7 +80,7 @@ async def cancelled(place: Path) -> tuple[float, float]:
             if job.returncode is not None:
                 sys.exit("the job ended before it was cancelled")
             await asyncio.sleep(0.01)
-        jobs = Jobs(place / "callboard" / "jobs")
+        jobs = JobStore(place / "callboard" / "jobs")
         began = time.perf_counter()
         ending = asyncio.create_task(jobs.cancel(jobs.latest().id))
         while sleepers():  # noqa: ASYNC110  # of other processes

@@ -141,8 +141,8 @@ def with_phases(page: str) -> str:
     def rows(form: str) -> Iterator[str]:
         for kind, phases in forms[form].items():
             for phase in phases:
-                tools = "none: code is spoken" if phase.spoken else _listed(phase.tools)
-                cells = [kind, phase.name, phase.rounds, tools, _listed(phase.gathers), _listed(phase.evidence)]
+                tools = "none: it writes code blocks" if phase.code_blocks else _listed(phase.tools)
+                cells = [kind, phase.name, phase.rounds, tools, _listed(phase.prompt_context), _listed(phase.evidence)]
                 cells[:2] = [f"`{cell}`" for cell in cells[:2]]
                 yield f"| {' | '.join(map(str, cells))} |\n".replace("|  |", "| |")
 

@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 
 from callboard.cli.approvals import MAX_LINES, Approvals, tell_diff
-from callboard.cli.chat import Talk
+from callboard.cli.chat import ChatConsole
 from callboard.cli.chat_commands import COMMANDS
 from callboard.cli.jobs import JobDisplay
 from callboard.cli.line_editor import PlainEditor
-from callboard.coding.agents.job_request import Assignment
-from callboard.coding.jobs.store import Jobs, jobs_directory
+from callboard.coding.agents.job_request import JobRequest
+from callboard.coding.jobs.store import JobStore, jobs_directory
 from callboard.configuration import load_settings
 from callboard.core import InvocationCanister, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, TextPiece
 from callboard.errors import CallerError
@@ -141,7 +141,7 @@ def test_a_conversation_at_a_terminal(place, plain):
     async def scenario():
         replies = [call("file", EDIT, "I shall mend it."), "Mended.", "I see."]
         async with terminal(place, replies, plain=plain) as shown:
-            await shown.sees("rights: edit", "edit>")
+            await shown.sees("access: edit", "edit>")
             shown.types("mend add\r" if not plain else "mend add\n")
             await shown.sees("I shall mend it.", "-    return a - b", "+    return a + b", "[y]es")
             assert (place / "calc.py").read_text() == CODE
@@ -162,8 +162,8 @@ def test_a_conversation_at_a_terminal(place, plain):
             assert await shown.ends() == 0
 
     asyncio.run(scenario())
-    (job,) = Jobs().all()
-    assert (job.type, job.state, job.description, job.output["files"]) == ("chat", "completed", "mend add", [])
+    (job,) = JobStore().all()
+    assert (job.type, job.state, job.description, job.output.files) == ("chat", "completed", "mend add", ())
     history = jobs_directory().parent / "chat-history"
     assert history.exists() != plain
     if not plain:
@@ -176,16 +176,16 @@ def test_at_the_prompt_it_ends_when_it_is_told_to(place, plain, how):
     async def scenario():
         async with terminal(place, [], plain=plain) as shown:
             await shown.sees("edit>")
-            (job,) = Jobs().all()
+            (job,) = JobStore().all()
             assert (job.state, job.reason) == ("waiting", "for the user")
             if how == "cancelled":
-                assert (await Jobs().cancel(job.id)).state == "cancelled"
+                assert (await JobStore().cancel(job.id)).state == "cancelled"
             else:
                 shown.hang_up()
             assert await shown.ends() == 130
 
     asyncio.run(scenario())
-    assert Jobs().all() == []  # for nothing was said
+    assert JobStore().all() == []  # for nothing was said
 
 
 def test_keys_and_signals(place):
@@ -226,8 +226,8 @@ def test_keys_and_signals(place):
     asyncio.run(scenario())
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
-    (job,) = Jobs().all()
-    assert (job.state, job.output["files"]) == ("cancelled", ["pid"])
+    (job,) = JobStore().all()
+    assert (job.state, job.output.files) == ("cancelled", ("pid",))
 
 
 def test_without_a_terminal_lines_are_prompts_and_nothing_is_approved(place):
@@ -254,14 +254,13 @@ def test_without_a_terminal_lines_are_prompts_and_nothing_is_approved(place):
 def talk(place):
     """A chat in this process in which these lines are typed: what was shown, and the job."""
 
-    def talk(typed, replies, *, rights="edit", is_person=True, resume=None, **profile):
+    def talk(typed, replies, *, access="edit", is_person=True, resume=None, **profile):
         out, err = io.StringIO(), io.StringIO()
-        assignment = Assignment(
+        request = JobRequest(
             kind="chat",
             directory=place,
-            given={},
             settings=load_settings({}, place, {}),
-            rights=rights,
+            access=access,
             without_sandbox=True,
         )
         model = ScriptedModel(replies, profile=profile)
@@ -271,14 +270,16 @@ def talk(place):
 
         async def scenario():
             display = JobDisplay(out, err, verbose=False, as_json=False)
-            await Talk(display, PlainEditor(reading, is_person=is_person)).run(assignment, model, Jobs(), resume=resume)
+            await ChatConsole(display, PlainEditor(reading, is_person=is_person)).run(
+                request, model, JobStore(), resume=resume
+            )
 
         try:
             asyncio.run(scenario())
         finally:
             os.close(reading)
         model.assert_complete()
-        return err.getvalue(), next(iter(Jobs().all()), None)
+        return err.getvalue(), next(iter(JobStore().all()), None)
 
     return talk
 
@@ -289,8 +290,8 @@ def talk(place):
         *(("/help", f"/{name}") for name in COMMANDS),
         ("/hlep", "no command /hlep; did you mean 'help'?"),
         ("/", "no command /; there are help, mode,"),
-        ("/mode", "rights: edit (it looks freely"),
-        ("/mode full", "rights: full"),
+        ("/mode", "access: edit (it looks freely"),
+        ("/mode full", "access: full"),
         ("/mode all", "there are read-only, edit, full"),
         ("/tools", "search       free  Finds texts"),
         ("/tools", "bash         asks  Runs a command"),
@@ -363,7 +364,7 @@ def test_an_error_of_the_model_ends_the_turn_only(talk):
 
     err, job = talk("one\ntwo\n", [fail, "Two."])
     assert "the backend is gone" in err
-    assert (job.state, job.output["summary"]) == ("completed", "Two.")
+    assert (job.state, job.output.summary) == ("completed", "Two.")
 
 
 @pytest.mark.parametrize("answer", ["s", "g", "n"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.coding.jobs.store import Jobs
+from callboard.coding.jobs.store import JobStore
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def test_values_are_completed(completed, words, expected):
 
 
 def test_jobs_and_chats_are_completed(completed):
-    chat = Jobs().create("chat", "Hi", Path("/")).id
-    build = Jobs().create("build", "A page", Path("/")).id
+    chat = JobStore().create("chat", "Hi", Path("/")).id
+    build = JobStore().create("build", "A page", Path("/")).id
     assert {*completed("jobs", "show", "20")} == {chat, build}
     assert completed("undo", chat[:-1]) == [chat]
     assert completed("chat", "--resume", "20") == [chat]

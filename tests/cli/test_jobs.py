@@ -18,8 +18,8 @@ from callboard.testing import FakeBackend
 
 command, repository, faulty, calling = coding.command, coding.repository, coding.faulty, coding.calling
 MEND = "It subtracts.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n```\n"
-DEBUG = ("debug", "--symptoms", "test_add fails", "--form", "short")
-BUILD = ("build", "a function", "--form", "short")
+DEBUG = ("debug", "--symptoms", "test_add fails", "--workflow", "short")
+BUILD = ("build", "a function", "--workflow", "short")
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_jobs_are_listed_shown_replayed_and_undone(there, repository, tmp_path):
 
 
 def test_what_is_asked_for_stands_behind_the_command(there):
-    done = there("triage", "test_add fails", "--form", "short", "--max-rounds", "1", replies=["It subtracts."])
+    done = there("triage", "test_add fails", "--workflow", "short", "--max-rounds", "1", replies=["It subtracts."])
     assert (done.code, done.out) == (3, "It subtracts.\n")
     assert "test_add fails" in there("jobs", "list").out
 
@@ -142,7 +142,7 @@ def test_a_job_that_runs_is_cancelled(command, repository, calling):
     canceller = []
     sleep = calling(("bash", {"command": f"sleep 4720.{os.getpid()}"}))
     done = command(
-        *("debug", "--symptoms", "x", "--form", "phased", "--json"),
+        *("debug", "--symptoms", "x", "--workflow", "phased", "--json"),
         cwd=repository.root,
         replies=[sleep],
         sign=b"tool_progress",

@@ -16,11 +16,11 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from callboard.coding.agents import job_workspace
-from callboard.coding.agents.job_request import assign
-from callboard.coding.agents.job_runner import work
-from callboard.coding.jobs.log import replayed
-from callboard.coding.jobs.store import Jobs
+from callboard.coding.agents import job_tests
+from callboard.coding.agents.job_request import JobRequest, read_logs
+from callboard.coding.agents.job_runner import run_job
+from callboard.coding.jobs.log import replay_steps
+from callboard.coding.jobs.store import JobStore
 from callboard.coding.test_runners import run_tests
 from callboard.configuration import load_settings
 from callboard.core import (
@@ -85,7 +85,15 @@ def _content(path):
 def quick_tests(monkeypatch):
     """The first Python on PATH is ours, for any other may lack pytest, or be a script that looks for one."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(job_workspace, "run_tests", run_tests_once)
+    monkeypatch.setattr(job_tests, "run_tests", run_tests_once)
+
+
+def make_request(kind, given, directory, settings, **options):
+    """The request of a command that was called with these values; `logs` is the path of a file."""
+    fields = {**given, **options}
+    if "logs" in fields:
+        fields["logs"] = read_logs(Path(fields["logs"]))
+    return JobRequest(kind=kind, directory=directory, settings=settings, **fields)
 
 
 class Nobody:
@@ -151,14 +159,16 @@ class Repository:
 
 @pytest.fixture
 def jobs(tmp_path):
-    return Jobs(tmp_path / "jobs")
+    return JobStore(tmp_path / "jobs")
 
 
 @pytest.fixture
 def run(repository, jobs, tmp_path):
     """Runs a job of a kind with a script; gives the job, its steps, the model and who was asked."""
 
-    def ran(kind, given, script, *, form="short", settings="", profile=None, directory=None, approver=None, **options):
+    def ran(
+        kind, given, script, *, workflow="short", settings="", profile=None, directory=None, approver=None, **options
+    ):
         config = tmp_path / "config" / "callboard"
         config.mkdir(parents=True, exist_ok=True)
         (config / "callboard.toml").write_text(settings)
@@ -167,11 +177,11 @@ def run(repository, jobs, tmp_path):
         model = ScriptedModel(script, profile=profile)
         person = approver or Nobody()
         steps = []
-        assignment = assign(kind, given, place, loaded, form=form, **options)
-        job = asyncio.run(work(assignment, model, jobs, steps.append, person))
-        assert [*replayed(jobs.folder(job.id))] == steps
+        request = make_request(kind, given, place, loaded, workflow=workflow, **options)
+        job = asyncio.run(run_job(request, model, jobs, steps.append, person))
+        assert [*replay_steps(jobs.folder(job.id))] == steps
         results = [each.canister.text for each in steps if type(each).__name__ == "ResultReady"]
-        prompts = [each.text for each in steps if type(each).__name__ == "Prompted"]
+        prompts = [each.text for each in steps if type(each).__name__ == "PromptSent"]
         phases = [each.name for each in steps if type(each).__name__ == "PhaseStarted"]
         return SimpleNamespace(
             job=job, steps=steps, model=model, asked=person.asked, results=results, prompts=prompts, phases=phases
@@ -244,7 +254,7 @@ def command(tmp_path, home):
 @pytest.fixture
 def data(tmp_path):
     """The jobs of those commands."""
-    return Jobs(tmp_path / "data" / "callboard" / "jobs")
+    return JobStore(tmp_path / "data" / "callboard" / "jobs")
 
 
 @pytest.fixture

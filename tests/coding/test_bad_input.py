@@ -13,16 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from callboard.coding.agents.job_request import MAX_LOGS, assign
-from callboard.coding.agents.job_runner import undo_job
-from callboard.configuration import load_settings
+from callboard.coding.agents.job_request import MAX_LOGS, read_logs
+from callboard.coding.undo import undo_job
 from callboard.core import TextPiece
 from callboard.errors import CallerError
 from callboard.testing import Call
 
 READ = ("file", {"path": "calc.py"})
 EDIT = ("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"})
-TASK = ("build", "--description", "Make add work", "--form", "phased")
+TASK = ("build", "--description", "Make add work", "--workflow", "phased")
 NAP = f"4717.{os.getpid()}"
 """Of this process alone: others run the same tests."""
 HALF = ("file", {"action": "write", "path": "half.txt", "content": "half"})
@@ -30,7 +29,7 @@ SLEEP = ("bash", {"command": f"trap '' TERM INT HUP; (setsid sleep {NAP} &); sle
 
 
 ANALYZE, DELIVERING = b'"name":"analyze"', b'"name":"deliver"'
-PROMPTED, TESTING = b'"prompted"', b"running the tests"
+PROMPTED, TESTING = b'"prompt_sent"', b"running the tests"
 HALF_WRITTEN, ASLEEP = b"bytes to half.txt", b"tool_progress"
 
 
@@ -80,8 +79,8 @@ def ended(command, data, repository, seen_of):
         wait_until_gone(f"sleep {NAP}", str(data.directory))
         (job,) = data.all()
         assert not [*(repository.root / ".git").rglob("*.lock")]
-        if job.output.get("commits"):
-            assert repository.git("show", f"{job.output['branch']}:half.txt") == "half"
+        if job.output.commits:
+            assert repository.git("show", f"{job.output.branch}:half.txt") == "half"
         asyncio.run(undo_job(job, data))
         asyncio.run(undo_job(job, data))
         assert seen_of(repository.root) == before
@@ -119,9 +118,9 @@ def test_a_job_that_is_killed_leaves_nothing_that_undo_does_not_take_away(ended,
 CANCEL = """
 import asyncio, sys
 from pathlib import Path
-from callboard.coding.jobs.store import Jobs
-jobs = Jobs(Path(sys.argv[1]))
-print(asyncio.run(jobs.cancel(jobs.latest().id)).state)
+from callboard.coding.jobs.store import JobStore
+jobs = JobStore(Path(sys.argv[1]))
+print(asyncio.run(jobs.cancel(jobs.all()[0].id)).state)
 """
 
 
@@ -272,10 +271,10 @@ def test_a_full_disk_is_told_and_undone(command, repository, replies, tmp_path):
 def test_a_large_file_is_told_of_and_not_committed(run, repository):
     make = Call("bash", {"command": "truncate -s 60M large.bin; echo small > small.txt"})
     script = [Call(*READ), "It is calc.py.", "1. calc.py", make, Call(*EDIT), "Done.", "All tests pass.", "Title"]
-    done = run("build", {"description": "Make add work"}, script, form="phased")
+    done = run("build", {"description": "Make add work"}, script, workflow="phased")
     assert done.job.state == "completed"
-    assert done.job.output["files"] == ["calc.py", "small.txt"]
-    assert "large.bin" not in repository.git("ls-tree", "-r", "--name-only", done.job.output["branch"])
+    assert done.job.output.files == ("calc.py", "small.txt")
+    assert "large.bin" not in repository.git("ls-tree", "-r", "--name-only", done.job.output.branch)
     assert any("50 MB" in each.text and "large.bin" in each.text for each in done.steps if hasattr(each, "text"))
 
 
@@ -295,9 +294,9 @@ def test_a_large_file_of_a_folder_without_git_is_no_part_of_the_result(run, tmp_
         "b",
         "c",
     ]
-    done = run("build", {"description": "Make add work"}, script, form="phased", directory=place)
+    done = run("build", {"description": "Make add work"}, script, workflow="phased", directory=place)
     assert "large" not in done.results[1]
-    assert done.job.output["files"] == ["calc.py"]
+    assert done.job.output.files == ("calc.py",)
     assert [each.text for each in done.steps if "50 MB" in getattr(each, "text", "")] == [
         "no part of the result, since they have more than 50 MB: large [1]*.bin"
     ]
@@ -321,14 +320,14 @@ def test_odd_names(run, repository, jobs):
     ]
     looks = [*every, Call("navigate", {"action": "get_tree"}), Call("git", {"action": "status"})]
     script = [looks, "It is in calc.py.", "1. calc.py", write, "Done.", "No.", "No.", "No."]
-    done = run("build", {"description": "Make \udcff add work"}, script, form="phased", rounds=8)
+    done = run("build", {"description": "Make \udcff add work"}, script, workflow="phased", rounds=8)
     assert [each for each in done.results[: len(every)] if each.startswith("Error")] == []
     assert r"lat\udce9in.py" in done.prompts[0]
     assert r"new\nline.py" in done.prompts[0]
     assert done.job.description == r"Make \udcff add work"
-    assert r"lat\udce9in.py" in jobs.load(done.job.id).output["files"]
+    assert r"lat\udce9in.py" in jobs.load(done.job.id).output.files
     told = subprocess.run(
-        ["git", "diff", "-z", "--name-only", "main", done.job.output["branch"]],
+        ["git", "diff", "-z", "--name-only", "main", done.job.output.branch],
         cwd=repository.root,
         capture_output=True,
         check=True,
@@ -346,7 +345,7 @@ def test_a_path_that_is_not_utf_8_is_refused(run, tmp_path):
 def test_a_reply_without_end(run, repository, monkeypatch):
     monkeypatch.setattr("callboard.coding.jobs.log.MAX_REPLY", 10_000)
     before = repository.state()
-    job = run("build", {"description": "Make add work"}, [[TextPiece("bla " * 100)] * 100], form="phased").job
+    job = run("build", {"description": "Make add work"}, [[TextPiece("bla " * 100)] * 100], workflow="phased").job
     assert (job.state, job.reason) == ("failed", "the model's reply has more than 10,000 characters")
     assert repository.state() == before
 
@@ -355,11 +354,9 @@ def test_a_reply_without_end(run, repository, monkeypatch):
 def test_the_end_of_logs_is_read(tmp_path, size):
     logs = tmp_path / "log"
     logs.write_bytes(b"\xff" + b"x" * size + b"end")
-    settings = load_settings({}, tmp_path, {"XDG_CONFIG_HOME": str(tmp_path)})
-    read = assign("debug", {"symptoms": "x", "logs": logs}, tmp_path, settings).logs
+    read = read_logs(logs)
     assert read == ("\ufffd" + "x" * size + "end")[-MAX_LOGS:]
 
 
-def test_logs_without_end_are_read_in_part(tmp_path):
-    settings = load_settings({}, tmp_path, {"XDG_CONFIG_HOME": str(tmp_path)})
-    assert assign("debug", {"symptoms": "x", "logs": "/dev/zero"}, tmp_path, settings).logs == "\0" * MAX_LOGS
+def test_logs_without_end_are_read_in_part():
+    assert read_logs(Path("/dev/zero")) == "\0" * MAX_LOGS

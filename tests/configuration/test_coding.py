@@ -10,7 +10,7 @@ max_inference_runs = 5
 always_draft_pr = false
 branch_prefix = "mine/"
 [coding.modes.build]
-rights = "edit"
+access = "edit"
 rounds = 3
 [coding.context.tool_result_limits]
 grep = 100
@@ -56,7 +56,7 @@ def test_limits_of_results(load):
         ("[coding.limits]\nmax_inference_runs = 0", "coding.limits.max_inference_runs"),
         ("[coding.context]\ncompact_at = 2", "coding.context.compact_at"),
         ("[coding.modes.cook]\nrounds = 1", "cook"),
-        ("[coding.modes.build]\nrights = 'all'", "rights"),
+        ("[coding.modes.build]\naccess = 'all'", "access"),
     ],
 )
 def test_what_cannot_be_is_told_by_its_place(load, text, place):
@@ -72,7 +72,7 @@ def test_what_cannot_be_is_told_by_its_place(load, text, place):
         '[coding.sandbox]\nreadable = ["/home"]',
         '[coding.git]\nremote = "elsewhere"',
         '[coding.tools]\nallowed_bash_commands = ["curl"]',
-        '[coding.modes.review]\nrights = "full"',
+        '[coding.modes.review]\naccess = "full"',
     ],
 )
 def test_a_project_does_not_widen_what_may_be_done(load, tmp_path, text):

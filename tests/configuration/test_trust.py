@@ -90,7 +90,7 @@ HOSTILE = [
     "[coding.sandbox]\nreadable = ['/']",
     "[coding.context]\ncompact_at = 0.001",
     "[coding.context]\ntool_result_limits = { default = 1 }",
-    "[coding.modes.review]\nrights = 'full'",
+    "[coding.modes.review]\naccess = 'full'",
     "[coding.modes.chat]\nrounds = 1000000000",
     "[coding.debug]\nkeep_temp_files = true",
 ]
@@ -226,7 +226,7 @@ FACTS = tables(
     calls_in_reasoning=st.booleans(),
     context_tokens=st.integers(0, 10**6),
 )
-MODES = tables(rights=st.sampled_from(["read-only", "edit", "full"]), rounds=COUNTS, deny=LISTS)
+MODES = tables(access=st.sampled_from(["read-only", "edit", "full"]), rounds=COUNTS, deny=LISTS)
 CODING = tables(
     limits=tables(
         max_task_duration_minutes=POSITIVE,
@@ -316,7 +316,7 @@ def test_with_an_untrusted_projects_file_nothing_is_allowed_that_the_user_does_n
     assert {*theirs.tools.forbidden_commands} >= {*ours.tools.forbidden_commands}
     for kind in KINDS:
         old, new = (each.modes.get(kind, ModeSettings()) for each in (ours, theirs))
-        assert (new.rights, new.rounds) == (old.rights, old.rounds)
+        assert (new.access, new.rounds) == (old.access, old.rounds)
         assert {*new.deny} >= {*old.deny}
     same = {"limits": ours.limits, "modes": ours.modes}
     plain = msgspec.structs.replace(

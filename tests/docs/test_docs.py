@@ -30,7 +30,7 @@ from callboard import agent, core, errors, testing
 from callboard.cli import app, chat_commands, jobs, run
 from callboard.coding.agents import phase_runner, phases, prompt_context, prompts
 from callboard.coding.git import copied_tree, snapshots
-from callboard.coding.jobs import store
+from callboard.coding.jobs import job
 from callboard.configuration import coding
 from callboard.core import canisters, events
 from callboard.dialects import AUTO, DIALECTS, Dialect, text_buffer
@@ -422,11 +422,11 @@ def test_settings_of_coding():
 @pytest.mark.parametrize(
     "names",
     [
-        store.Job.__struct_fields__,
-        get_args(store.JobState),
+        job.Job.__struct_fields__,
+        get_args(job.JobState),
         get_args(phases.Evidence),
-        get_args(phases.Gathered),
-        get_args(coding.Rights),
+        get_args(phases.PromptPart),
+        get_args(coding.Access),
         [f"/{name}" for name in chat_commands.COMMANDS],
         [str(code) for code in {*jobs.EXIT_CODES.values(), 2}],
     ],

@@ -45,8 +45,9 @@ LOOSE = invoker("read_file")
     ],
 )
 def test_the_last_rule_that_matches_decides(rules, asked, permission, why):
-    assert Policy(rules).decide(asked) == (permission, why)
-    assert Policy([Rule(*rule) for rule in rules]).decide(asked) == (permission, why)
+    decision = Policy(rules).decide(asked)
+    assert (decision.permission, decision.why) == (permission, why)
+    assert Policy([Rule(*rule) for rule in rules]).decide(asked) == decision
 
 
 # What calls are about.
@@ -240,9 +241,9 @@ ROOT = "/home/me/project"
 def test_paths(pattern, path, matches, of_root):
     for root, answer in (("", matches), (ROOT, of_root)):
         given = {"action": "read", "path": path}
-        denied, _ = Policy([("file", "allow"), (f"file({pattern})", "deny")], root=root).decide(FILE, given)
+        denied, *_ = Policy([("file", "allow"), (f"file({pattern})", "deny")], root=root).decide(FILE, given)
         assert denied == {"yes": "deny", "maybe": "ask", "no": "allow"}[answer]
-        allowed, _ = Policy([("*", "deny"), (f"file({pattern})", "allow")], root=root).decide(FILE, given)
+        allowed, *_ = Policy([("*", "deny"), (f"file({pattern})", "allow")], root=root).decide(FILE, given)
         assert allowed == ("allow" if answer == "yes" else "deny")
 
 
@@ -367,7 +368,7 @@ def test_no_command_with_a_denied_program_in_it_is_allowed(command):
 def test_whatever_is_written_around_it_a_denied_program_is_not_allowed_behind_a_line(text):
     """With a rule for each word that may begin a program, no other one runs."""
     command = f"{text}\nrm x"
-    permission, _ = Policy([("bash", "allow"), ("bash(rm*)", "deny")]).decide(shell(), {"command": command})
+    permission, *_ = Policy([("bash", "allow"), ("bash(rm*)", "deny")]).decide(shell(), {"command": command})
     # Unless the last line is quoted, or a comment's or a word's continuation.
     if not set(text) & set("'\"\\<"):
         assert permission != "allow"
@@ -375,7 +376,7 @@ def test_whatever_is_written_around_it_a_denied_program_is_not_allowed_behind_a_
 
 def test_a_rule_that_may_match_does_not_soften_what_another_denies():
     softened = Policy([("bash(rm)", "deny"), ("bash(rm -f)", "ask"), ("bash(rm -rf)", "deny")])
-    permission, why = softened.decide(shell(), {"command": "rm $WHAT"})
+    permission, why, _ = softened.decide(shell(), {"command": "rm $WHAT"})
     assert (permission, why) == ("deny", "the rule 'bash(rm)' says deny: rm $WHAT")
     assert Policy([("bash(rm -rf)", "deny")]).decide(shell(), {"command": "rm $WHAT"})[0] == "ask"
 

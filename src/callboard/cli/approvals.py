@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
-from callboard.coding.chat.saved_approvals import FILE, Answers, pattern_of
+from callboard.coding.chat.saved_approvals import FILE, SavedApprovals, pattern_of
 from callboard.core import InvocationCanister, Verdict
 from callboard.text.display import escape
 from callboard.tools import Rule
@@ -40,7 +40,7 @@ class Approvals:
     """Asks, and remembers: `rules` are what was allowed before. `ask` is by default a line of standard input."""
 
     def __init__(self, project: Path, data: Path, display: Tells, ask: Ask | None = None) -> None:
-        self._answers = Answers(project, data / FILE)
+        self._answers = SavedApprovals(project, data / FILE)
         self._display = display
         self._ask = ask or self._from_standard_input
 

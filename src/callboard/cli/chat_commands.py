@@ -1,7 +1,4 @@
-"""The commands of `callboard chat`.
-
-Owns their table, from which /help is made, and what each shows. Knows nothing of how they are typed.
-"""
+"""The commands of `callboard chat`: the table from which /help is made, and what each command shows."""
 
 from __future__ import annotations
 
@@ -11,61 +8,61 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from callboard.cli.jobs import JobDisplay
-    from callboard.coding.chat.session import Chat
+    from callboard.coding.chat.session import ChatSession
 
-_TYPED: Final = re.compile(r"/([A-Za-z-]*)(?:\s+(.*))?", re.DOTALL)
+_COMMAND: Final = re.compile(r"/([A-Za-z-]*)(?:\s+(.*))?", re.DOTALL)
 
 
 class Command(NamedTuple):
-    """What follows the name, what it does in words, and what does it; None where the chat ends."""
+    """A command; `run` is None for the one that ends the chat."""
 
     arguments: str
-    says: str
-    act: Callable[[Chat, str, JobDisplay], Awaitable[None]] | None
+    summary: str
+    run: Callable[[ChatSession, str, JobDisplay], Awaitable[None]] | None
 
 
-async def _help(_chat: Chat, _rest: str, display: JobDisplay) -> None:
-    rows = {f"/{name} {each.arguments}".rstrip(): each.says for name, each in COMMANDS.items()}
+async def _help(_chat: ChatSession, _rest: str, display: JobDisplay) -> None:
+    rows = {f"/{name} {each.arguments}".rstrip(): each.summary for name, each in COMMANDS.items()}
     width = max(map(len, rows))
-    for name, says in rows.items():
-        display.tell(f"{name.ljust(width)}  {says}")
+    for name, summary in rows.items():
+        display.tell(f"{name.ljust(width)}  {summary}")
     display.tell("alt-enter, or a backslash at the end of a line, begins a new line of a prompt", "2")
 
 
-async def _mode(chat: Chat, rest: str, display: JobDisplay) -> None:
-    from callboard.coding.agents.job_request import rights_of  # noqa: PLC0415  # not for --help
+async def _mode(chat: ChatSession, rest: str, display: JobDisplay) -> None:
+    from callboard.coding.agents.job_request import parse_access  # noqa: PLC0415  # not for --help
 
     if rest:
-        chat.rights = rights_of(rest, "/mode")
-    display.tell(f"rights: {chat.rights} ({_MEANINGS[chat.rights]})")
+        chat.access = parse_access(rest, "/mode")
+    display.tell(f"access: {chat.access} ({_MEANINGS[chat.access]})")
 
 
-async def _tools(chat: Chat, _rest: str, display: JobDisplay) -> None:
+async def _tools(chat: ChatSession, _rest: str, display: JobDisplay) -> None:
     tools = chat.tools()
     width = max(len(name) for name, _, _ in tools)
-    for name, does, free in tools:
-        display.tell(f"{name.ljust(width)}  {'free' if free else 'asks'}  {does}")
+    for name, purpose, is_free in tools:
+        display.tell(f"{name.ljust(width)}  {'free' if is_free else 'asks'}  {purpose}")
 
 
-async def _undo(chat: Chat, _rest: str, display: JobDisplay) -> None:
+async def _undo(chat: ChatSession, _rest: str, display: JobDisplay) -> None:
     from callboard.text.display import escape  # noqa: PLC0415  # not for --help
 
     display.tell(f"taken back: {', '.join(map(escape, await chat.undo()))}")
 
 
-async def _cost(chat: Chat, _rest: str, display: JobDisplay) -> None:
+async def _cost(chat: ChatSession, _rest: str, display: JobDisplay) -> None:
     usage = chat.usage
     cost = "" if chat.cost is None else f", cost {chat.cost:.4f}"
     display.tell(f"{usage.input} tokens in ({usage.cached} cached), {usage.output} out, {chat.rounds} rounds{cost}")
 
 
-async def _diff(chat: Chat, _rest: str, display: JobDisplay) -> None:
+async def _diff(chat: ChatSession, _rest: str, display: JobDisplay) -> None:
     from callboard.cli.approvals import tell_diff  # noqa: PLC0415  # not for --help
 
     tell_diff(display, await chat.diff() or "nothing has changed")
 
 
-async def _clear(chat: Chat, _rest: str, display: JobDisplay) -> None:
+async def _clear(chat: ChatSession, _rest: str, display: JobDisplay) -> None:
     chat.clear()
     display.tell("the conversation begins anew; files stay as they are")
 
@@ -88,18 +85,18 @@ _MEANINGS: Final = {
 }
 
 
-def command_of(typed: str) -> tuple[str, str] | None:
-    """The name and the rest of what is typed as a command; None for a prompt, such as one that begins with a path."""
-    found = _TYPED.fullmatch(typed)
-    return (found[1], (found[2] or "").strip()) if found else None
+def parse_command(line: str) -> tuple[str, str] | None:
+    """The name and the arguments of a command; None for a prompt, such as one that begins with a path."""
+    match = _COMMAND.fullmatch(line)
+    return (match[1], (match[2] or "").strip()) if match else None
 
 
-async def obey(chat: Chat, name: str, rest: str, display: JobDisplay) -> None:
-    """Does what a command says, and says so where there is none of that name. Raises CallerError."""
+async def run_command(chat: ChatSession, name: str, rest: str, display: JobDisplay) -> None:
+    """Runs a command, or tells which there are where none has this name. Raises CallerError."""
     from callboard.text.suggest import suggest  # noqa: PLC0415  # not for --help
 
     command = COMMANDS.get(name)
-    if command is None or command.act is None:
+    if command is None or command.run is None:
         display.tell(f"no command /{name}; {suggest(name, COMMANDS)}", "33")
     else:
-        await command.act(chat, rest, display)
+        await command.run(chat, rest, display)

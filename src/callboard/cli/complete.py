@@ -38,15 +38,15 @@ def _models() -> list[str]:
 
 
 def _jobs() -> list[str]:
-    from callboard.coding.jobs.store import Jobs  # noqa: PLC0415  # as above
+    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # as above
 
-    return [job.id for job in Jobs().all()]
+    return [job.id for job in JobStore().all()]
 
 
 def _chats() -> list[str]:
-    from callboard.coding.jobs.store import Jobs  # noqa: PLC0415  # as above
+    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # as above
 
-    return [job.id for job in Jobs().all() if job.type == "chat"]
+    return [job.id for job in JobStore().all() if job.type == "chat"]
 
 
 def _dialects() -> list[str]:

@@ -1,7 +1,4 @@
-"""`callboard jobs`, `replay` and `undo`: what jobs did, and how they are steered.
-
-Owns how jobs and their steps are shown. What a job is, is `callboard.coding.jobs.store`'s business.
-"""
+"""`callboard jobs`, `replay` and `undo`: what jobs did, and how they are steered."""
 
 from __future__ import annotations
 
@@ -20,8 +17,8 @@ from callboard.cli.display import Display
 from callboard.text.display import collapse, strip_controls
 
 if TYPE_CHECKING:
+    from callboard.coding.jobs.job import Job
     from callboard.coding.jobs.log import Step
-    from callboard.coding.jobs.store import Job
 
 app = typer.Typer(no_args_is_help=True, help="The jobs of the coding agents.")
 
@@ -38,7 +35,10 @@ EXIT_CODES: Final[Mapping[tuple[str, bool], int]] = {
 _COLORS: Final = {"completed": "32", "failed": "31", "cancelled": "33", "running": "36", "waiting": "35"}
 
 JobName = Annotated[
-    str, typer.Argument(help="The job, or how its name begins.", show_default=False, autocompletion=complete.jobs)
+    str,
+    typer.Argument(
+        metavar="JOB", help="The job, or how its name begins.", show_default=False, autocompletion=complete.jobs
+    ),
 ]
 
 
@@ -50,7 +50,7 @@ class JobDisplay(Display):
         self._as_json = as_json
 
     def step(self, step: Step) -> None:
-        from callboard.coding.jobs.log import PhaseEnded, PhaseStarted, Prompted, Told, encode_step  # noqa: PLC0415
+        from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, encode_step  # noqa: PLC0415
 
         if self._as_json:
             line = encode_step(step)
@@ -65,42 +65,38 @@ class JobDisplay(Display):
             case PhaseEnded(missing=missing):
                 for each in missing:
                     self.tell(f"   missing: {collapse(each, 400)}", "33")
-            case Told(text=text):
+            case Notice(text=text):
                 self.tell(text, "2")
-            case Prompted(text=text):
+            case PromptSent(text=text):
                 if self._verbose:
                     self.tell(text, "2")
             case _:
                 self.show(step)
 
     def job(self, job: Job) -> None:
-        from callboard.coding.jobs.store import as_json  # noqa: PLC0415
-
-        told = {**as_json(job), "type": "job", "kind": job.type}
-        self._out.write(json.dumps(told) + "\n")
+        self._out.write(json.dumps({**job.as_json(), "type": "job", "kind": job.type}) + "\n")
         self._out.flush()
 
 
-def tell_outcome(job: Job, display: Display) -> None:
-    """What a person needs to know at a job's end."""
+def print_outcome(job: Job, display: Display) -> None:
+    """Shows what a person needs to know at a job's end."""
     output = job.output
     # The error says where, and what to do, too.
     why = collapse(job.error or job.reason, 1000)
     display.tell(f"{job.state}{f': {why}' if why else ''}", _COLORS.get(job.state, ""))
-    for each in output.get("missing", ()):
+    for each in output.missing:
         display.tell(f"missing: {collapse(each, 400)}", "33")
-    if job.type in ("review", "triage") and output.get("summary"):
-        _print(f"{output['summary']}\n")
-    if output.get("patch"):
-        display.tell(f"the change is in {output['patch']}; take it with: git apply {shlex.quote(output['patch'])}")
-    elif output.get("branch") and output.get("commits"):
-        branch = output["branch"]
-        display.tell(f"branch {branch}, {len(output['commits'])} commits, {len(output.get('files', ()))} files")
+    if job.type in ("review", "triage") and output.summary:
+        _print(f"{output.summary}\n")
+    if output.patch:
+        display.tell(f"the change is in {output.patch}; take it with: git apply {shlex.quote(output.patch)}")
+    elif (branch := output.branch) and output.commits:
+        display.tell(f"branch {branch}, {len(output.commits)} commits, {len(output.files)} files")
         display.tell(f"look: git diff HEAD...{branch}    take: git merge {branch}    drop: callboard undo {job.id}")
-    if output.get("tests"):
-        display.tell(f"tests: {output['tests']}")
-    if output.get("pull_request_url"):
-        display.tell(output["pull_request_url"])
+    if output.tests:
+        display.tell(f"tests: {output.tests}")
+    if output.pull_request_url:
+        display.tell(output.pull_request_url)
     display.tell(f"job {job.id}: callboard jobs show {job.id}, callboard replay {job.id}", "2")
 
 
@@ -110,108 +106,105 @@ def list_jobs(
     as_json: Annotated[bool, typer.Option("--json", help="Print a job a line.")] = False,
 ) -> None:
     """List the jobs, the newest first."""
-    from callboard.coding.jobs import store as jobs  # noqa: PLC0415  # not for --help
+    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # not for --help
 
     here = Path.cwd()
-    found = [
-        each
-        for each in jobs.Jobs().all()
-        if all_ or here == Path(each.directory) or here in Path(each.directory).parents
-    ]
-    for each in found:
+    jobs = [each for each in JobStore().all() if all_ or here in (Path(each.directory), *Path(each.directory).parents)]
+    for each in jobs:
         if as_json:
-            typer.echo(json.dumps(jobs.as_json(each)))
+            typer.echo(json.dumps(each.as_json()))
         else:
-            began = f"{each.created_at.astimezone():%Y-%m-%d %H:%M}"
+            created = f"{each.created_at.astimezone():%Y-%m-%d %H:%M}"
             state = each.state if each.state != "running" else f"running {each.phase}"
-            typer.echo(f"{each.id}  {began}  {each.type:6}  {collapse(state):18}  {collapse(each.description, 60)}")
-    if not found and not as_json:
+            typer.echo(f"{each.id}  {created}  {each.type:6}  {collapse(state):18}  {collapse(each.description, 60)}")
+    if not jobs and not as_json:
         typer.echo("no jobs" if all_ else "no jobs of this directory; --all shows those of others", err=True)
 
 
 @app.command("show")
 def show_job(
-    job: JobName,
+    name: JobName,
     as_json: Annotated[bool, typer.Option("--json", help="Print the job as JSON.")] = False,
     diff: Annotated[bool, typer.Option("--diff", help="Print its diff alone.")] = False,
 ) -> None:
     """Show a job: what was asked, how far it is, what came of it."""
-    from callboard.coding.jobs import store as jobs  # noqa: PLC0415  # not for --help
+    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # not for --help
 
-    kept = jobs.Jobs()
-    found = kept.load(job)
+    jobs = JobStore()
+    job = jobs.load(name)
+    output = job.output
     if as_json:
-        typer.echo(json.dumps(jobs.as_json(found), indent=2))
+        typer.echo(json.dumps(job.as_json(), indent=2))
         return
     if diff:
-        _print(found.output.get("diff", ""))
+        _print(output.diff)
         return
     rows = {
-        "job": found.id,
-        "type": found.type,
-        "state": f"{found.state}{f': {found.reason}' if found.reason else ''}",
-        "phase": found.phase,
-        "directory": found.directory,
-        "model": found.model,
-        "began": found.started_at and f"{found.started_at.astimezone():%Y-%m-%d %H:%M:%S}",
-        "ended": found.completed_at and f"{found.completed_at.astimezone():%Y-%m-%d %H:%M:%S}",
-        "rounds": f"{found.rounds}, {found.calls} calls, {found.usage.get('input', 0)} tokens in, "
-        f"{found.usage.get('output', 0)} out",
-        "error": found.error,
-        "branch": found.output.get("branch"),
-        "commits": ", ".join(each[:12] for each in found.output.get("commits", ())),
-        "files": ", ".join(found.output.get("files", ())),
-        "tests": found.output.get("tests"),
-        "missing": "; ".join(found.output.get("missing", ())),
-        "record": str(kept.folder(found.id)),
+        "job": job.id,
+        "type": job.type,
+        "state": f"{job.state}{f': {job.reason}' if job.reason else ''}",
+        "phase": job.phase,
+        "directory": job.directory,
+        "model": job.model,
+        "began": job.started_at and f"{job.started_at.astimezone():%Y-%m-%d %H:%M:%S}",
+        "ended": job.completed_at and f"{job.completed_at.astimezone():%Y-%m-%d %H:%M:%S}",
+        "rounds": f"{job.rounds}, {job.calls} calls, {job.usage.get('input', 0)} tokens in, "
+        f"{job.usage.get('output', 0)} out",
+        "error": job.error,
+        "branch": output.branch,
+        "commits": ", ".join(each[:12] for each in output.commits),
+        "files": ", ".join(output.files),
+        "tests": output.tests,
+        "missing": "; ".join(output.missing),
+        "record": str(jobs.folder(job.id)),
     }
-    for name, value in rows.items():
+    for key, value in rows.items():
         if value:
-            typer.echo(f"{name:9}  {collapse(str(value), 400)}")
-    _print(f"\n{found.description}\n")
-    if found.output.get("summary"):
-        _print(f"\n{found.output['summary']}\n")
+            typer.echo(f"{key:9}  {collapse(str(value), 400)}")
+    _print(f"\n{job.description}\n")
+    if output.summary:
+        _print(f"\n{output.summary}\n")
 
 
 def _print(text: str) -> None:
-    """As it is; on a terminal without what that would obey."""
+    """Prints the text; on a terminal without what that would obey."""
     sys.stdout.write(strip_controls(text) if sys.stdout.isatty() else text)
 
 
 @app.command("cancel")
-def cancel_job(job: JobName) -> None:
+def cancel_job(name: JobName) -> None:
     """End a job that runs: its call, its commands and their processes."""
     import asyncio  # noqa: PLC0415  # not for --help
 
-    from callboard.coding.jobs.store import Jobs  # noqa: PLC0415
+    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
 
-    found = asyncio.run(Jobs().cancel(job))
-    typer.echo(f"{found.id}: {found.state}{f' ({found.reason})' if found.reason else ''}")
+    job = asyncio.run(JobStore().cancel(name))
+    typer.echo(f"{job.id}: {job.state}{f' ({job.reason})' if job.reason else ''}")
 
 
 def replay(
-    job: JobName,
+    name: JobName,
     as_json: Annotated[bool, typer.Option("--json", help="Print every step as one line of JSON.")] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show rounds, prompts, reasoning and notes.")
     ] = False,
 ) -> None:
     """Show again what a job did, step by step, as it was recorded. Nothing is run."""
-    from callboard.coding.jobs.log import replayed  # noqa: PLC0415
-    from callboard.coding.jobs.store import Jobs  # noqa: PLC0415  # not for --help
+    from callboard.coding.jobs.log import replay_steps  # noqa: PLC0415
+    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # not for --help
 
-    jobs = Jobs()
+    jobs = JobStore()
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose, as_json=as_json)
-    for step in replayed(jobs.folder(jobs.load(job).id)):
+    for step in replay_steps(jobs.folder(jobs.load(name).id)):
         display.step(step)
 
 
-def undo(job: JobName) -> None:
+def undo(name: JobName) -> None:
     """Take back what a job did: its branch and its tree go; a chat's edits are taken out of your files."""
     import asyncio  # noqa: PLC0415  # not for --help
 
-    from callboard.coding.agents.job_runner import undo_job  # noqa: PLC0415
-    from callboard.coding.jobs.store import Jobs  # noqa: PLC0415
+    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
+    from callboard.coding.undo import undo_job  # noqa: PLC0415
 
-    jobs = Jobs()
-    typer.echo(asyncio.run(undo_job(jobs.load(job), jobs)))
+    jobs = JobStore()
+    typer.echo(asyncio.run(undo_job(jobs.load(name), jobs)))

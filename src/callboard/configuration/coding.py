@@ -14,7 +14,7 @@ import msgspec
 Strings: TypeAlias = tuple[str, ...]
 Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
-Rights: TypeAlias = Literal["read-only", "edit", "full"]
+Access: TypeAlias = Literal["read-only", "edit", "full"]
 """What a job may do: read; change files, commit and run the tests; run commands as well."""
 
 RESULT_LIMITS: Final[Mapping[str, int]] = {
@@ -111,9 +111,9 @@ class DebugSettings(_Table, frozen=True):
 
 
 class ModeSettings(_Table, frozen=True):
-    """Of one kind of job. `rights` is what it may do, `rounds` bounds it, `deny` are permission patterns of tools."""
+    """Of one kind of job. `access` is what it may do, `rounds` bounds it, `deny` are permission patterns of tools."""
 
-    rights: Rights | None = None
+    access: Access | None = None
     rounds: Count | None = None
     deny: Strings = ()
 

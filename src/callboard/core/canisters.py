@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import msgspec
 
@@ -192,6 +192,8 @@ class ResultCanister(_Spoken, frozen=True, eq=False, tag="result", kw_only=True)
 
     invocation_id: str
     error: ToolError | None = None
+    exit_code: int | None = None
+    """Of a command that ran to its end; see `CommandOutput`."""
 
     if TYPE_CHECKING:
 
@@ -201,9 +203,22 @@ class ResultCanister(_Spoken, frozen=True, eq=False, tag="result", kw_only=True)
             *,
             invocation_id: str,
             error: ToolError | None = None,
+            exit_code: int | None = None,
             timestamp: _Time = None,
             extra: _Extra = None,
         ) -> None: ...
+
+
+class CommandOutput(str):
+    """What a tool that runs a command returns: the text for the model, and the command's exit code for programs."""
+
+    __slots__ = ("exit_code",)
+    exit_code: int | None
+
+    def __new__(cls, text: str, exit_code: int | None) -> Self:
+        made = super().__new__(cls, text)
+        made.exit_code = exit_code
+        return made
 
 
 Canister: TypeAlias = (

@@ -120,7 +120,7 @@ async def permit(
         The call that may run, with edited arguments where a person edited them; the result of one that may not.
     """
     arguments = invocation.arguments or {}
-    permission, why = policy.decide(invoker, arguments)
+    permission, why = policy.decide(invoker, arguments)[:2]
     if invocation.quoted_from and permission == "allow":
         permission, why = "ask", quotation_reason(invocation)
     if permission == "ask":

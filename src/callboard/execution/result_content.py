@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from callboard.core import (
+    CommandOutput,
     Content,
     FileContent,
     PictureContent,
@@ -48,7 +49,8 @@ def result_of(identifier: str, value: Any) -> ResultCanister:
 
     Raises CallerError for a value that has no text but where it lies in memory, such as a generator.
     """
-    return ResultCanister(invocation_id=identifier, content=_contents(value))
+    exit_code = value.exit_code if isinstance(value, CommandOutput) else None
+    return ResultCanister(invocation_id=identifier, content=_contents(value), exit_code=exit_code)
 
 
 def _contents(value: Any) -> tuple[Content, ...]:

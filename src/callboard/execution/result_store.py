@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
+
+from callboard.core import ResultCanister, TextualContent, contents
 from callboard.errors import NoSuchTool
 from callboard.storage.atomic_file import write_private
 from callboard.storage.directories import state_directory
@@ -68,20 +71,25 @@ class KeptResults:
             data = file.read(limit)
         return f"[bytes {min(offset, size)} to {min(offset, size) + len(data)} of {size}]\n{data.decode('utf-8', 'ignore')}"
 
-    def truncate(self, tool: str, text: str, limit: int) -> str:
-        """The first `limit` characters of a result, and how to read on; the whole text is kept.
+    def truncate(self, tool: str, result: ResultCanister, limit: int) -> ResultCanister:
+        """The result with the first `limit` characters of its text, and how to read on; the whole text is kept.
 
-        It is cut at the end of a line if one ends in the second half of these characters.
+        It is cut at the end of a line if one ends in the second half of these characters. A result with other contents
+        than text stays as it is.
         """
+        text = result.text
+        if len(text) <= limit or not all(isinstance(each, TextualContent) for each in result.content):
+            return result
         end = text.rfind("\n", limit // 2, limit) + 1 or limit
         head = text[:end]
         identifier = self.keep(text)
         offset = len(head.encode("utf-8", "replace"))
         tokens = (len(text) - len(head)) // 4
-        return (
-            f"{head.rstrip()}\n[Output of {tool} truncated: ~{tokens} more tokens. "
+        notice = (
+            f"[Output of {tool} truncated: ~{tokens} more tokens. "
             f'Read on with {READ_RESULT}(identifier="{identifier}", offset={offset})]'
         )
+        return replace(result, content=contents(f"{head.rstrip()}\n{notice}"))
 
     def truncate_middle(self, text: str, limit: int) -> str:
         """The beginning and the end of a result, about `limit` bytes, and how to read on; the whole text is kept."""

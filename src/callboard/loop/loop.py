@@ -455,7 +455,7 @@ class Loop:
 
     def _apply_policy(self, invocation: InvocationCanister) -> tuple[Permission, str]:
         """The policy's decision; it does not allow a call that repeats a source by itself."""
-        permission, why = self._rules.policy.decide(self._invokers[invocation.name], invocation.arguments)
+        permission, why = self._rules.policy.decide(self._invokers[invocation.name], invocation.arguments)[:2]
         if not invocation.quoted_from or self._rules.quoted_calls == "run" or permission not in ("allow", "ask"):
             return permission, why
         quoted = quotation_reason(invocation)

@@ -7,7 +7,7 @@ from callboard.tools.context import Context
 from callboard.tools.ensemble import Ensemble, ToolLike, as_invoker, refuse_clashes, refuse_same_names
 from callboard.tools.invalid_calls import denial, edited_invocation, edited_result, quotation_reason, refusal
 from callboard.tools.invoker import Invocable, Invoker
-from callboard.tools.permissions import Permission, Policy, Rule
+from callboard.tools.permissions import Decision, Permission, Policy, Rule
 from callboard.tools.registry import Roster
 from callboard.tools.tool import Subject, Tool, is_seconds, tool
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Context",
+    "Decision",
     "Ensemble",
     "EnsembleDescriptor",
     "Invocable",

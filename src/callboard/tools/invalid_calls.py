@@ -60,7 +60,7 @@ def edited_invocation(
         The call that runs, or the result of one that may not, or cannot.
     """
     identifier, name = invocation.identifier, invocation.name
-    permission, why = policy.decide(invoker, arguments)
+    permission, why = policy.decide(invoker, arguments)[:2]
     if invoker.deferred:
         # Who gives the result never sees the edited arguments.
         return denial(invocation, "its result comes from outside, so its arguments cannot be edited")

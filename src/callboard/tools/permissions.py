@@ -54,6 +54,14 @@ class Rule(msgspec.Struct, frozen=True):
     permission: Permission
 
 
+class Decision(NamedTuple):
+    """Whether a call may run, and why; `rule` is the one that decided, None where none did."""
+
+    permission: Permission
+    why: str
+    rule: Rule | None = None
+
+
 class Policy:
     """Rules in order; the last that matches decides. Where none does: ask for tools that want approval, else allow.
 
@@ -66,19 +74,19 @@ class Policy:
         self._rules = tuple(_Rule(rule if isinstance(rule, Rule) else Rule(*rule)) for rule in rules)
         self._root = root
 
-    def decide(self, invoker: Invoker, arguments: Mapping[str, Any] | None = None) -> tuple[Permission, str]:
-        """The permission, and why. With no `arguments`, for a call of which nothing is known but the tool."""
+    def decide(self, invoker: Invoker, arguments: Mapping[str, Any] | None = None) -> Decision:
+        """Whether a call may run. With no `arguments`, for a call of which nothing is known but the tool."""
         rules = [rule for rule in reversed(self._rules) if rule.is_of(invoker)]
         looks = bool(invoker.subjects) and any(rule.subject for rule in rules)
         abouts = _abouts(invoker, arguments, self._root) if looks else iter((_ANY,))
-        decisions: list[tuple[Permission, str]] = []
+        decisions: list[Decision] = []
         alone = True
         for about in abouts:
             decisions.append(_judged(about, rules, invoker))
             alone = alone and about.further
         if alone:
             decisions.append(_judged(_ANY, rules, invoker))
-        return max(decisions, key=lambda decision: _STRICTNESS[decision[0]])
+        return max(decisions, key=lambda decision: _STRICTNESS[decision.permission])
 
     def forbids(self, invoker: Invoker) -> bool:
         """Whether no call of the tool may run, whatever its arguments: models need not be told of it."""
@@ -87,14 +95,14 @@ class Policy:
                 return rule.subject is None and rule.rule.permission == "deny"
         return False
 
-    def decide_path(self, invoker: Invoker, path: str) -> tuple[Permission, str]:
+    def decide_path(self, invoker: Invoker, path: str) -> Decision:
         """The same for a path that a call of this tool comes upon: only rules with a pattern speak of it.
 
         `path` is one that `Places.aliases` gives: without links.
         """
         rules = [rule for rule in reversed(self._rules) if rule.subject and rule.is_of(invoker)]
         if not rules:
-            return "allow", _NO_RULE
+            return Decision("allow", _NO_RULE)
         return _judged(_about_path(path, path, self._root)._replace(further=True), rules, invoker)
 
     def permits(self, invoker: Invoker, arguments: Mapping[str, Any]) -> Permits:
@@ -111,10 +119,10 @@ class Policy:
 
         def permitted(path: str) -> bool:
             if path not in known:
-                permission, _ = self.decide_path(invoker, path)
+                permission = self.decide_path(invoker, path).permission
                 if permission == "ask" and not asked:
                     own = _own_paths(invoker, arguments)
-                    asked.append(any(self.decide_path(invoker, each)[0] == "ask" for each in own))
+                    asked.append(any(self.decide_path(invoker, each).permission == "ask" for each in own))
                 known[path] = permission == "allow" or (permission == "ask" and asked[0])
             return known[path]
 
@@ -167,30 +175,30 @@ class _Rule:
         return fnmatchcase(name, self.tools)
 
 
-def _judged(about: _About, rules: Sequence[_Rule], invoker: Invoker) -> tuple[Permission, str]:
-    """The permission, and why. A rule that may match leads to a question, unless those before it deny for certain."""
-    unclear: tuple[Permission, str] | None = None
+def _judged(about: _About, rules: Sequence[_Rule], invoker: Invoker) -> Decision:
+    """A rule that may match leads to a question, unless those before it deny for certain."""
+    unclear: Decision | None = None
     for each in rules:
         pattern, permission = each.rule.pattern, each.rule.permission
-        decided: tuple[Permission, str] | None = None
+        decided: Decision | None = None
         if each.subject is None:
             if about.further:
                 break
-            decided = permission, f"the rule {pattern!r} says {permission}"
+            decided = Decision(permission, f"the rule {pattern!r} says {permission}", each.rule)
         elif permission == "allow":
             if about.allows(each.subject):
-                decided = "allow", f"the rule {pattern!r} says allow"
+                decided = Decision("allow", f"the rule {pattern!r} says allow", each.rule)
         elif (answer := about.answer(each.subject)) == "yes":
-            decided = permission, f"the rule {pattern!r} says {permission}: {about.told}"
+            decided = Decision(permission, f"the rule {pattern!r} says {permission}: {about.told}", each.rule)
         elif answer == "maybe" and unclear is None:
-            unclear = "ask", f"the rule {pattern!r} may say {permission}: {about.told}"
+            unclear = Decision("ask", f"the rule {pattern!r} may say {permission}: {about.told}", each.rule)
         if decided is not None:
-            return decided if unclear is None or decided[0] == "deny" else unclear
+            return decided if unclear is None or decided.permission == "deny" else unclear
     if unclear is not None:
         return unclear
     if invoker.approval and not about.further:
-        return "ask", f"{invoker.name} asks for approval before each call"
-    return "allow", _NO_RULE
+        return Decision("ask", f"{invoker.name} asks for approval before each call")
+    return Decision("allow", _NO_RULE)
 
 
 def _abouts(invoker: Invoker, arguments: Mapping[str, Any] | None, root: str) -> Iterator[_About]:

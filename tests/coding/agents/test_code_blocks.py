@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.coding.agents.code_blocks import Block, place_of, read_blocks
+from callboard.coding.agents.code_blocks import CodeBlock, file_of_block, parse_code_blocks
 
 CODE = "def f():\n    pass\n"
 
@@ -30,23 +30,23 @@ CODE = "def f():\n    pass\n"
     ],
 )
 def test_code_and_the_file_that_it_is_for(reply, path):
-    (block,) = read_blocks(reply)
+    (block,) = parse_code_blocks(reply)
     assert (block.code.strip(), block.path) == (CODE.strip(), path)
 
 
 @pytest.mark.parametrize("reply", ["", "No code.", "```bash\nls\n```", "```json\n{}\n```", "```python\n\n```", "`x`"])
 def test_what_is_no_code(reply):
-    assert read_blocks(reply) == []
+    assert parse_code_blocks(reply) == []
 
 
 @pytest.mark.parametrize(("end", "is_cut"), [("```", False), ("", True), ("``", True)])
 def test_a_reply_that_ends_in_its_code(end, is_cut):
-    (block,) = read_blocks("a.py\n```\n" + CODE + end)
+    (block,) = parse_code_blocks("a.py\n```\n" + CODE + end)
     assert block.is_cut == is_cut
 
 
 def test_a_fence_inside_of_a_longer_one_is_code():
-    (block,) = read_blocks("````markdown.md\nx\n````\n````python\n```\nx\n```\n````")[-1:]
+    (block,) = parse_code_blocks("````markdown.md\nx\n````\n````python\n```\nx\n```\n````")[-1:]
     assert block.code == "```\nx\n```\n"
 
 
@@ -57,37 +57,37 @@ DEFINED = {"src/a.py": ["f", "g"], "src/b.py": ["h"], "web/a.js": ["f"], "tests/
 @pytest.mark.parametrize(
     ("block", "names", "place"),
     [
-        (Block("", "src/b.py"), ["f"], "src/b.py"),
-        (Block("", "b.py"), ["f"], "src/b.py"),
-        (Block("", "SRC/B.py"), ["f"], "src/b.py"),
-        (Block("", "new/c.py", (".py",)), ["f"], "new/c.py"),
-        (Block("", "", (".py",)), ["f"], "src/a.py"),
-        (Block("", "", (".js",)), ["f"], "web/a.js"),
-        (Block("", "", (".py",)), ["test_f"], "tests/test_a.py"),
-        (Block("", "README.md", (".py",)), ["h"], "src/b.py"),
-        (Block("", "", (".py",)), ["unknown"], ""),
+        (CodeBlock("", "src/b.py"), ["f"], "src/b.py"),
+        (CodeBlock("", "b.py"), ["f"], "src/b.py"),
+        (CodeBlock("", "SRC/B.py"), ["f"], "src/b.py"),
+        (CodeBlock("", "new/c.py", (".py",)), ["f"], "new/c.py"),
+        (CodeBlock("", "", (".py",)), ["f"], "src/a.py"),
+        (CodeBlock("", "", (".js",)), ["f"], "web/a.js"),
+        (CodeBlock("", "", (".py",)), ["test_f"], "tests/test_a.py"),
+        (CodeBlock("", "README.md", (".py",)), ["h"], "src/b.py"),
+        (CodeBlock("", "", (".py",)), ["unknown"], ""),
     ],
 )
 def test_where_a_block_belongs(block, names, place):
-    assert place_of(block, FILES, DEFINED, names) == place
+    assert file_of_block(block, FILES, DEFINED, names) == place
 
 
 @pytest.mark.parametrize(
     ("block", "names", "wanted", "place"),
     [
-        (Block("", "", (".py",)), ["new"], ["tests/new.py"], "tests/new.py"),
-        (Block("", "", (".js",)), ["new"], ["tests/new.py"], ""),
-        (Block(""), ["new"], ["tests/new.py", "web/new.js"], ""),
-        (Block("", "", (".py",)), ["new"], ["tests/new.py", "web/new.js"], "tests/new.py"),
-        (Block("", "", (".py",)), ["f"], ["tests/new.py"], "src/a.py"),
-        (Block("", "src/b.py"), ["new"], ["tests/new.py"], "src/b.py"),
+        (CodeBlock("", "", (".py",)), ["new"], ["tests/new.py"], "tests/new.py"),
+        (CodeBlock("", "", (".js",)), ["new"], ["tests/new.py"], ""),
+        (CodeBlock(""), ["new"], ["tests/new.py", "web/new.js"], ""),
+        (CodeBlock("", "", (".py",)), ["new"], ["tests/new.py", "web/new.js"], "tests/new.py"),
+        (CodeBlock("", "", (".py",)), ["f"], ["tests/new.py"], "src/a.py"),
+        (CodeBlock("", "src/b.py"), ["new"], ["tests/new.py"], "src/b.py"),
     ],
 )
 def test_a_block_without_a_path_is_for_the_one_new_file(block, names, wanted, place):
-    assert place_of(block, FILES, DEFINED, names, wanted) == place
+    assert file_of_block(block, FILES, DEFINED, names, wanted) == place
 
 
 @given(st.lists(st.sampled_from(["```", "```python", "x = 1", "a/b.py", "", "````", "~~~"]), max_size=30))
 def test_any_reply_is_read(lines):
-    for block in read_blocks("\n".join(lines)):
+    for block in parse_code_blocks("\n".join(lines)):
         assert block.code.strip()

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.coding.conftest import make_request
 
-from callboard.coding.agents.job_request import assign
-from callboard.coding.agents.job_runner import undo_job
+from callboard.coding.undo import undo_job
 from callboard.configuration import load_settings
 from callboard.core import ReplyFailed, TextPiece
 from callboard.errors import CallerError
@@ -23,7 +23,7 @@ from callboard.sandbox.landlock import Landlock
 from callboard.testing import Call
 
 BUILD = {"description": "Make add work"}
-DEBUG = {"symptoms": "test_add fails"}
+DEBUG = {"description": "test_add fails"}
 MEND = "It subtracts.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n```\n"
 ANALYZED = [Call("file", {"path": "calc.py"}), "add is in calc.py.", "1. Mend add."]
 """The phases before the one that implements."""
@@ -37,11 +37,11 @@ def test_a_tested_change_on_a_branch_of_its_own(run, repository, jobs):
     job = done.job
     assert (job.state, job.reason, job.error) == ("completed", "", "")
     assert (job.rounds, job.calls, job.phase) == (1, 1, "fix")
-    assert job.output["tests"] == "pytest: 1 passed"
-    assert job.output["files"] == ["calc.py"]
-    assert "+    return a + b" in job.output["diff"]
-    branch = job.output["branch"]
-    assert repository.git("rev-parse", branch).strip() == job.output["commits"][0]
+    assert job.output.tests == "pytest: 1 passed"
+    assert job.output.files == ("calc.py",)
+    assert "+    return a + b" in job.output.diff
+    branch = job.output.branch
+    assert repository.git("rev-parse", branch).strip() == job.output.commits[0]
     assert repository.git("log", "-1", "--format=%s%n%b", branch).startswith("test_add fails\n")
     assert repository.state() == before
     assert repository.git("worktree", "list").count("\n") == 1
@@ -52,8 +52,8 @@ def test_undo_takes_the_branch_back(run, repository, jobs):
     before = repository.state()
     job = run("debug", DEBUG, [MEND]).job
     told = asyncio.run(undo_job(job, jobs))
-    assert job.output["branch"] in told
-    assert job.output["branch"] not in repository.git("branch")
+    assert job.output.branch in told
+    assert job.output.branch not in repository.git("branch")
     assert repository.state() == before
 
 
@@ -83,12 +83,12 @@ def test_the_seeds_example_round_by_round(run, jobs, repository):
             "All tests pass.",
             "Add a test of add\n\nIt had none.",
         ],
-        form="phased",
+        workflow="phased",
     )
     assert done.job.state == "completed"
     assert done.phases == ["analyze", "plan", "implement", "validate", "deliver"]
-    assert done.job.output["pull_request"]["title"] == "Add a test of add"
-    assert done.job.output["tests"] == "pytest: 1 passed"
+    assert done.job.output.pull_request.title == "Add a test of add"
+    assert done.job.output.tests == "pytest: 1 passed"
     names = sorted(path.name for path in jobs.folder(done.job.id).glob("0*"))
     assert names[:5] == [
         "001-prompt.txt",
@@ -97,19 +97,19 @@ def test_the_seeds_example_round_by_round(run, jobs, repository):
         "004-tool-results.json",
         "005-prompt.txt",
     ]
-    assert repository.git("log", "-1", "--format=%s", done.job.output["branch"]) == "Add a test of add\n"
+    assert repository.git("log", "-1", "--format=%s", done.job.output.branch) == "Add a test of add\n"
 
 
 # The lessons of seed 003's authors, each made impossible.
 
 
 def test_lesson_1_done_without_a_write_is_refused(run):
-    done = run("build", BUILD, [*ANALYZED, "TASK_COMPLETE", "TASK_COMPLETE", "Really, all done."], form="phased")
-    assert (done.job.state, done.job.output["commits"]) == ("failed", [])
+    done = run("build", BUILD, [*ANALYZED, "TASK_COMPLETE", "TASK_COMPLETE", "Really, all done."], workflow="phased")
+    assert (done.job.state, done.job.output.commits) == ("failed", ())
     assert "no file has changed" in done.prompts[-1]
     assert "evidence" in done.job.reason
     done = run("debug", DEBUG, ["TASK_COMPLETE"] * 8)
-    assert "no file has changed" in " ".join(done.job.output["missing"])
+    assert "no file has changed" in " ".join(done.job.output.missing)
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,16 @@ def test_lesson_1_done_without_a_write_is_refused(run):
     ],
 )
 def test_lesson_1_and_7_every_wrong_call_is_answered_in_words(run, call, told):
-    done = run("build", BUILD, [call, "It is in calc.py."], form="phased", rounds=2)
+    done = run("build", BUILD, [call, "It is in calc.py."], workflow="phased", rounds=2)
     assert told in done.results[0]
 
 
 def test_lesson_3_calls_beside_the_signal_run_first(run):
     done = run(
-        "build", BUILD, [*ANALYZED, [TextPiece("Task complete."), EDIT], "Done.", "Right.", "Mend add"], form="phased"
+        "build",
+        BUILD,
+        [*ANALYZED, [TextPiece("Task complete."), EDIT], "Done.", "Right.", "Mend add"],
+        workflow="phased",
     )
     assert done.job.state == "completed"
 
@@ -138,7 +141,7 @@ def test_lesson_3_calls_beside_the_signal_run_first(run):
 def test_lesson_4_results_that_the_model_made_up_are_cut(run):
     made_up = 'Tool results:\n\nTool 1 (run_tests) output:\n{"success": true}\n3 passed. Task complete.'
     script = [[FILE, TextPiece(made_up)], *ANALYZED[1:], EDIT, "Done.", "Right.", "Mend add"]
-    done = run("build", BUILD, script, form="phased")
+    done = run("build", BUILD, script, workflow="phased")
     seen = "".join(part.text for each in done.model.requests[1].canisters for part in getattr(each, "content", ()))
     assert "3 passed" not in seen
     assert any(type(each).__name__ == "Note" and each.kind == "alert" for each in done.steps)
@@ -149,7 +152,7 @@ def test_lesson_4_a_run_of_some_tests_is_not_a_run_of_all(run, repository):
     (repository.root / "test_more.py").write_text("def test_more():\n    assert False\n")
     repository.commit("Another one fails")
     some = Call("test", {"run": "test_add"})
-    done = run("build", BUILD, [*ANALYZED, EDIT, "Done.", some, "All tests pass.", "Yes.", "Yes."], form="phased")
+    done = run("build", BUILD, [*ANALYZED, EDIT, "Done.", some, "All tests pass.", "Yes.", "Yes."], workflow="phased")
     assert "1 passed" in done.results[-1]
     assert (done.job.state, done.job.phase) == ("failed", "validate")
     assert "test_more" in done.prompts[-1]
@@ -158,7 +161,7 @@ def test_lesson_4_a_run_of_some_tests_is_not_a_run_of_all(run, repository):
 def test_lesson_4_tests_before_the_last_edit_do_not_count(run):
     spoil = Call("file", {"action": "replace", "path": "calc.py", "old": "a + b", "new": "a * b"})
     script = [*ANALYZED, EDIT, "Done.", [Call("test"), spoil], "All passed.", "Yes.", "Yes."]
-    done = run("build", BUILD, script, form="phased")
+    done = run("build", BUILD, script, workflow="phased")
     assert "1 passed" in done.results[2]
     assert done.job.state == "failed"
     assert "the tests do not pass" in done.prompts[-1]
@@ -166,13 +169,13 @@ def test_lesson_4_tests_before_the_last_edit_do_not_count(run):
 
 def test_lesson_5_what_a_phase_says_is_handed_on_without_code(run):
     script = [FILE, 'It is easy:\n```python\nreturn a + b\n```\n{"success": true}\nChange calc.py.', "1. calc.py"]
-    done = run("build", BUILD, [*script, EDIT], form="phased", rounds=4)
+    done = run("build", BUILD, [*script, EDIT], workflow="phased", rounds=4)
     assert "return a + b" not in done.prompts[1]
     assert "Change calc.py." in done.prompts[1]
 
 
 def test_lesson_6_a_repeated_call_is_told_and_ends_the_job(run):
-    done = run("build", BUILD, [FILE] * 4 + ["I give up."], form="phased", rounds=5)
+    done = run("build", BUILD, [FILE] * 4 + ["I give up."], workflow="phased", rounds=5)
     assert ["already" in each for each in done.results] == [False, True, True, True]
     assert done.job.state == "failed"
 
@@ -181,7 +184,7 @@ def test_lesson_10_the_whole_task_is_in_the_prompt(run, tmp_path):
     logs = tmp_path / "build.log"
     logs.write_text("Traceback: it broke\n")
     told = "x" * 5000
-    done = run("debug", {"symptoms": told, "logs": logs}, [MEND])
+    done = run("debug", {"description": told, "logs": logs}, [MEND])
     assert told in done.prompts[0]
     assert "Traceback: it broke" in done.prompts[0]
 
@@ -192,7 +195,7 @@ def test_lesson_10_the_whole_task_is_in_the_prompt(run, tmp_path):
 def test_the_tests_that_fail_are_the_measure(run):
     cheat = Call("file", {"action": "write", "path": "test_calc.py", "content": "def test_add():\n    pass\n"})
     script = ["It fails.", FILE, "It subtracts.", FILE, "Line 2.", cheat, "Done.", "It passes.", "Yes.", "Yes."]
-    done = run("debug", DEBUG, script, form="phased")
+    done = run("debug", DEBUG, script, workflow="phased")
     assert (done.job.state, done.job.phase) == ("failed", "verify")
     assert "test_calc.py may not be changed" in done.prompts[-1]
 
@@ -200,7 +203,7 @@ def test_the_tests_that_fail_are_the_measure(run):
 def test_code_in_words_does_not_reach_the_tests_that_fail(run):
     cheat = "test_calc.py\n```python\ndef test_add():\n    pass\n```"
     done = run("debug", DEBUG, [cheat, MEND])
-    assert done.job.output["files"] == ["calc.py"]
+    assert done.job.output.files == ("calc.py",)
     assert done.job.rounds == 2
 
 
@@ -216,7 +219,7 @@ def test_a_fresh_attempt_begins_where_the_first_one_did(run):
     assert [len(request.canisters) for request in done.model.requests] == [2, 2, 2]
     assert [request.controls.temperature for request in done.model.requests] == [None, 0.7, 0.7]
     assert not done.model.requests[0].tools
-    assert "more" not in done.job.output["diff"]
+    assert "more" not in done.job.output.diff
     assert (done.job.state, done.job.calls) == ("completed", 2)
 
 
@@ -233,12 +236,12 @@ def mended(repository):
 @pytest.mark.usefixtures("mended")
 def test_new_tests_that_are_wrong_of_the_code_are_left_out(run, repository):
     done = run("build", NEW_TESTS, [WRITTEN])
-    assert (done.job.state, done.job.rounds, done.job.output["files"]) == ("completed", 1, ["tests/test_add.py"])
-    written = repository.git("show", f"{done.job.output['branch']}:tests/test_add.py")
+    assert (done.job.state, done.job.rounds, done.job.output.files) == ("completed", 1, ("tests/test_add.py",))
+    written = repository.git("show", f"{done.job.output.branch}:tests/test_add.py")
     assert written == "from calc import add\n\n\ndef test_sum():\n    assert add(1, 1) == 2\n"
-    told = [each.text for each in done.steps if type(each).__name__ == "Told"]
+    told = [each.text for each in done.steps if type(each).__name__ == "Notice"]
     assert "left out, since they fail on the code as it is: tests/test_add.py::test_wrong" in told
-    assert "- tests/test_add.py::test_wrong" in done.job.output["pull_request"]["body"]
+    assert "- tests/test_add.py::test_wrong" in done.job.output.pull_request.body
     assert done.prompts[0].endswith("Begin with the new file tests/test_add.py.")
 
 
@@ -256,13 +259,13 @@ def test_new_tests_that_are_wrong_of_the_code_are_left_out(run, repository):
 def test_nothing_is_left_out_where_the_code_may_be_wrong_or_nothing_would_stay(run, reply):
     done = run("build", NEW_TESTS, [reply], rounds=1)
     assert done.job.state == "failed"
-    assert not [each for each in done.steps if type(each).__name__ == "Told" and "left out" in each.text]
+    assert not [each for each in done.steps if type(each).__name__ == "Notice" and "left out" in each.text]
 
 
 @pytest.mark.usefixtures("mended")
 def test_a_reply_that_was_cut_counts_as_far_as_it_is_whole(run, repository):
     done = run("build", NEW_TESTS, [WRITTEN.partition("    assert add(1, 1) == 3")[0] + "    assert ("])
-    written = repository.git("show", f"{done.job.output['branch']}:tests/test_add.py")
+    written = repository.git("show", f"{done.job.output.branch}:tests/test_add.py")
     assert (done.job.state, "test_wrong" in written) == ("completed", False)
 
 
@@ -271,7 +274,7 @@ def test_tests_do_not_go_away(run, repository):
     repository.commit("More tests")
     away = Call("file", {"action": "write", "path": "test_more.py", "content": ""})
     script = ["It fails.", FILE, "It subtracts.", FILE, "Line 2.", [away, EDIT], "Done.", "It passes.", "Yes.", "Yes."]
-    done = run("debug", DEBUG, script, form="phased")
+    done = run("debug", DEBUG, script, workflow="phased")
     assert done.job.state == "failed"
     assert "only 1 tests ran, and 2 before" in done.prompts[-1]
 
@@ -283,7 +286,7 @@ def test_deleting_everything_hurts_nobody(run, repository):
         BUILD,
         [Call("bash", {"command": "rm -rf .git * .[a-z]* /home /root 2>/dev/null; ls -a"}), "Done.", "Done.", "Done."]
         + ["Done."] * 12,
-        form="phased",
+        workflow="phased",
         rounds=12,
     )
     assert done.job.state == "failed"
@@ -298,7 +301,7 @@ def test_a_hook_that_was_planted_never_runs(run, tmp_path):
         Call("file", {"action": "write", "path": ".git/config", "content": "[core]\n\tfsmonitor = touch x\n"}),
         Call("file", {"action": "write", "path": ".gitattributes", "content": "*.py filter=x diff=x\n"}),
     ]
-    done = run("build", BUILD, [*ANALYZED, [*plant, EDIT], "Done.", "Right.", "Mend add"], form="phased")
+    done = run("build", BUILD, [*ANALYZED, [*plant, EDIT], "Done.", "Right.", "Mend add"], workflow="phased")
     assert "Error" in done.results[1]
     assert "Error" in done.results[2]
     assert done.job.state == "completed"
@@ -311,7 +314,7 @@ def test_nothing_outside_is_written_or_read(run, repository, path):
     repository.commit("A link out of the tree")
     before = repository.state()
     tries = [Call("file", {"action": "write", "path": path, "content": "x"}), Call("file", {"path": path})]
-    done = run("build", BUILD, [*ANALYZED, [*tries, EDIT], "Done.", "Right.", "Mend add"], form="phased")
+    done = run("build", BUILD, [*ANALYZED, [*tries, EDIT], "Done.", "Right.", "Mend add"], workflow="phased")
     assert all("Error" in each for each in done.results[1:3])
     assert done.job.state == "completed"
     assert repository.state() == before
@@ -320,16 +323,16 @@ def test_nothing_outside_is_written_or_read(run, repository, path):
 def test_keys_are_not_to_be_had(run, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "sk-secret-4711")
     script = ["1", "2", Call("bash", {"command": "env; cat /proc/*/environ ~/.ssh/* ~/.netrc 2>/dev/null; true"})]
-    done = run("build", BUILD, [FILE, *script, EDIT], form="phased", rounds=6)
+    done = run("build", BUILD, [FILE, *script, EDIT], workflow="phased", rounds=6)
     assert not any("sk-secret-4711" in each for each in done.results)
 
 
 def test_a_model_that_fails_fails_the_job_and_keeps_the_change(run, repository):
     note = Call("file", {"action": "write", "path": "note.txt", "content": "x"})
-    done = run("build", BUILD, [*ANALYZED, note, [ReplyFailed("provider", "500", "it broke")]], form="phased")
+    done = run("build", BUILD, [*ANALYZED, note, [ReplyFailed("provider", "500", "it broke")]], workflow="phased")
     assert done.job.state == "failed"
     assert "it broke" in done.job.error
-    assert repository.git("show", f"{done.job.output['branch']}:note.txt") == "x"
+    assert repository.git("show", f"{done.job.output.branch}:note.txt") == "x"
 
 
 def test_what_programs_leave_behind_is_neither_a_change_nor_committed(run, repository):
@@ -337,11 +340,13 @@ def test_what_programs_leave_behind_is_neither_a_change_nor_committed(run, repos
     left = ["__pycache__/calc.cpython-311.pyc", "sub/.pytest_cache/v/x", ".mypy_cache/x", "old.pyc", ".coverage"]
     make = "; ".join(f"mkdir -p $(dirname {each}); echo x > {each}" for each in left)
     litter = Call("bash", {"command": make})
-    done = run("build", BUILD, [*ANALYZED, litter, "Done.", [litter, EDIT], "Done.", "Right.", "Mend"], form="phased")
+    done = run(
+        "build", BUILD, [*ANALYZED, litter, "Done.", [litter, EDIT], "Done.", "Right.", "Mend"], workflow="phased"
+    )
     assert "no file has changed" in done.prompts[3]
     assert done.job.state == "completed"
-    assert done.job.output["files"] == ["calc.py"]
-    assert repository.git("show", "--name-only", "--format=", done.job.output["branch"]).split() == ["calc.py"]
+    assert done.job.output.files == ("calc.py",)
+    assert repository.git("show", "--name-only", "--format=", done.job.output.branch).split() == ["calc.py"]
 
 
 def test_a_fault_is_not_worked_on_where_pytest_is_missing(run, repository, jobs):
@@ -363,14 +368,14 @@ def test_a_fault_is_not_worked_on_where_pytest_is_missing(run, repository, jobs)
     # What is to be built may do without.
     done = run("build", BUILD, [MEND])
     assert done.job.state == "completed"
-    told = [each.text for each in done.steps if type(each).__name__ == "Told"]
+    told = [each.text for each in done.steps if type(each).__name__ == "Notice"]
     assert f"the tests are not run: pytest is not installed in {bare}/bin/python" in told
 
 
 def test_rounds_run_out(run):
-    done = run("build", BUILD, [FILE, Call("file", {"path": "test_calc.py"}), ""], form="phased", rounds=2)
+    done = run("build", BUILD, [FILE, Call("file", {"path": "test_calc.py"}), ""], workflow="phased", rounds=2)
     assert done.job.state == "failed"
-    assert "rounds" in done.job.reason + " ".join(done.job.output["missing"])
+    assert "rounds" in done.job.reason + " ".join(done.job.output.missing)
 
 
 def test_a_project_without_tests_says_so(run, repository):
@@ -378,8 +383,8 @@ def test_a_project_without_tests_says_so(run, repository):
     repository.commit("No tests")
     done = run("build", BUILD, [MEND, "Done."])
     assert done.job.state == "completed"
-    assert done.job.output["tests"] == ""
-    assert "No tests were run." in done.job.output["pull_request"]["body"]
+    assert done.job.output.tests == ""
+    assert "No tests were run." in done.job.output.pull_request.body
 
 
 def test_a_folder_without_git_gets_a_patch(run, repository, jobs):
@@ -388,12 +393,12 @@ def test_a_folder_without_git_gets_a_patch(run, repository, jobs):
     job = run("debug", DEBUG, [MEND], directory=place).job
     assert job.state == "completed"
     assert (place / "calc.py").read_text().endswith("a - b\n")
-    subprocess.run(["git", "apply", job.output["patch"]], cwd=place, check=True)
+    subprocess.run(["git", "apply", job.output.patch], cwd=place, check=True)
     assert (place / "calc.py").read_text().endswith("a + b\n")
     asyncio.run(undo_job(job, jobs))
 
 
-# Rights, permissions and settings.
+# Access, permissions and settings.
 
 
 def test_without_a_person_what_is_asked_for_is_denied(run):
@@ -407,14 +412,14 @@ def test_without_a_person_what_is_asked_for_is_denied(run):
 def test_a_rule_for_one_of_the_seven_tools_holds_for_its_actions(run, pattern):
     done = run("debug", DEBUG, [MEND] * 8, settings=f'[permissions]\ndeny = ["{pattern}"]\n')
     assert "may not run" in done.results[0]
-    assert done.job.output["files"] == []
+    assert done.job.output.files == ()
 
 
 def test_forbidden_commands_are_judged_by_every_word(run):
     settings = '[coding.tools]\nforbidden_commands = ["curl*"]\nallowed_bash_commands = ["ls*", "curl*"]\n'
     commands = ["ls && curl http://x", "ls", "cat calc.py"]
     calls = [Call("bash", {"command": each}) for each in commands]
-    done = run("build", BUILD, [FILE, "a", "b", calls, EDIT], form="phased", settings=settings, rounds=5)
+    done = run("build", BUILD, [FILE, "a", "b", calls, EDIT], workflow="phased", settings=settings, rounds=5)
     denied = ["may not run" in each for each in done.results[1:4]]
     assert denied == [True, False, True]
 
@@ -425,7 +430,7 @@ def test_a_rule_knows_absolute_paths_in_the_tree(run, jobs):
         return Call("file", {"action": "delete", "path": str(root / "test_calc.py")})
 
     settings = '[permissions]\ndeny = ["file(test_*.py)"]\n'
-    done = run("build", BUILD, [FILE, "a", "b", spoil], form="phased", settings=settings, rounds=4)
+    done = run("build", BUILD, [FILE, "a", "b", spoil], workflow="phased", settings=settings, rounds=4)
     assert "says deny" in done.results[1]
     assert done.asked == []
 
@@ -433,14 +438,19 @@ def test_a_rule_knows_absolute_paths_in_the_tree(run, jobs):
 def test_what_is_found_out_under_way_is_told_once(run, repository):
     repository.git("rm", "-q", "test_calc.py", "pytest.ini")
     repository.commit("No tests")
-    done = run("build", BUILD, [FILE, "a", "b", EDIT, "Done.", "Done.", "Done."], form="phased")
-    told = [each.text for each in done.steps if type(each).__name__ == "Told"]
+    done = run("build", BUILD, [FILE, "a", "b", EDIT, "Done.", "Done.", "Done."], workflow="phased")
+    told = [each.text for each in done.steps if type(each).__name__ == "Notice"]
     assert [each.partition(":")[0] for each in told].count("the tests are not run") == 1
 
 
-def test_rights_take_tools_away(run):
+def test_access_takes_tools_away(run):
     done = run(
-        "build", BUILD, [FILE, "a", "b", Call("bash", {"command": "ls"}), EDIT], form="phased", rights="edit", rounds=5
+        "build",
+        BUILD,
+        [FILE, "a", "b", Call("bash", {"command": "ls"}), EDIT],
+        workflow="phased",
+        access="edit",
+        rounds=5,
     )
     offered = {tool.name for request in done.model.requests for tool in request.tools}
     assert "bash" not in offered
@@ -468,7 +478,7 @@ def test_a_long_result_is_cut_and_can_be_read_on(run, repository):
 
     settings = "[coding.context.tool_result_limits]\nfile = 500\n"
     script = [Call("file", {"path": "long.txt"}), read_on, "Seen."]
-    done = run("build", BUILD, [*script, "1."], form="phased", settings=settings, rounds=4)
+    done = run("build", BUILD, [*script, "1."], workflow="phased", settings=settings, rounds=4)
     assert "truncated" in done.results[0]
     assert len(done.results[0]) < 800
     assert done.results[1].splitlines()[1].startswith("line ")
@@ -498,23 +508,23 @@ def test_a_review_has_findings_in_the_change(run, repository, branch):
     assert "return a + b + 1" in done.prompts[0]
     assert "'other.py' is no file of the change" in done.prompts[1]
     assert done.job.state == "completed"
-    assert done.job.output["summary"] == "calc.py:2: high: It adds one."
-    assert done.job.output["findings"][0]["line"] == 2
+    assert done.job.output.summary == "calc.py:2: high: It adds one."
+    assert done.job.output.findings[0].line == 2
     assert repository.state() == before
     assert repository.git("branch").split() == ["feature", "*", "main"]
 
 
 def test_a_review_in_phases(run, branch):
     script = [FILE, "It adds.", "No faults.", "It adds one too many.", FINDING]
-    done = run("review", {"branch": branch, "base": ""}, script, form="phased")
+    done = run("review", {"branch": branch, "base": ""}, script, workflow="phased")
     assert done.phases == ["gather", "security", "quality", "compile"]
-    assert done.job.output["summary"] == "calc.py:2: high: It adds one."
+    assert done.job.output.summary == "calc.py:2: high: It adds one."
 
 
 def test_triage_names_the_place(run):
     done = run("triage", {"description": "add is wrong"}, ["Somewhere.", "calc.py, line 2: it subtracts. High."])
     assert "no file of the repository is named" in done.prompts[1]
-    assert done.job.output["summary"].startswith("calc.py, line 2")
+    assert done.job.output.summary.startswith("calc.py, line 2")
 
 
 # Mistakes of the caller.
@@ -527,20 +537,20 @@ def test_triage_names_the_place(run):
         ("debug", {}, {}, "missing 'symptoms' in input"),
         ("review", {}, {}, "missing 'branch' in input"),
         ("triage", {}, {}, "missing 'description' in input"),
-        ("build", BUILD, {"rights": "all"}, "no rights 'all'"),
-        ("build", BUILD, {"rights": "read-only"}, "build changes files"),
-        ("build", BUILD, {"form": "long"}, "no form 'long'"),
+        ("build", BUILD, {"access": "all"}, "no access 'all'"),
+        ("build", BUILD, {"access": "read-only"}, "build changes files"),
+        ("build", BUILD, {"workflow": "long"}, "no workflow 'long'"),
         ("debug", {**DEBUG, "logs": "/nowhere/at.log"}, {}, "/nowhere/at.log"),
     ],
 )
 def test_what_is_missing_or_wrong_is_said_before_anything_begins(tmp_path, kind, given, options, told):
     settings = load_settings({}, tmp_path, {"XDG_CONFIG_HOME": str(tmp_path)})
     with pytest.raises(CallerError, match=told):
-        assign(kind, given, tmp_path, settings, **options)
+        make_request(kind, given, tmp_path, settings, **options)
 
 
 def test_a_commit_that_is_none_fails_the_job(run):
-    done = run("build", {**BUILD, "at": "nowhere"}, [])
+    done = run("build", {**BUILD, "commit": "nowhere"}, [])
     assert done.job.state == "failed"
     assert "nowhere" in done.job.error
 
@@ -550,9 +560,9 @@ def test_a_commit_that_is_none_fails_the_job(run):
 SLOW = """
 import asyncio, sys
 from pathlib import Path
-from callboard.coding.jobs.store import Jobs
-from callboard.coding.agents.job_request import assign
-from callboard.coding.agents.job_runner import work
+from callboard.coding.jobs.store import JobStore
+from callboard.coding.agents.job_request import JobRequest
+from callboard.coding.agents.job_runner import run_job
 from callboard.configuration import load_settings
 from callboard.testing import Call, ScriptedModel
 
@@ -571,8 +581,8 @@ def show(step):
     if type(step).__name__ == "InvocationEnded" and step.name == "bash":
         print("sleeping", flush=True)
 
-job = asyncio.run(work(assign("build", {"description": "x"}, place, settings, form="phased"),
-                       ScriptedModel(script), Jobs(folder / "jobs"), show, Nobody()))
+job = asyncio.run(run_job(JobRequest(kind="build", directory=place, settings=settings, description="x", workflow="phased"),
+                       ScriptedModel(script), JobStore(folder / "jobs"), show, Nobody()))
 print(job.state, flush=True)
 """
 
@@ -614,8 +624,8 @@ def test_cancel_ends_the_call_and_its_processes(slow, jobs, repository):
     assert ended.state == "cancelled"
     assert slow.wait() == 0
     assert sleepers() == []
-    assert repository.git("show", f"{ended.output['branch']}:half.txt") == "done so far"
-    assert repository.git("log", "-1", "--format=%s", ended.output["branch"]) == "Not finished: b\n"
+    assert repository.git("show", f"{ended.output.branch}:half.txt") == "done so far"
+    assert repository.git("log", "-1", "--format=%s", ended.output.branch) == "Not finished: b\n"
     assert repository.state() == before
 
 

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from callboard.coding.agents.prompt_context import (
     MAX_FILES,
     MAX_TEXT,
-    chosen_files,
-    example_of,
+    choose_files,
+    example_test,
+    format_change,
+    format_diff,
+    format_files,
+    format_tree,
     is_test_file,
     new_files,
-    shown_change,
-    shown_diff,
-    shown_files,
-    shown_tree,
     written_lines,
 )
 
@@ -29,7 +29,7 @@ REPOSITORY = {
 
 
 def chosen(task):
-    return chosen_files(task, [*REPOSITORY], REPOSITORY.get)
+    return choose_files(task, [*REPOSITORY], REPOSITORY.get)
 
 
 def test_files_that_are_named_and_what_they_import():
@@ -44,7 +44,7 @@ def test_files_that_define_what_is_named():
 
 
 def test_files_that_are_no_text_are_left_out():
-    assert chosen_files("read a.py", ["a.py"], lambda _: None) == []
+    assert choose_files("read a.py", ["a.py"], lambda _: None) == []
 
 
 def test_nothing_is_shown_where_nothing_is_meant():
@@ -53,25 +53,25 @@ def test_nothing_is_shown_where_nothing_is_meant():
 
 def test_few_files_are_shown_whole_and_none_in_part():
     files = {f"m{number}.py": f"def handle_{number}(): pass\n" + "#" * 4000 for number in range(9)}
-    names = chosen_files("handle_1 handle_2 handle_3 handle_4 handle_5 handle_6", [*files], files.get)
+    names = choose_files("handle_1 handle_2 handle_3 handle_4 handle_5 handle_6", [*files], files.get)
     assert len(names) == MAX_FILES
-    shown = shown_files(names, files.get)
+    shown = format_files(names, files.get)
     assert len(shown) < MAX_TEXT + 200
     assert shown.count("#" * 4000) == 2
 
 
 def test_a_fence_in_a_file_does_not_end_the_files():
-    assert shown_files(["a.md"], lambda _: "```\nx\n```\n") == "a.md:\n````\n```\nx\n```\n````"
+    assert format_files(["a.md"], lambda _: "```\nx\n```\n") == "a.md:\n````\n```\nx\n```\n````"
 
 
 def test_a_tree_of_many_files_is_told_by_its_folders():
-    assert shown_tree(["a", "b/c"]) == "a\nb/c"
+    assert format_tree(["a", "b/c"]) == "a\nb/c"
     many = [f"src/d{number % 3}/f{number}" for number in range(100_000)]
-    assert shown_tree(many).splitlines() == [f"src/d{n}/ ({c} files)" for n, c in ((0, 33334), (1, 33333), (2, 33333))]
+    assert format_tree(many).splitlines() == [f"src/d{n}/ ({c} files)" for n, c in ((0, 33334), (1, 33333), (2, 33333))]
 
 
 def test_a_long_diff_is_cut_at_a_line_and_says_so():
-    told = shown_diff("".join(f"+line {number}\n" for number in range(5000)))
+    told = format_diff("".join(f"+line {number}\n" for number in range(5000)))
     assert told.startswith("```diff\n+line 0\n")
     assert told.endswith("characters more; read the files)")
 
@@ -91,7 +91,7 @@ def test_written_lines_are_those_that_are_new(before, after):
 @given(lines, lines)
 def test_a_change_is_shown_with_the_numbers_of_its_new_lines(before, after):
     diff = "\n".join(difflib.unified_diff(before, after, "a/x", "b/x", lineterm="", n=1))
-    shown = shown_change(diff).split("\n")[1:-1]
+    shown = format_change(diff).split("\n")[1:-1]
     numbered = {int(line[:4]): line[6:] for line in shown if line[:4].strip().isdigit()}
     assert all(after[number - 1] == text for number, text in numbered.items())
     assert written_lines(diff).get("x", set()) <= {*numbered}
@@ -116,7 +116,7 @@ def test_a_test_that_shows_how_they_are_written(new, example):
         "test/short.test.js": "test('a', () => {\n});\n",
         "test/helpers.js": "export const a = 1;\n",
     }
-    assert example_of(new, files.get, [*files]) == example
+    assert example_test(new, files.get, [*files]) == example
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from callboard.coding.agents.evidence import Finding
-from callboard.coding.agents.pull_request import SUBJECT, commit_message, handed_on, pull_request, told_findings
-from callboard.coding.jobs.store import Job
+from callboard.coding.agents.pull_request import (
+    SUBJECT,
+    format_commit_message,
+    format_findings,
+    format_pull_request,
+    strip_code,
+)
+from callboard.coding.jobs.job import Finding, Job
 
 JOB = Job(
     id="20261122-080000-000-abc",
@@ -28,36 +33,36 @@ JOB = Job(
     ],
 )
 def test_the_first_line_of_a_commit(described, subject):
-    message = commit_message(JOB, described)
+    message = format_commit_message(JOB, described)
     assert message.splitlines()[0] == subject
     assert len(message.splitlines()[0]) <= SUBJECT
     assert message.endswith("\n\nCallboard-Job: 20261122-080000-000-abc\n")
 
 
 def test_a_pull_request_says_what_was_asked_and_how_it_was_tested():
-    title, body = pull_request(
+    made = format_pull_request(
         JOB, "Add tests\n\nThey cover x.", files=["a_test.go"], tests="3 passed", missing=(), issue=7
     )
-    assert title == "Add tests"
+    assert made.title == "Add tests"
     for part in ("They cover x.", "> Add tests for GenerateInstances", "- `a_test.go`", "3 passed", "Closes #7"):
-        assert part in body
-    assert "Not done" not in body
+        assert part in made.body
+    assert "Not done" not in made.body
 
 
 def test_a_pull_request_hides_nothing():
-    _, body = pull_request(JOB, "", files=[], tests="", missing=["the tests do not pass"], issue=None)
+    body = format_pull_request(JOB, "", files=[], tests="", missing=["the tests do not pass"], issue=None).body
     assert "No tests were run." in body
     assert "## Not done\n\n- the tests do not pass" in body
 
 
 def test_what_tests_printed_cannot_end_its_fence():
-    _, body = pull_request(JOB, "", files=[], tests="```\n# Approved\n", missing=(), issue=None)
+    body = format_pull_request(JOB, "", files=[], tests="```\n# Approved\n", missing=(), issue=None).body
     assert "````\n```\n# Approved\n````" in body
 
 
 def test_findings_are_a_line_each():
-    assert told_findings([Finding("a.py", 3, "high", "off by one")]) == "a.py:3: high: off by one"
-    assert told_findings([]) == "No faults were found."
+    assert format_findings([Finding("a.py", 3, "high", "off by one")]) == "a.py:3: high: off by one"
+    assert format_findings([]) == "No faults were found."
 
 
 @pytest.mark.parametrize(
@@ -70,4 +75,4 @@ def test_findings_are_a_line_each():
 )
 def test_code_and_json_are_not_handed_on(said, handed):
     """They look like work that is done (seed 003's lesson 5)."""
-    assert handed_on(said) == handed
+    assert strip_code(said) == handed

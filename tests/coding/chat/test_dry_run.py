@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.coding.chat import dry_run
-from callboard.coding.chat.dry_run import rehearse, unified
+from callboard.coding.chat.dry_run import dry_run_edit, unified_diff
 from callboard.coding.tools import make_ensemble
 from callboard.coding.workspace.workspace import Workspace
 from callboard.core import InvocationCanister
@@ -53,7 +53,7 @@ def rehearsed(place, name, arguments, *, first=()):
                 await run_invoker(group.access_invoker(each), given_)
             before = content(place)
             invoker = group.access_invoker(name)
-            found = await rehearse(invoker, InvocationCanister("call_1", name, arguments, ""))
+            found = await dry_run_edit(invoker, InvocationCanister("call_1", name, arguments, ""))
             assert content(place) == before
             result = await run_invoker(invoker, arguments, identifier="call_1", on_error="feedback")
             return found, result
@@ -157,7 +157,7 @@ def test_what_is_no_edit_is_never_rehearsed(place, name, arguments):
 
 
 def applied(before, hunks):
-    """What a unified diff makes of lines."""
+    """What a unified_diff diff makes of lines."""
     after, at = [], 0
     for line in hunks:
         if line.startswith("@@"):
@@ -180,7 +180,7 @@ LINES = st.lists(st.sampled_from(["a", "b", "c", "", "@@", "+"]), max_size=20)
 
 @given(before=LINES, after=LINES)
 def test_a_diff_makes_one_text_of_the_other(before, after):
-    hunks = [*unified(before, after)]
+    hunks = [*unified_diff(before, after)]
     assert applied(before, hunks) == after
     assert bool(hunks) == (before != after)
 
@@ -189,7 +189,7 @@ def test_a_diff_makes_one_text_of_the_other(before, after):
 def test_so_does_one_of_what_is_too_long_to_be_compared(before, after):
     most, dry_run.MAX_MATCHED = dry_run.MAX_MATCHED, 0
     try:
-        assert applied(before, [*unified(before, after)]) == after
+        assert applied(before, [*unified_diff(before, after)]) == after
     finally:
         dry_run.MAX_MATCHED = most
 
@@ -198,7 +198,7 @@ def test_one_change_in_many_lines_is_one_hunk():
     before = [str(number) for number in range(100_000)]
     after = [*before[:50_000], "new", *before[50_001:]]
     expected = [*difflib.unified_diff(before[49_990:50_010], after[49_990:50_010], lineterm="")][3:]
-    assert [*unified(before, after)] == ["@@ -49998,7 +49998,7 @@", *expected]
+    assert [*unified_diff(before, after)] == ["@@ -49998,7 +49998,7 @@", *expected]
 
 
 def test_the_root_may_be_spelled_through_a_link(place, tmp_path):

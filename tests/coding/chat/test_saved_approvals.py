@@ -1,6 +1,6 @@
 import pytest
 
-from callboard.coding.chat.saved_approvals import Answers, pattern_of
+from callboard.coding.chat.saved_approvals import SavedApprovals, pattern_of
 from callboard.errors import CallerError
 
 
@@ -10,18 +10,18 @@ def patterns(answers):
 
 def test_answers_for_good_are_of_one_project(tmp_path):
     file = tmp_path / "answers.json"
-    one, two = Answers(tmp_path / "one", file), Answers(tmp_path / "two", file)
+    one, two = SavedApprovals(tmp_path / "one", file), SavedApprovals(tmp_path / "two", file)
     one.allow("bash(git status*)", for_good=True)
     one.allow("bash(ls*)", for_good=False)
     two.allow("file", for_good=True)
     assert patterns(one) == ["bash(git status*)", "bash(ls*)"]
-    assert patterns(Answers(tmp_path / "one", file)) == ["bash(git status*)"]
-    assert patterns(Answers(tmp_path / "two", file)) == ["file"]
+    assert patterns(SavedApprovals(tmp_path / "one", file)) == ["bash(git status*)"]
+    assert patterns(SavedApprovals(tmp_path / "two", file)) == ["file"]
 
 
 def test_answers_are_for_their_owner_alone(tmp_path):
     file = tmp_path / "answers.json"
-    Answers(tmp_path, file).allow("file", for_good=True)
+    SavedApprovals(tmp_path, file).allow("file", for_good=True)
     assert file.stat().st_mode & 0o077 == 0
 
 
@@ -30,7 +30,7 @@ def test_a_spoiled_file_allows_nothing(tmp_path, text):
     file = tmp_path / "answers.json"
     file.write_text(text)
     with pytest.raises(CallerError, match=r"answers\.json"):
-        Answers(tmp_path, file)
+        SavedApprovals(tmp_path, file)
 
 
 @pytest.mark.parametrize(

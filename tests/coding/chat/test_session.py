@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from callboard.coding.agents.job_request import Assignment
-from callboard.coding.agents.job_runner import undo_job
-from callboard.coding.chat.session import open_chat, undo_chat
-from callboard.coding.jobs.log import Prompted, Told, replayed
-from callboard.coding.jobs.replay_conversation import folded
-from callboard.coding.jobs.store import Jobs
+from callboard.coding.agents.job_request import JobRequest
+from callboard.coding.chat.session import open_chat
+from callboard.coding.jobs.job import Checkpoint, JobOutput
+from callboard.coding.jobs.log import Notice, PromptSent, replay_steps
+from callboard.coding.jobs.replay_conversation import replay_conversation
+from callboard.coding.jobs.store import JobStore
+from callboard.coding.undo import undo_chat, undo_job
 from callboard.configuration import load_settings
 from callboard.configuration.coding import CodingSettings
 from callboard.core import (
@@ -66,7 +67,7 @@ def place(tmp_path):
 
 @pytest.fixture
 def jobs(tmp_path):
-    return Jobs(tmp_path / "jobs")
+    return JobStore(tmp_path / "jobs")
 
 
 @pytest.fixture
@@ -74,23 +75,22 @@ def chatting(place, jobs):
     """A chat of a scripted model and a person; what was shown is in `steps`."""
 
     @asynccontextmanager
-    async def chatting(model, person=None, *, rights="edit", resume=None, **settings):
+    async def chatting(model, person=None, *, access="edit", resume=None, **settings):
         given = load_settings({}, place, {})
         given = msgspec.structs.replace(
             given,
             permissions=msgspec.convert(settings.get("permissions", {}), type(given.permissions)),
             coding=msgspec.convert(settings.get("coding", {}), CodingSettings),
         )
-        assignment = Assignment(
+        request = JobRequest(
             kind="chat",
             directory=place,
-            given={},
             settings=given,
-            rights=rights,
+            access=access,
             without_sandbox=True,
         )
         steps = []
-        async with open_chat(assignment, model, jobs, steps.append, person or Person(), resume=resume) as chat:
+        async with open_chat(request, model, jobs, steps.append, person or Person(), resume=resume) as chat:
             chat.steps = steps
             yield chat
 
@@ -177,17 +177,17 @@ def test_lines_that_a_failed_edit_showed_count_as_seen(place, chatting):
 
 
 @pytest.mark.parametrize(
-    ("rights", "asked"),
+    ("access", "asked"),
     [("edit", ["file", "git", "bash", "test"]), ("full", []), ("read-only", [])],
 )
-def test_rights(place, chatting, rights, asked):
+def test_rights(place, chatting, access, asked):
     git(place, "init", "--quiet")
     person = Person(*["deny"] * 4)
     calls = [EDIT, Call("git", {"action": "add", "files": ["."]}), Call("bash", {"command": "true"}), Call("test")]
     model = ScriptedModel([[READ, *calls, Call("git", {"action": "status"})], "Done."])
 
     async def scenario():
-        async with chatting(model, person, rights=rights) as chat:
+        async with chatting(model, person, access=access) as chat:
             await chat.turn("go")
             return {name: free for name, _, free in chat.tools()}
 
@@ -196,9 +196,9 @@ def test_rights(place, chatting, rights, asked):
     results = [each for each in model.requests[-1].canisters if isinstance(each, ResultCanister)]
     assert results[0].text == CODE
     assert "On branch" in results[-1].text
-    assert ("a + b" in (place / "calc.py").read_text()) == (rights == "full")
-    assert all(free.values()) == (rights != "edit")
-    assert ("bash" in free) == (rights != "read-only")
+    assert ("a + b" in (place / "calc.py").read_text()) == (access == "full")
+    assert all(free.values()) == (access != "edit")
+    assert ("bash" in free) == (access != "read-only")
 
 
 @pytest.mark.parametrize(
@@ -254,11 +254,11 @@ def test_undo_takes_back_turn_by_turn_and_the_model_is_told(place, chatting, job
     model = ScriptedModel([[EDIT, NEW], "One.", BACK, "Two.", READ, "Nothing to do.", "I see."])
 
     async def scenario():
-        async with chatting(model, rights="full") as chat:
+        async with chatting(model, access="full") as chat:
             await chat.turn("first")
             await chat.turn("second")
             await chat.turn("look only")
-            assert chat.job.output["files"] == ["calc.py", "new.py"]
+            assert chat.job.output.files == ("calc.py", "new.py")
             assert "+    return a * b" in await chat.diff()
             assert await chat.undo() == ("calc.py",)
             assert "a + b" in (place / "calc.py").read_text()
@@ -273,14 +273,14 @@ def test_undo_takes_back_turn_by_turn_and_the_model_is_told(place, chatting, job
     assert told(model).count("took your changes back") == 2
     assert told(model).endswith("and now?")
     (job,) = jobs.all()
-    assert (job.state, job.output["files"], job.output["diff"]) == ("completed", [], "")
+    assert (job.state, job.output.files, job.output.diff) == ("completed", (), "")
 
 
 def test_undo_leaves_what_somebody_else_changed_and_refuses_where_it_is_the_same_file(place, chatting):
     model = ScriptedModel([[EDIT, NEW], "One."])
 
     async def scenario():
-        async with chatting(model, rights="full") as chat:
+        async with chatting(model, access="full") as chat:
             await chat.turn("first")
             (place / "own.py").write_text("mine\n")
             changed = (place / "calc.py").read_text() + "# mine\n"
@@ -298,7 +298,7 @@ def test_undo_leaves_what_somebody_else_changed_and_refuses_where_it_is_the_same
 @pytest.mark.parametrize("between", ["", "# mine\n"])
 def test_a_whole_chat_is_taken_back(place, chatting, jobs, between):
     async def scenario():
-        async with chatting(ScriptedModel([EDIT, "One.", [BACK, NEW], "Two."]), rights="full") as chat:
+        async with chatting(ScriptedModel([EDIT, "One.", [BACK, NEW], "Two."]), access="full") as chat:
             await chat.turn("first")
             with (place / "calc.py").open("a") as file:
                 file.write(between)
@@ -316,7 +316,7 @@ def test_a_whole_chat_is_taken_back(place, chatting, jobs, between):
     assert ((place / "calc.py").read_text(), (place / "new.py").exists()) == (CODE, False)
     (job,) = jobs.all()
     assert "nothing" in asyncio.run(undo_job(job, jobs))
-    assert any(isinstance(each, Prompted) and "took your" in each.text for each in replayed(jobs.folder(job.id)))
+    assert any(isinstance(each, PromptSent) and "took your" in each.text for each in replay_steps(jobs.folder(job.id)))
 
 
 def test_a_file_that_became_a_folder_becomes_a_file_again(place, chatting):
@@ -326,7 +326,7 @@ def test_a_file_that_became_a_folder_becomes_a_file_again(place, chatting):
     ]
 
     async def scenario():
-        async with chatting(ScriptedModel([calls, "Done."]), rights="full") as chat:
+        async with chatting(ScriptedModel([calls, "Done."]), access="full") as chat:
             await chat.turn("go")
             assert (place / "calc.py" / "part.py").is_file()
             await chat.undo()
@@ -339,7 +339,7 @@ def test_what_a_command_changed_is_taken_back_too(place, chatting):
     command = Call("bash", {"command": "echo more >> calc.py; touch made; mkdir sub; touch sub/x"})
 
     async def scenario():
-        async with chatting(ScriptedModel([command, "Done."]), rights="full") as chat:
+        async with chatting(ScriptedModel([command, "Done."]), access="full") as chat:
             await chat.turn("go")
             assert await chat.undo() == ("calc.py", "made", "sub/x")
 
@@ -354,7 +354,7 @@ def test_where_no_states_can_be_kept_the_user_is_told_and_the_chat_goes_on(place
         async with chatting(ScriptedModel([EDIT, "One.", BACK, "Two."])) as chat:
             await chat.turn("first")
             await chat.turn("second")
-            told = [each.text for each in chat.steps if type(each).__name__ == "Told"]
+            told = [each.text for each in chat.steps if type(each).__name__ == "Notice"]
             assert len(told) == 1
             assert "cannot be taken back: git is not installed" in told[0]
             with pytest.raises(CallerError, match="git is not installed"):
@@ -380,7 +380,7 @@ def test_a_cancelled_turn_ends_its_processes_and_the_chat_goes_on(place, chattin
     model = ScriptedModel([["I shall sleep.", sleep], "Awake."])
 
     async def scenario():
-        async with chatting(model, rights="full") as chat:
+        async with chatting(model, access="full") as chat:
             turn = asyncio.create_task(chat.turn("sleep"))
             while not pid.exists():  # noqa: ASYNC110  # a file of another process
                 await asyncio.sleep(0.01)
@@ -408,14 +408,14 @@ def test_a_cancelled_turn_ends_its_processes_and_the_chat_goes_on(place, chattin
 
 def test_what_a_turn_changed_whose_process_died_can_be_taken_back(place, chatting, jobs):
     async def scenario():
-        async with chatting(ScriptedModel([EDIT, "Done."]), rights="full") as chat:
+        async with chatting(ScriptedModel([EDIT, "Done."]), access="full") as chat:
             await chat.turn("mend add")
         return chat.job
 
     job = asyncio.run(scenario())
-    (turn,) = job.output["turns"]
+    (turn,) = job.output.turns
     # As it is on disk from before the first change on.
-    job = jobs.update(job, output={"turns": [{"before": turn["before"]}]})
+    job = jobs.update(job, output=JobOutput(turns=(Checkpoint(turn.before),)))
     assert asyncio.run(undo_chat(job, jobs)) == "as before the chat: calc.py"
     assert (place / "calc.py").read_text() == CODE
 
@@ -431,20 +431,20 @@ def test_what_a_sandbox_turns_out_not_to_do_is_told_once(chatting):
     command = Call("bash", {"command": "echo x"})
 
     async def scenario():
-        async with chatting(ScriptedModel([command, "One.", command, "Two."]), rights="full") as chat:
+        async with chatting(ScriptedModel([command, "One.", command, "Two."]), access="full") as chat:
             chat.workspace.sandbox = Sandbox()
             await chat.turn("one")
             await chat.turn("two")
             return chat.steps
 
-    told = [each.text for each in asyncio.run(scenario()) if isinstance(each, Told)]
+    told = [each.text for each in asyncio.run(scenario()) if isinstance(each, Notice)]
     assert told == ["commands run as root"]
 
 
 @pytest.mark.parametrize("how", ["raised", "cancelled"])
 def test_however_a_chat_ends_its_job_says_so_and_can_go_on(place, chatting, jobs, how):
     async def scenario():
-        async with chatting(ScriptedModel([EDIT, "Done."]), rights="full") as chat:
+        async with chatting(ScriptedModel([EDIT, "Done."]), access="full") as chat:
             await chat.turn("mend add")
             if how == "raised":
                 raise OSError(5, "Input/output error")
@@ -455,7 +455,7 @@ def test_however_a_chat_ends_its_job_says_so_and_can_go_on(place, chatting, jobs
         asyncio.run(scenario())
     (job,) = jobs.all()
     assert job.state == ("failed" if how == "raised" else "cancelled")
-    assert job.output["files"] == ["calc.py"]
+    assert job.output.files == ("calc.py",)
     model = ScriptedModel(["Yes."])
 
     async def again():
@@ -477,7 +477,7 @@ def test_a_conversation_is_forgotten_and_files_stay(place, chatting, jobs):
     model = ScriptedModel([EDIT, "Done.", "Who are you?", "I forgot."])
 
     async def scenario():
-        async with chatting(model, rights="full") as chat:
+        async with chatting(model, access="full") as chat:
             await chat.turn("mend add")
             chat.clear()
             await chat.turn("hello")
@@ -487,7 +487,7 @@ def test_a_conversation_is_forgotten_and_files_stay(place, chatting, jobs):
     job = asyncio.run(scenario())
     assert [each.text for each in model.requests[-1].canisters][1:] == ["hello", "Who are you?", "hello again"]
     assert "a + b" in (place / "calc.py").read_text()
-    assert [each.text for each in folded(replayed(jobs.folder(job.id)))] == [
+    assert [each.text for each in replay_conversation(replay_steps(jobs.folder(job.id)))] == [
         *("hello", "Who are you?", "hello again", "I forgot."),
     ]
 
@@ -545,14 +545,21 @@ RESULT = ResultCanister(contents("text"), invocation_id="c1")
     ("steps", "texts"),
     [
         ([], []),
-        ([Prompted("a")], ["a"]),
+        ([PromptSent("a")], ["a"]),
         (
-            [Prompted("a"), Prompted("b"), RoundStarted(1), TextPiece("c"), ReplyEnded("stop"), RunEnded("completed")],
+            [
+                PromptSent("a"),
+                PromptSent("b"),
+                RoundStarted(1),
+                TextPiece("c"),
+                ReplyEnded("stop"),
+                RunEnded("completed"),
+            ],
             ["a\n\nb", "c"],
         ),
         (
             [
-                Prompted("a"),
+                PromptSent("a"),
                 RoundStarted(1),
                 TextPiece("lost"),
                 ReplyEnded("retry"),
@@ -561,10 +568,10 @@ RESULT = ResultCanister(contents("text"), invocation_id="c1")
             ],
             ["a", "c"],
         ),
-        ([Prompted("a"), RoundStarted(1), TextPiece("cut")], ["a", "cut"]),
+        ([PromptSent("a"), RoundStarted(1), TextPiece("cut")], ["a", "cut"]),
         (
             [
-                Prompted("a"),
+                PromptSent("a"),
                 RoundStarted(1),
                 CALLED,
                 ReplyEnded("invocations"),
@@ -576,13 +583,16 @@ RESULT = ResultCanister(contents("text"), invocation_id="c1")
             ["a", "file", "text", "b"],
         ),
         (
-            [Prompted("a"), RoundStarted(1), CALLED, ReplyEnded("invocations"), Prompted("b"), RoundStarted(1)],
+            [PromptSent("a"), RoundStarted(1), CALLED, ReplyEnded("invocations"), PromptSent("b"), RoundStarted(1)],
             ["a", "file", "Error: the run was cancelled", "b"],
         ),
-        ([Prompted("a"), RoundStarted(1), CALLED, Prompted("b")], ["a", "file", "Error: the run was cancelled", "b"]),
-        ([Prompted("a"), RoundStarted(1), TextPiece("b"), ReplyEnded("stop"), RolledBack(0), Prompted("c")], ["c"]),
+        (
+            [PromptSent("a"), RoundStarted(1), CALLED, PromptSent("b")],
+            ["a", "file", "Error: the run was cancelled", "b"],
+        ),
+        ([PromptSent("a"), RoundStarted(1), TextPiece("b"), ReplyEnded("stop"), RolledBack(0), PromptSent("c")], ["c"]),
     ],
 )
 def test_a_record_is_a_conversation(steps, texts):
-    found = [each.name if isinstance(each, InvocationCanister) else each.text for each in folded(steps)]
+    found = [each.name if isinstance(each, InvocationCanister) else each.text for each in replay_conversation(steps)]
     assert found == texts

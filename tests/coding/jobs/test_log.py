@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.coding.jobs.log import PhaseEnded, PhaseStarted, Prompted, Record, Told, replayed
+from callboard.coding.jobs.log import JobLog, Notice, PhaseEnded, PhaseStarted, PromptSent, replay_steps
 from callboard.core import (
     InvocationEnded,
     InvocationIncomplete,
@@ -25,7 +25,7 @@ from callboard.errors import CallerError
 
 SEED = [
     PhaseStarted("implement", 30),
-    Prompted("Task: Build new feature\nDescription: Add tests for GenerateInstances..."),
+    PromptSent("Task: Build new feature\nDescription: Add tests for GenerateInstances..."),
     RoundStarted(1),
     ReplyStarted(),
     TextPiece("I'll start by reading "),
@@ -52,7 +52,7 @@ SEED = [
 
 
 def written(folder, steps):
-    with Record(folder) as record:
+    with JobLog(folder) as record:
         for step in steps:
             record.add(step)
     return {path.name: path.read_text() for path in sorted(folder.iterdir()) if path.name != "events.jsonl"}
@@ -88,18 +88,18 @@ def test_the_seeds_example_round_by_round(tmp_path):
 
 def test_what_was_recorded_replays(tmp_path):
     written(tmp_path, SEED)
-    assert [*replayed(tmp_path)] == SEED
+    assert [*replay_steps(tmp_path)] == SEED
 
 
 def test_a_record_goes_on_where_it_was(tmp_path):
     written(tmp_path, SEED)
-    files = written(tmp_path, [Prompted("More."), RoundStarted(1), TextPiece("Yes."), ReplyEnded("stop")])
+    files = written(tmp_path, [PromptSent("More."), RoundStarted(1), TextPiece("Yes."), ReplyEnded("stop")])
     assert [*files][-2:] == ["011-prompt.txt", "012-response.txt"]
 
 
 def test_more_than_999_files_go_on_counting(tmp_path):
     (tmp_path / "1234-response.txt").touch()
-    files = written(tmp_path, [Prompted("x"), RoundStarted(1)])
+    files = written(tmp_path, [PromptSent("x"), RoundStarted(1)])
     assert "1235-prompt.txt" in files
 
 
@@ -130,7 +130,7 @@ def test_a_last_line_that_was_cut_is_left_out(tmp_path):
     written(tmp_path, SEED)
     path = tmp_path / "events.jsonl"
     path.write_bytes(path.read_bytes()[:-5])
-    assert [*replayed(tmp_path)] == SEED[:-1]
+    assert [*replay_steps(tmp_path)] == SEED[:-1]
 
 
 def test_a_line_that_is_no_step_is_told_by_its_number(tmp_path):
@@ -138,16 +138,18 @@ def test_a_line_that_is_no_step_is_told_by_its_number(tmp_path):
     with (tmp_path / "events.jsonl").open("ab") as file:
         file.write(b'{"type":"gone"}\n')
     with pytest.raises(CallerError, match=r"events\.jsonl:2: not a step"):
-        [*replayed(tmp_path)]
+        [*replay_steps(tmp_path)]
 
 
 def test_nothing_recorded_is_told(tmp_path):
     with pytest.raises(CallerError, match="nothing was recorded"):
-        [*replayed(tmp_path)]
+        [*replay_steps(tmp_path)]
 
 
-@given(st.lists(st.one_of(st.builds(Told, st.text()), st.builds(Prompted, st.text()), st.builds(TextPiece, st.text()))))
+@given(
+    st.lists(st.one_of(st.builds(Notice, st.text()), st.builds(PromptSent, st.text()), st.builds(TextPiece, st.text())))
+)
 def test_any_text_replays(tmp_path_factory, steps):
     folder = tmp_path_factory.mktemp("record")
     written(folder, steps)
-    assert [*replayed(folder)] == steps
+    assert [*replay_steps(folder)] == steps

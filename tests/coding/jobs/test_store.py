@@ -8,14 +8,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from callboard.coding.jobs.store import DIED, Job, Jobs, as_json
+from callboard.coding.jobs.job import Job, JobOutput
+from callboard.coding.jobs.store import DIED, JobStore
 from callboard.errors import CallerError
 
 HELD = """
 import signal, sys, time
 from pathlib import Path
-from callboard.coding.jobs.store import Jobs
-jobs = Jobs(Path(sys.argv[1]))
+from callboard.coding.jobs.store import JobStore
+jobs = JobStore(Path(sys.argv[1]))
 if sys.argv[3] == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with jobs.running(sys.argv[2]):
@@ -38,7 +39,7 @@ class Ticking:
 
 @pytest.fixture
 def jobs(tmp_path):
-    return Jobs(tmp_path / "jobs", clock=Ticking())
+    return JobStore(tmp_path / "jobs", clock=Ticking())
 
 
 def held(jobs, job, how="polite"):
@@ -51,7 +52,7 @@ def held(jobs, job, how="polite"):
 
 
 def test_a_job_is_on_disk_as_it_was_made(jobs, tmp_path):
-    job = jobs.create("build", "Add a test", tmp_path, model="scripted", given={"issue": 7})
+    job = jobs.create("build", "Add a test", tmp_path, model="scripted", input={"issue": 7})
     assert job == jobs.load(job.id)
     assert (job.state, job.type, job.input) == ("pending", "build", {"issue": 7})
     assert json.loads((jobs.folder(job.id) / "job.json").read_text())["description"] == "Add a test"
@@ -65,7 +66,7 @@ def test_ids_sort_by_time_also_within_a_second(jobs, tmp_path):
 
 def test_two_jobs_of_one_moment_do_not_collide(tmp_path):
     tokens = iter(["aaaaaa", "aaaaaa", "bbbbbb"])
-    jobs = Jobs(tmp_path, clock=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    jobs = JobStore(tmp_path, clock=lambda: datetime(2026, 1, 1, tzinfo=UTC))
     first = jobs.create("build", "x", tmp_path, token=lambda: next(tokens))
     second = jobs.create("build", "y", tmp_path, token=lambda: next(tokens))
     assert (first.id, second.id) == ("20260101-000000-000-aaaaaa", "20260101-000000-000-bbbbbb")
@@ -76,12 +77,12 @@ def test_states_set_their_times(jobs, tmp_path):
     running = jobs.update(job, state="running")
     waiting = jobs.update(running, state="waiting", reason="asks")
     again = jobs.update(waiting, state="running", reason="")
-    done = jobs.update(again, state="completed", output={"branch": "b"})
+    done = jobs.update(again, state="completed", output=JobOutput(branch="b"))
     assert job.started_at is None
     assert running.started_at == waiting.started_at == again.started_at == done.started_at
     assert done.completed_at > done.started_at
     assert jobs.load(done.id) == done
-    assert as_json(done)["output"] == {"branch": "b"}
+    assert done.as_json()["output"]["branch"] == "b"
 
 
 def test_a_job_is_found_by_the_beginning_of_its_name(jobs, tmp_path):
@@ -145,14 +146,6 @@ def test_cancelling_what_never_began_and_what_has_ended(jobs, tmp_path):
     assert asyncio.run(jobs.cancel(job.id)).state == "cancelled"
     done = jobs.update(jobs.create("build", "y", tmp_path), state="completed")
     assert asyncio.run(jobs.cancel(done.id)) == done
-
-
-def test_the_newest_job_of_a_directory(jobs, tmp_path):
-    with pytest.raises(CallerError, match="no job yet"):
-        jobs.latest()
-    one = jobs.create("build", "x", tmp_path / "one")
-    jobs.create("build", "y", tmp_path / "two")
-    assert jobs.latest(tmp_path / "one") == one
 
 
 def test_a_write_that_fails_leaves_the_record_as_it_was(jobs, tmp_path, monkeypatch):

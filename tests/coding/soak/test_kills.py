@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.coding.agents.job_runner import undo_job
+from callboard.coding.undo import undo_job
 
 RUNS = int(os.environ.get("SOAK_KILLS", "30"))
 SEED = os.environ.get("SOAK_SEED") or str(random.randrange(2**32))
@@ -47,7 +47,7 @@ def beneath(place):
 def test_at_any_moment(command, data, repository, seen_of, calling, number):  # noqa: PLR0917  # five are fixtures
     chance = random.Random(f"{SEED} {number}")
     print(f"\nSOAK_SEED={SEED}")  # noqa: T201  # how to try the same again
-    arguments = ("build", "--description", "Make add work", "--form", "phased", "--json")
+    arguments = ("build", "--description", "Make add work", "--workflow", "phased", "--json")
 
     def replies():
         said = ["Changed calc.py.", "All tests pass.", "Make add work"]

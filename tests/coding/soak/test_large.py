@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from callboard.coding.agents.job_runner import undo_job
+from callboard.coding.undo import undo_job
 
 FILES = int(os.environ.get("SOAK_FILES", "100000"))
 BYTES = int(os.environ.get("SOAK_BYTES", str(1024**3)))
@@ -34,7 +34,7 @@ def measured(command, data, repository, calling):
         figures = data.directory.parents[2] / "figures"
         apart = ["/usr/bin/time", "-o", str(figures), "-f", "%e %M"] if shutil.which("time") else []
         began = time.monotonic()
-        arguments = ("build", "--description", "Make add work", "--form", "phased")
+        arguments = ("build", "--description", "Make add work", "--workflow", "phased")
         place = directory or repository.root
         done = command(*arguments, cwd=place, replies=replies, apart=apart, limit=1800)
         seconds = time.monotonic() - began
@@ -84,7 +84,7 @@ def test_many_files_without_git(measured, repository):
 def test_a_model_makes_many_files(measured):
     make = ("bash", {"command": MANY.format(FILES // 100), "timeout": 600})
     job, _ = measured(f"a model makes {FILES} files", make)
-    assert len(job.output["files"]) == FILES + 1
+    assert len(job.output.files) == FILES + 1
 
 
 @pytest.mark.parametrize("kind", ["tracked", "untracked", "without git"])
@@ -95,14 +95,14 @@ def test_a_large_file(measured, repository, kind):
     if kind == "without git":
         shutil.rmtree(repository.root / ".git")
     job, _ = measured(f"a file of {BYTES} bytes, {kind}", ("file", {"path": "large.bin"}), ("git", {"action": "diff"}))
-    assert job.output["files"] == ["calc.py"]
+    assert job.output.files == ("calc.py",)
 
 
 def test_a_model_makes_large_files(measured, repository):
     half = BYTES // 2 - 20_000_000
     script = f"head -c {half} /dev/urandom > a.bin; head -c {half} /dev/urandom > b.bin"
     job, done = measured(f"a model makes files of {2 * half} bytes", ("bash", {"command": script, "timeout": 600}))
-    assert job.output["files"] == ["calc.py"]
+    assert job.output.files == ("calc.py",)
     assert "a.bin, b.bin" in done.err
     size = subprocess.run(["du", "-sk", ".git"], cwd=repository.root, capture_output=True, check=True).stdout
     assert int(size.split()[0]) < 1024

@@ -1,18 +1,18 @@
-"""Code that a model wrote in words, put into the files.
+"""Put the code blocks of a reply into the files.
 
-Owns the way from a reply to calls of `put_code`, which are calls like all others: permitted, recorded, answered. Knows
-nothing of phases.
-Law: what one reply wrote is taken back before the next one is put, so that failures leave nothing behind.
+Each block becomes a call of `put_code`, which is permitted, recorded and answered like a call of the model's.
+Law: what one reply wrote is taken back before the next one is applied, so that failures leave nothing behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import aclosing
+from typing import Final
 
 import msgspec
 
-from callboard.coding.agents.code_blocks import Block, place_of, read_blocks
+from callboard.coding.agents.code_blocks import CodeBlock, file_of_block, parse_code_blocks
 from callboard.coding.edits.add_imports import add_imports
 from callboard.coding.edits.replace_definitions import cut_broken_end, list_definitions, remove_tests
 from callboard.coding.edits.result import EditRefused
@@ -30,12 +30,20 @@ from callboard.core import (
 from callboard.execution import ParallelExecutor, permit
 from callboard.tools import Ensemble, Policy, Roster
 
-PUT = "put_code"
+PUT_CODE: Final = "put_code"
 
 
-class Dictation:
-    """The code of one phase. `failures` says what of the last reply could not be put; `files` are those that are known,
-    `wanted` those that the task names and that are not there yet, `guarded` those that stay as they are.
+class CodeBlockApplier:
+    """Applies the code blocks of one phase's replies.
+
+    Args:
+        workspace: The files.
+        policy: Which calls may run.
+        approve: Asked where the policy says so.
+        files: The files that a block without a path may be for.
+        new_files: Those that the task names and that are not there yet.
+        guarded_files: Those that may not be changed.
+        emit: Gets the events of the calls.
     """
 
     def __init__(
@@ -45,107 +53,109 @@ class Dictation:
         approve: Approve,
         *,
         files: Sequence[str],
-        wanted: Sequence[str],
-        guarded: Sequence[str],
+        new_files: Sequence[str],
+        guarded_files: Sequence[str],
+        emit: Callable[[Event], None],
     ) -> None:
         from callboard.coding.tools.put_code import put_code  # noqa: PLC0415  # tree-sitter comes with it
 
         self.failures: list[str] = []
+        """Why code of the last reply could not be applied."""
+        self.calls = 0
         self._workspace = workspace
         self._policy = policy
         self._approve = approve
         self._files = files
-        self._wanted = wanted
-        self._guarded = guarded
+        self._new_files = new_files
+        self._guarded_files = guarded_files
+        self._emit = emit
         self._roster = Roster([Ensemble("coding_single", [put_code], connection=workspace)])
-        self._group = ParallelExecutor(self._roster, before_call=self._permitted, limit=1)
-        self._before: dict[str, bytes | None] = {}
+        self._executor = ParallelExecutor(self._roster, before_call=self._permit, limit=1)
+        self._originals: dict[str, bytes | None] = {}
         self._count = 0
         self._last: list[InvocationCanister] = []
 
     @property
-    def wrote(self) -> set[str]:
+    def changed_files(self) -> set[str]:
         """The files that the last reply changed."""
-        return {path for path, data in self._before.items() if data != self._bytes(path)}
+        return {path for path, data in self._originals.items() if data != self._read(path)}
 
-    async def put(self, reply: str) -> AsyncGenerator[Event]:
-        """Puts the code of a reply, in the place of what the one before wrote."""
+    async def apply(self, reply: str) -> None:
+        """Applies the code blocks of a reply, in place of those of the reply before."""
         self._take_back()
         self.failures = []
-        calls = [call for block in read_blocks(reply) if (call := self._call(block)) is not None]
+        calls = [call for block in parse_code_blocks(reply) if (call := self._call_for(block)) is not None]
         if not calls and not self.failures:
             self.failures.append("there is no code in a fence in your answer")
-        async with aclosing(self._run(calls)) as events:
-            async for event in events:
-                yield event
+        await self._run(calls)
 
-    async def put_without(self, failed: Collection[str]) -> AsyncGenerator[Event]:
-        """Puts the code of the last reply once more, without the tests that failed."""
-        wrote = self.wrote
+    async def apply_without(self, failed_tests: Collection[str]) -> None:
+        """Applies the code of the last reply once more, without these tests."""
+        changed = self.changed_files
         self._take_back()
         last = [(call.arguments["path"], call.arguments["code"]) for call in self._last if call.arguments]
-        # What has no names has no tests that could be told apart.
-        known = [(path, code) for path, code in last if path in wrote and _names(code, path)]
-        left = [(path, remove_tests(code, path, failed)) for path, code in known]
-        calls = [self._put(path, code) for path, code in left if _names(code, path)]
-        async with aclosing(self._run(calls)) as events:
-            async for event in events:
-                yield event
+        # Code without names has no tests that could be told apart.
+        known = [(path, code) for path, code in last if path in changed and _names(code, path)]
+        remaining = [(path, remove_tests(code, path, failed_tests)) for path, code in known]
+        await self._run([self._call(path, code) for path, code in remaining if _names(code, path)])
 
-    async def _run(self, calls: list[InvocationCanister]) -> AsyncGenerator[Event]:
+    async def _run(self, calls: list[InvocationCanister]) -> None:
         self._last = calls
         for index, call in enumerate(calls):
-            yield InvocationStarted(index, call.identifier, call.name)
-            yield InvocationEnded(index, call.identifier, call.name, call.arguments, call.raw)
-        async for event in self._group.run(calls):
-            if isinstance(event, ResultReady) and event.canister.error is not None:
-                self.failures.append(event.canister.error.message)
-            yield event
+            self._emit(InvocationStarted(index, call.identifier, call.name))
+            self._emit(InvocationEnded(index, call.identifier, call.name, call.arguments, call.raw))
+        async with aclosing(self._executor.run(calls)) as events:
+            async for event in events:
+                if isinstance(event, ResultReady):
+                    self.calls += 1
+                    if event.canister.error is not None:
+                        self.failures.append(event.canister.error.message)
+                self._emit(event)
 
-    def _call(self, block: Block) -> InvocationCanister | None:
-        """The call that puts a block, None for one that is for no file."""
-        defined = {name: text for name in self._files if (text := self._text(name)) is not None}
-        names = {name: _names(text, name) for name, text in defined.items()}
+    def _call_for(self, block: CodeBlock) -> InvocationCanister | None:
+        """The call that applies a block, None if the block is for no file."""
+        texts = {name: text for name in self._files if (text := self._read_text(name)) is not None}
+        names = {name: _names(text, name) for name, text in texts.items()}
         suffix = next(iter(block.suffixes), ".py")
         own = _names(block.code, block.path or f"code{suffix}")
-        path = place_of(block, self._files, names, own, self._wanted)
+        path = file_of_block(block, self._files, names, own, self._new_files)
         if not path:
             self.failures.append("it is not said which file some of the code is for: write its path before the fence")
             return None
-        if path in self._guarded:
+        if path in self._guarded_files:
             self.failures.append(f"{path} stays as it is: its tests are the measure")
             return None
         code = cut_broken_end(block.code, path) if block.is_cut else block.code
-        if path.endswith(".py") and self._bytes(path) is None:
+        if path.endswith(".py") and self._read(path) is None:
             code = add_imports(code, names)
-        return self._put(path, code)
+        return self._call(path, code)
 
-    def _put(self, path: str, code: str) -> InvocationCanister:
-        self._before.setdefault(path, self._bytes(path))
+    def _call(self, path: str, code: str) -> InvocationCanister:
+        self._originals.setdefault(path, self._read(path))
         self._count += 1
         arguments = {"path": path, "code": code}
         raw = msgspec.json.encode(arguments).decode()
-        return InvocationCanister(identifier=f"spoken_{self._count}", name=PUT, arguments=arguments, raw=raw)
+        return InvocationCanister(identifier=f"code_block_{self._count}", name=PUT_CODE, arguments=arguments, raw=raw)
 
-    async def _permitted(self, invocation: InvocationCanister) -> InvocationCanister | ResultCanister:
-        return await permit(self._roster[PUT], invocation, self._policy, self._approve)
+    async def _permit(self, invocation: InvocationCanister) -> InvocationCanister | ResultCanister:
+        return await permit(self._roster[PUT_CODE], invocation, self._policy, self._approve)
 
     def _take_back(self) -> None:
-        for path, data in self._before.items():
+        for path, data in self._originals.items():
             if data is not None:
                 self._workspace.files.write(path, data)
-            elif self._bytes(path) is not None:
+            elif self._read(path) is not None:
                 self._workspace.files.delete(path)
-        self._before = {}
+        self._originals = {}
 
-    def _bytes(self, path: str) -> bytes | None:
+    def _read(self, path: str) -> bytes | None:
         try:
             return self._workspace.files.read(path, MAX_BYTES)
         except OSError:
             return None
 
-    def _text(self, path: str) -> str | None:
-        data = self._bytes(path)
+    def _read_text(self, path: str) -> str | None:
+        data = self._read(path)
         return data.decode("utf-8", "replace") if data is not None else None
 
 

@@ -1,7 +1,6 @@
-"""Code that a model writes in words: fenced blocks, each for a file.
+"""Code blocks in a reply: fenced code, each block for a file.
 
-Owns the reading of a reply into blocks, and which file a block is for. Knows nothing of how it is put there.
-Law: linear in the reply; what is no code of a file is no block.
+Law: parsing is linear in the reply; fences with anything but code of a file, such as commands, are no code blocks.
 """
 
 from __future__ import annotations
@@ -37,21 +36,21 @@ _SUFFIXES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class Block(msgspec.Struct, frozen=True):
-    """A block of code. `path` is the file that the reply names for it, "" if none; `suffixes` those of its language.
-
-    `is_cut` says that the reply ended in it.
-    """
+class CodeBlock(msgspec.Struct, frozen=True):
+    """A block of code."""
 
     code: str
     path: str = ""
+    """The file that the reply names for it, "" if none."""
     suffixes: tuple[str, ...] = ()
+    """Those of files in its language, none if unknown."""
     is_cut: bool = False
+    """The reply ended in the block."""
 
 
-def read_blocks(reply: str) -> list[Block]:
-    """The blocks of a reply, in their order; the last one may be open."""
-    blocks: list[Block] = []
+def parse_code_blocks(reply: str) -> list[CodeBlock]:
+    """The code blocks of a reply in their order; the last one may be open."""
+    blocks: list[CodeBlock] = []
     before = ""
     fence, info = "", ""
     code: list[str] = []
@@ -62,18 +61,18 @@ def read_blocks(reply: str) -> list[Block]:
             elif line is not None and line.strip():
                 before = line
         elif line is None or (line.strip().startswith(fence) and not line.strip().strip(fence[0])):
-            block = _block(info, before, code, is_cut=line is None)
+            block = _code_block(info, before, code, is_cut=line is None)
             if block is not None:
                 blocks.append(block)
-            said = [each for each in code if each.strip()]
+            lines = [each for each in code if each.strip()]
             # A path in a fence of its own is for the fence after it.
-            fence, before = "", said[0] if block is None and len(said) == 1 else ""
+            fence, before = "", lines[0] if block is None and len(lines) == 1 else ""
         else:
             code.append(line)
     return blocks
 
 
-def _block(info: str, before: str, lines: Sequence[str], *, is_cut: bool) -> Block | None:
+def _code_block(info: str, before: str, lines: Sequence[str], *, is_cut: bool) -> CodeBlock | None:
     words = re.split(r"[\s:=,{}]+", info)
     language = words[0].lower() if words and "." not in words[0] else ""
     path = next((word for word in words if _PATH.fullmatch(word)), "")
@@ -85,38 +84,45 @@ def _block(info: str, before: str, lines: Sequence[str], *, is_cut: bool) -> Blo
         return None
     if not path:
         path = next(iter(reversed(_PATH.findall(before))), "")
-    return Block("\n".join(lines) + "\n", path.removeprefix("./"), _SUFFIXES.get(language, ()), is_cut)
+    return CodeBlock("\n".join(lines) + "\n", path.removeprefix("./"), _SUFFIXES.get(language, ()), is_cut)
 
 
-def place_of(
-    block: Block,
+def file_of_block(
+    block: CodeBlock,
     files: Collection[str],
     defined: Mapping[str, Collection[str]],
     names: Collection[str],
-    wanted: Collection[str] = (),
+    new_files: Collection[str] = (),
 ) -> str:
-    """The file that a block is for: the one that it names; else, of those whose definitions are known, the one that
-    defines most of the block's `names`; else the one that is `wanted`, if it is one. "" where there is none.
+    """The file that a block is for, "" if none: the one that it names; else the one that defines most of the same names;
+    else the only new file.
+
+    Args:
+        block: The block.
+        files: All files.
+        defined: The names that files define, as far as that is known.
+        names: The names that the block defines.
+        new_files: Files that the task names and that are not there yet.
     """
     if block.path:
         if block.path in files:
             return block.path
-        for alike in (
+        for matches in (
             [each for each in files if each.casefold() == block.path.casefold()],
             [each for each in files if each.endswith(f"/{block.path}")],
         ):
-            if len(alike) == 1:
-                return alike[0]
+            if len(matches) == 1:
+                return matches[0]
         if _fits(block, block.path):
             return block.path
     scores = {each: len({*names} & {*defined[each]}) for each in defined if _fits(block, each)}
     best = max(scores, key=lambda each: scores[each], default="")
     if best and scores[best]:
         return best
-    new = [each for each in wanted if _fits(block, each)]
+    new = [each for each in new_files if _fits(block, each)]
     return new[0] if len(new) == 1 else ""
 
 
-def _fits(block: Block, path: str) -> bool:
-    """Whether a path is one of the block's language."""
+def _fits(block: CodeBlock, path: str) -> bool:
+    """Whether a file of this name may be in the block's language."""
     return not block.suffixes or path.endswith(block.suffixes)

@@ -1,6 +1,7 @@
-"""What a command asks of a coding agent.
+"""What a person asks of a coding agent.
 
-Owns the assignment, and what is wrong with one. Knows nothing of how it is done.
+A command makes one `JobRequest`, and nothing changes it: a step that knows more, such as the text of an issue, makes a
+new one.
 """
 
 from __future__ import annotations
@@ -8,113 +9,123 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-from callboard.coding.agents.phases import Form
-from callboard.coding.jobs.store import JobType
+from callboard.coding.agents.phases import Workflow
+from callboard.coding.jobs.job import JobType
 from callboard.configuration import Settings
-from callboard.configuration.coding import Rights
+from callboard.configuration.coding import Access
 from callboard.errors import CallerError
 
-RIGHTS: Final[tuple[Rights, ...]] = get_args(Rights)
+ACCESS_LEVELS: Final[tuple[Access, ...]] = get_args(Access)
 MAX_LOGS: Final = 20_000
 """Characters of a file of logs that are read: its end."""
 
 _BLOCK = 64 * 1024
 _BLOCKS = 1024
+_INPUT: Final = (
+    *("description", "logs_file", "issue", "pull_request", "branch", "base", "commit", "push", "open_pull_request"),
+    *("model", "base_url", "mode", "access"),
+)
 
 
-class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done, where and how. `given` is what the command was called with."""
+class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done, where and how. Raises CallerError that says what is missing or wrong."""
 
     kind: JobType
     directory: Path
-    given: dict[str, Any]
     settings: Settings
+    description: str = ""
+    """What to build, the symptoms of a fault, or a report."""
     logs: str = ""
-    rights: Rights = "full"
-    form: Form | None = None
+    """See `read_logs`."""
+    logs_file: str = ""
+    issue: int | None = None
+    pull_request: int | None = None
+    """The pull request that is reviewed."""
+    github_text: str = ""
+    """The text of the issue or the pull request."""
+    branch: str = ""
+    """The branch that is reviewed."""
+    base: str = ""
+    """What the branch is compared with, by default where the user's own tree is."""
+    commit: str = ""
+    """Where the job's branch begins, by default at HEAD."""
+    push: bool = False
+    open_pull_request: bool = False
+    model: str = ""
+    base_url: str = ""
+    mode: str = ""
+    access: Access | Literal[""] = ""
+    """By default that of the settings; see `access_level`."""
+    workflow: Workflow | Literal[""] = ""
+    """By default that of the model's profile."""
     rounds: int | None = None
     without_sandbox: bool = False
     allow_weaker_sandbox: bool = False
-    keep: bool = False
+    keep_tree: bool = False
+
+    def __post_init__(self) -> None:
+        if self.access:
+            parse_access(self.access, "--access")
+        if self.workflow not in ("", *get_args(Workflow)):
+            raise CallerError(f"no workflow {self.workflow!r}", path="--workflow", hint="there are phased and short")
+        if self.kind in ("build", "debug") and self.access_level == "read-only":
+            raise CallerError(
+                f"{self.kind} changes files", path="--access read-only", hint="ask with callboard triage or review"
+            )
+        required = {"debug": "symptoms", "review": "branch"}.get(self.kind, "description")
+        text = self.branch if self.kind == "review" else self.description
+        if self.kind != "chat" and not text.strip() and not self.issue and not self.pull_request:
+            instead = "--pr" if self.kind == "review" else "--issue"
+            hint = f'write callboard {self.kind} "...", or give --{required} or {instead}'
+            raise CallerError(f"missing {required!r} in input", path=f"--{required}", hint=hint)
+
+    @property
+    def access_level(self) -> Access:
+        """What the model may do: as the request says, else the settings, else all; in a chat, with questions."""
+        mode = self.settings.coding.modes.get(self.kind)
+        return self.access or (mode and mode.access) or ("edit" if self.kind == "chat" else "full")
+
+    @property
+    def max_rounds(self) -> int | None:
+        """How many replies the job may take, of a chat each turn; None where nothing bounds them together."""
+        coding = self.settings.coding
+        mode = coding.modes.get(self.kind)
+        return self.rounds or (mode and mode.rounds) or coding.limits.max_inference_runs
+
+    @property
+    def input(self) -> dict[str, Any]:
+        """What the job's record says of the request."""
+        return {name: value for name in _INPUT if (value := getattr(self, name))}
 
 
-def rights_of(name: str, path: str) -> Rights:
-    """The rights of this name; `path` says where it comes from. Raises CallerError for a name that is none."""
-    for each in RIGHTS:
-        if each == name:
-            return each
-    raise CallerError(f"no rights {name!r}", path=path, hint=f"there are {', '.join(RIGHTS)}")
+def parse_access(name: str, path: str) -> Access:
+    """The access of this name; `path` says where the name comes from. Raises CallerError."""
+    for level in ACCESS_LEVELS:
+        if level == name:
+            return level
+    raise CallerError(f"no access {name!r}", path=path, hint=f"there are {', '.join(ACCESS_LEVELS)}")
 
 
-def assign(
-    kind: JobType,
-    given: dict[str, Any],
-    directory: Path,
-    settings: Settings,
-    *,
-    rights: str = "",
-    form: str = "",
-    rounds: int | None = None,
-    without_sandbox: bool = False,
-    allow_weaker_sandbox: bool = False,
-    keep: bool = False,
-    standard_input: Any = None,
-) -> Assignment:
-    """An assignment from what a command was called with. Raises CallerError that says what is missing or wrong."""
-    mode = settings.coding.modes.get(kind)
-    may = rights_of(rights or (mode and mode.rights) or "full", "--rights")
-    if form not in ("", "phased", "short"):
-        raise CallerError(f"no form {form!r}", path="--form", hint="there are phased and short")
-    if kind in ("build", "debug") and may == "read-only":
-        raise CallerError(
-            f"{kind} changes files", path="--rights read-only", hint="ask with callboard triage or review"
-        )
-    given = {**given}
-    for name in ("description", "symptoms"):
-        if given.get(name) == "-" and standard_input is not None:
-            given[name] = standard_input.read().decode("utf-8", "replace")
-    asked = {"build": "description", "debug": "symptoms", "triage": "description", "review": "branch"}[kind]
-    other = "number" if kind == "review" else "issue"
-    if not str(given.get(asked) or "").strip() and not given.get(other):
-        option = {"number": "--pr"}.get(other, f"--{other}")
-        hint = f'write callboard {kind} "...", or give --{asked} or {option}'
-        raise CallerError(f"missing {asked!r} in input", path=f"--{asked}", hint=hint)
-    logs = ""
-    if given.get("logs"):
-        try:
-            logs = _end_of(Path(given["logs"]))
-        except OSError as error:
-            raise CallerError(error.strerror or str(error), path=str(given["logs"])) from None
-        given["logs"] = str(given["logs"])
-    return Assignment(
-        kind=kind,
-        directory=directory,
-        given=given,
-        settings=settings,
-        logs=logs,
-        rights=may,
-        form=form or None,  # type: ignore[arg-type]  # checked above
-        rounds=rounds,
-        without_sandbox=without_sandbox,
-        allow_weaker_sandbox=allow_weaker_sandbox,
-        keep=keep,
-    )
+def read_logs(file: Path) -> str:
+    """The end of a file of logs, however long it is; of an endless one, such as a device, the end of its beginning.
 
-
-def _end_of(file: Path) -> str:
-    """The last of a file's text, however long it is; of what has no end, such as a device, of its beginning."""
-    kept = b""
-    with file.open("rb") as opened:
-        # What is shorter, and a pipe, is read from where it begins.
-        with suppress(OSError):
-            opened.seek(-4 * MAX_LOGS, os.SEEK_END)
-        for _ in range(_BLOCKS):
-            block = opened.read(_BLOCK)
-            kept = (kept + block)[-4 * MAX_LOGS :]
-            if not block:
-                break
-    return kept.decode("utf-8", "replace")[-MAX_LOGS:]
+    Raises CallerError.
+    """
+    end = b""
+    try:
+        with file.open("rb") as opened:
+            # A shorter file, and a pipe, is read from its beginning.
+            with suppress(OSError):
+                opened.seek(-4 * MAX_LOGS, os.SEEK_END)
+            for _ in range(_BLOCKS):
+                block = opened.read(_BLOCK)
+                end = (end + block)[-4 * MAX_LOGS :]
+                if not block:
+                    break
+    except OSError as error:
+        raise CallerError(error.strerror or str(error), path=str(file)) from None
+    return end.decode("utf-8", "replace")[-MAX_LOGS:]

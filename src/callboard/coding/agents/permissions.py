@@ -1,45 +1,72 @@
-"""What may be done, by the settings and by what a person answered.
+"""The rules of a job or a chat: what the settings say, and what a person answered.
 
-Owns the order of the rules, of which the last that matches decides. What rules mean is `tools.permissions`' business.
-Law: what is denied stays denied, whatever was answered.
+The last rule that matches decides. Law: what the settings deny stays denied, whatever was answered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Protocol
 
-from callboard.coding.jobs.store import JobType
+from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.tools import action_names
-from callboard.configuration import Settings
-from callboard.tools import Rule
+from callboard.core import InvocationCanister, Verdict
+from callboard.tools import Decision, Invoker, Policy, Rule
+from callboard.tools.context import Permits
+
+DEFAULT: Final = Rule("*", "allow")
 
 
-def rules_of(kind: JobType, settings: Settings, answered: Iterable[Rule]) -> Iterator[Rule]:
-    """The rules for a kind of job: first the default, which allows all, then those that are set or were answered.
+class Approver(Protocol):
+    """Asks a person whether a call may run; `rules` are what the person allowed before."""
 
-    A rule for one of the seven tools holds for each of its actions where these are tools by themselves.
-    """
-    for rule in _said(kind, settings, answered):
-        yield rule
-        name, opened, pattern = rule.pattern.partition("(")
-        yield from (Rule(f"{each}{opened}{pattern}", rule.permission) for each in action_names(name.rpartition("/")[2]))
+    @property
+    def rules(self) -> list[Rule]: ...
+
+    async def __call__(self, invocation: InvocationCanister, why: str) -> Verdict: ...
 
 
-def _said(kind: JobType, settings: Settings, answered: Iterable[Rule]) -> Iterator[Rule]:
-    tools, permissions = settings.coding.tools, settings.permissions
-    mode = settings.coding.modes.get(kind)
-    yield Rule("*", "allow")
-    if tools.allowed_bash_commands:
-        yield Rule("bash", "deny")
-        yield from (Rule(f"bash({_begun(each)})", "allow") for each in tools.allowed_bash_commands)
-    yield from (Rule(each, "allow") for each in permissions.allow)
-    yield from (Rule(each, "ask") for each in permissions.ask)
-    yield from answered
-    yield from (Rule(f"bash({_begun(each)})", "deny") for each in tools.forbidden_commands)
-    yield from (Rule(each, "deny") for each in permissions.deny)
-    yield from (Rule(each, "deny") for each in (mode.deny if mode else ()))
+class JobPolicy(Policy):
+    """The policy of a job in the tree `root`. An answer counts from the next call on."""
+
+    def __init__(self, request: JobRequest, approver: Approver, root: str) -> None:
+        super().__init__()
+        self._request = request
+        self._approver = approver
+        self._directory = root
+
+    def decide(self, invoker: Invoker, arguments: Mapping[str, Any] | None = None) -> Decision:
+        return self.current().decide(invoker, arguments)
+
+    def permits(self, invoker: Invoker, arguments: Mapping[str, Any]) -> Permits:
+        return self.current().permits(invoker, arguments)
+
+    def current(self, default: Rule = DEFAULT) -> Policy:
+        """The policy as of now; `default` is for calls that no other rule matches."""
+        return Policy([default, *self._current_rules()], root=self._directory)
+
+    def _current_rules(self) -> Iterator[Rule]:
+        """A rule for one of the seven tools holds for each of its actions too, where these are tools themselves."""
+        for rule in self._settings_and_answers():
+            yield rule
+            name, opened, pattern = rule.pattern.partition("(")
+            for action in action_names(name.rpartition("/")[2]):
+                yield Rule(f"{action}{opened}{pattern}", rule.permission)
+
+    def _settings_and_answers(self) -> Iterator[Rule]:
+        settings = self._request.settings
+        tools, permissions = settings.coding.tools, settings.permissions
+        mode = settings.coding.modes.get(self._request.kind)
+        if tools.allowed_bash_commands:
+            yield Rule("bash", "deny")
+            yield from (Rule(f"bash({_with_any_arguments(each)})", "allow") for each in tools.allowed_bash_commands)
+        yield from (Rule(each, "allow") for each in permissions.allow)
+        yield from (Rule(each, "ask") for each in permissions.ask)
+        yield from self._approver.rules
+        yield from (Rule(f"bash({_with_any_arguments(each)})", "deny") for each in tools.forbidden_commands)
+        yield from (Rule(each, "deny") for each in permissions.deny)
+        yield from (Rule(each, "deny") for each in (mode.deny if mode else ()))
 
 
-def _begun(command: str) -> str:
-    """A pattern for a command with whatever words behind it."""
+def _with_any_arguments(command: str) -> str:
     return command if "*" in command else f"{command} *"

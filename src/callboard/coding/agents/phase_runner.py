@@ -1,302 +1,302 @@
-"""A job, phase by phase.
+"""Run the phases of a job.
 
-Owns the order of things in a phase: the model works, claims to be done, and is held to the evidence. Decides nothing
-of what counts as evidence and knows nothing of where the job's tree came from.
-Law: a phase ends with what its evidence lacks, whatever the model says; an empty list means done.
+In each phase the model works until it says that it is done. Then its evidence is checked; while something is missing
+the model is told, and goes on.
+
+Law: a phase ends with what its evidence lacks, whatever the model says; nothing missing means done.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Final
 
-from msgspec.structs import replace
 from pydantic import Field
 
 from callboard.agent import Agent
 from callboard.agent.run import Run
-from callboard.coding.agents.apply_code_blocks import Dictation
-from callboard.coding.agents.evidence import Facts, Finding, complaint, missing
-from callboard.coding.agents.job_workspace import Desk
+from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
+from callboard.coding.agents.evidence import Facts, missing_evidence, refusal
+from callboard.coding.agents.job_request import JobRequest
+from callboard.coding.agents.job_workspace import JobWorkspace
 from callboard.coding.agents.phases import Phase
 from callboard.coding.agents.prompt_context import is_test_file
-from callboard.coding.agents.prompts import instructions, prompt
-from callboard.coding.agents.pull_request import handed_on, told_findings
-from callboard.coding.jobs.log import PhaseEnded, PhaseStarted, Prompted, Step, Told
-from callboard.configuration.coding import CodingSettings
+from callboard.coding.agents.prompts import instructions, phase_prompt
+from callboard.coding.agents.pull_request import format_findings, strip_code
+from callboard.coding.jobs.job import Finding
+from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Step
 from callboard.core import (
     Approve,
     AssistantCanister,
     Canister,
     Controls,
-    Event,
     InvocationCanister,
     Model,
     ResultCanister,
-    ResultReady,
     RoundStarted,
-    TextualContent,
     Usage,
-    contents,
 )
 from callboard.errors import NoOutput
 from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits
 from callboard.modes import plan_of
 from callboard.tools import Policy
 
-REFUSALS: Final = 3
+MAX_REFUSALS: Final = 3
 """Claims of being done that are refused in a row, with nothing changed in between, before a phase is given up."""
 TEMPERATURE: Final = 0.7
 """Of a fresh attempt after one that failed."""
-FINDINGS: Final = 10
-"""That a review has at most: small models go on for ever."""
-SHOWN: Final = 2000
-"""Characters of what the tests say after an edit."""
+MAX_FINDINGS: Final = 10
+"""Of a review: small models go on for ever."""
 
 
-class Conduct:
-    """Runs the phases of one job: iterate over `steps` once. Afterwards `missing` says what the last phase lacked;
-    `is_finished` that every phase ended with nothing missing, which none did that was cancelled or failed.
+MAX_FILES: Final = 20
+"""Files that a code block may be for, where the task is about none."""
 
-    `said` has what phases handed on, by name; `findings` a review's; `left_out` are tests that were not put. `rounds`, `calls` and `usage` are sums.
+
+class PhaseRunner:
+    """Runs the phases of one job, once.
+
+    Args:
+        request: What is to be done.
+        task: The task in full.
+        model: Does it.
+        workspace: Where it is done; it is entered already.
+        policy: Which calls may run.
+        approve: Asked where the policy says so.
+        deadline: When the job has to end.
+        clock: The time.
+        emit: Gets each step as it happens.
     """
 
     def __init__(
         self,
-        model: Model,
-        desk: Desk,
-        phases: tuple[Phase, ...],
-        *,
-        kind: str,
+        request: JobRequest,
         task: str,
-        settings: CodingSettings,
+        model: Model,
+        workspace: JobWorkspace,
+        *,
         policy: Policy,
         approve: Approve,
-        single: bool,
-        rounds: int | None,
         deadline: datetime,
         clock: Callable[[], datetime],
+        emit: Callable[[Step], None],
     ) -> None:
+        self.phase = ""
+        """The name of the phase that runs, or ran last."""
         self.missing: tuple[str, ...] = ()
+        """What the evidence of the last phase lacks."""
         self.why = ""
+        """Why its last run ended incomplete."""
         self.is_finished = False
-        self.said: dict[str, str] = {}
+        """Every phase ended with nothing missing; not so where the job was cancelled or failed."""
+        self.summaries: dict[str, str] = {}
+        """The answers that phases pass on, by their names."""
         self.findings: list[Finding] | None = None
-        self.left_out: tuple[str, ...] = ()
+        self.dropped_tests: tuple[str, ...] = ()
+        """Tests that the model wrote and that fail on the code as it is."""
         self.rounds = 0
         self.calls = 0
         self.usage = Usage()
-        self.phase = ""
-        self._model = model
-        self._desk = desk
-        self._phases = phases
-        self._kind = kind
+        self._request = request
         self._task = task
-        self._settings = settings
+        self._settings = request.settings.coding
+        self._model = model
+        self._workspace = workspace
         self._policy = policy
         self._approve = approve
-        self._single = single
-        self._most = rounds
         self._deadline = deadline
         self._clock = clock
+        self._emit = emit
         self._facts = Facts()
-        self._holds = False
+        self._rounds_before = 0
+        self._new_files: list[str] = []
 
-    async def steps(self) -> AsyncGenerator[Step]:
-        for phase in self._phases:
-            self.phase, self.why = phase.name, ""
-            yield PhaseStarted(phase.name, phase.rounds)
-            async with aclosing(self._phase(phase)) as steps:
-                async for step in steps:
-                    yield step
-            yield PhaseEnded(phase.name, self.missing)
+    async def run(self, phases: tuple[Phase, ...]) -> None:
+        """Runs the phases in their order, until one ends with something missing."""
+        for phase in phases:
+            self.phase, self.why, self._facts, self._rounds_before = phase.name, "", Facts(), self.rounds
+            self._emit(PhaseStarted(phase.name, phase.rounds))
+            await (self._run_with_code_blocks(phase) if phase.code_blocks else self._run_with_tools(phase))
+            self._emit(PhaseEnded(phase.name, self.missing))
             if self.missing:
                 return
-            if phase.hands_on:
-                self.said[phase.name] = handed_on(self._facts.said)
+            if phase.passes_summary:
+                self.summaries[phase.name] = strip_code(self._facts.answer)
         self.is_finished = True
 
-    async def _phase(self, phase: Phase) -> AsyncGenerator[Step]:
-        self._facts, self._holds = Facts(), False
-        if "tests" in phase.gathers:
-            yield Told("running the tests")
-        # What is to be mended is there.
-        wanted = self._desk.wanted(self._task) if self._kind == "build" else []
-        self._facts.wants_tests = any(map(is_test_file, wanted))
-        asking = partial(
-            prompt,
-            self._kind,
-            self._task,
-            phase,
-            known=self.said,
-            wanted=wanted,
-            gathered=await self._desk.gather(phase.gathers, self._task),
-        )
-        asked = asking()
-        self._facts.failed = self._desk.failing
+    async def _run_with_tools(self, phase: Phase) -> None:
+        """One conversation, in which the model calls tools and is told what is missing."""
+        prompt = (await self._prepare(phase))()
         history: tuple[Canister, ...] = ()
-        begun, left, refused = self.rounds, phase.rounds, 0
-        digest = await self._desk.digest()
-        view = self._view()
-        dictation = self._desk.dictation(self._policy, self._approve, wanted) if phase.spoken else None
-        while True:
-            if self._most is not None:
-                left = min(left, self._most - self.rounds)
-            if left <= 0:
-                self.missing = (*self.missing, "no rounds are left")
+        window = self._context_window()
+        digest = await self._workspace.tests.digest()
+        refusals = 0
+        while rounds := self._rounds_left(phase):
+            run = self._agent(phase, rounds, window).stream(prompt, history=history)
+            await self._follow(run, prompt)
+            await self._check_evidence(phase)
+            if self._is_over():
                 return
-            yield Prompted(asked)
-            run = self._agent(phase, left, view, refused=refused).stream(asked, history=history)
-            async with aclosing(self._followed(run, phase)) as events:
-                async for step in events:
-                    yield step
-            self._take(run)
-            left = phase.rounds - (self.rounds - begun)
-            judged = self._judged(phase) if dictation is None else self._dictated(phase, dictation)
-            async with aclosing(judged) as further:
-                async for each in further:
-                    yield each
-            if not self.missing or self._out_of_time():
-                return
-            refused += 1
-            if dictation is not None:
-                # Shown what it wrote, a small model writes it again: each attempt is a fresh one, and is told only why
-                # the last one was not taken. Without that it gives the same answer to the same prompt.
-                yield Told(f"attempt {refused}: {'; '.join([*dictation.failures, *self.missing])}")
-                asked = asking(refused=dictation.failures or self.missing)
-                continue
-            now = await self._desk.digest()
-            refused, digest = (refused if now == digest else 1), now
-            if refused >= REFUSALS:
+            before, digest = digest, await self._workspace.tests.digest()
+            refusals = refusals + 1 if digest == before else 1
+            if refusals >= MAX_REFUSALS:
                 return
             history = (*history, *(run.result.canisters if run.ended else ()))
-            asked = complaint(self.missing)
+            prompt = refusal(self.missing)
 
-    async def _dictated(self, phase: Phase, dictation: Dictation) -> AsyncGenerator[Step]:
-        """Puts the code that was said, and judges it. Where it is nothing but tests, those that fail are left out: the
-        code is as it was, so that they are wrong of it.
+    async def _run_with_code_blocks(self, phase: Phase) -> None:
+        """Attempts of one reply each, whose code blocks are put into the files.
+
+        Each attempt is a fresh one that is told only why the last one failed: a small model that sees what it wrote
+        writes it again, and one that is told nothing gives the same answer to the same prompt.
         """
-        async with aclosing(self._put(phase, dictation.put(self._facts.said))) as steps:
-            async for step in steps:
-                yield step
-        failed = self._desk.failed_tests
-        if not (self.missing and failed and self._desk.has_new_tests and all(map(is_test_file, dictation.wrote))):
-            return
-        async with aclosing(self._put(phase, dictation.put_without(failed))) as steps:
-            async for step in steps:
-                yield step
-        if not self.missing:
-            self.left_out = failed
-            yield Told(f"left out, since they fail on the code as it is: {', '.join(failed)}")
+        make_prompt = await self._prepare(phase)
+        workspace = self._workspace
+        applier = CodeBlockApplier(
+            workspace.workspace,
+            self._policy,
+            self._approve,
+            files=workspace.chosen_files or workspace.files[:MAX_FILES],
+            new_files=self._new_files,
+            guarded_files=workspace.tests.guarded_files,
+            emit=self._emit,
+        )
+        prompt, attempt = make_prompt(), 0
+        while rounds := self._rounds_left(phase):
+            await self._follow(self._agent(phase, rounds, self._context_window(), attempt).stream(prompt), prompt)
+            await self._apply(phase, applier)
+            if self._is_over():
+                return
+            attempt += 1
+            self._emit(Notice(f"attempt {attempt}: {'; '.join([*applier.failures, *self.missing])}"))
+            prompt = make_prompt(refused=applier.failures or self.missing)
 
-    async def _put(self, phase: Phase, events: AsyncGenerator[Event]) -> AsyncGenerator[Step]:
-        async with aclosing(events):
-            async for event in events:
-                self.calls += isinstance(event, ResultReady)
-                yield event
-        self._desk.changed()
-        async with aclosing(self._judged(phase)) as steps:
-            async for step in steps:
-                yield step
+    async def _prepare(self, phase: Phase) -> partial[str]:
+        """Finds out what the phase's prompt is made of."""
+        if "tests" in phase.prompt_context:
+            self._emit(Notice("running the tests"))
+        # In other kinds of jobs a file that the task names, and that is not there, is not to be written.
+        self._new_files = self._workspace.new_files(self._task) if self._request.kind == "build" else []
+        self._facts.wants_tests = any(map(is_test_file, self._new_files))
+        context = await self._workspace.prompt_context(phase.prompt_context, self._task)
+        self._facts.saw_failure = self._workspace.tests.is_failing
+        return partial(
+            phase_prompt,
+            self._request.kind,
+            self._task,
+            phase,
+            context=context,
+            summaries=self.summaries,
+            new_files=self._new_files,
+        )
 
-    async def _followed(self, run: Run[str | list[Finding]], phase: Phase) -> AsyncGenerator[Step]:
-        """The events of a run, until it ends, or until the phase has settled."""
+    def _rounds_left(self, phase: Phase) -> int:
+        """How many replies the phase may still take; at 0 that is what is missing."""
+        rounds = phase.rounds - (self.rounds - self._rounds_before)
+        if self._request.max_rounds is not None:
+            rounds = min(rounds, self._request.max_rounds - self.rounds)
+        if rounds <= 0:
+            self.missing = (*self.missing, "no rounds are left")
+        return max(rounds, 0)
+
+    def _is_over(self) -> bool:
+        return not self.missing or self._clock() >= self._deadline
+
+    async def _follow(self, run: Run[str | list[Finding]], prompt: str) -> None:
+        """Emits the events of a run, and adds up what it took."""
+        self._emit(PromptSent(prompt))
         async with run:
             async for event in run:
-                if isinstance(event, RoundStarted):
-                    if phase.settles and self._holds:
-                        return
-                    self.rounds += 1
-                yield event
+                self.rounds += isinstance(event, RoundStarted)
+                self._emit(event)
         if run.failure is not None:
             raise run.failure
-
-    def _take(self, run: Run[str | list[Finding]]) -> None:
-        """Adds up what a run took, and keeps what it said."""
         result = run.result
         self.usage += result.usage
         self.calls += sum(isinstance(each, InvocationCanister) for each in result.canisters)
         self.why = result.why if result.state == "incomplete" else ""
-        spoken = [each for each in result.canisters if isinstance(each, AssistantCanister) and each.text]
-        if spoken:
-            self._facts.said = spoken[-1].text
+        answers = [each.text for each in result.canisters if isinstance(each, AssistantCanister) and each.text]
+        if answers:
+            self._facts.answer = answers[-1]
         with suppress(NoOutput):
             if not isinstance(result.output, str):
-                self.findings = result.output
-                self._facts.findings = result.output
-                self._facts.said = told_findings(result.output)
+                self.findings = self._facts.findings = result.output
+                self._facts.answer = format_findings(result.output)
 
-    async def _judged(self, phase: Phase) -> AsyncGenerator[Step]:
-        """Finds out what the evidence needs, and judges it."""
-        if "tests" in phase.evidence and await self._desk.stale():
-            yield Told("running the tests")
-        await self._desk.find_out(self._facts, phase.evidence)
-        self.missing = tuple(missing(phase.evidence, self._facts))
+    async def _check_evidence(self, phase: Phase) -> None:
+        if "tests" in phase.evidence and await self._workspace.tests.must_run():
+            self._emit(Notice("running the tests"))
+        await self._workspace.collect_facts(self._facts, phase.evidence)
+        self.missing = missing_evidence(phase.evidence, self._facts)
 
-    def _view(self) -> ContextWindow:
-        """What a model with a context of known length is shown; the checklist is what its evidence lacks."""
+    async def _apply(self, phase: Phase, applier: CodeBlockApplier) -> None:
+        """Applies the code of the answer, and checks the evidence.
+
+        If the answer holds only tests, and some pass, those that fail are dropped: the code did not change, so the
+        tests must be wrong.
+        """
+        tests = self._workspace.tests
+        await applier.apply(self._facts.answer)
+        await self._check_applied(phase, applier)
+        failures = tests.new_failures
+        if not (self.missing and failures and tests.has_new_tests and all(map(is_test_file, applier.changed_files))):
+            return
+        await applier.apply_without(failures)
+        await self._check_applied(phase, applier)
+        if not self.missing:
+            self.dropped_tests = failures
+            self._emit(Notice(f"left out, since they fail on the code as it is: {', '.join(failures)}"))
+
+    async def _check_applied(self, phase: Phase, applier: CodeBlockApplier) -> None:
+        self.calls, applier.calls = self.calls + applier.calls, 0
+        self._workspace.tests.mark_changed()
+        await self._check_evidence(phase)
+
+    def _context_window(self) -> ContextWindow:
+        """What the model sees of a long conversation; what its evidence lacks stays in view."""
         context = self._settings.context
         return ContextWindow(
             limit=plan_of(self._model).context_tokens,
             threshold=context.compact_at,
             keep=context.keep_rounds,
             every=context.compact_every_n_rounds or 0,
-            pinned=lambda: complaint(self.missing) if self.missing else "",
+            pinned=lambda: refusal(self.missing) if self.missing else "",
         )
 
-    def _agent(self, phase: Phase, rounds: int, view: ContextWindow, *, refused: int) -> Agent[str | list[Finding]]:
-        left = max((self._deadline - self._clock()).total_seconds(), 1.0)
+    def _agent(
+        self, phase: Phase, rounds: int, context_window: ContextWindow, attempt: int = 0
+    ) -> Agent[str | list[Finding]]:
+        seconds = max((self._deadline - self._clock()).total_seconds(), 1.0)
+        repository = self._workspace.repository_instructions
         return Agent(
             self._model,
-            ensembles=self._desk.ensembles(phase, single=self._single),
-            instructions=instructions(
-                self._settings.project, self._desk.repository_instructions, tools=bool(phase.tools)
-            ),
-            output=Annotated[list[Finding], Field(max_length=FINDINGS)] if phase.output == "findings" else str,
-            controls=Controls(temperature=TEMPERATURE, seed=refused) if phase.spoken and refused else None,
-            limits=Limits(rounds=rounds, seconds=left, errors=None),
+            ensembles=self._workspace.ensembles(phase),
+            instructions=instructions(self._settings.project, repository, has_tools=bool(phase.tools)),
+            output=Annotated[list[Finding], Field(max_length=MAX_FINDINGS)] if phase.output == "findings" else str,
+            controls=Controls(temperature=TEMPERATURE, seed=attempt) if attempt else None,
+            limits=Limits(rounds=rounds, seconds=seconds, errors=None),
             policy=self._policy,
             approve=self._approve,
-            after_call=lambda invocation, result: self._after(phase, invocation, result),
+            after_call=self._after_call,
             clock=self._clock,
             answer_after="model",
             on_repeated_call="warn",
-            context_window=view,
+            context_window=context_window,
             max_parallel_calls=1,
             event_filter=HallucinatedResultFilter,
         )
 
-    async def _after(self, phase: Phase, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
-        """What a result is for the model: cut, and after an edit with what the tests say, where the phase settles."""
-        did = self._desk.did(invocation)
-        if not did.looks:
-            # Also a run of tests may write files.
-            self._desk.changed()
+    async def _after_call(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
+        """Notes what the call shows, and truncates its result for the model."""
+        looks = self._workspace.only_looks(invocation)
+        if not looks:
+            # A run of tests may write files too.
+            self._workspace.tests.mark_changed()
         if result.error is None:
-            self._facts.looked += did.looks
-            if did.changes and phase.settles and "tests" in phase.evidence:
-                await self._desk.find_out(self._facts, phase.evidence)
-                lacks = missing(phase.evidence, self._facts)
-                self._holds = not lacks
-                told = "All tests pass now." if not lacks else "\n".join(lacks)[:SHOWN]
-                result = replace(result, content=contents(f"{result.text}\n\n{told}"))
-        self._facts.failed |= self._desk.failing or did.fails(result)
-        return self._limited(invocation, result)
-
-    def _limited(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
+            self._facts.files_read += looks
+        self._facts.saw_failure |= self._workspace.tests.is_failing or bool(result.exit_code)
         limit = self._settings.context.result_limit(invocation.name)
-        text = result.text
-        if len(text) <= limit or not all(isinstance(each, TextualContent) for each in result.content):
-            return result
-        return replace(result, content=contents(self._desk.cut(invocation.name, text, limit)))
-
-    def _out_of_time(self) -> bool:
-        return self._clock() >= self._deadline
-
-
-def said_last(said: Mapping[str, str]) -> str:
-    """What the last phase that handed something on said."""
-    return next(reversed([*said.values()]), "")
+        return self._workspace.results.truncate(invocation.name, result, limit)

@@ -1,7 +1,6 @@
-"""What is found out for a model before it begins.
+"""What a prompt shows of the repository: which files a task is about, and how much of them.
 
-Owns which files a task is about, and how much of them is shown. Knows nothing of tools or models.
-Law: what is shown is what is there; the choice is by words of the task and costs what the files are long.
+Law: the text is what the files hold; choosing goes by words of the task and costs what the files are long.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ MAX_FILES: Final = 4
 MAX_TEXT: Final = 10_000
 """Characters of the files that are shown, together."""
 MAX_READ: Final = 400
-"""Files that are looked into."""
+"""Files that are searched for words of the task."""
 MAX_TREE: Final = 200
 MAX_DIFF: Final = 12_000
 
 _SOURCES: Final = frozenset(
-    (
+    [
         ".py",
         ".go",
         ".js",
@@ -39,12 +38,12 @@ _SOURCES: Final = frozenset(
         ".php",
         ".cs",
         ".sh",
-    )
+    ]
 )
 _HUNK: Final = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
-# Not those of addresses, nor absolute ones, nor what goes up.
-_PLACE: Final = re.compile(r"(?<![\w/:.@~-])\w[\w@.-]*(?:/[\w@-][\w@.-]*)+(?<=\w)")
-_MANY_WAYS: Final = frozenset({".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx"})
+# Relative paths: not those of URLs, nor absolute ones, nor such as lead up.
+_PATH: Final = re.compile(r"(?<![\w/:.@~-])\w[\w@.-]*(?:/[\w@-][\w@.-]*)+(?<=\w)")
+_SEVERAL_STYLES: Final = frozenset({".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx"})
 _TESTS: Final = re.compile(r"\b(?:test|it)\(")
 _TEST_FILE: Final = re.compile(r"(^|/)(tests?|__tests__|spec)/|(^|/)test_[^/]*$|[._-](test|spec)\.\w+$|_test\.\w+$")
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
@@ -55,7 +54,7 @@ _DEFINES: Final = re.compile(
 )
 
 
-def chosen_files(task: str, files: Sequence[str], read: Callable[[str], str | None]) -> list[str]:
+def choose_files(task: str, files: Sequence[str], read: Callable[[str], str | None]) -> list[str]:
     """The files that a task is about, the likeliest first: those that it names, that define what it names, and what
     these import. `read` gives a file's text, None for one that is no text.
     """
@@ -68,10 +67,8 @@ def chosen_files(task: str, files: Sequence[str], read: Callable[[str], str | No
         for other in texts:
             if other != name and _mentions(texts[name], other):
                 scores[other] += _NAMED // 2
-    found = [
-        name for name in sorted(texts, key=lambda each: (-scores[each], each)) if scores[name] and texts[name].strip()
-    ]
-    return found[:MAX_FILES]
+    ranked = sorted(texts, key=lambda each: (-scores[each], each))
+    return [name for name in ranked if scores[name] and texts[name].strip()][:MAX_FILES]
 
 
 _NAMED: Final = 10
@@ -99,21 +96,21 @@ def _mentions(text: str, other: str) -> bool:
     return any(re.search(rf"\b{re.escape(stem)}\b", line) for line in lines) if stem else False
 
 
-def shown_files(names: Iterable[str], read: Callable[[str], str | None]) -> str:
-    """The files, whole, as far as they fit."""
+def format_files(names: Iterable[str], read: Callable[[str], str | None]) -> str:
+    """The files, each whole, as far as they fit."""
     parts: list[str] = []
-    left = MAX_TEXT
+    room = MAX_TEXT
     for name in names:
         text = read(name)
-        if text is None or len(text) > left:
+        if text is None or len(text) > room:
             continue
-        left -= len(text)
-        parts.append(f"{escape(name)}:\n{_fenced(text)}")
+        room -= len(text)
+        parts.append(f"{escape(name)}:\n{fence(text)}")
     return "\n\n".join(parts)
 
 
-def shown_tree(files: Sequence[str]) -> str:
-    """The names of the files, or of the folders where there are many."""
+def format_tree(files: Sequence[str]) -> str:
+    """The names of the files; where there are many, of the folders."""
     if len(files) <= MAX_TREE:
         return "\n".join(map(escape, files))
     counts: dict[str, int] = {}
@@ -127,22 +124,21 @@ def shown_tree(files: Sequence[str]) -> str:
 
 def new_files(task: str, files: Collection[str]) -> list[str]:
     """The source files that a task names and that are not there, in its order."""
-    named = dict.fromkeys(_PLACE.findall(task))
+    named = dict.fromkeys(_PATH.findall(task))
     return [name for name in named if PurePosixPath(name).suffix in _SOURCES and name not in files]
 
 
-def example_of(new: Sequence[str], read: Callable[[str], str | None], files: Sequence[str]) -> list[str]:
+def example_test(new: Sequence[str], read: Callable[[str], str | None], files: Sequence[str]) -> list[str]:
     """A test that shows how the project writes them, for the first `new` file of tests: the shortest of its language.
 
-    Only where a language has several ways that do not run together; elsewhere small models make the example longer.
+    Only where a language has several styles that do not run together; elsewhere small models only lengthen the example.
     """
-    wanted = next((name for name in new if is_test_file(name) and PurePosixPath(name).suffix in _MANY_WAYS), "")
-    if not wanted:
+    suffixes = [PurePosixPath(name).suffix for name in new if is_test_file(name)]
+    suffix = next((each for each in suffixes if each in _SEVERAL_STYLES), "")
+    if not suffix:
         return []
-    alike = [
-        name for name in files if is_test_file(name) and PurePosixPath(name).suffix == PurePosixPath(wanted).suffix
-    ]
-    texts = {name: text for name in alike[:MAX_READ] if (text := read(name)) and _TESTS.search(text)}
+    tests = [name for name in files if is_test_file(name) and PurePosixPath(name).suffix == suffix]
+    texts = {name: text for name in tests[:MAX_READ] if (text := read(name)) and _TESTS.search(text)}
     return sorted(texts, key=lambda name: len(texts[name]))[:1]
 
 
@@ -150,51 +146,52 @@ def is_test_file(path: str) -> bool:
     return _TEST_FILE.search(path) is not None
 
 
-def shown_change(diff: str) -> str:
-    """A diff with the number of each line of the new text before it, as a review names them; see `shown_diff`."""
+def format_change(diff: str) -> str:
+    """A diff with the number of each line of the new text before it, as a review names them; see `format_diff`."""
     lines: list[str] = []
-    number = left = 0
+    number = remaining = 0
     for line in diff.split("\n"):
-        if left <= 0:
+        if remaining <= 0:
             if hunk := _HUNK.match(line):
-                number, left = int(hunk[1]), int(hunk[2] or 1)
+                number, remaining = int(hunk[1]), int(hunk[2] or 1)
             lines.append(line)
         elif line.startswith(("-", "\\")):
             lines.append(f"     {line}")
         else:
             lines.append(f"{number:4} {line}")
-            number, left = number + 1, left - 1
-    return shown_diff("\n".join(lines))
+            number, remaining = number + 1, remaining - 1
+    return format_diff("\n".join(lines))
 
 
-def shown_diff(diff: str) -> str:
+def format_diff(diff: str) -> str:
     """A diff, cut at the end of a line where it is long."""
     if len(diff) <= MAX_DIFF:
-        return _fenced(diff, "diff") if diff else ""
+        return fence(diff, "diff") if diff else ""
     head = diff[:MAX_DIFF].rpartition("\n")[0]
-    return f"{_fenced(head, 'diff')}\n({len(diff) - len(head)} characters more; read the files)"
+    return f"{fence(head, 'diff')}\n({len(diff) - len(head)} characters more; read the files)"
 
 
 def written_lines(diff: str) -> Mapping[str, set[int]]:
-    """The lines of each file's new text that a unified diff wrote; a file of which it only took lines away has none."""
-    found: dict[str, set[int]] = {}
-    name, number, left = "", 0, 0
+    """By file: the lines of the new text that a unified diff wrote; none of a file that only lost lines."""
+    written: dict[str, set[int]] = {}
+    name, number, remaining = "", 0, 0
     for line in diff.split("\n"):
-        if left <= 0 and line.startswith("+++ "):
+        if remaining <= 0 and line.startswith("+++ "):
             path = line[4:].split("\t")[0].strip('"')
             name = path.removeprefix("b/")
             if path != "/dev/null":
-                found.setdefault(name, set())
+                written.setdefault(name, set())
         elif hunk := _HUNK.match(line):
-            number, left = int(hunk[1]), int(hunk[2] or 1)
-        elif left > 0 and line.startswith("+"):
-            found.setdefault(name, set()).add(number)
-            number, left = number + 1, left - 1
-        elif left > 0 and not line.startswith(("-", "\\")):
-            number, left = number + 1, left - 1
-    return found
+            number, remaining = int(hunk[1]), int(hunk[2] or 1)
+        elif remaining > 0 and line.startswith("+"):
+            written.setdefault(name, set()).add(number)
+            number, remaining = number + 1, remaining - 1
+        elif remaining > 0 and not line.startswith(("-", "\\")):
+            number, remaining = number + 1, remaining - 1
+    return written
 
 
-def _fenced(text: str, language: str = "") -> str:
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+def fence(text: str, language: str = "") -> str:
+    """The text in a fence that it cannot end itself."""
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{ticks}{language}\n{text.rstrip()}\n{ticks}"

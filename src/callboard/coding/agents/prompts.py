@@ -1,29 +1,28 @@
-"""What a model is told before it begins.
+"""The words around a task: the model's instructions, and the prompt that a phase begins with.
 
-Owns the words around a task: the instructions, the task itself, what earlier phases found, what was gathered for it.
-Knows nothing of how that is gathered.
-Law: it says what is, and shows no example of a conversation: examples teach models to make things up (seed 003).
+Law: prompts show no example of a conversation, because examples teach models to make things up (seed 003).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
+from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.phases import Phase
-from callboard.coding.jobs.json_encoding import carried
+from callboard.coding.jobs.json_encoding import escape_surrogates
 from callboard.configuration.coding import ProjectSettings
 
 MAX_REPOSITORY: Final = 8000
 """Characters of a repository's own instructions that are passed on."""
 
 MAX_REFUSED: Final = 600
-"""Characters of why an answer was not taken."""
+"""Characters of why an answer was refused."""
 
 _WITH_TOOLS: Final = """\
 You are an autonomous coding agent. You work in a repository by calling tools to read and search code, edit files and run tests. Every call is really run, and its result comes to you in the next message. Never write results yourself, and never claim what no tool has shown."""
 
-_IN_WORDS: Final = """\
+_WITHOUT_TOOLS: Final = """\
 You are a programmer who works on a repository. What you need of it is shown to you. Keep to what is asked."""
 
 _TASKS: Final[Mapping[str, str]] = {
@@ -31,55 +30,59 @@ _TASKS: Final[Mapping[str, str]] = {
     "debug": "Mend this fault",
     "review": "Review this change",
     "triage": "Triage this report",
-    "chat": "",
 }
 
 
-def instructions(project: ProjectSettings, repository: str, *, tools: bool = True) -> str:
-    """What the supervisor says: who the model is, what the project is, what the repository's AGENTS.md asks for.
-
-    `tools` says whether the model is offered any.
-    """
+def instructions(project: ProjectSettings, repository: str, *, has_tools: bool = True) -> str:
+    """The system prompt: who the model is, what the project is, and `repository`, its AGENTS.md."""
     facts = [
         f"The project is {project.name}." if project.name else "",
         f"It is made with {', '.join(project.tech_stack)}." if project.tech_stack else "",
     ]
-    parts = [_WITH_TOOLS if tools else _IN_WORDS, " ".join([each for each in facts if each])]
+    parts = [_WITH_TOOLS if has_tools else _WITHOUT_TOOLS, " ".join([each for each in facts if each])]
     if repository:
         parts.append(f"The repository's own instructions (AGENTS.md):\n\n{repository[:MAX_REPOSITORY]}")
-    return carried("\n\n".join([each for each in parts if each]))
+    return escape_surrogates("\n\n".join([each for each in parts if each]))
 
 
-def prompt(
+def phase_prompt(
     kind: str,
     task: str,
     phase: Phase,
     *,
-    known: Mapping[str, str],
-    wanted: Sequence[str] = (),
-    gathered: Mapping[str, str],
+    context: Mapping[str, str],
+    summaries: Mapping[str, str],
+    new_files: Sequence[str] = (),
     refused: Sequence[str] = (),
 ) -> str:
-    """What a phase begins with. `known` is what the phases before it said, `gathered` what was found out for it,
-    `wanted` are files that the task names and that are not there yet. `refused` says why an answer in words was not
-    taken, where this is not the first attempt.
+    """The prompt that a phase begins with.
+
+    Args:
+        kind: The kind of job.
+        task: The task in full.
+        phase: Its own prompt comes last.
+        context: What Callboard found out for it, by title.
+        summaries: What the phases before it answered, by their names.
+        new_files: The files that the task names and that are not there yet.
+        refused: Why the answer before was refused, where the phase begins anew.
     """
     if not phase.tools:
         # Without headings, which small models recite, and with what is to be done last, which is what they do.
-        begin = f"Begin with the new file {', '.join(wanted)}." if wanted else ""
-        told = "\n".join(refused)[:MAX_REFUSED]
-        again = f"Another answer was not right: {told}" if refused else ""
-        parts = [*gathered.values(), *known.values(), again, task.strip(), phase.prompt.strip(), begin]
-        return carried("\n\n".join([part for part in parts if part]))
+        begin = f"Begin with the new file {', '.join(new_files)}." if new_files else ""
+        reasons = "\n".join(refused)[:MAX_REFUSED]
+        again = f"Another answer was not right: {reasons}" if refused else ""
+        parts = [*context.values(), *summaries.values(), again, task.strip(), phase.prompt.strip(), begin]
+        return escape_surrogates("\n\n".join([part for part in parts if part]))
     parts = [f"# {_TASKS[kind]}\n\n{task.strip()}"]
-    parts += [f"# {title}\n\n{text}" for title, text in gathered.items() if text]
-    parts += [f"# From the phase {name!r}\n\n{text}" for name, text in known.items() if text]
+    parts += [f"# {title}\n\n{text}" for title, text in context.items() if text]
+    parts += [f"# From the phase {name!r}\n\n{text}" for name, text in summaries.items() if text]
     parts.append(f"# Now: {phase.name}\n\n{phase.prompt.strip()}")
-    return carried("\n\n".join(parts))
+    return escape_surrogates("\n\n".join(parts))
 
 
-def task_text(given: Mapping[str, Any], logs: str, issue: str) -> str:
-    """The task in full: what the user said, the issue, the logs."""
-    said = str(given.get("description") or given.get("symptoms") or "").strip()
-    parts = [said, issue, f"Logs:\n```\n{logs}\n```" if logs else ""]
-    return carried("\n\n".join([each for each in parts if each]))
+def task_text(request: JobRequest) -> str:
+    """The task in full: the description, the issue or pull request, the logs."""
+    logs = f"Logs:\n```\n{request.logs}\n```" if request.logs else ""
+    parts = [request.description.strip(), request.github_text, logs]
+    text = escape_surrogates("\n\n".join([each for each in parts if each]))
+    return text or f"Review the branch {request.branch}."

@@ -1,6 +1,5 @@
-"""What a chat asks its user.
+"""Which calls of a chat run, which are asked about, and what is shown with the question.
 
-Owns what runs without asking, what is asked about, and what is shown with the question. Knows nothing of terminals.
 Law: an edit that is asked about is shown as what it would do to the files as they are; nobody is asked about one that
 would fail.
 """
@@ -10,26 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from callboard.coding.agents.job_request import Assignment
-from callboard.coding.agents.permissions import rules_of
-from callboard.coding.agents.phases import READS, actions
-from callboard.coding.chat.dry_run import rehearse
+from callboard.coding.agents.job_request import JobRequest
+from callboard.coding.agents.permissions import DEFAULT, JobPolicy
+from callboard.coding.agents.phases import READ_GROUPS, actions_of_groups
+from callboard.coding.chat.dry_run import dry_run_edit
 from callboard.coding.chat.saved_approvals import pattern_of
 from callboard.coding.tools import single_action
 from callboard.coding.workspace.workspace import Workspace
-from callboard.configuration.coding import Rights
+from callboard.configuration.coding import Access
 from callboard.core import InvocationCanister, ResultCanister, Verdict, error_result
 from callboard.execution.result_store import READ_RESULT
-from callboard.tools import Ensemble, Invoker, Policy, Rule
-from callboard.tools.context import Permits
+from callboard.tools import Decision, Ensemble, Invoker, Rule
 
-FREE: Final = frozenset((*actions(READS), READ_RESULT))
+FREE: Final = frozenset((*actions_of_groups(READ_GROUPS), READ_RESULT))
 """Actions that look, and are never asked about."""
+_ASK: Final = Rule("*", "ask")
 
 
-class Approver(Protocol):
-    """Asks a person whether a call may run, and knows what was allowed before. `diff` is what an edit would do,
-    `pattern` what answers for the session and for good are about, "" where there are none.
+class ChatApprover(Protocol):
+    """Asks a person whether a call may run; `rules` are what the person allowed before.
+
+    `diff` is what an edit would do; `pattern` is what an answer for the session or for good allows, "" where such an
+    answer is not offered.
     """
 
     @property
@@ -40,92 +41,83 @@ class Approver(Protocol):
     ) -> Verdict: ...
 
 
-class Asking(Policy):
-    """The policy of a turn: what looks is free, the rest is asked about, unless the rights or a rule say otherwise.
+class ApprovalPolicy(JobPolicy):
+    """The policy of a turn: looking is free; all else is asked about, unless the access or a rule says otherwise.
 
-    `approve` and `before` are an agent's; `around` is told when a question begins and when it is answered.
+    An agent takes `approve` and `before_call`. `on_question` gets what is asked, and "" when it is answered.
     """
 
     def __init__(
         self,
-        assignment: Assignment,
-        approver: Approver,
+        request: JobRequest,
+        approver: ChatApprover,
         *,
-        rights: Rights,
+        access: Access,
         workspace: Workspace,
         ensembles: Iterable[Ensemble],
-        around: Callable[[str], None],
+        on_question: Callable[[str], None],
     ) -> None:
-        super().__init__()
-        self._assignment = assignment
-        self._approver = approver
-        self._rights = rights
+        super().__init__(request, approver, str(workspace.root))
+        self._ask_person = approver
+        self._access = access
         self._workspace = workspace
         self._invokers = {name: invoker for each in ensembles for name, invoker in each.invokers.items()}
-        self._around = around
+        self._on_question = on_question
         self._failing: set[str] = set()
-        """Edits that were found to fail when they were to be asked about."""
+        """Edits whose dry run failed when they were to be asked about."""
 
-    def decide(self, invoker: Invoker, arguments: Mapping[str, Any] | None = None) -> Any:
-        default, *rules = rules_of(self._assignment.kind, self._assignment.settings, self._approver.rules)
-        # What is not offered with other rights is no call at all.
-        asks = self._rights == "edit" and single_action(invoker.name, arguments or {}) not in FREE
-        first = Rule("*", "ask") if asks else default
-        permission, why = Policy([first, *rules], root=str(self._workspace.root)).decide(invoker, arguments)
-        if permission == "ask" and why == f"the rule {first.pattern!r} says ask":
-            why = f"may {invoker.name} run"
-        return permission, why
-
-    def permits(self, invoker: Invoker, arguments: Mapping[str, Any]) -> Permits:
-        rules = rules_of(self._assignment.kind, self._assignment.settings, self._approver.rules)
-        return Policy(rules, root=str(self._workspace.root)).permits(invoker, arguments)
+    def decide(self, invoker: Invoker, arguments: Mapping[str, Any] | None = None) -> Decision:
+        # With other access a call that may not run is not offered at all.
+        asks = self._access == "edit" and single_action(invoker.name, arguments or {}) not in FREE
+        decision = self.current(_ASK if asks else DEFAULT).decide(invoker, arguments)
+        return decision._replace(why=f"may {invoker.name} run") if decision.rule == _ASK else decision
 
     def is_free(self, invoker: Invoker) -> bool:
-        """Whether no call of it is asked about."""
+        """Whether no call of the tool is asked about."""
         choices = invoker.arguments_schema.get("properties", {}).get("action", {}).get("enum", [None])
-        return all(self.decide(invoker, {"action": each} if each else {})[0] == "allow" for each in choices)
+        return all(self.decide(invoker, {"action": each} if each else {}).permission == "allow" for each in choices)
 
     async def approve(self, invocation: InvocationCanister, why: str) -> Verdict:
-        """The user's answer. An edit that would fail is let through, for `before` to look at it again."""
-        rehearsal = await rehearse(self._invokers[invocation.name], invocation)
-        if rehearsal is not None and rehearsal.error:
+        """The user's answer. An edit that would fail is let through, for `before_call` to look at it again."""
+        outcome = await dry_run_edit(self._invokers[invocation.name], invocation)
+        if outcome is not None and outcome.error:
             self._failing.add(invocation.identifier)
             return "allow"
-        return await self._ask(invocation, why, rehearsal.diff if rehearsal else "")
+        return await self._ask(invocation, why, outcome.diff if outcome else "")
 
-    async def before(self, invocation: InvocationCanister) -> ResultCanister | None:
+    async def before_call(self, invocation: InvocationCanister) -> ResultCanister | None:
         """The result of an edit that fails, which need not run; by now it may not fail, and is asked about."""
         if invocation.identifier not in self._failing:
             return None
-        rehearsal = await rehearse(self._invokers[invocation.name], invocation)
-        if rehearsal is None:
+        outcome = await dry_run_edit(self._invokers[invocation.name], invocation)
+        if outcome is None:
             raise AssertionError("only edits are found to fail")
-        if rehearsal.error:
-            # What its error showed is seen.
-            self._workspace.seen = rehearsal.seen
-            return rehearsal.result
-        if await self._ask(invocation, f"may {invocation.name} run", rehearsal.diff) == "allow":
+        if outcome.error:
+            # The error may show lines of the file, which the model has read then.
+            self._workspace.seen = outcome.seen
+            return outcome.result
+        if await self._ask(invocation, f"may {invocation.name} run", outcome.diff) == "allow":
             return None
         return error_result(invocation.identifier, "permission", f"{invocation.name} may not run: the answer was no")
 
     async def _ask(self, invocation: InvocationCanister, why: str, diff: str) -> Verdict:
         invoker = self._invokers[invocation.name]
-        if self.decide(invoker, invocation.arguments)[0] == "allow":
+        if self.decide(invoker, invocation.arguments).permission == "allow":
             # Since this call was looked at, an answer for another one has allowed it too.
             return "allow"
-        self._around(f"asks whether {invocation.name} may run")
+        self._on_question(f"asks whether {invocation.name} may run")
         try:
-            return await self._approver(invocation, why, diff=diff, pattern=_pattern(invoker, invocation))
+            return await self._ask_person(invocation, why, diff=diff, pattern=_pattern(invoker, invocation))
         finally:
-            self._around("")
+            self._on_question("")
 
 
 def _pattern(invoker: Invoker, invocation: InvocationCanister) -> str:
-    """What an answer for the session or for good is about, by the arguments that permissions look at."""
-    given = invoker.understood(invocation.arguments or {})
-    about: dict[str, Any] = {}
+    """What an answer for the session or for good allows, by the arguments that permissions look at."""
+    arguments = invoker.understood(invocation.arguments or {})
+    subjects: dict[str, Any] = {}
     for name, subject in invoker.subjects.items():
         # A patch is about several files: no folder says which.
-        value = given.get(name)
-        about[subject] = about.get(subject) or (value if isinstance(value, str) else "")
-    return pattern_of(invoker.name, about)
+        value = arguments.get(name)
+        subjects[subject] = subjects.get(subject) or (value if isinstance(value, str) else "")
+    return pattern_of(invoker.name, subjects)

@@ -1,60 +1,48 @@
-"""What the turns of a chat changed, and the way back.
+"""Snapshots before and after each turn of a chat that changed files, and undoing turns.
 
-Owns their snapshots, and the rule by which changes are taken back. Knows nothing of models.
-Law: only files that a turn changed are put back, and none that somebody else has changed since.
+Law: only files that a turn changed are restored, and none that somebody else has changed since.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from callboard.coding.git.snapshots import Snapshots, open_snapshots
+from callboard.coding.jobs.job import Checkpoint
 from callboard.errors import CallerError
-from callboard.text.display import display_names
+from callboard.text.display import display_names, escape
 
 
-class Turn(msgspec.Struct, frozen=True):
-    """A turn that changed files: the states before and after it. `after` is "" if its process died in it."""
+class Checkpoints:
+    """The turns of a chat in `directory` that changed files; their snapshots are in `folder`. False if none is to undo."""
 
-    before: str
-    after: str = ""
-    files: tuple[str, ...] = ()
-    undone: bool = False
-
-
-class Turns:
-    """The turns of a chat in `directory` that changed files, its states kept in `folder`; `kept` as `record` gives it."""
-
-    def __init__(self, directory: Path, folder: Path, kept: Iterable[Any] = ()) -> None:
+    def __init__(self, directory: Path, folder: Path, turns: Iterable[Checkpoint] = ()) -> None:
         self._directory = directory
         self._folder = folder
-        self._turns = msgspec.convert([*kept], list[Turn])
-        self._open: Turn | None = None
+        self._turns = [*turns]
+        self._open: Checkpoint | None = None
         self._states: Snapshots | None = None
 
     def __bool__(self) -> bool:
-        """Whether there is something to take back."""
         return any(not turn.undone for turn in self._turns)
 
     @property
-    def record(self) -> list[Any]:
-        """All that is to be known of them, as JSON has it; the one under way among them."""
-        made: list[Any] = msgspec.to_builtins([*self._turns, *([self._open] if self._open else [])])
-        return made
+    def turns(self) -> tuple[Checkpoint, ...]:
+        """For the record; the one under way among them."""
+        return (*self._turns, *([self._open] if self._open else []))
 
     @property
-    def files(self) -> list[str]:
-        """What they changed, without what is taken back."""
-        return sorted({path for turn in self._turns if not turn.undone for path in turn.files})
+    def files(self) -> tuple[str, ...]:
+        """The files that they changed, without what was undone."""
+        return tuple(sorted({path for turn in self._turns if not turn.undone for path in turn.files}))
 
     async def begin(self, label: str) -> None:
         """Keeps the tree as it is before the first change of a turn. Raises CallerError where it cannot be kept."""
         if self._open is None:
-            self._open = Turn(await (await self._snapshots()).take(label))
+            self._open = Checkpoint(await (await self._snapshots()).take(label))
 
     async def end(self) -> None:
         """The turn is over; one that changed no file is forgotten. Raises CallerError."""
@@ -65,19 +53,19 @@ class Turns:
         after = await states.take("after the turn")
         files = tuple(await states.differences(turn.before, after))
         if files:
-            self._turns.append(Turn(turn.before, after, files))
+            self._turns.append(Checkpoint(turn.before, after, files))
 
-    async def take_back(self, *, all_: bool = False) -> tuple[str, ...]:
-        """Takes back what the last turn changed, or `all_` of them, that is not taken back yet; gives the files.
+    async def restore(self, *, all_: bool = False) -> tuple[str, ...]:
+        """Undoes the last turn that is not undone yet, or `all_` of them; gives the files that were restored.
 
         Raises CallerError, and changes nothing, where somebody else has changed one of these files since.
         """
-        left = [turn for turn in self._turns if not turn.undone]
-        if not left:
+        undoable = [turn for turn in self._turns if not turn.undone]
+        if not undoable:
             raise CallerError("there is nothing to take back")
-        chosen = left if all_ else left[-1:]
-        files = await _take_back(await self._snapshots(), chosen)
-        self._turns = [msgspec.structs.replace(turn, undone=turn.undone or turn in chosen) for turn in self._turns]
+        chosen = undoable if all_ else undoable[-1:]
+        files = await _restore(await self._snapshots(), chosen)
+        self._turns = [replace(turn, undone=turn.undone or turn in chosen) for turn in self._turns]
         return files
 
     async def diff(self) -> str:
@@ -90,22 +78,28 @@ class Turns:
         return self._states
 
 
-async def _take_back(states: Snapshots, turns: Sequence[Turn]) -> tuple[str, ...]:
+async def _restore(states: Snapshots, turns: Sequence[Checkpoint]) -> tuple[str, ...]:
     now = await states.take("before going back")
-    stands: dict[str, str] = {}
+    originals: dict[str, str] = {}
     foreign: set[str] = set()
     following = now
     for turn in reversed(turns):
         after, following = turn.after or following, turn.before
         moved = await states.differences(after, now)
         for path, (old, new) in (await states.differences(turn.before, after)).items():
-            if stands[path] != new if path in stands else path in moved:
+            if originals[path] != new if path in originals else path in moved:
                 foreign.add(path)
-            stands[path] = old
+            originals[path] = old
     if foreign:
         raise CallerError(
             f"changed since by somebody else: {display_names(sorted(foreign), 20)}", hint="nothing was taken back"
         )
-    await states.restore(stands, now)
+    await states.restore(originals, now)
     await states.take("after going back")
-    return tuple(sorted(stands))
+    return tuple(sorted(originals))
+
+
+def restored_note(files: Iterable[str]) -> str:
+    """What the model reads of files that were taken back."""
+    names = ", ".join(map(escape, files))
+    return f"(The user took your changes back. These files are again as they were before: {names}.)"

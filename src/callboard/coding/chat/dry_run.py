@@ -1,8 +1,6 @@
-"""What an edit would do, without doing it.
+"""Dry run of an edit: the tool's own function runs on files that keep in memory what is written.
 
-Owns a stand-in of the workspace whose files keep what is written in memory, and the difference that is shown of it.
-Knows nothing of edits: the tool's own function runs.
-Law: nothing is written, and nothing that the model has seen counts as seen by it.
+Law: nothing is written to disk, and what the dry run reads does not count as read by the model.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from callboard.coding.agents.phases import actions
+from callboard.coding.agents.phases import actions_of_groups
 from callboard.coding.edits.result import split_lines
 from callboard.coding.tools import single_action
 from callboard.coding.workspace.read_tracker import ReadTracker
@@ -28,14 +26,14 @@ from callboard.storage.confined_directory import ConfinedDirectory, ResolvedPath
 from callboard.text.display import escape
 from callboard.tools import Ensemble, Invoker
 
-AROUND: Final = 3
-"""Lines before and behind a change that are shown."""
+CONTEXT: Final = 3
+"""Unchanged lines before and after a change in its diff."""
 MAX_MATCHED: Final = 2000
 """Lines between the first and the last change of a file that are compared one by one; that takes their square."""
 
 
-class Rehearsal(msgspec.Struct, frozen=True):
-    """What came of it: the `diff` of all files, the `result` that the model would read, and what it would have `seen`."""
+class DryRun(msgspec.Struct, frozen=True):
+    """The outcome: the `diff` of all files, the `result` that the model would read, and what it would have `seen`."""
 
     diff: str
     result: ResultCanister
@@ -47,14 +45,16 @@ class Rehearsal(msgspec.Struct, frozen=True):
         return self.result.error.message if self.result.error else ""
 
 
-async def rehearse(invoker: Invoker, invocation: InvocationCanister) -> Rehearsal | None:
-    """Rehearses a call of a tool of a workspace; None for one that is no edit, which is never run."""
+async def dry_run_edit(invoker: Invoker, invocation: InvocationCanister) -> DryRun | None:
+    """Runs an edit of a workspace dry; None for any other call, which is never run."""
     arguments = invocation.arguments or {}
     workspace = invoker.ensemble.connection if invoker.ensemble else None
-    if not isinstance(workspace, Workspace) or single_action(invoker.name, arguments) not in actions(("edit",)):
+    if not isinstance(workspace, Workspace) or single_action(invoker.name, arguments) not in actions_of_groups(
+        ("edit",)
+    ):
         return None
-    stand_in = _StandIn(workspace)
-    group = Ensemble("rehearsal", [invoker], connection=stand_in)
+    overlay = _OverlayWorkspace(workspace)
+    group = Ensemble("dry_run", [invoker], connection=overlay)
     result = await run_invoker(
         group.access_invoker(invoker.name),
         arguments,
@@ -62,27 +62,24 @@ async def rehearse(invoker: Invoker, invocation: InvocationCanister) -> Rehearsa
         on_error="feedback",
         timeout=invoker.timeout,
     )
-    return Rehearsal(stand_in.imagined.diff(), result, stand_in.seen)
+    return DryRun(overlay.overlay_files.diff(), result, overlay.seen)
 
 
-class _StandIn(Workspace):
+class _OverlayWorkspace(Workspace):
     """A workspace that cannot be changed, and runs nothing."""
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.root)
-        self.files = self.imagined = Imagined(workspace.files)
+        self.files = self.overlay_files = OverlayFiles(workspace.files)
         self.seen = workspace.seen.copy()
 
 
-class Imagined(ConfinedDirectory):
-    """Files as they would be: what is written is kept in memory, what is not written is read where it is.
-
-    Good for as long as the `files` are connected.
-    """
+class OverlayFiles(ConfinedDirectory):
+    """Files of which writes stay in memory; a file that was not written is read from `files`, while these are connected."""
 
     def __init__(self, files: ConfinedDirectory) -> None:
         super().__init__()
-        # The same open directory, and so the same paths lead out of it.
+        # The same open directory, so that the same paths are refused.
         vars(self).update(vars(files))
         self._written: dict[str, bytes | None] = {}
         self._real = files
@@ -100,7 +97,7 @@ class Imagined(ConfinedDirectory):
         try:
             return super().canonical(path)
         except FileNotFoundError:
-            # In a directory that would be made.
+            # In a directory that the edit would make.
             steps = os.path.normpath(path)
             if steps.startswith("..") or any(step.casefold() in self._read_only for step in steps.split("/")):
                 raise PermissionError(f"{path!r} is not to be changed") from None
@@ -121,7 +118,7 @@ class Imagined(ConfinedDirectory):
             self._written[place.path] = None
 
     def diff(self) -> str:
-        """What was written, as a unified diff; of files that are no text, that they differ."""
+        """What was written, as a unified diff; of binary files it says only that they differ."""
         return "".join([part for path, data in self._written.items() for part in _diff(path, self._before(path), data)])
 
     def _before(self, path: str) -> bytes | None:
@@ -137,15 +134,15 @@ def _check(place: ResolvedPath, path: str) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
 
 
-def unified(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+def unified_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     """The hunks of a unified diff of lines without ends. Linear, but for the lines from the first change to the last."""
-    head = _common(before, after)
-    tail = min(_common(before[::-1], after[::-1]), min(len(before), len(after)) - head)
-    start = max(head - AROUND, 0)
-    old = before[start : len(before) - tail + min(tail, AROUND)]
-    new = after[start : len(after) - tail + min(tail, AROUND)]
+    head = _count_common(before, after)
+    tail = min(_count_common(before[::-1], after[::-1]), min(len(before), len(after)) - head)
+    start = max(head - CONTEXT, 0)
+    old = before[start : len(before) - tail + min(tail, CONTEXT)]
+    new = after[start : len(after) - tail + min(tail, CONTEXT)]
     if len(old) + len(new) > MAX_MATCHED:
-        context, rest = head - start, min(tail, AROUND)
+        context, rest = head - start, min(tail, CONTEXT)
         blocks = [
             ("equal", 0, context, 0, context),
             ("replace", context, len(old) - rest, context, len(new) - rest),
@@ -153,7 +150,9 @@ def unified(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
         ]
         groups = iter([[each for each in blocks if each[1] < each[2] or each[3] < each[4]]])
     else:
-        groups = iter([[*each] for each in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(AROUND)])
+        groups = iter(
+            [[*each] for each in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(CONTEXT)]
+        )
     for group in groups:
         first, last = group[0], group[-1]
         yield f"@@ -{_span(start + first[1], last[2] - first[1])} +{_span(start + first[3], last[4] - first[3])} @@"
@@ -174,7 +173,7 @@ def _diff(path: str, before: bytes | None, after: bytes | None) -> Iterator[str]
     except NotText:
         yield "(not shown: it is no text)\n"
         return
-    yield from (f"{line}\n" for line in unified(_lines(old), _lines(new)))
+    yield from (f"{line}\n" for line in unified_diff(_lines(old), _lines(new)))
 
 
 def _lines(text: str) -> list[str]:
@@ -184,16 +183,16 @@ def _lines(text: str) -> list[str]:
     return lines
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
+def _count_common(one: Sequence[str], other: Sequence[str]) -> int:
     """How many lines both begin with."""
     count = 0
-    for left, right in zip(one, other, strict=False):
-        if left != right:
+    for first, second in zip(one, other, strict=False):
+        if first != second:
             break
         count += 1
     return count
 
 
 def _span(start: int, length: int) -> str:
-    """Lines as a hunk's header has them: none are told by the line before them."""
+    """A range of lines as a hunk's header has it; an empty one is given by the line before it."""
     return f"{start + bool(length)}" if length == 1 else f"{start + bool(length)},{length}"

@@ -1,7 +1,4 @@
-"""What a person allowed, for a session or for good.
-
-Owns the answers of one project, and the file that keeps those for good. Knows nothing of how a person is asked.
-"""
+"""What a person allowed in a project: for the session, or for good in a file."""
 
 from __future__ import annotations
 
@@ -21,41 +18,41 @@ FILE: Final = "answers.json"
 _PLAIN = re.compile(r"[\w@%+=:,./-]+")
 
 
-class Answers:
-    """The patterns that were allowed in one project: `rules` are those for good and those of this session."""
+class SavedApprovals:
+    """The patterns that were allowed in one project; `rules` are those for good and those of this session."""
 
     def __init__(self, project: Path, file: Path) -> None:
         self._project = str(project)
         self._file = file
-        self._kept = _read(file)
+        self._by_project = _read(file)
         self._session: list[str] = []
 
     @property
     def rules(self) -> list[Rule]:
-        return [Rule(pattern, "allow") for pattern in (*self._kept.get(self._project, ()), *self._session)]
+        return [Rule(pattern, "allow") for pattern in (*self._by_project.get(self._project, ()), *self._session)]
 
     def allow(self, pattern: str, *, for_good: bool) -> None:
-        """Allows what a pattern matches, on disk when this returns if it is for good."""
+        """Allows what a pattern matches; if `for_good`, it is on disk when this returns."""
         if not for_good:
             self._session.append(pattern)
             return
-        self._kept = _read(self._file)
-        patterns = self._kept.setdefault(self._project, [])
+        self._by_project = _read(self._file)
+        patterns = self._by_project.setdefault(self._project, [])
         if pattern not in patterns:
             patterns.append(pattern)
-        write_private(self._file, json.dumps(self._kept, indent=2).encode())
+        write_private(self._file, json.dumps(self._by_project, indent=2).encode())
 
 
 def pattern_of(name: str, arguments: Mapping[str, Any]) -> str:
-    """The pattern that allows a call and those like it: of a command its program with the next word, of a file its
-    folder. "" where no pattern says just that: for several programs, or a command that cannot be read for sure.
+    """The pattern that allows a call and those like it: the same program and next word of a command, the folder of a
+    file. "" where no pattern means just that: for several programs, or a command that cannot be parsed for certain.
     """
     command = arguments.get("command")
     if isinstance(command, str):
-        read = parse_command(command)
-        if read.unclear or len(read.segments) != 1 or read.segments[0].opaque:
+        parsed = parse_command(command)
+        if parsed.unclear or len(parsed.segments) != 1 or parsed.segments[0].opaque:
             return ""
-        words = read.segments[0].words[:2]
+        words = parsed.segments[0].words[:2]
         plain = all(word.certain and _PLAIN.fullmatch(word.text) for word in words)
         return f"{name}({' '.join([word.text for word in words])} *)" if plain else ""
     path = arguments.get("path")
@@ -69,11 +66,11 @@ def pattern_of(name: str, arguments: Mapping[str, Any]) -> str:
 
 def _read(file: Path) -> dict[str, list[str]]:
     try:
-        kept = json.loads(file.read_bytes())
+        approvals = json.loads(file.read_bytes())
     except FileNotFoundError:
         return {}
     except ValueError as error:
         raise CallerError(f"not JSON: {error}", path=str(file), hint="mend or remove it") from None
-    if not isinstance(kept, dict) or not all(isinstance(each, list) for each in kept.values()):
+    if not isinstance(approvals, dict) or not all(isinstance(each, list) for each in approvals.values()):
         raise CallerError("not the answers of projects", path=str(file), hint="mend or remove it")
-    return kept
+    return approvals

@@ -1,7 +1,5 @@
-"""What a job leaves on disk and tells machines, as JSON.
+"""JSON of values that may hold halves of surrogate pairs, by which Python names files whose names are not UTF-8.
 
-Owns what is put in place of characters that no JSON carries: halves of surrogate pairs, by which Python names files
-whose names are not UTF-8.
 Law: a job does not fail for what its files are called.
 """
 
@@ -14,26 +12,26 @@ import msgspec
 _encoder = msgspec.json.Encoder()
 
 
-def encoded(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     r"""The value as JSON in one line. Halves of surrogate pairs are written as Python writes them, such as `\\udcff`."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
-        return _encoder.encode(_carried(msgspec.to_builtins(value)))
+        return _encoder.encode(_escape_all(msgspec.to_builtins(value)))
 
 
-def carried(text: str) -> str:
-    """The text, which UTF-8 can carry then."""
+def escape_surrogates(text: str) -> str:
+    """The text with halves of surrogate pairs escaped, so that UTF-8 can encode it."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _carried(value: Any) -> Any:
+def _escape_all(value: Any) -> Any:
     match value:
         case str():
-            return carried(value)
+            return escape_surrogates(value)
         case list() | tuple():
-            return [_carried(each) for each in value]
+            return [_escape_all(each) for each in value]
         case dict():
-            return {_carried(key): _carried(each) for key, each in value.items()}
+            return {_escape_all(key): _escape_all(each) for key, each in value.items()}
         case _:
             return value

@@ -1,8 +1,8 @@
-"""What a job did, on disk.
+"""The log of a job's steps.
 
-Owns the numbered files of seed 003 (`001-prompt.txt`, `002-response.txt`, `003-tool-calls.json`,
-`004-tool-results.json`, ...), and `events.jsonl`, which replays. Knows nothing of
-phases' meaning.
+`JobLog` writes the numbered files of seed 003 (`001-prompt.txt`, `002-response.txt`, `003-tool-calls.json`,
+`004-tool-results.json`, ...), and `events.jsonl`, which `replay_steps` reads.
+
 Law: files are only added to; a round costs what the round is long.
 """
 
@@ -17,7 +17,7 @@ from typing import IO, Any, Final, Self, TypeAlias
 
 import msgspec
 
-from callboard.coding.jobs.json_encoding import carried, encoded
+from callboard.coding.jobs.json_encoding import encode_json, escape_surrogates
 from callboard.core import (
     ArgumentsPiece,
     Event,
@@ -41,50 +41,50 @@ MAX_REPLY: Final = 32 * 1024 * 1024
 
 
 class PhaseStarted(msgspec.Struct, frozen=True, tag_field="type", tag="phase_started"):
-    """A phase begins: its name, and the replies that it may take."""
+    """A phase begins; `rounds` is how many replies it may take."""
 
     name: str
     rounds: int
 
 
 class PhaseEnded(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="phase_ended"):
-    """A phase is over; `missing` is what it lacked, empty where its evidence holds."""
+    """A phase is over; `missing` is what its evidence lacks, empty where all of it holds."""
 
     name: str
     missing: tuple[str, ...] = ()
 
 
-class Told(msgspec.Struct, frozen=True, tag_field="type", tag="told"):
-    """Something that the user is told, in our own words."""
+class Notice(msgspec.Struct, frozen=True, tag_field="type", tag="notice"):
+    """Callboard's own words to the user."""
 
     text: str
 
 
-class Prompted(msgspec.Struct, frozen=True, tag_field="type", tag="prompted"):
-    """The model is told something that is no tool's result: a task, or what is missing."""
+class PromptSent(msgspec.Struct, frozen=True, tag_field="type", tag="prompt_sent"):
+    """The model was sent a prompt: a task, or what is missing."""
 
     text: str
 
 
-Step: TypeAlias = Event | PhaseStarted | PhaseEnded | Told | Prompted
+Step: TypeAlias = Event | PhaseStarted | PhaseEnded | Notice | PromptSent
 """What happens in a job."""
 
 _PIECES: Final = (TextPiece, ReasoningPiece, RefusalPiece, ArgumentsPiece)
-"""They come by the thousand: whoever looks at a job that runs sees them when their reply is over."""
+"""They come by the thousand, so they are not flushed one by one: other processes see them when the reply is over."""
 
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Step)
 
 
-class Record:
-    """The record in a job's folder; what was there already is added to. A context manager."""
+class JobLog:
+    """The log in a job's folder, as a context manager. An existing log is added to."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._count = _last_number(folder)
         self._events: IO[bytes] = (folder / EVENTS).open("ab")
         self._prompt: list[str] = []
-        self._said: list[str] = []
-        self._thought: list[str] = []
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
         self._calls: list[dict[str, Any]] = []
         self._results: list[dict[str, Any]] = []
         self._names: dict[str, str] = {}
@@ -99,11 +99,11 @@ class Record:
         self._events.close()
 
     def add(self, step: Step) -> None:
-        """Records a step. Raises CallerError for a reply without end."""
-        self._lengthen(step)
+        """Records a step. Raises CallerError for a reply that is longer than `MAX_REPLY`."""
+        self._check_length(step)
         self._events.write(encode_step(step) + b"\n")
         match step:
-            case Prompted(text=text):
+            case PromptSent(text=text):
                 self._end_round()
                 self._prompt.append(text)
             case RoundStarted():
@@ -111,9 +111,9 @@ class Record:
                 self._write("prompt.txt", "\n\n".join(self._prompt))
                 self._prompt = []
             case TextPiece(text=text):
-                self._said.append(text)
+                self._text.append(text)
             case ReasoningPiece(text=text):
-                self._thought.append(text)
+                self._reasoning.append(text)
             case InvocationEnded(identifier=identifier, name=name, arguments=arguments, raw=raw):
                 self._names[identifier] = name
                 self._calls.append({"id": identifier, "tool": name, "args": raw if arguments is None else arguments})
@@ -124,7 +124,7 @@ class Record:
                 self._end_reply()
             case ResultReady(canister=canister):
                 self._end_calls()
-                self._take(canister)
+                self._add_result(canister)
             case RunEnded():
                 self._end_round()
             case _:
@@ -132,7 +132,7 @@ class Record:
         if not isinstance(step, _PIECES):
             self._events.flush()
 
-    def _lengthen(self, step: Step) -> None:
+    def _check_length(self, step: Step) -> None:
         match step:
             case RoundStarted():
                 self._length = 0
@@ -143,11 +143,11 @@ class Record:
         if self._length > MAX_REPLY:
             raise CallerError(f"the model's reply has more than {MAX_REPLY:,} characters", path=str(self.folder))
 
-    def _take(self, canister: ResultCanister) -> None:
+    def _add_result(self, canister: ResultCanister) -> None:
         name = self._names.pop(canister.invocation_id, "")
         error = canister.error
-        told = {"id": canister.invocation_id, "tool": name, "success": error is None, "output": canister.text}
-        self._results.append(told if error is None else {**told, "error": error.category})
+        result = {"id": canister.invocation_id, "tool": name, "success": error is None, "output": canister.text}
+        self._results.append(result if error is None else {**result, "error": error.category})
         number = len(self._results)
         if error is None:
             self._prompt.append(f"Tool {number} ({name}) output:\n{canister.text}")
@@ -155,10 +155,10 @@ class Record:
             self._prompt.append(f"Tool {number} ({name}) failed: {error.message}")
 
     def _end_reply(self) -> None:
-        if self._said or self._thought or self._calls:
-            thought = f"<think>\n{''.join(self._thought)}\n</think>\n" if self._thought else ""
-            self._write("response.txt", thought + "".join(self._said))
-        self._said, self._thought = [], []
+        if self._text or self._reasoning or self._calls:
+            reasoning = f"<think>\n{''.join(self._reasoning)}\n</think>\n" if self._reasoning else ""
+            self._write("response.txt", reasoning + "".join(self._text))
+        self._text, self._reasoning = [], []
         self._end_calls()
 
     def _end_calls(self) -> None:
@@ -173,12 +173,11 @@ class Record:
 
     def _write(self, kind: str, text: str) -> None:
         self._count += 1
-        path = self.folder / f"{self._count:03}-{kind}"
-        path.write_text(carried(text), encoding="utf-8")
+        (self.folder / f"{self._count:03}-{kind}").write_text(escape_surrogates(text), encoding="utf-8")
 
 
-def replayed(folder: Path) -> Iterator[Step]:
-    """The steps of a job, as they were recorded; a last line that was cut is left out. Raises CallerError."""
+def replay_steps(folder: Path) -> Iterator[Step]:
+    """The recorded steps of a job. A last line that was cut is left out. Raises CallerError."""
     path = folder / EVENTS
     if not path.is_file():
         raise CallerError("nothing was recorded", path=str(folder))
@@ -193,10 +192,10 @@ def replayed(folder: Path) -> Iterator[Step]:
 
 
 def encode_step(step: Step) -> bytes:
-    """The step as one line, without the line break."""
-    return encoded(step)
+    """The step as one line of JSON, without the line break."""
+    return encode_json(step)
 
 
 def _last_number(folder: Path) -> int:
-    found = [re.match(r"\d{3,}(?=-)", path.name) for path in folder.iterdir()]
-    return max([int(each.group()) for each in found if each], default=0)
+    numbers = [re.match(r"\d{3,}(?=-)", path.name) for path in folder.iterdir()]
+    return max([int(each.group()) for each in numbers if each], default=0)

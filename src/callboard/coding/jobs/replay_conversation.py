@@ -1,14 +1,13 @@
-"""A conversation out of the record of it.
+"""Rebuild a conversation from the recorded steps, so that a chat can go on.
 
-Owns the way from recorded steps back to canisters. Knows nothing of files.
-Law: what a model is shown is what it was shown, but for words that were added for it alone; every call has its result.
+Law: the model sees what it saw before, but for notes that were added to one prompt alone; every call has its result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from callboard.coding.jobs.log import PhaseEnded, PhaseStarted, Prompted, Step, Told
+from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Step
 from callboard.core import (
     Canister,
     Fold,
@@ -25,54 +24,54 @@ from callboard.core import (
 )
 
 
-def folded(steps: Iterable[Step]) -> list[Canister]:
-    """The conversation that was recorded; a call whose result is missing has one that says so."""
-    done: list[Canister] = []
+def replay_conversation(steps: Iterable[Step]) -> list[Canister]:
+    """The recorded conversation. A call whose result is missing gets one that says that it was cancelled."""
+    canisters: list[Canister] = []
     reply: list[Canister] = []
     prompts: list[str] = []
     calls: dict[str, None] = {}
     fold = Fold()
 
-    def settle() -> None:
-        done.extend([*reply, *fold.finish("cancelled")])
+    def end_run() -> None:
+        canisters.extend([*reply, *fold.finish("cancelled")])
         calls.update({each.identifier: None for each in reply if isinstance(each, InvocationCanister)})
         reply.clear()
-        done.extend([error_result(each, "cancelled", "the run was cancelled") for each in calls])
+        canisters.extend([error_result(each, "cancelled", "the run was cancelled") for each in calls])
         calls.clear()
 
-    def prompt() -> None:
+    def add_prompt() -> None:
         if prompts:
-            done.append(UserCanister(contents("\n\n".join(prompts))))
+            canisters.append(UserCanister(contents("\n\n".join(prompts))))
             prompts.clear()
 
     for step in steps:
         match step:
-            case Prompted(text=text):
-                settle()
+            case PromptSent(text=text):
+                end_run()
                 prompts.append(text)
             case RoundStarted():
-                prompt()
+                add_prompt()
             case RolledBack(to=to):
-                settle()
+                end_run()
                 prompts.clear()
-                del done[to:]
+                del canisters[to:]
             case ReplyEnded(reason="retry"):
                 fold.finish()
                 reply.clear()
             case ReplyEnded() | ReplyFailed():
                 reply += fold.feed(step)
-                done += reply
+                canisters += reply
                 calls.update({each.identifier: None for each in reply if isinstance(each, InvocationCanister)})
                 reply.clear()
             case ResultReady(canister=canister):
                 calls.pop(canister.invocation_id, None)
-                done.append(canister)
+                canisters.append(canister)
             case RunEnded():
-                settle()
-            case PhaseStarted() | PhaseEnded() | Told():
+                end_run()
+            case PhaseStarted() | PhaseEnded() | Notice():
                 pass
             case _:
                 reply += fold.feed(step)
-    settle()
-    prompt()
-    return done
+    end_run()
+    add_prompt()
+    return canisters

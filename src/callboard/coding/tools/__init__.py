@@ -48,6 +48,12 @@ def single_action(name: str, arguments: Mapping[str, Any]) -> str:
     return action.name if action is not None else name
 
 
+def purpose_of(invoker: Invoker) -> str:
+    """What a tool is for, in a line."""
+    tool = _tools().get(invoker.name)
+    return (tool.purpose if isinstance(tool, ActionTool) else invoker.description).partition("\n")[0]
+
+
 def action_names(name: str) -> tuple[str, ...]:
     """The single names of what one of the seven tools does, where they are other ones; nothing for another name."""
     tool = _tools().get(name)

@@ -70,7 +70,7 @@ class ActionTool(Tool[..., Any]):
             )
         self.actions = dict(actions)
         self._default = default
-        self._about = description
+        self.purpose = description
         for each in ("cli", "subjects"):
             of_actions = {key: value for tool in actions.values() for key, value in getattr(tool, each).items()}
             options[each] = {**of_actions, **(options.get(each) or {})}
@@ -87,7 +87,7 @@ class ActionTool(Tool[..., Any]):
         known = {ACTION, *(name for each in actions.values() for name in each.schema["properties"])}
         return ActionTool(
             self.name,
-            self._about,
+            self.purpose,
             actions,
             default=self._default if self._default in actions else "",
             approval=any(each.approval for each in actions.values()),
@@ -100,7 +100,7 @@ class ActionTool(Tool[..., Any]):
     @property
     def description(self) -> str:
         lines = [f"- {name}{_signature(each)}: {_first_line(each.description)}" for name, each in self.actions.items()]
-        return "\n".join([f"{self._about} Actions:", *lines])
+        return "\n".join([f"{self.purpose} Actions:", *lines])
 
     @cached_property
     def schema(self) -> Mapping[str, Any]:

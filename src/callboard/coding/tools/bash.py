@@ -10,6 +10,7 @@ from typing import Annotated
 from callboard.coding.tools.action_tool import action
 from callboard.coding.workspace.run_command import MAX_SECONDS, describe_stop, find_shell, run_command
 from callboard.coding.workspace.workspace import get_workspace
+from callboard.core import CommandOutput
 from callboard.tools import Context
 
 
@@ -34,8 +35,10 @@ async def bash(
         workspace, [find_shell(), "-c", command], seconds=seconds, progress=context.progress, label=command[:200]
     )
     lines = [outcome.output.decode("utf-8", "replace").rstrip("\n")]
+    exit_code = outcome.code
     if stopped := describe_stop(outcome, workspace, seconds):
         lines.append(f"(stopped: {stopped})")
+        exit_code = None
     elif outcome.code:
         lines.append(f"(exit code {outcome.code})")
-    return "\n".join([line for line in lines if line]) or "(no output)"
+    return CommandOutput("\n".join([line for line in lines if line]) or "(no output)", exit_code)

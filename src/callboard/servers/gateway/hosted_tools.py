@@ -90,7 +90,7 @@ class HostedTools:
         return ToolSearch(declared, ours, searched, limit) if searched else None
 
     def _may_run(self, invoker: Invoker) -> bool:
-        permission, why = self._policy.decide(invoker)
+        permission, why = self._policy.decide(invoker)[:2]
         if permission != "allow":
             log.warning("%s does not run here: %s; permissions.allow would let it", invoker.name, why)
         return permission == "allow"

@@ -149,7 +149,7 @@ class ToolServer:
 
     async def _run(self, call: ToolCall, invoker: Invoker, session: Session) -> types.CallToolResult:
         peer = McpClientProxy(call, session)
-        permission, why = self._policy.decide(invoker, call.arguments)
+        permission, why = self._policy.decide(invoker, call.arguments)[:2]
         if permission == "ask":
             permission = await peer.approve(InvocationCanister(call.name, call.name, call.arguments), why)
             why = "the answer was no" if "elicitation" in peer.can else f"{why}, and this client cannot be asked"

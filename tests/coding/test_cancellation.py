@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from callboard.coding.shielding import finished
+from callboard.coding.cancellation import finish_despite_cancellation
 
 
 def test_it_gives_what_it_came_to():
@@ -10,7 +10,7 @@ def test_it_gives_what_it_came_to():
         await asyncio.sleep(0)
         return 1
 
-    assert asyncio.run(finished(work())) == 1
+    assert asyncio.run(finish_despite_cancellation(work())) == 1
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -27,7 +27,7 @@ def test_it_is_over_before_a_cancellation_goes_on(times):
 
         async def waits():
             try:
-                await finished(work())
+                await finish_despite_cancellation(work())
             finally:
                 done.append("who waits")
 
@@ -52,7 +52,7 @@ def test_what_it_raises_is_not_lost(cancels):
             await asyncio.sleep(0)
             raise OSError("full")
 
-        task = asyncio.create_task(finished(work()))
+        task = asyncio.create_task(finish_despite_cancellation(work()))
         await asyncio.sleep(0)
         if cancels:
             task.cancel()

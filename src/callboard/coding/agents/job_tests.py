@@ -1,0 +1,143 @@
+"""The runs of all tests in a job's tree.
+
+Law: a report counts only for the content of the tree that the tests ran on.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from callboard.coding.agents.prompt_context import is_test_file
+from callboard.coding.git.tree import Tree
+from callboard.coding.test_runners import TestReport, run_tests
+from callboard.coding.workspace.workspace import Workspace
+from callboard.errors import CallerError
+from callboard.sandbox import SandboxUnavailable
+
+SECONDS: Final = 600.0
+"""That a run of all tests may take."""
+
+
+class RunnerMissing(CallerError):
+    """What the project's tests are written for is not installed."""
+
+
+class JobTests:
+    """Runs the tests where they have not run on the tree as it is.
+
+    Args:
+        workspace: Where they run.
+        tree: The job's tree, whose content names a run.
+        folder: The folder of the repository that the tests run in.
+        guards_tests: Files of tests that fail at the beginning may not be changed.
+        required: Raise RunnerMissing where what the tests need is not installed.
+    """
+
+    def __init__(self, workspace: Workspace, tree: Tree, folder: str, *, guards_tests: bool, required: bool) -> None:
+        self.notice = ""
+        """Why the tests are not run, if they are not."""
+        self.is_testable = True
+        self.guarded_files: list[str] = []
+        self._workspace = workspace
+        self._tree = tree
+        self._folder = folder
+        self._guards_tests = guards_tests
+        self._required = required
+        self._reports: dict[str, TestReport] = {}
+        self._first: TestReport | None = None
+        self._last: TestReport | None = None
+        self._digest = ""
+        self._changed_files: tuple[str, ...] = ()
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last run, of all tests or of some, was not good."""
+        last = self._workspace.reports[-1] if self._workspace.reports else self._last
+        return last is not None and not last.is_good
+
+    @property
+    def new_failures(self) -> tuple[str, ...]:
+        """The tests that fail now and did not at the beginning; none where something failed then."""
+        first, last = self._first, self._last
+        return tuple([each.name for each in last.failures]) if first and last and not first.failures else ()
+
+    @property
+    def has_new_tests(self) -> bool:
+        return bool(self._first and self._last and self._last.passed > self._first.passed)
+
+    @property
+    def tests_before(self) -> int:
+        """How many tests ran at the beginning, where no fewer may run at the end; else 0."""
+        return self._first.total if self._first and self._guards_tests else 0
+
+    @property
+    def headline(self) -> str:
+        """The last run in one line."""
+        return self._last.headline if self._last else ""
+
+    @property
+    def transcript(self) -> str:
+        """The command of the last run, and what came of it."""
+        return f"$ {' '.join(self._last.command)}\n{self._last.summary}" if self._last else ""
+
+    def mark_changed(self) -> None:
+        """The tree may have changed since its content was named."""
+        self._digest = ""
+
+    async def digest(self) -> str:
+        """The name of the tree's content."""
+        return self._digest or await self._look()
+
+    async def changed_files(self) -> tuple[str, ...]:
+        """The files that differ from where the job began."""
+        await self.digest()
+        return self._changed_files
+
+    async def must_run(self) -> bool:
+        """Whether the tests have still to run on the tree as it is."""
+        return self.is_testable and await self.digest() not in self._reports
+
+    async def report(self) -> TestReport | None:
+        """The report of all tests on the tree as it is; None where they cannot be run."""
+        if not self.is_testable:
+            return None
+        digest = await self.digest()
+        report = self._reports.get(digest) or self._run_of_model(digest)
+        if report is None:
+            try:
+                report = await run_tests(self._workspace, folder=self._folder, seconds=SECONDS, digest=self._look)
+            except SandboxUnavailable:
+                raise
+            except CallerError as error:
+                self._give_up(error.message)
+                return None
+            if report.missing_runner and self._first is None:
+                if self._required:
+                    hint = "install it there, or make a .venv in the project that has it"
+                    raise RunnerMissing(report.missing_runner, hint=hint)
+                self._give_up(report.missing_runner)
+                return None
+        # A run may write files: the report names the content after it.
+        self._reports[digest] = self._reports[report.digest or digest] = self._last = report
+        if self._first is None:
+            self._first = report
+            if self._guards_tests and not report.is_good:
+                paths = {failure.place.rpartition(":")[0] for failure in report.failures}
+                self.guarded_files = [path for path in sorted(paths) if is_test_file(path)]
+        return report
+
+    async def _look(self) -> str:
+        self._digest, self._changed_files = await self._tree.look()
+        return self._digest
+
+    def _give_up(self, why: str) -> None:
+        self.is_testable = False
+        self.notice = f"the tests are not run: {why}"
+
+    def _run_of_model(self, digest: str) -> TestReport | None:
+        """A run of all tests on this content that the model asked for."""
+        if self._first is None:
+            return None
+        command = self._first.command
+        runs = self._workspace.reports
+        return next((each for each in runs if each.digest == digest and each.command == command), None)

@@ -1,0 +1,101 @@
+"""The record of a job: what was asked, how far it is, what came of it. It is `job.json` in the job's folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from callboard.coding.jobs.json_encoding import encode_json
+
+JobType: TypeAlias = Literal["build", "debug", "review", "triage", "chat"]
+JobState: TypeAlias = Literal["pending", "running", "waiting", "completed", "failed", "cancelled"]
+
+END_STATES: Final[frozenset[JobState]] = frozenset({"completed", "failed", "cancelled"})
+MAX_DIFF: Final = 1_000_000
+"""Characters of the diff that a job's record holds."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fault that a review found: where, how bad, and what is wrong."""
+
+    file: str
+    line: int
+    severity: Literal["critical", "high", "medium", "low"]
+    problem: str
+
+
+class PullRequest(msgspec.Struct, frozen=True):
+    """The text of a pull request, whether it is opened or not."""
+
+    title: str
+    body: str
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A chat's turn that changed files: the snapshots before and after it. `after` is "" if its process died in it."""
+
+    before: str
+    after: str = ""
+    files: tuple[str, ...] = ()
+    undone: bool = False
+
+
+class JobOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job hands over."""
+
+    summary: str = ""
+    """The answer in words; of a review its findings, a line each."""
+    missing: tuple[str, ...] = ()
+    """What the evidence lacks, a sentence each."""
+    branch: str = ""
+    """Empty where nothing was committed."""
+    commits: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    diff: str = ""
+    tests: str = ""
+    """The outcome of the last run of all tests in one line."""
+    pull_request: PullRequest | None = None
+    pull_request_url: str = ""
+    patch: str = ""
+    """Of a folder without git: the file that `git apply` takes."""
+    findings: tuple[Finding, ...] | None = None
+    turns: tuple[Checkpoint, ...] = ()
+    """Of a chat: its turns that changed files, the one under way among them."""
+    cost: float | None = None
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One job (seed 003). Times are in UTC."""
+
+    id: str
+    """Sorts by the time at which the job was made."""
+    type: JobType
+    description: str
+    """The task in full, with the issue and the logs."""
+    directory: str
+    """The user's; `tree` says where the job works."""
+    model: str = ""
+    input: dict[str, Any] = {}
+    """What the command was called with."""
+    state: JobState = "pending"
+    reason: str = ""
+    """Why it is in its state, where there is something to say."""
+    phase: str = ""
+    output: JobOutput = JobOutput()
+    error: str = ""
+    tree: dict[str, Any] = {}
+    rounds: int = 0
+    calls: int = 0
+    usage: dict[str, int] = {}
+    created_at: datetime
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The job as programs read it."""
+        fields: dict[str, Any] = msgspec.json.decode(encode_json(self))
+        return fields
