@@ -1,4 +1,4 @@
-"""Changes of text: from a text to a text, and why not.
+"""Edits of texts: from a text and an edit to a new text, or to the reason why it does not fit.
 
-Knows nothing of files. Law: nothing is changed on a guess; what does not fit is refused with the text that would.
+Law: no edit is a guess; one that does not fit is refused with the part of the text that it probably meant.
 """

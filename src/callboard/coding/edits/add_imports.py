@@ -1,7 +1,6 @@
-"""The imports that a new file of Python needs.
+"""Add the imports that a new Python file lacks.
 
-Owns the way from names that are used and bound nowhere to the modules that they come from. Knows nothing of files.
-Law: only what can mean one thing is imported.
+Small models write tests without imports. Law: a name is imported only where it can come from one module alone.
 """
 
 from __future__ import annotations

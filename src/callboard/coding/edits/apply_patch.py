@@ -1,7 +1,7 @@
-"""Patches between `*** Begin Patch` and `*** End Patch`, as GPT models write them.
+"""Parse patches between `*** Begin Patch` and `*** End Patch`, as GPT models write them.
 
-Owns the grammar: files that are added, updated, moved, deleted; hunks without numbers, found by their lines and by
-the line that stands above (`@@ def act():`). What stands around the two marks is left out.
+Files are added, updated, moved and deleted; hunks have no numbers and are found by their lines and by the line above
+them (`@@ def act():`). Text around the two marks is ignored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Edits by line numbers.
-
-Owns the surgery, and how ranges of lines are written. Lines count from 1. What a text's last line ends with is kept.
-"""
+"""Edit a text by line numbers, which count from 1. The end of the last line is kept."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Code put in the place of what it defines anew.
+"""Replace functions, classes, constants and tests of a file by those of the same names in a piece of code.
 
-Owns the way from a piece of code, as models write it in words, to the file that it belongs into: its functions,
-classes, constants and tests take the place of those of the same names, what is new comes behind, imports that are
-missing are added. Knows nothing of files.
-Law: what the code does not name stays as it is; code that leaves parts out is refused.
+A model writes only what changes, as a code block. Definitions that the file does not have are appended, and missing
+imports are added. Law: what the code does not name stays as it is; code that leaves parts out ("... rest unchanged")
+is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A text put in place of another that is in the file.
-
-Owns the rule that it has to be there exactly, and once, unless all are meant.
-"""
+"""Replace a text that has to be in the file exactly, and once unless all are meant."""
 
 from __future__ import annotations
 

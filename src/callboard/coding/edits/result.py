@@ -1,7 +1,4 @@
-"""What an edit makes of a text.
-
-Owns the result of an edit, and the words of one that is refused. Knows nothing of how edits are written.
-"""
+"""The result of an edit: the new text with the spans that differ, or a refusal."""
 
 from __future__ import annotations
 

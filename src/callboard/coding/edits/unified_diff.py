@@ -1,8 +1,8 @@
-"""Unified diffs, as programs and as models write them.
+"""Parse unified diffs, as programs and as models write them.
 
-Owns the grammar. First a diff is read by the counts in its headers, as programs mean it; where these are wrong or
-missing, by its lines. Numbers may be wrong, `a/` and `b/` missing, so may be the lines before the first `@@`, where
-the caller says which file it is about.
+A diff is first read by the counts in its headers, as programs mean it; if these are wrong or missing, by its lines.
+Line numbers may be wrong, `a/` and `b/` may be missing, and so may the lines before the first `@@` if the caller names
+the file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The languages that are understood.
-
-Owns one table: which files are in which language, its grammar, and which of the grammar's nodes define or import
-something. Knows nothing of parsing.
-"""
+"""The table of languages: the suffixes of their files, their grammars, and the nodes that define or import something."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The process in which texts are parsed.
+"""The client of the process that parses texts.
 
-Owns when it is started, asked and ended, and what is remembered of its answers. Knows nothing of trees.
-Laws: a text that cannot be parsed costs its asker an answer and nobody anything else; what could not be parsed once
-is not tried again. The process ends with us, however we end.
+Laws: a text that cannot be parsed gives None and harms nothing else; it is not parsed twice. The process ends with
+ours, however ours ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What lines of source look as if they defined or imported something.
+"""Find definitions and imports line by line, where there is no grammar.
 
-Owns the expressions for texts that no grammar reads. Knows nothing of nesting.
-Law: each is tried at the beginning of a line, and looks at no more than 300 characters of it.
+Law: each expression is tried at the beginning of a line, and sees at most 300 characters of it.
 """
 
 from __future__ import annotations

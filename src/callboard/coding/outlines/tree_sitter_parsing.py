@@ -1,7 +1,6 @@
-"""Trees of source texts.
+"""Parse a text with tree-sitter, within 2 MB and 2 seconds.
 
-Owns the way to the grammars, and the bounds: 2 MB, and 2 seconds. tree-sitter is imported when the first text is
-parsed, and need not be installed. Runs in the worker alone.
+Runs in the worker process alone. tree-sitter is imported when the first text is parsed, and need not be installed.
 """
 
 from __future__ import annotations

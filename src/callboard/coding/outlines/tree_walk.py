@@ -1,7 +1,7 @@
-"""What is read out of a tree: what a text defines and imports, its statements, and where it is broken.
+"""Read a syntax tree: what the text defines and imports, its statements, and its first syntax error.
 
-Owns the walks through a tree. Runs in the worker alone: a grammar is C that was made from what others wrote.
-Law: no recursion, however deep the text is nested; the inside of functions is not looked at.
+Runs in the worker process alone, since a grammar is C code of others. Law: no recursion, however deep the text is
+nested; the inside of functions is not looked at.
 """
 
 from __future__ import annotations

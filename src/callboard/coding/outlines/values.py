@@ -1,7 +1,4 @@
-"""What is known of a source text, as plain values.
-
-Owns the shapes that the worker's answers have. Knows nothing of trees.
-"""
+"""The values that the parser process answers with."""
 
 from __future__ import annotations
 

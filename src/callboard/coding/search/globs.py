@@ -1,8 +1,6 @@
-"""Shell patterns of paths.
+"""Shell patterns of paths: `*` stays in a name, `**` goes through directories, `{a,b}` is either.
 
-Owns their meaning: `*` stays in a name, `**` goes through directories, `{a,b}` is either. A pattern without a slash
-is about the last name. Knows nothing of files.
-Quadratic in the number of names at most.
+A pattern without a slash is matched with the last name. At most quadratic in the number of names.
 """
 
 from __future__ import annotations

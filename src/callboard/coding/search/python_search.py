@@ -1,7 +1,8 @@
-"""The search by Python's own expressions.
+"""Search with Python's regular expressions, in a process of its own.
 
-Owns the process that does it, and its limits. Knows nothing of how results are shown.
-Law: files are read beneath the root; a file that takes too long is left, and told.
+Used where there is no ripgrep, and for look-around and back-references, which ripgrep's engine lacks. Python's can
+take exponential time, hence the process, which can be ended. Law: files are read beneath the root; a file that takes
+too long is skipped and reported.
 """
 
 from __future__ import annotations

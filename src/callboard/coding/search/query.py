@@ -1,7 +1,4 @@
-"""What is searched for.
-
-Owns the pattern and what it means where it is no expression. Knows nothing of files.
-"""
+"""What is searched for: a regular expression, or a text where the pattern is none, as in `foo(`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The search by ripgrep.
+"""Search with ripgrep.
 
-Owns its command and the reading of what it prints. Knows nothing of how results are shown.
-Law: it runs without a shell, a configuration or an environment; what it says of a file's content is not used, since
-it opens files by their paths.
+Law: it runs without a shell, a configuration or an environment. Only the line numbers of its output are used, since it
+opens files by their paths: the lines are read beneath the root afterwards.
 """
 
 from __future__ import annotations

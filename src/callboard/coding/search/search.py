@@ -1,7 +1,7 @@
-"""The search in a workspace, by whichever way there is.
+"""Search the files of a workspace, with ripgrep or Python.
 
-Owns the choice, and the files that are searched: those below a directory, but not in hidden ones nor in those of
-`walking.SKIPPED`; no links, nothing binary or larger than 10 MB.
+Not searched are hidden directories, those of `directory_walk.SKIPPED`, links, and files that are binary or larger than
+10 MB.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runners of tests: how each is recognised, called and read, and what came of a run."""
+"""Run the tests of a project: detect its runner, start it, read its report."""
 
 from callboard.coding.test_runners.detection import RUNNERS, detect_runner, read_folder
 from callboard.coding.test_runners.report import Failure, Tally, TestReport

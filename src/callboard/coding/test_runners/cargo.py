@@ -1,7 +1,4 @@
-"""cargo test, read from what it prints.
-
-Owns its command and the reading of its output: each binary of tests ends with a line `test result: ...`.
-"""
+"""cargo test: each test binary ends its output with a line `test result: ...`."""
 
 from __future__ import annotations
 

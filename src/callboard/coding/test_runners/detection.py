@@ -1,7 +1,4 @@
-"""Which runner tests a folder.
-
-Owns the order of the table, and what is read of a folder to choose. Reads through `ConfinedDirectory`, so a link leads nowhere.
-"""
+"""Detect which runner tests a folder, by the files in it."""
 
 from __future__ import annotations
 

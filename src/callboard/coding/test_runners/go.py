@@ -1,6 +1,6 @@
-"""go test, read from its events (`go doc test2json`).
+"""go test, read from its JSON events (`go doc test2json`).
 
-Owns its command and the reading of its events. A test counts once: one that has others inside is what these are.
+A test counts once: of one with subtests only these count, unless it failed by itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""npm test, with what it runs: node --test, jest, vitest, mocha.
-
-Owns the commands, and which of the four printed the summary that was read. How each is read is `javascript_output`'s
-business.
-"""
+"""npm test, with what it runs: node --test, jest, vitest, mocha."""
 
 from __future__ import annotations
 

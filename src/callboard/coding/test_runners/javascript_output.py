@@ -1,8 +1,4 @@
-"""What node --test, jest, vitest and mocha print.
-
-Owns the reading of the four. Knows nothing of how they are called.
-Law: of two summaries the last counts.
-"""
+"""Read the output of node --test, jest, vitest and mocha. Law: of two summaries the last counts."""
 
 from __future__ import annotations
 

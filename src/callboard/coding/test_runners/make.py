@@ -1,7 +1,7 @@
 """make, with a target for tests.
 
-Owns its command. What make runs may be anything: the summary of a runner that is known is read, else make's own exit
-code is the one test.
+A target may run anything: if the output has the summary of a runner that is known, that is read; else the whole run
+counts as one test, by make's exit code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """pytest, and unittest where pytest cannot be imported.
 
-Owns their commands and the reading of what they print: both print a summary last, which has not changed in years.
-Law: the folder stays clean, and what is tested is the folder, not what is installed of it.
+Their printed output is read, not a report file: a target of make prints the same, and both summaries have not changed
+in years. Law: the run leaves no files in the folder, and tests the folder, not an installed copy of it.
 """
 
 from __future__ import annotations

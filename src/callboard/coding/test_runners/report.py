@@ -1,7 +1,6 @@
-"""What came of a run of tests.
+"""The report of a test run.
 
-Owns the values and the words for them. Knows nothing of runners.
-Law: a run is good only if its process ended with 0; what it printed can make it worse, never better.
+Law: a run is good only if its process ended with 0; what it printed can make the report worse, never better.
 """
 
 from __future__ import annotations

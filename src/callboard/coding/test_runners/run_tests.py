@@ -1,7 +1,6 @@
-"""Tests, run in the sandbox of a workspace.
+"""Run tests in the sandbox of a workspace.
 
-Owns the way from what is asked for to a report. Knows no runner by name.
-Law: what the report says is of the files beneath the root as the run left them; its digest names them.
+Law: the report is about the files beneath the root as the run left them; its digest names them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A runner of tests: how it is recognised, called and read.
-
-Owns the shape of a row of the table. Runs nothing and reads no files.
-"""
+"""A row of the table of test runners: how it is detected, started and read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The tool `bash`: a command in the sandbox (seed 003).
-
-Owns what a model is told of a command that ended, or was ended. What a command may do is the sandbox's business.
-"""
+"""The tool `bash`: run a command in the sandbox."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The tool `code_edit`: lines by their numbers, and patches (seed 003).
-
-Owns what a model can do to lines.
-"""
+"""The tool `code_edit`: edit lines by their numbers, and apply patches."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The tool `file`: whole files, and texts in them (seed 003).
-
-Owns what a model can do to a file without line numbers.
-"""
+"""The tool `file`: read and write whole files, and replace texts in them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The tool `navigate`: directories, and what files are made of (seed 003).
-
-Owns what a model can look at to find its way.
-"""
+"""The tool `navigate`: list directories, and show what source files define and import."""
 
 from __future__ import annotations
 

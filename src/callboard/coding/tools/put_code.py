@@ -1,8 +1,4 @@
-"""The tool `put_code`: functions and classes by their names.
-
-Owns what becomes of code that a model writes in words. Where it belongs in its file is the business of
-`edits.definitions`.
-"""
+"""The tool `put_code`: replace functions and classes by their names; see `edits.replace_definitions`."""
 
 from __future__ import annotations
 

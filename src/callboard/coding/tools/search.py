@@ -1,7 +1,4 @@
-"""The tool `search`: texts, files and definitions (seed 003).
-
-Owns what a model can look for, and how much of it is shown.
-"""
+"""The tool `search`: find texts, files and definitions."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The files that tools work on, and the commands that run there."""
+"""The files that the coding tools work on, and the commands that run there."""

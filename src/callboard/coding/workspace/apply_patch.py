@@ -1,7 +1,6 @@
-"""A patch, applied in a workspace.
+"""Apply a patch to the files of a workspace: first in memory, then on disk.
 
-Owns the order: everything is tried in memory, then everything is written. Knows nothing of formats.
-Law: all of a patch, in all of its files, or nothing.
+Law: all of a patch is applied, in all of its files, or nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Several files changed as one.
+"""Write several files as one change.
 
-Owns the writing of them, and the way back. Knows nothing of edits.
-Law: all of them are written, or none: what was written is put back where a later one fails.
+Law: all of them are written, or none: if one fails, those before it are restored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""What is in a directory and below.
+"""Walk a directory tree, breadth first, without directories that are no part of a project.
 
-Owns the order and the bounds of the walk, and the directories that are no part of a project. Knows nothing of what
-files hold.
-Law: no link is followed, whatever is changed meanwhile; more than `limit` names are not looked at.
+Law: no link is followed, whatever changes meanwhile; at most `limit` names are read.
 """
 
 from __future__ import annotations

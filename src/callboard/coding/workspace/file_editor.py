@@ -1,8 +1,7 @@
-"""One text file, looked at and changed, and what the model is told of it.
+"""Show and change one text file, and describe the change to the model.
 
-Owns the way from a path to a text and back, what counts as seen, and the lines that are shown. Knows nothing of how
-edits are written.
-Law: whatever is shown is seen, and what moved is not. No file is changed in lines that the model has not seen.
+Law: lines that are shown count as seen, and lines that moved do not. No line is changed that the model has not seen as
+it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What of a workspace a command does not see.
-
-Owns which paths the rules keep from commands. How they are hidden is the sandbox's business.
-"""
+"""Find the paths that the permission rules hide from commands."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""What a model has seen of files.
+"""Remember which lines of which files the model has seen, and whether they changed since.
 
-Owns, for each file, what its lines were when they were last shown, by number. Knows nothing of files.
 Law: a line whose number changed since it was shown was not seen.
 """
 

@@ -1,7 +1,4 @@
-"""A command in the sandbox of a workspace.
-
-Owns how long it may take, that its caller hears of it meanwhile, and the words for how it ended.
-"""
+"""Run a command in the sandbox of a workspace, and report its progress."""
 
 from __future__ import annotations
 

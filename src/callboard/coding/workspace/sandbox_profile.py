@@ -1,7 +1,4 @@
-"""What the commands of a job or a chat may see and do.
-
-Owns the way from settings to a confinement. Knows nothing of how commands are run.
-"""
+"""What the commands of a job or a chat may see and do, by the settings."""
 
 from __future__ import annotations
 

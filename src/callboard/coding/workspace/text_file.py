@@ -1,7 +1,6 @@
-"""Files as text, and text as files.
+"""Decode files to text and encode them again: encodings, byte order marks, line endings.
 
-Owns the encodings, marks and line endings of text files. Knows nothing of paths.
-Law: what is decoded and encoded again is the same, byte for byte; a text that was changed differs where it was.
+Law: a file that is decoded and encoded is the same, byte for byte; an edit changes only the bytes of its lines.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""Where the tools of a job work.
+"""The workspace that the tools of a job share: a directory, what the model has seen of it, and a sandbox.
 
-Owns what they share: the directory, what the model has seen of its files, the sandbox for commands. Knows nothing of
-the tools.
 Law: nothing is read or written outside of the root, and `.git` is not written; files change one edit at a time.
 """
 
