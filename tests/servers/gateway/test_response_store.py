@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from callboard.errors import CallerError
+from callboard.servers.gateway import GatewaySettings, response_store
+from callboard.servers.gateway.gateway import open_store
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.response_store import ResponseStore, StoredResponse
 
@@ -95,7 +97,7 @@ def test_no_statement_reads_the_whole_table(database, name):
             for number in range(100):
                 await store.save(kept(f"resp_{number}", f"resp_{number - 1}" if number else ""))
             async with store._connection() as connection:
-                statement = getattr(store._sql, name)
+                statement = getattr(response_store, name)
                 bare = statement.params({key: bound[key] for key in statement.compile().params if key in bound})
                 sql = str(bare.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True}))
                 how = "EXPLAIN QUERY PLAN" if connection.dialect.name == "sqlite" else "EXPLAIN"
@@ -361,5 +363,6 @@ def test_a_store_without_a_version_is_of_the_first(database):
 
 def test_without_the_packages_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    monkeypatch.delitem(sys.modules, "callboard.servers.gateway.response_store")
     with pytest.raises(CallerError, match=r"callboard\[gateway,store\]"):
-        ResponseStore("sqlite:///x", age=1, size=1)
+        open_store(GatewaySettings(backends=(), store="sqlite:///x"))

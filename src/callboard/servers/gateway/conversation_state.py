@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -21,16 +21,37 @@ from callboard.core import Event, ReplyFailed
 from callboard.servers.gateway import compaction
 from callboard.servers.gateway.exchange import Batches, Exchange, Filter, MakeExchange, ReplyRequest
 from callboard.servers.gateway.http_errors import HttpError
-from callboard.servers.gateway.response_store import MAX_REPLIES, ResponseStore, StoredResponse
 from callboard.servers.gateway.settings import GatewayLimits
 from callboard.wires.responses.response_object import ResponseObject
 from callboard.wires.responses.stored_items import input_items, listed
 
+if TYPE_CHECKING:
+    from callboard.servers.gateway.response_store import ResponseStore
+
 _encode = msgspec.json.encode
+MAX_REPLIES = 10_000
+"""Replies that a stored conversation may have."""
 _STORED_STATUSES = frozenset({"completed", "incomplete", "cancelled"})
 _INPUT_PATH = re.compile(r"input\[(\d+)\]")
 _MAX_SHOWN = 100
 """Characters of an identifier in a message."""
+
+
+class StoredResponse(msgspec.Struct, frozen=True):
+    """A reply: `body` is the whole response and `input` the items of its own turn, both as JSON.
+
+    `previous` is the reply that it goes on from, "" for none.
+    """
+
+    identifier: str
+    owner: str
+    previous: str
+    body: bytes
+    input: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + len(self.input)
 
 
 class ResponseHistory(msgspec.Struct, frozen=True):

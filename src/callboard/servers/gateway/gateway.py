@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Mapping
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -32,13 +32,15 @@ from callboard.servers.gateway.hosted_tools import HostedTools
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.redaction import LogFilter, make_redactor
 from callboard.servers.gateway.request_body import ByteBudget, read_json, run_in_thread_if_large
-from callboard.servers.gateway.response_store import ResponseStore
 from callboard.servers.gateway.routing import ModelRouter
 from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
 from callboard.wires.common.model_name import check_model_name
 from callboard.wires.common.pairing import paired
 from callboard.wires.common.request_encoder import dedupe
 from callboard.wires.common.tool_declarations import distinct
+
+if TYPE_CHECKING:
+    from callboard.servers.gateway.response_store import ResponseStore
 
 log = logging.getLogger("callboard.gateway")
 
@@ -67,9 +69,7 @@ class Gateway:
         self._routes = ModelRouter(settings.backends, random.random)
         self._hosted_tools = HostedTools(settings) if settings.ensembles else None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.store = (
-            ResponseStore(settings.store, age=settings.store_age, size=settings.store_size) if settings.store else None
-        )
+        self.store = open_store(settings)
 
     async def start(self) -> None:
         log.addFilter(self._log_filter)
@@ -215,6 +215,19 @@ class Gateway:
         task = asyncio.get_running_loop().create_task(backend.refresh_models("", monotonic()))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def open_store(settings: GatewaySettings) -> ResponseStore | None:
+    """Where responses are stored; None for nowhere. Raises CallerError for a wrong URL or a missing package."""
+    if not settings.store:
+        return None
+    try:
+        from callboard.servers.gateway.response_store import ResponseStore  # noqa: PLC0415  # it imports SQLAlchemy
+
+        return ResponseStore(settings.store, age=settings.store_age, size=settings.store_size)
+    except ImportError as error:
+        hint = "pip install 'callboard[gateway,store]'"
+        raise CallerError(f"a store needs {error.name or error}", path="store", hint=hint) from None
 
 
 def _has_content(canister: Canister) -> bool:

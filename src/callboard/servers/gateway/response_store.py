@@ -16,20 +16,39 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import msgspec
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    Executable,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    bindparam,
+    delete,
+    event,
+    exists,
+    func,
+    insert,
+    literal,
+    select,
+)
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from callboard.errors import CallerError
+from callboard.servers.gateway.conversation_state import MAX_REPLIES, StoredResponse
 from callboard.servers.gateway.http_errors import HttpError
-
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 log = logging.getLogger("callboard.gateway")
 
-MAX_REPLIES = 10_000
-"""Replies that a conversation may have."""
 _PART = 16
 """A cleaning is due when this part of the size was written, and leaves as much free."""
 _BETWEEN = 60.0
@@ -51,21 +70,76 @@ _IDENTIFIER = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 _HINT = "sqlite:///FILE or postgresql://USER@HOST/NAME"
 
 
-class StoredResponse(msgspec.Struct, frozen=True):
-    """A reply: `body` is the whole response and `input` the items of its own turn, both as JSON.
+_replies = Table(
+    "callboard_replies",
+    MetaData(),
+    Column("id", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("previous", Text, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("expires", Double, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("input", LargeBinary, nullable=False),
+)
+_c = _replies.c
+_versions = Table("callboard_store", MetaData(), Column("version", Integer, primary_key=True, autoincrement=False))
+"""One row: the version of the tables beside it."""
+_EXPIRES = Index("callboard_replies_expires", _c.expires)
+_AGES = Index("callboard_replies_created", _c.created, _c.id, _c.size)
+"""With the size, so that a cleaning reads no bodies."""
 
-    `previous` is the reply that it goes on from, "" for none.
-    """
+VERSION = 1
+"""Increases when the tables change, with statements that change the earlier ones."""
+CREATE_VERSION: tuple[Executable, ...] = (
+    CreateTable(_versions, if_not_exists=True),
+    insert(_versions).from_select(
+        ["version"], select(literal(VERSION, Integer)).where(~exists(select(_versions.c.version)))
+    ),
+)
+"""A store without a version is of version 1."""
+STORED_VERSION = select(func.max(_versions.c.version))
 
-    identifier: str
-    owner: str
-    previous: str
-    body: bytes
-    input: bytes
+CREATE_TABLES: tuple[Executable, ...] = (
+    CreateTable(_replies, if_not_exists=True),
+    CreateIndex(_EXPIRES, if_not_exists=True),
+    CreateIndex(_AGES, if_not_exists=True),
+)
 
-    @property
-    def size(self) -> int:
-        return len(self.body) + len(self.input)
+INSERT = insert(_replies)
+
+_owned = (_c.owner == bindparam("owner"), _c.expires > bindparam("now"))
+
+FIND = select(_c.id, _c.previous, _c.body, _c.input).where(_c.id == bindparam("id"), *_owned)
+
+DELETE = delete(_replies).where(_c.id == bindparam("id"), *_owned)
+
+DELETE_EXPIRED = delete(_replies).where(_c.expires <= bindparam("now"))
+
+_summed = select(_c.id, func.sum(_c.size).over(order_by=(_c.created.desc(), _c.id.desc())).label("total")).subquery()
+DELETE_OLDEST = delete(_replies).where(_c.id.in_(select(_summed.c.id).where(_summed.c.total > bindparam("most"))))
+"""Keeps the newest that are `most` bytes together."""
+
+_chain_start = (
+    select(_c.id, _c.previous, literal(0, Integer).label("depth"), _c.size.label("total"))
+    .where(_c.id == bindparam("id"), *_owned)
+    .cte("chain", recursive=True)
+)
+_reached = _chain_start.alias("before")
+_earlier = _replies.alias("earlier")
+_chain = _chain_start.union_all(
+    select(_earlier.c.id, _earlier.c.previous, _reached.c.depth + 1, _reached.c.total + _earlier.c.size).where(
+        _earlier.c.id == _reached.c.previous,
+        _earlier.c.owner == bindparam("owner"),
+        _earlier.c.expires > bindparam("now"),
+        _reached.c.total + _earlier.c.size <= bindparam("most"),
+        _reached.c.depth + 1 < bindparam("longest"),
+    )
+)
+CONVERSATION = (
+    select(_c.id, _c.previous, _c.body, _c.input).join(_chain, _chain.c.id == _c.id).order_by(_chain.c.depth.desc())
+)
+"""A reply and those before it, as far as `most` bytes and `longest` replies go."""
 
 
 class ResponseStore:
@@ -78,7 +152,7 @@ class ResponseStore:
     """
 
     def __init__(self, url: str, *, age: float, size: int, clock: Callable[[], float] = time.time) -> None:
-        """Raises CallerError for a URL that is none of these, or if a package is missing."""
+        """Raises CallerError for another URL."""
         self._clock = clock
         self._age = age
         self._most = size - size // _PART
@@ -87,13 +161,7 @@ class ResponseStore:
         self._written = 0
         self._cleaned = 0.0
         self._writing = asyncio.Lock()
-        try:
-            self._engine = _engine(url)
-            from callboard.servers.gateway import statements  # noqa: PLC0415 - it needs SQLAlchemy
-        except ImportError as error:
-            hint = "pip install 'callboard[gateway,store]'"
-            raise CallerError(f"a store needs {error.name or error}", path="store", hint=hint) from None
-        self._sql: Any = statements
+        self._engine = _engine(url)
 
     async def start(self) -> None:
         """Makes the tables where there are none.
@@ -106,7 +174,7 @@ class ResponseStore:
                     await self._make()
             except TimeoutError:
                 raise CallerError(f"the database did not answer in {_PATIENCE:g} s", path="store", hint=_HINT) from None
-            except (self._sql.Error, OSError) as error:
+            except (SQLAlchemyError, OSError) as error:
                 # Processes that begin together may make the same table; then the others find it.
                 if not attempts_left:
                     raise CallerError(self._without_password(_first_line(error)), path="store", hint=_HINT) from None
@@ -114,16 +182,15 @@ class ResponseStore:
                 return
 
     async def _make(self) -> None:
-        sql = self._sql
         async with self._engine.connect() as connection:
-            for statement in sql.BEGIN:
+            for statement in CREATE_VERSION:
                 await connection.execute(statement)
-            version = await connection.scalar(sql.WRITTEN_BY)
-            if version > sql.VERSION:
-                message = f"its tables have version {version}, and this callboard knows {sql.VERSION} at most"
+            version = await connection.scalar(STORED_VERSION)
+            if version > VERSION:
+                message = f"its tables have version {version}, and this callboard knows {VERSION} at most"
                 hint = "use the callboard that wrote it or a newer one, or name another database"
                 raise CallerError(message, path="store", hint=hint)
-            for statement in sql.MAKE:
+            for statement in CREATE_TABLES:
                 await connection.execute(statement)
 
     def _without_password(self, text: str) -> str:
@@ -154,10 +221,10 @@ class ResponseStore:
             self._written += response.size
             cleans = self._written >= self._due or now - self._cleaned >= self._between
             async with self._connection() as connection:
-                await connection.execute(self._sql.KEEP, row)
+                await connection.execute(INSERT, row)
                 if cleans:
-                    await connection.execute(self._sql.EXPIRE, {"now": now})
-                    await connection.execute(self._sql.SHRINK, {"most": self._most})
+                    await connection.execute(DELETE_EXPIRED, {"now": now})
+                    await connection.execute(DELETE_OLDEST, {"most": self._most})
             if cleans:
                 self._written, self._cleaned = 0, now
         return True
@@ -168,7 +235,7 @@ class ResponseStore:
             return None
         parameters = {"id": identifier, "owner": owner, "now": self._clock()}
         async with self._connection() as connection:
-            row = (await connection.execute(self._sql.FIND, parameters)).first()
+            row = (await connection.execute(FIND, parameters)).first()
         return None if row is None else _to_response(row, owner)
 
     async def conversation(self, identifier: str, owner: str, most: int) -> list[StoredResponse]:
@@ -180,7 +247,7 @@ class ResponseStore:
             return []
         parameters = {"id": identifier, "owner": owner, "now": self._clock(), "most": most, "longest": MAX_REPLIES}
         async with self._connection() as connection:
-            rows = (await connection.execute(self._sql.CONVERSATION, parameters)).all()
+            rows = (await connection.execute(CONVERSATION, parameters)).all()
         return [_to_response(row, owner) for row in rows]
 
     async def delete(self, identifier: str, owner: str) -> bool:
@@ -189,14 +256,14 @@ class ResponseStore:
             return False
         parameters = {"id": identifier, "owner": owner, "now": self._clock()}
         async with self._writing, self._connection() as connection:
-            return bool((await connection.execute(self._sql.FORGET, parameters)).rowcount)
+            return bool((await connection.execute(DELETE, parameters)).rowcount)
 
     @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[AsyncConnection]:
         try:
             async with self._engine.connect() as connection:
                 yield connection
-        except (self._sql.Error, OSError) as error:
+        except (SQLAlchemyError, OSError) as error:
             log.error("the store failed: %s", self._without_password(_first_line(error)))  # noqa: TRY400 - the statement's place tells nothing
             raise HttpError("store_unavailable", "the store of replies does not answer") from None
 
@@ -211,11 +278,6 @@ def _to_response(row: Any, owner: str) -> StoredResponse:
 
 
 def _engine(url: str) -> AsyncEngine:
-    from sqlalchemy import event  # noqa: PLC0415 - imported for a store alone
-    from sqlalchemy.engine import make_url  # noqa: PLC0415
-    from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
-    from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415
-
     try:
         where = make_url(url)
     except (ArgumentError, ValueError):  # such as for a port that is no number; what they say has the password in it

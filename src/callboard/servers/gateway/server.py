@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from ipaddress import ip_address
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import uvicorn
@@ -27,11 +27,14 @@ from uvicorn.supervisors import Multiprocess
 from callboard.errors import CallerError
 from callboard.servers.gateway.app import application
 from callboard.servers.gateway.auth import LOOPBACK
+from callboard.servers.gateway.gateway import open_store
 from callboard.servers.gateway.logs import sanitize_records
 from callboard.servers.gateway.protocol import HttpProtocol, WebSocketProtocol
-from callboard.servers.gateway.response_store import ResponseStore
 from callboard.servers.gateway.settings import GatewaySettings
 from callboard.servers.listening import BACKLOG, listen
+
+if TYPE_CHECKING:
+    from callboard.servers.gateway.response_store import ResponseStore
 
 _FILES = 256
 """Files that a gateway needs besides its connections."""
@@ -206,13 +209,13 @@ def _check_certificate(address: Address) -> None:
 
 
 def _check_store(settings: GatewaySettings) -> None:
-    """What is wrong with the store is said before anybody can ask, in one line, and by one process."""
+    """Report what is wrong with the store before the gateway can be asked, in one line, and in one process."""
 
-    async def begin(store: ResponseStore) -> None:
+    async def start_and_close(store: ResponseStore) -> None:
         try:
             await store.start()
         finally:
             await store.aclose()
 
-    if settings.store:
-        asyncio.run(begin(ResponseStore(settings.store, age=settings.store_age, size=settings.store_size)))
+    if (store := open_store(settings)) is not None:
+        asyncio.run(start_and_close(store))

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from callboard.servers.gateway.conversation_state import StoredResponse
 from callboard.servers.gateway.endpoints import ApiRequest, json_response
 from callboard.servers.gateway.http_errors import HttpError
-from callboard.servers.gateway.response_store import StoredResponse
 
 _DEFAULT_LIMIT = 20
 _MAX_LIMIT = 100
