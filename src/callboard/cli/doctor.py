@@ -5,96 +5,71 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 
 import typer
 
-from callboard.cli import complete
+from callboard.cli.options import takes_options
+from callboard.cli.serve import BackendOptions
 
 if TYPE_CHECKING:
     from callboard.sandbox.report import SandboxReport, SandboxRow
     from callboard.servers.gateway.doctor.run import DoctorReport, ReportRow
 
 
-def doctor(
-    backend: Annotated[
-        str, typer.Option(help="The backend's URL, such as http://127.0.0.1:8080/v1.", show_default=False)
-    ] = "",
-    backend_wire: Annotated[str, typer.Option(help="What it speaks: chat, responses, messages or gemini.")] = "chat",
-    backend_key: Annotated[str, typer.Option(help="The environment variable with its key.", show_default=False)] = "",
-    local: Annotated[
-        str,
-        typer.Option(
-            help="Examine this model of this machine, such as qwen2.5-coder-1.5b.",
-            show_default=False,
-            autocompletion=complete.local,
-        ),
-    ] = "",
+@dataclass(frozen=True, kw_only=True)
+class DoctorOptions(BackendOptions):
+    """The options of `callboard doctor`."""
+
     model: Annotated[
         str, typer.Option(help="The model; else the first that the backend lists.", show_default=False)
-    ] = "",
-    mode: Annotated[
-        str, typer.Option(help="As for `callboard serve`.", show_default=False, autocompletion=complete.modes)
-    ] = "",
-    dialect: Annotated[
-        str, typer.Option(help="As for `callboard serve`.", show_default=False, autocompletion=complete.dialects)
-    ] = "",
-    profile: Annotated[
-        list[str] | None, typer.Option(help="As for `callboard serve`; repeatable.", show_default=False)
-    ] = None,
+    ] = ""
     sandbox: Annotated[
         bool,
         typer.Option("--sandbox", help="Say instead which sandbox commands run in, why, and what it does not hold."),
-    ] = False,
+    ] = False
     quick: Annotated[
         bool, typer.Option("--quick", help="Ask only what the clients themselves ask: about nine requests.")
-    ] = False,
+    ] = False
     write: Annotated[
         bool, typer.Option("--write", help="Write what was found out of the model into your own callboard.toml.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-) -> None:
+    ] = False
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False
+
+
+@takes_options(DoctorOptions)
+def doctor(options: DoctorOptions) -> None:
     """Ask a backend what Codex, Claude Code, Gemini CLI and Qwen Code would ask: what works, what is lost, what helps.
 
     The requests go through a gateway in this process; about thirty, short ones, which take a large model without a
     graphics card minutes. The exit code is 0 if every client can
     work; with --sandbox, if jobs can run commands.
     """
-    if sandbox:
-        _tell_sandbox(as_json=as_json)
+    if options.sandbox:
+        _print_sandboxes(as_json=options.as_json)
     from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
 
     require_extra("gateway")
     from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # as above
-    from callboard.cli.serve import check_backend_flags, parse_facts  # noqa: PLC0415
-    from callboard.servers.gateway import BackendSettings  # noqa: PLC0415
     from callboard.servers.gateway.configuration import load_gateway_settings  # noqa: PLC0415
     from callboard.servers.gateway.doctor.run import examine  # noqa: PLC0415
 
-    check_backend_flags(backend, backend_wire, mode, dialect)
-    flags = BackendSettings(
-        url=backend,
-        local=local,
-        wire=backend_wire,
-        key_variable=backend_key,
-        mode=mode,
-        dialect=dialect,
-        profile=parse_facts(profile or ()),
-    )
-    settings = load_gateway_settings("", {}, flags if backend or local else None).backends[0]
+    settings = load_gateway_settings("", {}, options.settings()).backends[0]
+    local, as_json = options.local, options.as_json
     if local and not local.endswith(".gguf"):
         pull_with_progress(local)
     with _Progress(quiet=as_json) as progress:
-        report = asyncio.run(examine(settings, model, progress.started, progress.ended, quick=quick))
+        report = asyncio.run(examine(settings, options.model, progress.started, progress.ended, quick=options.quick))
     if as_json:
         import msgspec  # noqa: PLC0415  # for this option only
 
         report_object = {**msgspec.to_builtins(report), "works": report.works}
         typer.echo(msgspec.json.format(msgspec.json.encode(report_object)))
     else:
-        where = f"--backend {backend}" if backend else f"--local {local}"
+        where = f"--backend {options.backend}" if options.backend else f"--local {local}"
         typer.echo(_advice(report, where))
-    if write:
+    if options.write:
         typer.echo(_write_facts(report), err=True)
     raise typer.Exit(0 if report.works else 1)
 
@@ -111,7 +86,7 @@ def _write_facts(report: DoctorReport) -> str:
     return f"{', '.join(report.facts)} of {report.model} are in {path}"
 
 
-def _tell_sandbox(*, as_json: bool) -> NoReturn:
+def _print_sandboxes(*, as_json: bool) -> NoReturn:
     """Prints which sandbox is used, and exits."""
     from callboard.sandbox.report import examine_sandboxes  # noqa: PLC0415  # not for --help
 

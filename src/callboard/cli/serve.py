@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from callboard.cli import complete
 from callboard.cli.keys import HINT, read_keys
+from callboard.cli.options import takes_options
 
 if TYPE_CHECKING:
     from callboard.servers.gateway import BackendSettings
@@ -19,38 +21,23 @@ _CONNECT_SECONDS: Final = 2.0
 """How long each backend has at the start to take a connection."""
 
 
-def serve(
+@dataclass(frozen=True, kw_only=True)
+class BackendOptions:
+    """The one backend of a command line."""
+
     backend: Annotated[
         str, typer.Option(help="The backend's URL, such as http://127.0.0.1:8080/v1.", show_default=False)
-    ] = "",
-    backend_wire: Annotated[str, typer.Option(help="What it speaks: chat, responses, messages or gemini.")] = "chat",
-    backend_key: Annotated[
-        str,
-        typer.Option(help="The environment variable with its key.", show_default=False),
-    ] = "",
-    forward_client_key: Annotated[
-        bool | None,
-        typer.Option(
-            help="Whether it gets the keys that clients send.", show_default="only where it is the one backend"
-        ),
-    ] = None,
+    ] = ""
+    backend_wire: Annotated[str, typer.Option(help="What it speaks: chat, responses, messages or gemini.")] = "chat"
+    backend_key: Annotated[str, typer.Option(help="The environment variable with its key.", show_default=False)] = ""
     local: Annotated[
         str,
         typer.Option(
-            help="Serve this model of this machine, such as qwen2.5-coder-1.5b.",
+            help="Instead: a model of this machine, such as qwen2.5-coder-1.5b.",
             show_default=False,
             autocompletion=complete.local,
         ),
-    ] = "",
-    model_map: Annotated[
-        list[str] | None,
-        typer.Option(help="FROM=TO: what clients call the backend's model; repeatable.", show_default=False),
-    ] = None,
-    config: Annotated[
-        str, typer.Option(help="A TOML file of settings, for several backends.", show_default=False)
-    ] = "",
-    host: Annotated[str, typer.Option(help="Where to listen; wider than this machine only with --key.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8282,
+    ] = ""
     mode: Annotated[
         str,
         typer.Option(
@@ -58,7 +45,7 @@ def serve(
             show_default=False,
             autocompletion=complete.modes,
         ),
-    ] = "",
+    ] = ""
     dialect: Annotated[
         str,
         typer.Option(
@@ -66,11 +53,61 @@ def serve(
             show_default=False,
             autocompletion=complete.dialects,
         ),
-    ] = "",
+    ] = ""
     profile: Annotated[
         list[str] | None,
         typer.Option(help="FACT=VALUE of the models (callboard explain); repeatable.", show_default=False),
-    ] = None,
+    ] = None
+
+    def settings(self, **more: object) -> BackendSettings | None:
+        """The settings of this backend; None where neither a URL nor a local model is given. Raises CallerError."""
+        from callboard.cli.dialects import facts_of_file  # noqa: PLC0415  # not for --help
+        from callboard.servers.gateway import BackendSettings  # noqa: PLC0415
+
+        self._check()
+        if not (self.backend or self.local):
+            return None
+        return BackendSettings(
+            url=self.backend,
+            local=self.local,
+            wire=self.backend_wire,
+            key_variable=self.backend_key,
+            mode=self.mode,
+            dialect="" if self.dialect.endswith(".json") else self.dialect,
+            profile={**facts_of_file(self.dialect), **parse_facts(self.profile or ())},
+            **more,  # type: ignore[arg-type]
+        )
+
+    def _check(self) -> None:
+        from callboard.cli.dialects import find  # noqa: PLC0415  # not for --help
+        from callboard.cli.settings import check  # noqa: PLC0415
+        from callboard.modes import mode_named  # noqa: PLC0415
+        from callboard.providers.transport import check_url  # noqa: PLC0415
+        from callboard.wires import wire_named  # noqa: PLC0415
+
+        check("--backend", self.backend, check_url)
+        check("--backend-wire", self.backend_wire, wire_named)
+        check("--mode", self.mode, mode_named)
+        check("--dialect", self.dialect, find)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions(BackendOptions):
+    """The options of `callboard serve`."""
+
+    forward_client_key: Annotated[
+        bool | None,
+        typer.Option(
+            help="Whether it gets the keys that clients send.", show_default="only where it is the one backend"
+        ),
+    ] = None
+    model_map: Annotated[
+        list[str] | None,
+        typer.Option(help="FROM=TO: what clients call the backend's model; repeatable.", show_default=False),
+    ] = None
+    config: Annotated[str, typer.Option(help="A TOML file of settings, for several backends.", show_default=False)] = ""
+    host: Annotated[str, typer.Option(help="Where to listen; wider than this machine only with --key.")] = "127.0.0.1"
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8282
     key: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,36 +115,39 @@ def serve(
             envvar="CALLBOARD_GATEWAY_KEYS",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     requests_per_minute: Annotated[
         float | None, typer.Option(help="Requests a minute of one key.", show_default=False)
-    ] = None,
-    max_concurrent: Annotated[int | None, typer.Option(help="Requests of one key at once.", show_default=False)] = None,
-    store: Annotated[
-        str, typer.Option(help="Keep replies: sqlite:///FILE or postgresql://...", show_default=False)
-    ] = "",
+    ] = None
+    max_concurrent: Annotated[int | None, typer.Option(help="Requests of one key at once.", show_default=False)] = None
+    store: Annotated[str, typer.Option(help="Keep replies: sqlite:///FILE or postgresql://...", show_default=False)] = (
+        ""
+    )
     ensembles: Annotated[
         list[str] | None,
         typer.Option(help="A directory of ensembles whose tools run here; repeatable.", show_default=False),
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse requests that would lose something.")] = False,
+    ] = None
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse requests that would lose something.")] = False
     compat_events: Annotated[
         bool, typer.Option("--compat-events", help="Send older names of the events besides the official ones.")
-    ] = False,
+    ] = False
     origin: Annotated[
         list[str] | None, typer.Option(help="A web page that may ask; repeatable.", show_default=False)
-    ] = None,
+    ] = None
     idle_timeout: Annotated[
         float | None, typer.Option(help="Seconds that a backend may be silent.", show_default="600")
-    ] = None,
+    ] = None
     heartbeat: Annotated[
         float | None, typer.Option(help="Seconds until a silent stream says that it goes on.", show_default="10")
-    ] = None,
-    certificate: Annotated[str, typer.Option(help="A PEM file, for https.", show_default=False)] = "",
-    private_key: Annotated[str, typer.Option(help="The PEM file of its key.", show_default=False)] = "",
-    workers: Annotated[int, typer.Option(min=1, help="Processes that answer.")] = 1,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
-) -> None:
+    ] = None
+    certificate: Annotated[str, typer.Option(help="A PEM file, for https.", show_default=False)] = ""
+    private_key: Annotated[str, typer.Option(help="The PEM file of its key.", show_default=False)] = ""
+    workers: Annotated[int, typer.Option(min=1, help="Processes that answer.")] = 1
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info"
+
+
+@takes_options(ServeOptions)
+def serve(options: ServeOptions) -> None:
     """Serve any client on any model: Responses, Chat Completions, Messages and Gemini in front, any backend behind.
 
     Tool calls that models write into text become calls on the way. A backend that takes no tools gets them in its
@@ -116,47 +156,34 @@ def serve(
     from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
 
     require_extra("gateway")
-    from callboard.cli.dialects import facts_of_file  # noqa: PLC0415
     from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # as above
     from callboard.cli.settings import settings_here  # noqa: PLC0415
-    from callboard.servers.gateway import BackendSettings  # noqa: PLC0415
     from callboard.servers.gateway.configuration import load_gateway_settings, parse_keys  # noqa: PLC0415
     from callboard.servers.gateway.server import Address  # noqa: PLC0415
     from callboard.servers.gateway.server import serve as serve_gateway  # noqa: PLC0415
 
-    level = logging.getLevelNamesMapping().get(log_level.upper())
+    level = logging.getLevelNamesMapping().get(options.log_level.upper())
     if level is None:
         raise typer.BadParameter("debug, info, warning or error", param_hint="--log-level")
-    check_backend_flags(backend, backend_wire, mode, dialect)
-    backend_settings = None
-    if backend or local:
-        backend_settings = BackendSettings(
-            url=backend,
-            local=local,
-            wire=backend_wire,
-            model_map=dict([_split_pair(each, "--model-map") for each in model_map or ()]),
-            key_variable=backend_key,
-            forward_client_key=forward_client_key,
-            mode=mode,
-            dialect="" if dialect.endswith(".json") else dialect,
-            profile={**facts_of_file(dialect), **parse_facts(profile or ())},
-        )
     settings = load_gateway_settings(
-        config,
+        options.config,
         {
-            "keys": parse_keys(read_keys(key)),
-            "requests_per_minute": requests_per_minute,
-            "max_concurrent": max_concurrent,
-            "store": store,
-            "ensembles": tuple(ensembles or ()),
-            "strict": strict or None,
-            "compat_events": compat_events or None,
-            "origins": tuple(origin or ()),
-            "idle_timeout": idle_timeout,
-            "heartbeat": heartbeat,
+            "keys": parse_keys(read_keys(options.key)),
+            "requests_per_minute": options.requests_per_minute,
+            "max_concurrent": options.max_concurrent,
+            "store": options.store,
+            "ensembles": tuple(options.ensembles or ()),
+            "strict": options.strict or None,
+            "compat_events": options.compat_events or None,
+            "origins": tuple(options.origin or ()),
+            "idle_timeout": options.idle_timeout,
+            "heartbeat": options.heartbeat,
             "profiles": settings_here().profiles,
         },
-        backend_settings,
+        options.settings(
+            model_map=dict([_split_pair(each, "--model-map") for each in options.model_map or ()]),
+            forward_client_key=options.forward_client_key,
+        ),
     )
     if settings.store:
         require_extra("store")
@@ -166,31 +193,21 @@ def serve(
     asyncio.run(_warn_of_unreachable(settings.backends))
 
     def ready(url: str) -> None:
-        behind = ", ".join(
-            [f"local:{each.local}" if each.local else each.name or each.display_url for each in settings.backends]
-        )
-        typer.echo(f"callboard serves {behind} at {url}/v1 (Ctrl-C stops it)", err=True)
+        names = [f"local:{each.local}" if each.local else each.name or each.display_url for each in settings.backends]
+        typer.echo(f"callboard serves {', '.join(names)} at {url}/v1 (Ctrl-C stops it)", err=True)
 
-    address = Address(host=host, port=port, certificate=certificate, private_key=private_key, workers=workers)
+    address = Address(
+        host=options.host,
+        port=options.port,
+        certificate=options.certificate,
+        private_key=options.private_key,
+        workers=options.workers,
+    )
     serve_gateway(settings, address, ready, log_level=level)
 
 
-def check_backend_flags(backend: str, wire: str, mode: str, dialect: str) -> None:
-    """Raises CallerError that names the flag which does not say what it should."""
-    from callboard.cli.dialects import find  # noqa: PLC0415
-    from callboard.cli.settings import check  # noqa: PLC0415  # not for --help
-    from callboard.modes import mode_named  # noqa: PLC0415
-    from callboard.providers.transport import check_url  # noqa: PLC0415
-    from callboard.wires import wire_named  # noqa: PLC0415
-
-    check("--backend", backend, check_url)
-    check("--backend-wire", wire, wire_named)
-    check("--mode", mode, mode_named)
-    check("--dialect", dialect, find)
-
-
 async def _warn_of_unreachable(backends: Sequence[BackendSettings]) -> None:
-    """Says which backends take no connection: a gateway may start before them, but its user is to know."""
+    """Name the backends that take no connection: a gateway may start before them, but its user should know."""
     from callboard.errors import ProviderError  # noqa: PLC0415  # not for --help
     from callboard.providers import Transport  # noqa: PLC0415
 
@@ -205,8 +222,8 @@ async def _warn_of_unreachable(backends: Sequence[BackendSettings]) -> None:
 
 
 def parse_facts(options: Sequence[str]) -> dict[str, object]:
-    """What `--profile` says of the models."""
-    return {name: _value(value) for name, value in [_split_pair(each, "--profile") for each in options]}
+    """The facts of `--profile`; a value that is no JSON is a text."""
+    return {name: _parse_value(value) for name, value in [_split_pair(each, "--profile") for each in options]}
 
 
 def _split_pair(text: str, option: str) -> tuple[str, str]:
@@ -216,12 +233,11 @@ def _split_pair(text: str, option: str) -> tuple[str, str]:
     return name, value
 
 
-def _value(text: str) -> object:
-    """JSON where it is some, else the text."""
+def _parse_value(value: str) -> object:
     import msgspec  # noqa: PLC0415  # not for --help
 
     try:
-        value: object = msgspec.json.decode(text)
+        parsed: object = msgspec.json.decode(value)
     except msgspec.DecodeError:
-        return text
-    return value
+        return value
+    return parsed

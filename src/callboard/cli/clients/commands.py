@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 import typer
 
 from callboard.cli.keys import HINT, read_key
+from callboard.cli.options import takes_options
 from callboard.errors import CallerError
 from callboard.programs import find_program
 
@@ -28,160 +30,127 @@ _MOST_MODELS = 100
 _SECRETS = ("key", "token")
 """How the names end of values that are not shown."""
 
-_Backend = Annotated[str, typer.Option(help="The backend that the gateway is started with.", show_default=False)]
-_Gateway = Annotated[str, typer.Option(help="Where the gateway answers.")]
-_Model = Annotated[
-    str, typer.Option(help="The model to ask for; else the first that gateway or backend lists.", show_default=False)
-]
-_Key = Annotated[
-    str,
-    typer.Option(
-        help=f"The key that the gateway wants, if it does; it stands in the file. {HINT}.",
-        callback=read_key,
-        show_default=False,
-    ),
-]
-_Context = Annotated[
-    int, typer.Option(min=0, help="Tokens that the model reads; the client makes room before.", show_default=False)
-]
-_Offline = Annotated[
-    bool, typer.Option("--offline", help="Turn off what the client asks of others: updates, plugins, statistics.")
-]
-_Write = Annotated[bool, typer.Option("--write", help="Write it into the client's files; what else is in them stays.")]
-_Yes = Annotated[bool, typer.Option("--yes", help="Overwrite without asking.")]
-_Restore = Annotated[
-    bool, typer.Option("--restore", help="Make the client's files what they were before the first --write.")
-]
-_Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+@dataclass(frozen=True, kw_only=True)
+class SetupOptions:
+    """The options of every client's command."""
+
+    backend: Annotated[str, typer.Option(help="The backend that the gateway is started with.", show_default=False)] = ""
+    gateway: Annotated[str, typer.Option(help="Where the gateway answers.")] = GATEWAY
+    model: Annotated[
+        str,
+        typer.Option(help="The model to ask for; else the first that gateway or backend lists.", show_default=False),
+    ] = ""
+    key: Annotated[
+        str,
+        typer.Option(
+            help=f"The key that the gateway wants, if it does; it stands in the file. {HINT}.",
+            callback=read_key,
+            show_default=False,
+        ),
+    ] = ""
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Turn off what the client asks of others: updates, plugins, statistics.")
+    ] = False
+    write: Annotated[
+        bool, typer.Option("--write", help="Write it into the client's files; what else is in them stays.")
+    ] = False
+    yes: Annotated[bool, typer.Option("--yes", help="Overwrite without asking.")] = False
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Make the client's files what they were before the first --write.")
+    ] = False
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False
 
 
-def codex(
-    backend: _Backend = "",
-    gateway: _Gateway = GATEWAY,
-    model: _Model = "",
-    key: _Key = "",
-    context: _Context = 0,
-    offline: _Offline = False,
-    write: _Write = False,
-    yes: _Yes = False,
-    restore: _Restore = False,
-    as_json: _Json = False,
-) -> None:
-    """Print or write what Codex needs to work with the gateway: its provider and a catalogue with the models."""
-    if restore:
-        _restore("codex", yes)
-    _configure("codex", backend, gateway, model, key, context, offline, write, yes, as_json)
+@dataclass(frozen=True, kw_only=True)
+class ContextOptions(SetupOptions):
+    """The options of clients that are told how much their model reads."""
+
+    context: Annotated[
+        int, typer.Option(min=0, help="Tokens that the model reads; the client makes room before.", show_default=False)
+    ] = 0
 
 
-def claude(
+@dataclass(frozen=True, kw_only=True)
+class ClaudeOptions(SetupOptions):
+    """The options of `callboard claude`."""
+
     arguments: Annotated[
         list[str] | None, typer.Argument(help="What Claude Code is started with, behind --.", show_default=False)
-    ] = None,
-    backend: _Backend = "",
-    gateway: _Gateway = GATEWAY,
-    model: _Model = "",
-    key: _Key = "",
-    offline: _Offline = False,
-    write: _Write = False,
-    yes: _Yes = False,
-    restore: _Restore = False,
+    ] = None
     start: Annotated[
         bool, typer.Option("--run", help="Start it once, told by environment variables: no file is written.")
-    ] = False,
-    as_json: _Json = False,
-) -> None:
+    ] = False
+
+
+@takes_options(ContextOptions)
+def codex(options: ContextOptions) -> None:
+    """Print or write what Codex needs to work with the gateway: its provider and a catalogue with the models."""
+    _configure("codex", options)
+
+
+@takes_options(ClaudeOptions)
+def claude(options: ClaudeOptions) -> None:
     """Print or write what Claude Code needs to work with the gateway.
 
     What is written holds for all of Claude Code, until --restore. For one session write nothing:
     callboard claude --run -- ARGUMENTS
     """
-    if start or arguments:
-        _run_claude(_setup("claude", backend, gateway, model, key, 0, offline)[0], arguments or [])
-    if restore:
-        _restore("claude", yes)
-    _configure("claude", backend, gateway, model, key, 0, offline, write, yes, as_json)
+    if options.start or options.arguments:
+        _run_claude(_setup("claude", options)[0], options.arguments or [])
+    _configure("claude", options)
 
 
-def gemini(
-    backend: _Backend = "",
-    gateway: _Gateway = GATEWAY,
-    model: _Model = "",
-    key: _Key = "",
-    offline: _Offline = False,
-    write: _Write = False,
-    yes: _Yes = False,
-    restore: _Restore = False,
-    as_json: _Json = False,
-) -> None:
+@takes_options(SetupOptions)
+def gemini(options: SetupOptions) -> None:
     """Print or write what Gemini CLI needs to work with the gateway, and print what it is to be started with.
 
     Where the gateway is, it is told by environment variables only.
     """
-    if restore:
-        _restore("gemini", yes)
-    _configure("gemini", backend, gateway, model, key, 0, offline, write, yes, as_json)
+    _configure("gemini", options)
 
 
-def qwen(
-    backend: _Backend = "",
-    gateway: _Gateway = GATEWAY,
-    model: _Model = "",
-    key: _Key = "",
-    context: _Context = 0,
-    offline: _Offline = False,
-    write: _Write = False,
-    yes: _Yes = False,
-    restore: _Restore = False,
-    as_json: _Json = False,
-) -> None:
+@takes_options(ContextOptions)
+def qwen(options: ContextOptions) -> None:
     """Print or write what Qwen Code needs to work with the gateway."""
-    if restore:
-        _restore("qwen", yes)
-    _configure("qwen", backend, gateway, model, key, context, offline, write, yes, as_json)
+    _configure("qwen", options)
 
 
-def _configure(  # the options of a command
-    name: str,
-    backend: str,
-    gateway: str,
-    model: str,
-    key: str,
-    context: int,
-    offline: bool,
-    write: bool,
-    yes: bool,
-    as_json: bool,
-) -> None:
-    files, serve, environment = _setup(name, backend, gateway, model, key, context, offline)
+def _configure(name: str, options: SetupOptions) -> None:
+    if options.restore:
+        _restore(name, options.yes)
+    files, serve, environment = _setup(name, options)
     start = " ".join([*[f"{variable}={shlex.quote(value)}" for variable, value in environment.items()], name])
-    if write:
-        _write(files, yes)
-    if as_json:
+    if options.write:
+        _write(files, options.yes)
+    if options.as_json:
         shown = [{"path": file.path, "text": _whole_text(file)} for file in files]
         typer.echo(json.dumps({"serve": serve, "files": shown, "start": start}, indent=2, ensure_ascii=False))
         return
     typer.echo(f"# the gateway\n{serve}\n")
-    if not write:
+    if not options.write:
         for file in files:
             typer.echo(f"# {file.path}\n{_whole_text(file)}")
     typer.echo(f"# the client\n{start}")
 
 
-def _setup(  # the options of a command
-    name: str, backend: str, gateway: str, model: str, key: str, context: int, offline: bool
-) -> tuple[tuple[ClientFile, ...], str, Mapping[str, str]]:
+def _setup(name: str, options: SetupOptions) -> tuple[tuple[ClientFile, ...], str, Mapping[str, str]]:
     """The client's files, the command that starts the gateway, and the variables that the client is started with."""
     from callboard.cli.clients.settings import CLIENTS, ClientOptions  # noqa: PLC0415  # not for --help
 
     client = CLIENTS[name]
-    gateway = _normalize_url(gateway, "--gateway")
-    if backend:
-        backend = _normalize_url(backend, "--backend")
-    models = (model,) if model else _list_models([gateway, backend] if backend else [gateway], key)
-    options = ClientOptions(
-        gateway=gateway, models=models, home=str(_home(client)), key=key, context=context, offline=offline
+    gateway = _normalize_url(options.gateway, "--gateway")
+    backend = _normalize_url(options.backend, "--backend") if options.backend else ""
+    urls = [gateway, backend] if backend else [gateway]
+    client_options = ClientOptions(
+        gateway=gateway,
+        models=(options.model,) if options.model else _list_models(urls, options.key),
+        home=str(_home(client)),
+        key=options.key,
+        context=options.context if isinstance(options, ContextOptions) else 0,
+        offline=options.offline,
     )
-    return client.files(options), _serve_command(gateway, backend), client.environment(options)
+    return client.files(client_options), _serve_command(gateway, backend), client.environment(client_options)
 
 
 def _run_claude(files: tuple[ClientFile, ...], arguments: list[str]) -> NoReturn:

@@ -1,0 +1,40 @@
+"""Commands that take their options as one struct.
+
+A dataclass names the options, each annotated as Typer wants it; commands that share options share a base class. Typer
+itself knows only functions with a parameter for each option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from inspect import Parameter, Signature
+from typing import Any, TypeVar, get_type_hints
+
+Options = TypeVar("Options")
+
+
+def takes_options(kind: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
+    """Turn a function of one struct of this kind into a command with an option for each of its fields."""
+    hints = get_type_hints(kind, include_extras=True)
+
+    def decorate(function: Callable[[Options], None]) -> Callable[..., None]:
+        def command(**values: Any) -> None:
+            function(kind(**values))
+
+        command.__doc__ = function.__doc__
+        command.__annotations__ = hints
+        command.__signature__ = Signature(  # type: ignore[attr-defined]
+            [
+                Parameter(
+                    each.name,
+                    Parameter.KEYWORD_ONLY,
+                    default=Parameter.empty if each.default is MISSING else each.default,
+                    annotation=hints[each.name],
+                )
+                for each in fields(kind)  # type: ignore[arg-type]
+            ]
+        )
+        return command
+
+    return decorate
