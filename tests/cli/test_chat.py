@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.cli.approvals import MAX_LINES, Approvals, tell_diff
+from callboard.cli.approvals import MAX_LINES, Approvals, show_diff
 from callboard.cli.chat import ChatConsole
 from callboard.cli.chat_commands import COMMANDS
 from callboard.cli.jobs import JobDisplay
@@ -391,7 +391,7 @@ class Shown:
 
 def test_a_difference_is_coloured_and_obeyed_by_no_terminal():
     shown = Shown()
-    assert not tell_diff(shown, "--- a\n+++ b\n@@ -1 +1 @@\n-old\x1b[2J\n+new\u202e\r\n same\ttab\n")
+    assert not show_diff(shown, "--- a\n+++ b\n@@ -1 +1 @@\n-old\x1b[2J\n+new\u202e\r\n same\ttab\n")
     assert shown.lines == [
         ("--- a", "1"),
         ("+++ b", "1"),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _COMMAND: Final = re.compile(r"/([A-Za-z-]*)(?:\s+(.*))?", re.DOTALL)
 
 
-class Command(NamedTuple):
+class ChatCommand(NamedTuple):
     """A command; `run` is None for the one that ends the chat."""
 
     arguments: str
@@ -57,9 +57,9 @@ async def _cost(chat: ChatSession, _rest: str, display: JobDisplay) -> None:
 
 
 async def _diff(chat: ChatSession, _rest: str, display: JobDisplay) -> None:
-    from callboard.cli.approvals import tell_diff  # noqa: PLC0415  # not for --help
+    from callboard.cli.approvals import show_diff  # noqa: PLC0415  # not for --help
 
-    tell_diff(display, await chat.diff() or "nothing has changed")
+    show_diff(display, await chat.diff() or "nothing has changed")
 
 
 async def _clear(chat: ChatSession, _rest: str, display: JobDisplay) -> None:
@@ -68,15 +68,15 @@ async def _clear(chat: ChatSession, _rest: str, display: JobDisplay) -> None:
 
 
 QUIT: Final = "quit"
-COMMANDS: Final[Mapping[str, Command]] = {
-    "help": Command("", "shows this", _help),
-    "mode": Command("[read-only|edit|full]", "shows or sets what the model may do", _mode),
-    "tools": Command("", "lists the model's tools, and which of them ask", _tools),
-    "undo": Command("", "takes back what the last turn changed", _undo),
-    "diff": Command("", "shows what has changed since the chat's first change", _diff),
-    "cost": Command("", "shows tokens, rounds, and the cost where prices are known", _cost),
-    "clear": Command("", "forgets the conversation", _clear),
-    QUIT: Command("", "leaves", None),
+COMMANDS: Final[Mapping[str, ChatCommand]] = {
+    "help": ChatCommand("", "shows this", _help),
+    "mode": ChatCommand("[read-only|edit|full]", "shows or sets what the model may do", _mode),
+    "tools": ChatCommand("", "lists the model's tools, and which of them ask", _tools),
+    "undo": ChatCommand("", "takes back what the last turn changed", _undo),
+    "diff": ChatCommand("", "shows what has changed since the chat's first change", _diff),
+    "cost": ChatCommand("", "shows tokens, rounds, and the cost where prices are known", _cost),
+    "clear": ChatCommand("", "forgets the conversation", _clear),
+    QUIT: ChatCommand("", "leaves", None),
 }
 _MEANINGS: Final = {
     "read-only": "the model can only look",

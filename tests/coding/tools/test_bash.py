@@ -56,6 +56,13 @@ def test_what_is_told(run, command, told):
     assert run(command).text == told
 
 
+@pytest.mark.parametrize(
+    ("command", "exit_code"), [("exit 3", 3), ("echo exit code 1", 0), ("read -r _ < <(sleep 60)", None)]
+)
+def test_the_exit_code_is_a_field_of_the_result(run, command, exit_code):
+    assert run(command, timeout=1).exit_code == exit_code
+
+
 def test_a_command_that_runs_too_long(run):
     assert run("echo begun; mkfifo fifo; read -r _ < fifo", timeout=1).text == "begun\n(stopped: it had 1 s)"
 

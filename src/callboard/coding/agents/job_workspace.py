@@ -157,17 +157,17 @@ class JobWorkspace:
 
     async def collect_facts(self, facts: Facts, evidence: Iterable[Evidence]) -> None:
         """Fills in what the evidence is checked by; runs the tests where they have not run on the tree as it is."""
-        wanted = {*evidence}
+        kinds = {*evidence}
         facts.files = self.files
-        if wanted & {"changed", "tests"}:
+        if kinds & {"changed", "tests"}:
             facts.changed_files = await self.tests.changed_files()
-        if "tests" in wanted:
+        if "tests" in kinds:
             facts.report = await self.tests.report()
             facts.is_testable = self.tests.is_testable
             facts.tests_before = self.tests.tests_before
             facts.has_new_tests = self.tests.has_new_tests
             facts.changed_guarded_files = [path for path in self.tests.guarded_files if path in facts.changed_files]
-        if "findings" in wanted:
+        if "findings" in kinds:
             facts.reviewed_lines = written_lines((await self._diff())[0])
 
     async def _diff(self) -> tuple[str, int]:
