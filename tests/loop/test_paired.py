@@ -24,7 +24,7 @@ from callboard.loop import ContextWindow
 from callboard.testing.strict import Rulebook
 from callboard.tools import Ensemble, Roster, tool
 from callboard.wires import WIRES
-from callboard.wires.common.pairing import paired
+from callboard.wires.common.group_turns import reorder_results
 
 REFUSING = {"chat": ("openai", "vllm"), "gemini": ("gemini",)}
 """Servers that refuse what is not paired."""
@@ -120,7 +120,7 @@ def test_openclaw_8525_a_client_may_cut_its_history_anywhere(wire, canisters, da
     cut = [canisters[0], *canisters[first:last]]
     again = data.draw(st.integers(0, len(cut)))
     for each in (cut, cut[again:], [*cut[:again], *canisters[last:]]):
-        ordered, _ = paired(each)
+        ordered, _ = reorder_results(each)
         assert_taken([*ordered, UserCanister("Go on.")], wire)
 
 

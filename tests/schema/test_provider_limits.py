@@ -203,7 +203,7 @@ def test_a_call_that_follows_what_was_sent_comes_back_as_the_tool_was_declared(w
     schema, low = sent(wire, given)
     spelled = SPELLED.get(name, arguments) if wire == "messages" else arguments
     jsonschema_rs.Draft202012Validator(schema).validate(spelled)
-    back = low.restored("f", spelled)
+    back = low.restore("f", spelled)
     assert back == arguments
     assert compile_schema(given).validate(back) == arguments
 

@@ -14,7 +14,7 @@ import pytest
 
 from callboard.core import InvocationCanister, ResultCanister
 from callboard.wires import WIRES
-from callboard.wires.field_mapping import crossed
+from callboard.wires.field_mapping import translate_request
 from callboard.wires.gemini import decode_request as decode_gemini
 from callboard.wires.responses.request import read_request
 
@@ -263,7 +263,7 @@ def test_what_a_search_found_is_said(name, back):
 @every_request
 def test_a_tool_is_declared_when_it_was_found(name, which, back):
     request, late, early = deferring(name, which)
-    crossing, lost = crossed(request, "messages", back)
+    crossing, lost = translate_request(request, "messages", back)
     body, _ = sent(crossing, back)
     found = ["WebFetch"] if (which, "WebFetch" in late) == ("last", True) else []
     assert declared(body, back) == early + found

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from callboard.core import Controls, HostedTool, PictureContent, Request, ToolDeclaration, UserCanister
 from callboard.wires import WIRES
-from callboard.wires.field_mapping import DEFAULTS, LONGEST_USER, MEANINGS, SILENT, crossed
+from callboard.wires.field_mapping import DEFAULTS, IGNORED_FIELDS, LONGEST_USER, SHARED_FIELDS, translate_request
 
 PAIRS = list(permutations(WIRES, 2))
 JSON = {"type": "json_object"}
@@ -247,7 +247,7 @@ def test_there_is_a_value_for_each_official_field(wire):
 @pytest.mark.parametrize(("front", "back"), PAIRS)
 def test_every_field_is_carried_or_told_or_means_nothing(front, back):
     request = decoded(front, ASKED[front])
-    asked, lost = crossed(request, front, back)
+    asked, lost = translate_request(request, front, back)
     carried = CARRIED[front, back]
     body = WIRES[back].encode_request(asked).body
     for here, there in carried.items():
@@ -256,21 +256,21 @@ def test_every_field_is_carried_or_told_or_means_nothing(front, back):
     said = {path for path, _ in leaves(asked.extra, back)}
     assert said == {there for there in carried.values() if there} | {
         flag.removesuffix(".logprobs") if flag.startswith("include.") else flag
-        for meaning in MEANINGS
+        for meaning in SHARED_FIELDS
         if front in meaning and back in meaning and meaning[front].path in carried
         for flag in meaning[back].besides
     }
     left = [
         path
         for path, value in leaves(request.extra, front)
-        if path not in carried and path not in SILENT and value not in DEFAULTS.get(path, ())
+        if path not in carried and path not in IGNORED_FIELDS and value not in DEFAULTS.get(path, ())
     ]
     assert sorted(lost) == sorted(left)
 
 
 @pytest.mark.parametrize(("front", "back"), PAIRS)
 def test_the_other_client_knows_every_field(front, back):
-    asked, _ = crossed(decoded(front, ASKED[front]), front, back)
+    asked, _ = translate_request(decoded(front, ASKED[front]), front, back)
     body = WIRES[back].encode_request(asked).body
     assert body.keys() <= official(back)
     match back:
@@ -285,16 +285,16 @@ def test_the_other_client_knows_every_field(front, back):
 
 @pytest.mark.parametrize(("front", "back"), PAIRS)
 def test_nothing_is_lost_twice(front, back):
-    asked, _ = crossed(decoded(front, ASKED[front]), front, back)
-    assert crossed(asked, back, back) == (asked, ())
-    _, lost = crossed(asked, back, front)
-    assert set(lost) <= {flag for meaning in MEANINGS if back in meaning for flag in meaning[back].besides}
+    asked, _ = translate_request(decoded(front, ASKED[front]), front, back)
+    assert translate_request(asked, back, back) == (asked, ())
+    _, lost = translate_request(asked, back, front)
+    assert set(lost) <= {flag for meaning in SHARED_FIELDS if back in meaning for flag in meaning[back].besides}
 
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_on_one_wire_all_stays(wire):
     request = decoded(wire, ASKED[wire])
-    assert crossed(request, wire, wire) == (request, ())
+    assert translate_request(request, wire, wire) == (request, ())
 
 
 VALUES = [
@@ -327,7 +327,7 @@ VALUES = [
 
 @pytest.mark.parametrize(("front", "back", "fields", "extra", "lost"), VALUES)
 def test_values(front, back, fields, extra, lost):
-    asked, told = crossed(decoded(front, fields), front, back)
+    asked, told = translate_request(decoded(front, fields), front, back)
     assert (asked.extra, told) == (extra, lost)
     assert repr(asked.extra) == repr(extra)  # 40 and 40.0 are equal
 
@@ -347,7 +347,9 @@ def test_values(front, back, fields, extra, lost):
 )
 @pytest.mark.parametrize("back", sorted({*WIRES} - {"messages"}))
 def test_thinking_becomes_an_effort(back, thinking, output, effort, lost):
-    asked, told = crossed(decoded("messages", {"thinking": thinking, "output_config": output}), "messages", back)
+    asked, told = translate_request(
+        decoded("messages", {"thinking": thinking, "output_config": output}), "messages", back
+    )
     assert (asked.controls.effort, told) == (effort, lost)
 
 
@@ -361,7 +363,7 @@ def test_what_has_a_name_stays():
         namespaces={"ns": "described"},
         extra={"user": "me"},
     )
-    asked, lost = crossed(request, "responses", "chat")
+    asked, lost = translate_request(request, "responses", "chat")
     assert (asked, lost) == (request, ())
 
 
@@ -382,7 +384,7 @@ LOST = {
 @pytest.mark.parametrize(("front", "back"), PAIRS)
 def test_fields_of_tools_are_told_once(front, back):
     tools = [TOOLS[front], msgspec.json.decode(msgspec.json.encode(TOOLS[front]).replace(b'"f"', b'"g"'))]
-    asked, lost = crossed(decoded(front, {"tools": tools}), front, back)
+    asked, lost = translate_request(decoded(front, {"tools": tools}), front, back)
     assert lost == LOST[front]
     body = WIRES[back].encode_request(asked).body
     assert not any(
@@ -415,7 +417,7 @@ CALLED = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name
 def test_a_deferred_tool_is_declared_when_it_is_found(back, messages, fields, names):
     said = [*BASE["messages"]["messages"], *messages]
     request = decoded("messages", {"tools": [LATER, OTHER, NOW], "messages": said, **fields})
-    asked, lost = crossed(request, "messages", back)
+    asked, lost = translate_request(request, "messages", back)
     assert [tool.name for tool in asked.tools] == names
     assert set(lost) == ({"tools.x"} if len(names) > 1 else set()) | (
         {"tools.defer_loading"} if "tools" in fields else set()
@@ -424,7 +426,7 @@ def test_a_deferred_tool_is_declared_when_it_is_found(back, messages, fields, na
     assert [name for name in ("now", "later", "other") if f"'{name}'" in str(body["tools"])] == sorted(
         names, key=["now", "later", "other"].index
     )
-    assert crossed(request, "messages", "messages") == (request, ())
+    assert translate_request(request, "messages", "messages") == (request, ())
 
 
 STORED = {
@@ -449,7 +451,7 @@ STORED = {
 @pytest.mark.parametrize(("front", "back"), list(product(STORED, WIRES)))
 def test_a_file_that_only_its_provider_has_goes_to_no_other(front, back):
     request = decoded(front, STORED[front])
-    asked, lost = crossed(request, front, back)
+    asked, lost = translate_request(request, front, back)
     kept = {front, back} <= {"responses", "chat"} or front == back
     assert lost == (() if kept else ("file_id",))
     assert asked.canisters == request.canisters if kept else "file_1" not in repr(asked)
@@ -459,7 +461,7 @@ def test_a_file_that_only_its_provider_has_goes_to_no_other(front, back):
 
 def test_a_file_that_can_be_fetched_goes_everywhere():
     request = Request("m", (UserCanister((PictureContent(url="https://x/y.png", extra={"file_id": "file_1"}),)),))
-    assert crossed(request, "chat", "gemini") == (request, ())
+    assert translate_request(request, "chat", "gemini") == (request, ())
 
 
 @pytest.mark.parametrize(
@@ -474,7 +476,7 @@ def test_a_file_that_can_be_fetched_goes_everywhere():
 def test_a_client_s_audio_goes_where_it_can_be_heard_and_is_named_as_lost_elsewhere(back, part, dropped):
     audio = {"type": "input_audio", "input_audio": {"data": "d2F2", "format": "wav"}}
     request = decoded("chat", {"messages": [{"role": "user", "content": [{"type": "text", "text": "u"}, audio]}]})
-    lowered = WIRES[back].encode_request(crossed(request, "chat", back)[0])
+    lowered = WIRES[back].encode_request(translate_request(request, "chat", back)[0])
     assert lowered.dropped == dropped
     assert part is None or part in next(iter(lowered.body.get("messages") or lowered.body["contents"])).popitem()[1]
     assert part is not None or "d2F2" not in str(lowered.body)
@@ -482,7 +484,7 @@ def test_a_client_s_audio_goes_where_it_can_be_heard_and_is_named_as_lost_elsewh
 
 def test_the_page_lists_what_crosses():
     page = (Path(__file__).resolve().parents[2] / "docs" / "wires.md").read_text("utf-8")
-    for meaning in MEANINGS:
+    for meaning in SHARED_FIELDS:
         cells = [
             f" `{meaning[wire].path}` " if wire in meaning else " "
             for wire in ("responses", "chat", "messages", "gemini")
@@ -513,8 +515,8 @@ def test_whatever_stands_there(front, back, data):
         inner[name] = data.draw(JSONS)
     request = Request("m", (), extra=extra)
     before = repr(request)
-    asked, lost = crossed(request, front, back)
+    asked, lost = translate_request(request, front, back)
     assert repr(request) == before
     assert len(set(lost)) == len(lost)
     if front != back:
-        assert crossed(asked, front, back)[0].canisters == ()
+        assert translate_request(asked, front, back)[0].canisters == ()

@@ -20,7 +20,7 @@ from callboard.testing.strict import Rulebook
 from callboard.tools import Invoker
 from callboard.wires import WIRES
 from callboard.wires.gemini import encode_request as as_gemini
-from callboard.wires.gemini.openapi_schema import raise_schema
+from callboard.wires.gemini.openapi_schema import decode_schema
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors/schemas.jsonl"
 ROWS = {row["name"]: row for row in map(json.loads, VECTORS.read_text("utf-8").splitlines())}
@@ -69,7 +69,7 @@ def test_a_schema_is_taken_and_nothing_is_lost_unsaid(name, wire, strict):
         assert Rulebook(server).refuse("gemini" if "gemini" in wire else wire, body) is None
     if wire == "gemini parameters":
         assert_google(schema)
-        schema = raise_schema(schema)
+        schema = decode_schema(schema)
     assert schema["type"] == "object"
     assert wire == "gemini" or COMBINING.isdisjoint(schema)
     if "f" not in made.nullable:  # in OpenAI's strict form every member is there

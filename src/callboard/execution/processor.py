@@ -234,7 +234,7 @@ class InvocationsProcessor:
     def _restored(self, call: InvocationCanister) -> InvocationCanister:
         if call.arguments is None or call.name not in self._lowered.rewritten:
             return call
-        arguments = dict(self._lowered.restored(call.name, call.arguments))
+        arguments = dict(self._lowered.restore(call.name, call.arguments))
         return replace(call, arguments=arguments, raw=msgspec.json.encode(arguments).decode())
 
     def _call(self, identifier: str) -> InvocationCanister:

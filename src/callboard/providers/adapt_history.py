@@ -30,10 +30,10 @@ from callboard.core import (
 )
 from callboard.loop import GO_ON
 from callboard.profiles import Profile
-from callboard.wires.chat.content import apart
+from callboard.wires.chat.content import split_media
 from callboard.wires.chat.encode_messages import CHAT_PREFILLS
 from callboard.wires.common.contents import contents_with_title
-from callboard.wires.common.group_turns import aside
+from callboard.wires.common.group_turns import tag_instructions
 
 CONTINUE = "Go on from exactly where your last message ends, without repeating it."
 """Stands behind a message that a reply was to go on from, where the endpoint takes none."""
@@ -93,7 +93,7 @@ def _marked(canister: Canister) -> Canister:
     """Instructions as what the user says, between tags."""
     if not isinstance(canister, SupervisorCanister):
         return canister
-    return UserCanister((TextualContent(aside(canister.text)),))
+    return UserCanister((TextualContent(tag_instructions(canister.text)),))
 
 
 # Reasoning.
@@ -231,7 +231,7 @@ def _with_pictures_apart(canisters: Canisters, facts: Profile) -> Iterator[Canis
             yield UserCanister(tuple(carried))
             carried = []
         if isinstance(canister, ResultCanister) and facts.wire == "chat" and facts.supports_content_parts:
-            canister, parts = apart(canister)  # noqa: PLW2901
+            canister, parts = split_media(canister)  # noqa: PLW2901
             carried += parts
         yield canister
     if carried:

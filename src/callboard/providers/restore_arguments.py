@@ -51,7 +51,7 @@ class ArgumentRestorer:
     def _ended(self, call: InvocationEnded, held: list[ArgumentsPiece]) -> list[Event]:
         if call.arguments is None:
             return [*_piece(held), call]
-        arguments = dict(self._lowered.restored(call.name, call.arguments))
+        arguments = dict(self._lowered.restore(call.name, call.arguments))
         if arguments == call.arguments:
             return [*_piece(held), call]
         raw = msgspec.json.encode(arguments).decode()

@@ -79,7 +79,7 @@ _LOGPROBS = "include.logprobs"
 _LOGPROBS_INCLUDED = "message.output_text.logprobs"
 _ENCRYPTED = "reasoning.encrypted_content"
 
-MEANINGS: tuple[Mapping[str, Place], ...] = (
+SHARED_FIELDS: tuple[Mapping[str, Place], ...] = (
     _same("metadata"),
     {
         "responses": Place("user", fit=_user),
@@ -119,7 +119,7 @@ MEANINGS: tuple[Mapping[str, Place], ...] = (
 )
 """What has no name in the core, by the wires that can say it. Of two that meet in one place the first counts."""
 
-SILENT = frozenset(
+IGNORED_FIELDS = frozenset(
     {
         "cache_control",  # other providers keep the beginning of a conversation without being told
         "generationConfig.thinkingConfig.includeThoughts",  # thoughts are told where the backend tells them
@@ -204,7 +204,7 @@ _ONE_STORE = frozenset({"responses", "chat"})
 """Wires whose files have one name at their provider."""
 
 
-def crossed(request: Request, front: str, back: str) -> tuple[Request, tuple[str, ...]]:
+def translate_request(request: Request, front: str, back: str) -> tuple[Request, tuple[str, ...]]:
     """The request that came over the wire `front`, for the wire `back`, and the paths of the fields that are lost.
 
     Paths are `front`'s, such as `text.verbosity`; those of tools' fields begin with `tools.`. A tool that Anthropic
@@ -219,7 +219,7 @@ def crossed(request: Request, front: str, back: str) -> tuple[Request, tuple[str
         left[_LOGPROBS] = True
     controls = _thinking(request.controls, left)
     told: dict[str, Any] = {}
-    for meaning in MEANINGS:
+    for meaning in SHARED_FIELDS:
         here, there = meaning.get(front), meaning.get(back)
         if here is None or there is None or here.path not in left or there.path in told:
             continue
@@ -236,7 +236,7 @@ def crossed(request: Request, front: str, back: str) -> tuple[Request, tuple[str
         canisters = tuple([_own_signatures(each, back) if _thinks(each) else each for each in canisters])
     canisters, lost = _without_bound(canisters, files=not {front, back} <= _ONE_STORE)
     left.update(dict.fromkeys(lost, True))
-    left.update((path, True) for path in message_fields(front, request.canisters) if path not in SILENT)
+    left.update((path, True) for path in message_fields(front, request.canisters) if path not in IGNORED_FIELDS)
     tokens = {"include": [_ENCRYPTED, _LOGPROBS_INCLUDED]} if told.pop(_LOGPROBS, False) else {}
     extra = _nested(told) | tokens
     return msgspec.structs.replace(request, canisters=canisters, tools=tools, extra=extra, controls=controls), tuple(
@@ -244,7 +244,7 @@ def crossed(request: Request, front: str, back: str) -> tuple[Request, tuple[str
     )
 
 
-def untold(events: Iterable[Event], front: str) -> list[str]:
+def untranslated_fields(events: Iterable[Event], front: str) -> list[str]:
     """The fields of a reply that a client of the wire `front` cannot be told, by their names.
 
     What a server says of itself and its work is none.
@@ -258,10 +258,10 @@ def untold(events: Iterable[Event], front: str) -> list[str]:
     return fields
 
 
-def signed_by(events: list[Event], front: str, back: str) -> list[Event]:
+def mark_signatures(events: list[Event], front: str, back: str) -> list[Event]:
     """The events of a reply for a client of the wire `front`, whose reasoning says that it was signed on the wire `back`.
 
-    Who reads it again (`crossed`) knows by that what another provider signed, or a client made up, and sends only what
+    Who reads it again (`translate_request`) knows by that what another provider signed, or a client made up, and sends only what
     this one can open.
     """
     if front == back or back not in _SIGNS or not any(type(event) is ReasoningPiece for event in events):
@@ -358,7 +358,7 @@ def _asked(fields: Mapping[str, Any], wire: str, within: str = "") -> Iterator[t
         path = within + name
         if path in objects and isinstance(value, Mapping):
             yield from _asked(value, wire, f"{path}.")
-        elif not (value is None or path in SILENT or value in DEFAULTS.get(path, ())):
+        elif not (value is None or path in IGNORED_FIELDS or value in DEFAULTS.get(path, ())):
             yield path, value
 
 

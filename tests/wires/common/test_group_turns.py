@@ -13,7 +13,7 @@ from callboard.core import (
     SupervisorCanister,
     UserCanister,
 )
-from callboard.wires.common.group_turns import NOT_RUN, Turn, settled, turns
+from callboard.wires.common.group_turns import NOT_RUN, Turn, count_settled, group_turns
 
 
 def call(identifier):
@@ -67,7 +67,7 @@ def turn(said=(), calls=(), results=()):
     ],
 )  # fmt: skip
 def test_turns(canisters, steps):
-    assert turns(canisters) == steps
+    assert group_turns(canisters) == steps
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_turns(canisters, steps):
     ],
 )
 def test_settled(canisters, count):
-    assert settled(canisters) == count
+    assert count_settled(canisters) == count
 
 
 conversations = st.lists(
@@ -93,6 +93,6 @@ conversations = st.lists(
 
 @given(conversations, conversations)
 def test_nothing_behind_a_settled_beginning_changes_its_steps(canisters, more):
-    count = settled(canisters)
+    count = count_settled(canisters)
     whole = canisters + more
-    assert turns(whole[:count]) + turns(whole[count:]) == turns(whole)
+    assert group_turns(whole[:count]) + group_turns(whole[count:]) == group_turns(whole)

@@ -169,14 +169,14 @@ def test_what_waits_for_its_result_is_encoded_again():
 
 
 def test_the_oldest_is_forgotten():
-    encoder, old, new = chat.RequestEncoder(most=6000), [U, *rounds(1)], [U, *rounds(1)]
+    encoder, old, new = chat.RequestEncoder(max_cached=6000), [U, *rounds(1)], [U, *rounds(1)]
     for conversation in (old, new, new, old):
         ask(encoder, conversation)
     assert (read(old), read(new)) == ([2], [1])
 
 
 def test_a_conversation_that_is_too_large_is_kept_while_it_is_the_last():
-    encoder, conversation = chat.RequestEncoder(most=0), [U, *rounds(3)]
+    encoder, conversation = chat.RequestEncoder(max_cached=0), [U, *rounds(3)]
     for _ in range(3):
         ask(encoder, conversation)
     assert read(conversation) == [1, 1, 1]

@@ -13,8 +13,8 @@ from callboard.core import ReasoningContent, ReasoningPiece, ReplyEnded, ReplySt
 from callboard.text.sse import SSEDecoder, SSEEncoder
 from callboard.wires import WIRES
 from callboard.wires.common.reply_stream import DecodeContext
-from callboard.wires.common.sealed_reasoning import seal, sealed, unseal
-from callboard.wires.field_mapping import crossed, signed_by
+from callboard.wires.common.sealed_reasoning import seal, seal_for_client, unseal
+from callboard.wires.field_mapping import mark_signatures, translate_request
 
 THEIRS = "org/their-own"
 CALL = {"name": "f", "args": {"x": 1}}
@@ -57,7 +57,7 @@ def events_of(back, origin):
 
 def heard(front, events, model, *, stream, back=""):
     """What a client has of the reply, and sends back."""
-    events = signed_by(events, front, back)
+    events = mark_signatures(events, front, back)
     said = {"identifier": "r_1", "model": model, "created": 1}
     if not stream:
         body = WIRES[front].encode_response(events, **said)
@@ -107,7 +107,7 @@ def next_request(front, said, model):
 
 def sent(front, request, back, model):
     """What the backend gets under the name that it knows."""
-    asked, _ = crossed(msgspec.structs.replace(request, model=model), front, back)
+    asked, _ = translate_request(msgspec.structs.replace(request, model=model), front, back)
     return msgspec.json.decode(msgspec.json.encode(WIRES[back].encode_request(asked).body))
 
 
@@ -180,7 +180,7 @@ def test_of_a_seal_that_was_cut_nothing_opaque_is_left(opaque, data):
 
 
 def test_a_model_s_own_goes_as_it_is():
-    assert sealed("c2ln", "m", "m") == sealed("c2ln", "", "m") == "c2ln"
+    assert seal_for_client("c2ln", "m", "m") == seal_for_client("c2ln", "", "m") == "c2ln"
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
@@ -189,6 +189,6 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
 @given(texts, texts, texts, texts)
 def test_a_seal_is_opened_by_who_made_it(opaque, origin, model, other):
     assert unseal(seal(opaque, origin), other) == (opaque, origin)
-    assert unseal(sealed(opaque, origin, model), model) == (opaque, origin or model)
+    assert unseal(seal_for_client(opaque, origin, model), model) == (opaque, origin or model)
     within = seal(opaque, origin)  # another gateway's, for which this one is the client
-    assert unseal(sealed(within, model, model), model) == (within, model)
+    assert unseal(seal_for_client(within, model, model), model) == (within, model)

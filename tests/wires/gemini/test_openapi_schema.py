@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.wires.gemini import lower_schema, raise_schema
+from callboard.wires.gemini import decode_schema, encode_schema
 
 STRING, INTEGER, ANY = {"type": "STRING"}, {"type": "INTEGER"}, {"type": "STRING"}
 
@@ -17,7 +17,7 @@ def obj(**properties):
 
 def lower(schema):
     dropped = []
-    return lower_schema(schema, dropped), dropped
+    return encode_schema(schema, dropped), dropped
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ SIMPLE = st.recursive(
 @given(SIMPLE)
 def test_what_the_subset_says_comes_back(schema):
     lowered, dropped = lower(schema)
-    assert raise_schema(lowered) == schema
+    assert decode_schema(lowered) == schema
     assert dropped == []
 
 
@@ -84,7 +84,7 @@ def test_google_s_own_spelling():
         "default": None,
     }
     options = [{"type": "integer", "minItems": 1}, {"type": "null"}]
-    assert raise_schema(given_schema) == {"anyOf": options, "examples": [1]}
+    assert decode_schema(given_schema) == {"anyOf": options, "examples": [1]}
 
 
 WORDS = ["type", "properties", "items", "anyOf", "oneOf", "allOf", "$ref", "enum", "const", "required", "$defs", "format", "nullable", "prefixItems", "minimum", "exclusiveMinimum"]  # fmt: skip
@@ -98,7 +98,7 @@ ANYTHING = st.recursive(
 @given(st.dictionaries(st.sampled_from(WORDS), ANYTHING, max_size=4))
 def test_anything_is_lowered_and_raised(schema):
     lower(schema)
-    raise_schema(schema)
+    decode_schema(schema)
 
 
 def test_a_hostile_schema_ends():
@@ -109,4 +109,4 @@ def test_a_hostile_schema_ends():
     for _ in range(400):
         deep = {"type": "array", "items": deep}
     assert "schema too large" in lower(deep)[1]
-    raise_schema(deep)
+    decode_schema(deep)

@@ -20,7 +20,7 @@ from callboard.core import (
 from callboard.wires.responses import decode_request
 from callboard.wires.responses.compaction import CompactionEncoder, encode_compaction
 from callboard.wires.responses.compaction_summary import read_summary, seal, seal_summary
-from callboard.wires.responses.stored_items import input_items, listed
+from callboard.wires.responses.stored_items import complete_items, input_items
 
 SAID = {"identifier": "resp_1", "model": "m", "created": 0}
 
@@ -79,8 +79,8 @@ def test_nothing_follows_the_end():
     [None, "hi", [], [{"role": "user", "content": "hi"}], [{"type": "reasoning"}], [{"type": []}, {"type": ["x"]}, {}]],
 )
 def test_what_is_listed_means_the_same(said):
-    items = listed(input_items(said), "1")
-    assert listed(items, "2") == items
+    items = complete_items(input_items(said), "1")
+    assert complete_items(items, "2") == items
     assert len({item["id"] for item in items}) == len(items)
     one, other = (decode_request({"model": "m", "input": given}).canisters for given in (said, items))
     assert one == other

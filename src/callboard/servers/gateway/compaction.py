@@ -19,7 +19,7 @@ from callboard.core import Event, ReplyEnded, ReplyFailed, TextPiece
 from callboard.servers.gateway.exchange import Batches, Exchange
 from callboard.servers.gateway.frontends import Frontend
 from callboard.wires.responses.compaction import TRIGGER, CompactionEncoder, encode_compaction
-from callboard.wires.responses.stored_items import listed
+from callboard.wires.responses.stored_items import complete_items
 
 PROMPT = """\
 Sum up the conversation until here. Your summary will stand in its place: whoever goes on has it, what the user \
@@ -85,6 +85,6 @@ def _encode_body(users: Sequence[Any], events: Iterable[Event], **options: Any) 
         "id": identifier,
         "object": "response.compaction",
         "created_at": response["created_at"],
-        "output": [*listed(users, identifier.removeprefix("resp_")), *response["output"]],
+        "output": [*complete_items(users, identifier.removeprefix("resp_")), *response["output"]],
         "usage": response["usage"],
     }

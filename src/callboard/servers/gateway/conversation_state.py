@@ -23,7 +23,7 @@ from callboard.servers.gateway.exchange import Batches, Exchange, Filter, MakeEx
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewayLimits
 from callboard.wires.responses.response_object import ResponseObject
-from callboard.wires.responses.stored_items import input_items, listed
+from callboard.wires.responses.stored_items import complete_items, input_items
 
 if TYPE_CHECKING:
     from callboard.servers.gateway.response_store import ResponseStore
@@ -205,7 +205,7 @@ class ConversationState:
         if body["status"] not in _STORED_STATUSES:
             return
         identifier: str = body["id"]
-        items = listed(turn.input, identifier.removeprefix("resp_"))
+        items = complete_items(turn.input, identifier.removeprefix("resp_"))
         response = StoredResponse(identifier, turn.owner, turn.history.identifier, _encode(body), _encode(items))
         if turn.is_stored and self.store is not None:
             try:

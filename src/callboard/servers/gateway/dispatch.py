@@ -38,7 +38,7 @@ from callboard.servers.gateway.backend import WITHOUT_TOOLS, Backend, BatchModel
 from callboard.servers.gateway.exchange import Batches, ReplyRecord
 from callboard.servers.gateway.logs import tool_call_logger
 from callboard.servers.gateway.redaction import Redactor
-from callboard.wires.field_mapping import crossed, signed_by
+from callboard.wires.field_mapping import mark_signatures, translate_request
 
 log = logging.getLogger("callboard.gateway")
 
@@ -132,7 +132,7 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
                         continue
                     record.add_notes(events)
                     recorder.feed(events)
-                    events = signed_by(events, record.front, backend.settings.wire)
+                    events = mark_signatures(events, record.front, backend.settings.wire)
                     if call_logger is not None:
                         call_logger.log_events(events)
                     end = events[-1]
@@ -169,7 +169,7 @@ def _translate_request(
         request = replace(
             request, canisters=tuple([_rename_origin(each, request.model, name) for each in request.canisters])
         )
-    translated, lost_fields = crossed(replace(request, model=name), record.front, backend.settings.wire)
+    translated, lost_fields = translate_request(replace(request, model=name), record.front, backend.settings.wire)
     record.add_dropped(lost_fields)
     # No person is here to approve a quoted call, and the client acts on every call that it gets.
     return backend.reasoning_memory.restore(record.owner, replace(translated, quoted_calls="text")), lost_fields

@@ -26,7 +26,7 @@ from callboard.servers.gateway.http_errors import STATUSES
 from callboard.servers.gateway.redaction import Redactor
 from callboard.text.display import display
 from callboard.text.sse import Framer, Payload
-from callboard.wires.field_mapping import untold
+from callboard.wires.field_mapping import untranslated_fields
 
 if TYPE_CHECKING:
     from callboard.servers.gateway.backend import Backend
@@ -108,7 +108,7 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
 
     def add_notes(self, events: Sequence[Event]) -> None:
         """Keep and log the alerts that the answer's headers tell, and the fields that the client's wire lacks."""
-        self.add_lost_fields(untold(events, self.front))
+        self.add_lost_fields(untranslated_fields(events, self.front))
         for event in events:
             if type(event) is Note and event.code in ("quotation", "incomplete"):
                 (self.quotations if event.code == "quotation" else self.incomplete).append(event.text)

@@ -34,10 +34,10 @@ from callboard.servers.gateway.redaction import LogFilter, make_redactor
 from callboard.servers.gateway.request_body import ByteBudget, read_json, run_in_thread_if_large
 from callboard.servers.gateway.routing import ModelRouter
 from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
+from callboard.wires.common.group_turns import reorder_results
 from callboard.wires.common.model_name import check_model_name
-from callboard.wires.common.pairing import paired
 from callboard.wires.common.request_encoder import dedupe
-from callboard.wires.common.tool_declarations import distinct
+from callboard.wires.common.tool_declarations import dedupe_tools
 
 if TYPE_CHECKING:
     from callboard.servers.gateway.response_store import ResponseStore
@@ -171,8 +171,8 @@ class Gateway:
         if not any(map(_has_content, request.canisters)):
             path = {"responses": "input", "gemini": "contents"}.get(front.name, "messages")
             raise HttpError("invalid_request", "nothing is said to the model; give a message of the user", path=path)
-        canisters, unpaired = paired(request.canisters)
-        tools, doubled = distinct(request.tools)
+        canisters, unpaired = reorder_results(request.canisters)
+        tools, doubled = dedupe_tools(request.tools)
         return replace(request, canisters=canisters, tools=tools), dedupe((*dropped, *unpaired, *doubled))
 
     def candidates(self, request: Request, owner: str = "") -> list[tuple[Backend, str]]:

@@ -32,7 +32,7 @@ from callboard.wires.chat.schema import (
     Said,
     TextPart,
 )
-from callboard.wires.common.client_input import kept, unnamed_in
+from callboard.wires.common.client_input import extra_for, unnamed_in
 from callboard.wires.common.contents import (
     SCHEME,
     content_kind,
@@ -95,7 +95,7 @@ def encode_content(content: Iterable[Content], dropped: list[str]) -> str | list
     return parts
 
 
-def apart(result: ResultCanister) -> tuple[ResultCanister, tuple[Content, ...]]:
+def split_media(result: ResultCanister) -> tuple[ResultCanister, tuple[Content, ...]]:
     """The result as its own message carries it, and the contents of a user's message for what only that can hold."""
     said: list[Content] = []
     parts: list[Content] = []
@@ -124,7 +124,7 @@ def decode_content(said: Said, path: str, raw: Any = None) -> tuple[Content, ...
 def _with_own(content: Content, raw: Mapping[str, Any]) -> Content:
     """With the fields of its part that have no name here."""
     own = unnamed_in(raw, ("type", str(raw.get("type")), *_INSIDE))
-    return replace(content, extra={**(content.extra or {}), **kept("chat", own)}) if own else content
+    return replace(content, extra={**(content.extra or {}), **extra_for("chat", own)}) if own else content
 
 
 def _decode_part(part: TextPart | RefusalPart | ImagePart | FilePart | AudioPart, path: str) -> Content:

@@ -14,7 +14,7 @@ from typing import Any
 from callboard.core import ArgumentsPiece, Event, InvocationEnded, InvocationStarted, Request
 from callboard.text.sse import Payload
 from callboard.wires.chat.encode_stream import StreamEncoder
-from callboard.wires.common.custom_tools import RawInput, custom_text
+from callboard.wires.common.custom_tools import CustomInput, custom_text
 from callboard.wires.common.tool_calls import parse_arguments
 
 
@@ -29,13 +29,13 @@ class CustomStreamEncoder(StreamEncoder):
     def __init__(self, *, request: Request | None = None, **options: Any) -> None:
         super().__init__(request=request, **options)
         self._custom = custom_names(request)
-        self._inputs: dict[int, RawInput] = {}
+        self._inputs: dict[int, CustomInput] = {}
 
     def feed(self, event: Event, /) -> list[Payload]:
         payloads = super().feed(event)
         match event:
             case InvocationStarted(index=index, identifier=identifier, name=name) if name in self._custom:
-                self._inputs[index] = RawInput()
+                self._inputs[index] = CustomInput()
                 called = {"name": name, "input": ""}
                 return [self._call({"index": index, "id": identifier, "type": "custom", "custom": called})]
             case ArgumentsPiece(index=index, json=json) if index in self._inputs:

@@ -33,7 +33,7 @@ from callboard.wires.chat.schema import (
     ToolMessage,
     UserMessage,
 )
-from callboard.wires.common.client_input import kept, unnamed_in
+from callboard.wires.common.client_input import extra_for, unnamed_in
 from callboard.wires.common.tool_calls import parse_arguments
 
 _FIELDS = {
@@ -42,7 +42,9 @@ _FIELDS = {
 }
 
 
-def transcript(messages: Iterable[Message], raw: Iterable[Mapping[str, Any]], *, model: str) -> tuple[Canister, ...]:
+def decode_messages(
+    messages: Iterable[Message], raw: Iterable[Mapping[str, Any]], *, model: str
+) -> tuple[Canister, ...]:
     """The conversation; reasoning is taken to be the model's own. Raises CallerError with the place.
 
     `raw` are the same messages with all their fields: those without a name here go to `extra`.
@@ -51,7 +53,7 @@ def transcript(messages: Iterable[Message], raw: Iterable[Mapping[str, Any]], *,
     for place, (message, fields) in enumerate(zip(messages, raw, strict=True)):
         path = f"messages[{place}]"
         content = decode_content(message.content, f"{path}.content", fields.get("content"))
-        extra = kept("chat", unnamed_in(fields, _FIELDS[type(message)])) or None
+        extra = extra_for("chat", unnamed_in(fields, _FIELDS[type(message)])) or None
         match message:
             case SystemMessage() | DeveloperMessage():
                 canisters.append(SupervisorCanister(content, extra=extra))

@@ -25,9 +25,9 @@ from callboard.core import (
     UserCanister,
     result_contents,
 )
-from callboard.wires.chat.content import apart, encode_content
+from callboard.wires.chat.content import encode_content, split_media
 from callboard.wires.common.contents import content_kind, contents_with_title, original_item, own_fields
-from callboard.wires.common.group_turns import Turn, turns
+from callboard.wires.common.group_turns import Turn, group_turns
 from callboard.wires.common.request_encoder import EncodedMessages
 from callboard.wires.common.tool_calls import arguments_object
 from callboard.wires.common.tool_declarations import ToolNames
@@ -56,7 +56,7 @@ class ChatCapabilities(msgspec.Struct, frozen=True):
 OPENAI_CHAT = ChatCapabilities()
 
 
-def words(
+def encode_messages(
     canisters: Sequence[Canister],
     request: Request,
     naming: ToolNames,
@@ -64,14 +64,13 @@ def words(
     *,
     capabilities: ChatCapabilities = OPENAI_CHAT,
 ) -> EncodedMessages:
-    """The canisters in this wire's words."""
-    messages = Messages(canisters, model=request.model, on_wire=naming.on_wire, capabilities=capabilities)
+    messages = MessageEncoder(canisters, model=request.model, on_wire=naming.on_wire, capabilities=capabilities)
     if request.prefill and canisters[-1] is request.canisters[-1]:
         messages.body[-1].update(CHAT_PREFILLS[request.prefill][0])
     return EncodedMessages(messages.body, messages.dropped)
 
 
-class Messages:
+class MessageEncoder:
     """The messages of a conversation; `dropped` names what they could not carry."""
 
     def __init__(
@@ -87,7 +86,7 @@ class Messages:
         self._replayed = model if capabilities.reasoning_field else None
         self._on_wire = on_wire
         self._capabilities = capabilities
-        for step in turns(canisters):
+        for step in group_turns(canisters):
             match step:
                 case Turn():
                     self._turn(step)
@@ -107,7 +106,7 @@ class Messages:
         text: list[TextualContent] = []
         reasoning: list[str] = []
         refusal: list[str] = []
-        for canister in turn.said:
+        for canister in turn.texts:
             for content in canister.content:
                 match content:
                     case TextualContent():
@@ -118,7 +117,7 @@ class Messages:
                         reasoning.append(said)
                     case _:
                         self.dropped.append(content_kind(content))
-        fields = {name: value for each in turn.said for name, value in own_fields("chat", each.extra).items()}
+        fields = {name: value for each in turn.texts for name, value in own_fields("chat", each.extra).items()}
         if reasoning:
             fields[self._capabilities.reasoning_field] = "".join(reasoning)
         if refusal:
@@ -126,7 +125,7 @@ class Messages:
         if turn.invocations:
             fields["tool_calls"] = [self._call(call) for call in turn.invocations]
         said = self._joined(text, "")
-        contents = [each for canister in turn.said for each in canister.content]
+        contents = [each for canister in turn.texts for each in canister.content]
         if contents and not said and not fields and all(map(original_item, contents)):
             return  # nothing of it can be said here, and an empty message is an answer
         self._add("assistant", None if not said and (refusal or turn.invocations) else said, **fields)
@@ -141,7 +140,7 @@ class Messages:
         """A tool message for each; what only a user's message can hold follows after all of them."""
         carried: list[Content] = []
         for result in results:
-            said, parts = apart(result) if self._capabilities.content_parts else (result, ())
+            said, parts = split_media(result) if self._capabilities.content_parts else (result, ())
             carried += parts
             contents = result_contents(said)
             texts = [each for each in contents if isinstance(each, TextualContent)]

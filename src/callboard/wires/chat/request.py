@@ -1,6 +1,6 @@
 """A request to a model, as the body of POST /chat/completions.
 
-Owns the body's fields in both directions; messages are in `messages` and `transcript`. Knows no backend:
+Owns the body's fields in both directions; messages are in `messages` and `decode_messages`. Knows no backend:
 what one of them calls otherwise is its profile's affair.
 Law: decode_request(encode_request(r).body) is r, as far as the wire carries it.
 """
@@ -22,12 +22,12 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.errors import CallerError
-from callboard.wires.chat.decode_messages import transcript
-from callboard.wires.chat.encode_messages import CHAT_PREFILLS, OPENAI_CHAT, ChatCapabilities, words
+from callboard.wires.chat.decode_messages import decode_messages
+from callboard.wires.chat.encode_messages import CHAT_PREFILLS, OPENAI_CHAT, ChatCapabilities, encode_messages
 from callboard.wires.chat.schema import AssistantMessage, ChatRequest, Custom, Function, FunctionTool, NamedChoice
-from callboard.wires.common.client_input import kept, read_shape, unnamed
-from callboard.wires.common.request_encoder import KEPT, ConversationEncoder, EncodedMessages, EncodedRequest
-from callboard.wires.common.tool_declarations import StrictTools, ToolNames, undescribed
+from callboard.wires.common.client_input import extra_for, read_shape, unnamed
+from callboard.wires.common.request_encoder import MAX_CACHED, ConversationEncoder, EncodedMessages, EncodedRequest
+from callboard.wires.common.tool_declarations import StrictTools, ToolNames, dropped_descriptions
 
 WIRE = "chat"
 _NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
@@ -39,19 +39,19 @@ _CONTROLS = ("temperature", "top_p", "max_tokens", "seed")
 def encode_request(request: Request) -> EncodedRequest:
     """The request as a chat body. A value that is None or the wire's default is left out."""
     naming = ToolNames(request)
-    return _around(words(request.canisters, request, naming), request, naming)
+    return _encode_body(encode_messages(request.canisters, request, naming), request, naming)
 
 
 class RequestEncoder(ConversationEncoder[ToolNames]):
     """`encode_request` for conversations that grow; see `ConversationEncoder`. `capabilities` are its backend's."""
 
-    def __init__(self, most: int = KEPT, *, capabilities: ChatCapabilities = OPENAI_CHAT) -> None:
-        super().__init__(ToolNames, partial(words, capabilities=capabilities), _around, most)
+    def __init__(self, max_cached: int = MAX_CACHED, *, capabilities: ChatCapabilities = OPENAI_CHAT) -> None:
+        super().__init__(ToolNames, partial(encode_messages, capabilities=capabilities), _encode_body, max_cached)
 
 
-def _around(said: EncodedMessages, request: Request, naming: ToolNames) -> EncodedRequest:
-    body: dict[str, Any] = {"model": request.model, "messages": said.messages}
-    dropped = list(said.dropped)
+def _encode_body(messages: EncodedMessages, request: Request, naming: ToolNames) -> EncodedRequest:
+    body: dict[str, Any] = {"model": request.model, "messages": messages.messages}
+    dropped = list(messages.dropped)
     strictness = StrictTools(WIRE)
     hosted = [{"type": tool.kind, **tool.definition} for tool in request.hosted if tool.wire == WIRE]
     if tools := [_tool(strictness.held(tool), naming) for tool in request.tools] + hosted:
@@ -64,7 +64,7 @@ def _around(said: EncodedMessages, request: Request, naming: ToolNames) -> Encod
     elif request.tool_choice not in {"auto", "none"}:
         dropped.append("tool_choice")
     dropped += [f"tool {tool.kind}" for tool in request.hosted if tool.wire != WIRE]
-    dropped += undescribed(request.namespaces)
+    dropped += dropped_descriptions(request.namespaces)
     if request.controls.effort is not None:
         body["reasoning_effort"] = request.controls.effort
     if (constraint := request.constraint) is not None:
@@ -100,7 +100,7 @@ def decode_request(body: Mapping[str, Any]) -> Request:
     stop = (asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop or ())
     return Request(
         model=asked.model,
-        canisters=transcript(asked.messages, body["messages"], model=asked.model),
+        canisters=decode_messages(asked.messages, body["messages"], model=asked.model),
         tools=_declarations(asked.tools or [], body),
         tool_choice=_chosen(asked.tool_choice or "auto"),
         parallel=asked.parallel_tool_calls,
@@ -165,7 +165,7 @@ def _declarations(tools: list[FunctionTool], body: Mapping[str, Any]) -> tuple[T
                 function.description or "",
                 function.parameters or _NO_SCHEMA,
                 strict=function.strict,
-                extra=kept(WIRE, _unnamed(body["tools"][place])),
+                extra=extra_for(WIRE, _unnamed(body["tools"][place])),
             )
         )
     return tuple(declared)

@@ -43,7 +43,7 @@ def unnamed_in(message: Mapping[str, Any], named: Collection[str]) -> dict[str, 
     return {name: value for name, value in unnamed(message, named).items() if value not in ("", [], {})}
 
 
-def kept(wire: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def extra_for(wire: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The `extra` of a tool that came over the wire with these fields besides."""
     return {wire: fields} if fields else {}
 

@@ -26,7 +26,7 @@ _DEEPEST = 4
 """Objects in objects that are looked into."""
 
 
-class RawInput:
+class CustomInput:
     """Feed it pieces of the arguments; it gives the pieces of the text."""
 
     def __init__(self) -> None:

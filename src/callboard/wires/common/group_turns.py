@@ -1,13 +1,16 @@
-"""A conversation as turns, the way providers want it.
+"""Group a conversation into turns as providers want them, and put results where they belong.
 
-Owns which canisters are one reply and which result belongs to which invocation. Knows no wire.
-Law: every invocation has exactly one result, in the order of the calls; constant work a canister.
+Clients cut histories and reorder items, but the wires, which encode a conversation piece by piece, look only backwards
+for the call of a result. So `reorder_results` puts the whole conversation in order once, where it comes in.
+
+Laws: every invocation has exactly one result, in the order of the calls; constant work a canister. Reordering adds and
+removes nothing, and gives a conversation in order back as the very same object.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -24,49 +27,51 @@ from callboard.core import (
 )
 
 NOT_RUN = "No result: the call was not run."
-"""What stands where an invocation has no result: providers refuse a call without one."""
+"""The result of an invocation that has none: providers refuse a call without a result."""
+WITHOUT_CALL = "place of a result without a call"
+SECOND = "place of a second result of a call"
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What the model said in one go: neighbouring assistant and invocation canisters, and a result a call."""
+    """One reply of the model: adjacent assistant and invocation canisters, and a result for each call."""
 
-    said: tuple[AssistantCanister, ...]
+    texts: tuple[AssistantCanister, ...]
     invocations: tuple[InvocationCanister, ...]
     results: tuple[ResultCanister, ...]
 
 
 Step: TypeAlias = Turn | UserCanister | SupervisorCanister | DocumentCanister | ResultCanister
-"""A turn, or a canister that is none of one; such a result answers no invocation."""
+"""A turn, or a canister outside of one; such a result answers no invocation."""
 
 
-def turns(canisters: Sequence[Canister]) -> list[Step]:
+def group_turns(canisters: Sequence[Canister]) -> list[Step]:
     """The canisters as steps.
 
     A result belongs to the last turn before it that asked for its identifier, wherever it stands.
     """
-    answers, orphans = pairs(canisters)
+    answers, orphans = match_results(canisters)
     steps: list[Step] = []
-    said: list[AssistantCanister] = []
+    texts: list[AssistantCanister] = []
     calls: list[InvocationCanister] = []
     results: list[ResultCanister] = []
 
     def close() -> None:
-        if said or calls:
-            steps.append(Turn(tuple(said), tuple(calls), tuple(results)))
-            said.clear()
+        if texts or calls:
+            steps.append(Turn(tuple(texts), tuple(calls), tuple(results)))
+            texts.clear()
             calls.clear()
             results.clear()
 
-    for place, canister in enumerate(canisters):
+    for index, canister in enumerate(canisters):
         match canister:
             case AssistantCanister():
-                said.append(canister)
+                texts.append(canister)
             case InvocationCanister(identifier=identifier):
                 calls.append(canister)
-                results.append(answers.get(place) or ResultCanister(contents(NOT_RUN), invocation_id=identifier))
+                results.append(answers.get(index) or ResultCanister(contents(NOT_RUN), invocation_id=identifier))
             case ResultCanister():
                 close()
-                if place in orphans:
+                if index in orphans:
                     steps.append(canister)
             case _:
                 close()
@@ -75,60 +80,109 @@ def turns(canisters: Sequence[Canister]) -> list[Step]:
     return steps
 
 
-def aside(text: str) -> str:
-    """Instructions that stand among messages, as a text of the user's: tags tell whose they are."""
+def tag_instructions(text: str) -> str:
+    """Instructions between messages, as a text of the user with tags that say what they are."""
     return f"<system>\n{text}\n</system>"
 
 
-def settled(canisters: Sequence[Canister]) -> int:
-    """How many canisters, from the first, are steps that nothing behind them changes.
+def count_settled(canisters: Sequence[Canister]) -> int:
+    """The number of canisters at the beginning whose steps nothing after them changes.
 
     Their steps and the steps of the rest are the steps of the whole.
     """
     count = 0
     waiting: dict[str, int] = {}
-    left = 0
-    for place, canister in enumerate(canisters, 1):
+    unanswered = 0
+    for index, canister in enumerate(canisters, 1):
         match canister:
             case AssistantCanister():
                 continue
             case InvocationCanister(identifier=identifier):
                 waiting[identifier] = waiting.get(identifier, 0) + 1
-                left += 1
+                unanswered += 1
                 continue
             case ResultCanister(invocation_id=identifier) if waiting.get(identifier):
                 waiting[identifier] -= 1
-                left -= 1
+                unanswered -= 1
             case _:
                 pass
-        if not left:
-            count = place
+        if not unanswered:
+            count = index
     return count
 
 
-def pairs(canisters: Sequence[Canister]) -> tuple[dict[int, ResultCanister], set[int]]:
-    """The result of each invocation by the invocation's place, and the places of results that answer none."""
+def match_results(canisters: Sequence[Canister]) -> tuple[dict[int, ResultCanister], set[int]]:
+    """The result of each invocation by the invocation's index, and the indices of results that answer none."""
     answers: dict[int, ResultCanister] = {}
     orphans: set[int] = set()
     turn = 0
     waiting: dict[str, tuple[int, deque[int]]] = {}
-    for place, canister in enumerate(canisters):
+    for index, canister in enumerate(canisters):
         match canister:
             case InvocationCanister(identifier=identifier):
-                since, places = waiting.get(identifier, (-1, deque()))
+                since, indices = waiting.get(identifier, (-1, deque()))
                 if since != turn:
-                    places = deque()
-                    waiting[identifier] = (turn, places)
-                places.append(place)
+                    indices = deque()
+                    waiting[identifier] = (turn, indices)
+                indices.append(index)
             case AssistantCanister():
                 pass
             case ResultCanister(invocation_id=identifier):
                 turn += 1
-                _, places = waiting.get(identifier, (-1, deque()))
-                if places:
-                    answers[places.popleft()] = canister
+                _, indices = waiting.get(identifier, (-1, deque()))
+                if indices:
+                    answers[indices.popleft()] = canister
                 else:
-                    orphans.add(place)
+                    orphans.add(index)
             case _:
                 turn += 1
     return answers, orphans
+
+
+def reorder_results(canisters: Sequence[Canister]) -> tuple[Sequence[Canister], tuple[str, ...]]:
+    """Move results that come before their call to the end of that call's turn.
+
+    Args:
+        canisters: The whole conversation.
+
+    Returns:
+        The conversation, and a name for each result that answers no call: a model reads it as the user's text.
+    """
+    answers, orphans = match_results(canisters)
+    if not orphans:
+        return canisters, ()
+    unanswered: dict[str, deque[int]] = defaultdict(deque)
+    called: set[str] = set()
+    moved: dict[int, list[Canister]] = defaultdict(list)
+    unmatched: list[str] = []
+    for index, canister in enumerate(canisters):
+        if isinstance(canister, InvocationCanister) and index not in answers:
+            unanswered[canister.identifier].append(index)
+    removed: set[int] = set()
+    for index, canister in enumerate(canisters):
+        if isinstance(canister, InvocationCanister):
+            called.add(canister.identifier)
+        elif index in orphans and isinstance(canister, ResultCanister):
+            calls = unanswered[canister.invocation_id]
+            while calls and calls[0] < index:
+                calls.popleft()
+            if calls:
+                moved[calls.popleft()].append(canister)
+                removed.add(index)
+            else:
+                unmatched.append(SECOND if canister.invocation_id in called else WITHOUT_CALL)
+    return (tuple(_reorder(canisters, moved, removed)) if removed else canisters), tuple(unmatched)
+
+
+def _reorder(canisters: Sequence[Canister], moved: dict[int, list[Canister]], removed: set[int]) -> Iterator[Canister]:
+    """Each moved result after the last canister of its call's turn: earlier, it would split a parallel batch."""
+    waiting: list[Canister] = []
+    for index, canister in enumerate(canisters):
+        if index in removed:
+            continue
+        if waiting and not isinstance(canister, AssistantCanister | InvocationCanister):
+            yield from waiting
+            waiting = []
+        yield canister
+        waiting += moved.get(index, ())
+    yield from waiting

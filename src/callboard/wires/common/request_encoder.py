@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import msgspec
 
 from callboard.core import Canister, Request
-from callboard.wires.common.group_turns import settled
+from callboard.wires.common.group_turns import count_settled
 from callboard.wires.common.tool_declarations import called_names
 
 if TYPE_CHECKING:
@@ -27,28 +27,26 @@ if TYPE_CHECKING:
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 """Every name on the wire is the declared one."""
 NO_TOOLS: Mapping[str, Any] = MappingProxyType({})
-KEPT = 16 * 1024 * 1024
-"""Bytes that are kept, about: the conversations that were longest without a request are forgotten first."""
+MAX_CACHED = 16 * 1024 * 1024
+"""About the bytes that are cached; the conversations that were not used for longest are dropped first."""
 _CANISTER = 1024
-"""Bytes of a canister in memory, about."""
+"""About the bytes of a canister in memory."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class EncodedRequest(msgspec.Struct, frozen=True):
-    """A request in a provider's words.
-
-    `names` maps a tool's name on the wire to the declared one, where they differ. `dropped` names each kind of
-    thing that the wire could not carry. `nullable` are the tools, by their declared names, whose calls may have a
-    null where an optional member is left out, and the schemas that they were declared with; `respelled` those whose
-    arguments have other names on the wire.
-    """
+    """A request as a provider's body, and what the way back needs. Tools are named as they were declared."""
 
     body: dict[str, Any]
     names: Mapping[str, str] = NO_NAMES
+    """From a tool's name on the wire to the declared one, where they differ."""
     dropped: tuple[str, ...] = ()
+    """Each kind of thing that the wire could not carry."""
     nullable: Mapping[str, Mapping[str, Any]] = NO_TOOLS
+    """The declared schemas of tools whose calls may have a null for an optional member that is left out."""
     respelled: Mapping[str, Fitted] = NO_TOOLS
+    """The tools whose arguments have other names on the wire."""
 
     def __post_init__(self) -> None:
         if self.dropped:
@@ -56,11 +54,11 @@ class EncodedRequest(msgspec.Struct, frozen=True):
 
     @property
     def rewritten(self) -> frozenset[str]:
-        """The tools whose calls come otherwise than they were declared."""
+        """The tools whose arguments come back in another form than they were declared in."""
         return frozenset({*self.nullable, *self.respelled})
 
-    def restored(self, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments of a call as the tool was declared."""
+    def restore(self, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments of a call in the form that the tool was declared in."""
         if tool in self.respelled:
             from callboard.schema.provider_limits import restored  # noqa: PLC0415 - few tools have such names
 
@@ -77,69 +75,70 @@ def dedupe(dropped: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(dropped))
 
 
-class Names(Protocol):
-    """What the tools of one request are called."""
+class CallNames(Protocol):
+    """The names on the wire of the tools of one request."""
 
     def on_wire(self, name: str, /) -> Any:
-        """All that the words of a call take from the request's tools; not equal to itself where that is too much."""
+        """What an encoded call takes from the request's tools. A value that equals nothing keeps it from being cached."""
 
     def add(self, names: Iterable[str], /) -> None:
-        """Names that are called after all others."""
+        """Adds names of tools that were called, after all others."""
 
 
-Named = TypeVar("Named", bound=Names)
+Names = TypeVar("Names", bound=CallNames)
 
 
 class EncodedMessages(msgspec.Struct, frozen=True):
-    """Canisters as a wire says them, as values or as msgspec.Raw of lists.
-
-    `more` belongs to the end of the last message before these, whose last field is a list. `system` stands apart
-    from the messages. `after` is what the words behind have to know of these; it is None before the first.
-    """
+    """Canisters as a wire's messages."""
 
     messages: Any
+    """A list of values, or its JSON as msgspec.Raw."""
     dropped: Iterable[str] = ()
-    more: Sequence[Any] = ()
+    continuation: Sequence[Any] = ()
+    """Belongs to the end of the message before these, whose last field is a list."""
     system: Any = ()
-    after: Any = None
+    """What the wire keeps apart from the messages; as `messages`."""
+    state: Any = None
+    """What the encoding of later canisters has to know of these; None before the first."""
 
 
-class _Said(msgspec.Struct, frozen=True):
-    """EncodedMessages in JSON: lists without their brackets."""
+class _EncodedJson(msgspec.Struct, frozen=True):
+    """EncodedMessages as JSON: lists without their brackets."""
 
     messages: bytes = b""
     system: bytes = b""
     dropped: tuple[str, ...] = ()
-    after: Any = None
+    state: Any = None
 
-    def then(self, words: EncodedMessages) -> _Said:
+    def extended(self, more: EncodedMessages) -> _EncodedJson:
         messages = self.messages
-        if words.more:
-            messages = b"%b,%b]}" % (messages[:-2], _listed(words.more))
-        return _Said(
-            _joined(messages, _listed(words.messages)),
-            _joined(self.system, _listed(words.system)),
-            dedupe((*self.dropped, *words.dropped)),
-            words.after,
+        if more.continuation:
+            messages = b"%b,%b]}" % (messages[:-2], _list_json(more.continuation))
+        return _EncodedJson(
+            _join(messages, _list_json(more.messages)),
+            _join(self.system, _list_json(more.system)),
+            dedupe((*self.dropped, *more.dropped)),
+            more.state,
         )
 
-    def words(self) -> EncodedMessages:
+    def encoded_messages(self) -> EncodedMessages:
         system = msgspec.Raw(b"[%b]" % self.system) if self.system else ()
-        return EncodedMessages(msgspec.Raw(b"[%b]" % self.messages), self.dropped, system=system, after=self.after)
+        return EncodedMessages(msgspec.Raw(b"[%b]" % self.messages), self.dropped, system=system, state=self.state)
 
 
-class _Beginning(msgspec.Struct, frozen=True, eq=False):
-    """A conversation's settled canisters and all that follows from them."""
+class CachedPrefix(msgspec.Struct, frozen=True, eq=False):
+    """A conversation's settled canisters, encoded."""
 
     canisters: tuple[Canister, ...] = ()
     model: str = ""
     names: Mapping[str, Any] = MappingProxyType({})
-    """The called names and what they are on the wire."""
-    said: _Said = _Said()
+    """The names of called tools, and what they are on the wire."""
+    json: _EncodedJson = _EncodedJson()
 
     @property
-    def weight(self) -> int:
-        return len(self.said.messages) + len(self.said.system) + _CANISTER * len(self.canisters)
+    def size(self) -> int:
+        """About the bytes in memory."""
+        return len(self.json.messages) + len(self.json.system) + _CANISTER * len(self.canisters)
 
     def begins(self, request: Request) -> bool:
         canisters = request.canisters
@@ -150,85 +149,91 @@ class _Beginning(msgspec.Struct, frozen=True, eq=False):
         )
 
 
-_NOTHING = _Beginning()
+_EMPTY = CachedPrefix()
 
 
-class ConversationEncoder(Generic[Named]):
+class ConversationEncoder(Generic[Names]):
     """A wire's `encode_request` for conversations that grow. The messages of its bodies are msgspec.Raw.
 
-    `names` gives the names of a request whose conversation calls those of the second argument, `words` the words of
-    canisters behind those that gave this `after`, and `around` the body. `most` is how many bytes are kept; the
-    conversation of the last request is kept whatever its size.
+    Args:
+        make_names: The names of a request whose conversation calls the tools of the second argument.
+        encode_messages: The messages of canisters; the last argument is the state that those before them left.
+        encode_body: The request around its messages.
+        max_cached: Bytes. The conversation of the last request is cached whatever its size.
     """
 
     def __init__(
         self,
-        names: Callable[[Request, Iterable[str]], Named],
-        words: Callable[[Sequence[Canister], Request, Named, Any], EncodedMessages],
-        around: Callable[[EncodedMessages, Request, Named], EncodedRequest],
-        most: int = KEPT,
+        make_names: Callable[[Request, Iterable[str]], Names],
+        encode_messages: Callable[[Sequence[Canister], Request, Names, Any], EncodedMessages],
+        encode_body: Callable[[EncodedMessages, Request, Names], EncodedRequest],
+        max_cached: int = MAX_CACHED,
     ) -> None:
-        self._names = names
-        self._words = words
-        self._around = around
-        self._most = most
-        self._weight = 0
-        self._kept: dict[int, _Beginning] = {}
-        """By the identity of their last canisters, the one that was asked with last at the end."""
+        self._make_names = make_names
+        self._encode_messages = encode_messages
+        self._encode_body = encode_body
+        self._max_cached = max_cached
+        self._size = 0
+        self._cache: dict[int, CachedPrefix] = {}
+        """By the identity of their last canisters, the most recently used at the end."""
 
     def encode(self, request: Request) -> EncodedRequest:
-        begun = self._take(request)
-        names = self._names(request, begun.names)
-        if any(names.on_wire(name) != wire for name, wire in begun.names.items()):
-            begun, names = _NOTHING, self._names(request, ())
-        rest = request.canisters[len(begun.canisters) :]
+        prefix = self._take(request)
+        names = self._make_names(request, prefix.names)
+        if any(names.on_wire(name) != wire for name, wire in prefix.names.items()):
+            prefix, names = _EMPTY, self._make_names(request, ())
+        rest = request.canisters[len(prefix.canisters) :]
         names.add(called_names(rest))
-        count = settled(rest)
-        begun = self._grown(begun, rest[:count], request, names)
-        self._keep(begun)
-        return self._around(self._more(begun.said, rest[count:], request, names).words(), request, names)
+        count = count_settled(rest)
+        prefix = self._extend(prefix, rest[:count], request, names)
+        self._put(prefix)
+        messages = self._extend_json(prefix.json, rest[count:], request, names).encoded_messages()
+        return self._encode_body(messages, request, names)
 
-    def _grown(self, begun: _Beginning, canisters: Sequence[Canister], request: Request, names: Named) -> _Beginning:
+    def _extend(
+        self, prefix: CachedPrefix, canisters: Sequence[Canister], request: Request, names: Names
+    ) -> CachedPrefix:
         if not canisters:
-            return begun
-        called = {name: names.on_wire(name) for name in called_names(canisters) if name not in begun.names}
-        return _Beginning(
-            (*begun.canisters, *canisters),
+            return prefix
+        called = {name: names.on_wire(name) for name in called_names(canisters) if name not in prefix.names}
+        return CachedPrefix(
+            (*prefix.canisters, *canisters),
             request.model,
-            {**begun.names, **called} if called else begun.names,
-            self._more(begun.said, canisters, request, names),
+            {**prefix.names, **called} if called else prefix.names,
+            self._extend_json(prefix.json, canisters, request, names),
         )
 
-    def _more(self, said: _Said, canisters: Sequence[Canister], request: Request, names: Named) -> _Said:
-        return said.then(self._words(canisters, request, names, said.after)) if canisters else said
+    def _extend_json(
+        self, json: _EncodedJson, canisters: Sequence[Canister], request: Request, names: Names
+    ) -> _EncodedJson:
+        return json.extended(self._encode_messages(canisters, request, names, json.state)) if canisters else json
 
-    def _take(self, request: Request) -> _Beginning:
-        """The longest beginning of the request's conversation, no longer kept: what it grows to will be."""
+    def _take(self, request: Request) -> CachedPrefix:
+        """Removes and returns the longest cached prefix of the request's conversation: what it grows to is put back."""
         for canister in reversed(request.canisters):
-            begun = self._kept.get(id(canister))
-            if begun is not None and begun.begins(request):
-                del self._kept[id(canister)]
-                self._weight -= begun.weight
-                return begun
-        return _NOTHING
+            prefix = self._cache.get(id(canister))
+            if prefix is not None and prefix.begins(request):
+                del self._cache[id(canister)]
+                self._size -= prefix.size
+                return prefix
+        return _EMPTY
 
-    def _keep(self, begun: _Beginning) -> None:
-        if not begun.canisters:
+    def _put(self, prefix: CachedPrefix) -> None:
+        if not prefix.canisters:
             return
-        self._forget(id(begun.canisters[-1]))
-        self._kept[id(begun.canisters[-1])] = begun
-        self._weight += begun.weight
-        while self._weight > self._most and len(self._kept) > 1:
-            self._forget(next(iter(self._kept)))
+        self._drop(id(prefix.canisters[-1]))
+        self._cache[id(prefix.canisters[-1])] = prefix
+        self._size += prefix.size
+        while self._size > self._max_cached and len(self._cache) > 1:
+            self._drop(next(iter(self._cache)))
 
-    def _forget(self, key: int) -> None:
-        begun = self._kept.pop(key, _NOTHING)
-        self._weight -= begun.weight
+    def _drop(self, key: int) -> None:
+        self._size -= self._cache.pop(key, _EMPTY).size
 
 
-def _listed(values: Sequence[Any]) -> bytes:
+def _list_json(values: Sequence[Any]) -> bytes:
     return _encode(values)[1:-1] if values else b""
 
 
-def _joined(*lists: bytes) -> bytes:
+def _join(*lists: bytes) -> bytes:
     return b",".join([each for each in lists if each])

@@ -94,19 +94,19 @@ def called_names(canisters: Iterable[Canister]) -> Iterable[str]:
     return (canister.name for canister in canisters if isinstance(canister, InvocationCanister))
 
 
-def undescribed(namespaces: Iterable[str]) -> list[str]:
+def dropped_descriptions(namespaces: Iterable[str]) -> list[str]:
     """What is dropped with namespaces, whose tools go by their whole names."""
     return [f"description of the namespace {name}" for name in namespaces]
 
 
-def distinct(tools: Iterable[ToolDeclaration]) -> tuple[tuple[ToolDeclaration, ...], tuple[str, ...]]:
+def dedupe_tools(tools: Iterable[ToolDeclaration]) -> tuple[tuple[ToolDeclaration, ...], tuple[str, ...]]:
     """The first tool of each name, for providers refuse two, and what is told of those that say something else."""
     first: dict[str, ToolDeclaration] = {}
     others = [tool for tool in tools if first.setdefault(tool.name, tool) != tool]
-    return tuple(first.values()), tuple([second(tool.name) for tool in others])
+    return tuple(first.values()), tuple([duplicate_name(tool.name) for tool in others])
 
 
-def second(name: str) -> str:
+def duplicate_name(name: str) -> str:
     """What is told of a definition that does not count."""
     return f"second definition of the tool {name}"
 

@@ -24,7 +24,7 @@ _ANYBODY_S = frozenset(
 _NESTED = frozenset({dict, list})
 
 
-def camel(value: Any) -> Any:
+def camel_case(value: Any) -> Any:
     """The value with its names in camel case, itself where they are already."""
     return _renamed(value) if _has_snakes(value) else value
 
@@ -33,7 +33,7 @@ _LISTS: Mapping[str, str] = {"contents": "parts", "tools": "functionDeclarations
 """The fields that hold lists of objects, and those lists' own."""
 
 
-def listed(body: Any) -> Any:
+def wrap_lists(body: Any) -> Any:
     """The body, in camel case, with lists where one object stands for a list of it; itself where none does."""
     if not isinstance(body, Mapping):
         return body

@@ -38,7 +38,7 @@ def instructions(instruction: Instruction | None) -> list[Canister]:
     return [SupervisorCanister((TextualContent(part.text),)) for part in parts if part.text]
 
 
-class Transcript:
+class MessageDecoder:
     """The `canisters` of a conversation; reasoning that is not sealed is taken to be the model's own.
 
     Raises CallerError with the place.

@@ -1,6 +1,6 @@
 """Canisters become contents.
 
-Owns the order and form of a request's turns. Knows nothing of tools, controls or names: `on_wire` is given.
+Owns the order and form of a request's group_turns. Knows nothing of tools, controls or names: `on_wire` is given.
 Laws: neighbours of one role are one content; the results of a turn follow it at once, in one content; a signature
 stands on the part that had it.
 """
@@ -26,7 +26,7 @@ from callboard.core import (
     result_contents,
 )
 from callboard.wires.common.contents import content_kind, contents_with_title
-from callboard.wires.common.group_turns import Turn, aside, turns
+from callboard.wires.common.group_turns import Turn, group_turns, tag_instructions
 from callboard.wires.common.request_encoder import EncodedMessages
 from callboard.wires.common.tool_calls import arguments_object
 from callboard.wires.common.tool_declarations import ToolNames
@@ -34,15 +34,17 @@ from callboard.wires.gemini.content import encode_part, encode_result
 from callboard.wires.gemini.thought_signatures import split
 
 
-def words(
+def encode_messages(
     canisters: Sequence[Canister], request: Request, naming: ToolNames, after: Any = None, *, stand_in: str = ""
 ) -> EncodedMessages:
-    """The canisters in this wire's words. What has to be known of those before is the role of the last content."""
-    contents = Contents(canisters, model=request.model, on_wire=naming.on_wire, role=after or "", stand_in=stand_in)
+    """The contents of canisters; the state that those after them need is the role of the last content."""
+    contents = MessageEncoder(
+        canisters, model=request.model, on_wire=naming.on_wire, role=after or "", stand_in=stand_in
+    )
     return EncodedMessages(contents.body, contents.dropped, contents.more, contents.system, contents.role)
 
 
-class Contents:
+class MessageEncoder:
     """The contents of canisters, and their `system` parts; `dropped` names what they could not carry.
 
     `role` is that of the last content, by the time they are made of the last before them. What is said in the same
@@ -70,10 +72,10 @@ class Contents:
         self._stand_in = stand_in
         # A turn tells texts from calls; in what order they came, which a signature needs, the canisters tell.
         spoken = (each for each in canisters if isinstance(each, AssistantCanister | InvocationCanister))
-        for step in turns(canisters):
+        for step in group_turns(canisters):
             match step:
-                case Turn(said=said, invocations=invocations):
-                    self._turn(islice(spoken, len(said) + len(invocations)))
+                case Turn(texts=texts, invocations=invocations):
+                    self._turn(islice(spoken, len(texts) + len(invocations)))
                     for call, result in zip(invocations, step.results, strict=True):
                         self._result(call, result)
                 case SupervisorCanister():
@@ -99,7 +101,7 @@ class Contents:
 
     def _instruct(self, supervisor: SupervisorCanister) -> None:
         if supervisor.text and self.role:  # later ones stay at their place
-            self._add("user", {"text": aside(supervisor.text)})
+            self._add("user", {"text": tag_instructions(supervisor.text)})
         elif supervisor.text:
             self.system.append({"text": supervisor.text})
         for content in supervisor.content:

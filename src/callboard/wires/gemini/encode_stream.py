@@ -27,7 +27,7 @@ from callboard.core import (
 )
 from callboard.text.sse import Payload
 from callboard.wires.common.reply_stream import BROKEN_OFF
-from callboard.wires.common.sealed_reasoning import sealed
+from callboard.wires.common.sealed_reasoning import seal_for_client
 from callboard.wires.gemini.errors import encode_error
 from callboard.wires.gemini.finish_reasons import finish_reason, usage_body
 from callboard.wires.gemini.thought_signatures import split, to_client
@@ -110,7 +110,7 @@ class ReplyParts:
         return parts
 
     def _seal(self, signature: str, piece: ReasoningPiece) -> str:
-        return to_client(sealed(signature, piece.origin, self._model))
+        return to_client(seal_for_client(signature, piece.origin, self._model))
 
     def _sign(self, part: dict[str, Any]) -> dict[str, Any]:
         if self._signature:

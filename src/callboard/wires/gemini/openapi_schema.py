@@ -51,7 +51,7 @@ _SIMPLE = {name.lower(): name for name in _TYPES.values()}
 _ANYTHING: Mapping[str, Any] = {"type": "STRING"}
 
 
-def lower_schema(schema: Mapping[str, Any], dropped: list[str]) -> dict[str, Any]:
+def encode_schema(schema: Mapping[str, Any], dropped: list[str]) -> dict[str, Any]:
     """The schema in Google's subset; `dropped` gets what it cannot say."""
     lowering = _Lowering(schema)
     lowered = lowering.lower(schema, ())
@@ -212,7 +212,7 @@ class _Lowering:
         return dict(_ANYTHING)
 
 
-def raise_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+def decode_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Google's schema as a JSON Schema; keys may be in snake case, types in capitals, and counts strings."""
     return _raised(schema, 0)
 

@@ -16,15 +16,15 @@ import msgspec
 
 from callboard.core import CUSTOM_SCHEMA, Constraint, HostedTool, NamedTool, Request, ToolChoice, ToolDeclaration
 from callboard.errors import CallerError
-from callboard.wires.common.client_input import input_error, kept, unnamed
+from callboard.wires.common.client_input import extra_for, input_error, unnamed
 from callboard.wires.common.model_name import check_model_name
-from callboard.wires.common.request_encoder import KEPT, ConversationEncoder, EncodedMessages, EncodedRequest
-from callboard.wires.common.tool_declarations import LetteredToolNames, StrictTools, undescribed
-from callboard.wires.gemini.camel_case import camel, listed
-from callboard.wires.gemini.decode_messages import Transcript, instructions
-from callboard.wires.gemini.encode_messages import words
+from callboard.wires.common.request_encoder import MAX_CACHED, ConversationEncoder, EncodedMessages, EncodedRequest
+from callboard.wires.common.tool_declarations import LetteredToolNames, StrictTools, dropped_descriptions
+from callboard.wires.gemini.camel_case import camel_case, wrap_lists
+from callboard.wires.gemini.decode_messages import MessageDecoder, instructions
+from callboard.wires.gemini.encode_messages import encode_messages
 from callboard.wires.gemini.generation_config import decode_controls, encode_controls
-from callboard.wires.gemini.openapi_schema import lower_schema, raise_schema
+from callboard.wires.gemini.openapi_schema import decode_schema, encode_schema
 from callboard.wires.gemini.schema import (
     NO_SCHEMA,
     CallingConfig,
@@ -73,31 +73,31 @@ def encode_request(request: Request, *, json_schema: bool = True, budgets: bool 
     is a thinkingLevel, or with `budgets` the thinkingBudget that models before Gemini 3 take.
     """
     naming = LetteredToolNames(request)
-    said = words(request.canisters, request, naming)
-    return _around(said, request, naming, json_schema=json_schema, budgets=budgets)
+    messages = encode_messages(request.canisters, request, naming)
+    return _encode_body(messages, request, naming, json_schema=json_schema, budgets=budgets)
 
 
 class RequestEncoder(ConversationEncoder[LetteredToolNames]):
     """`encode_request` for conversations that grow; see `ConversationEncoder`. `stand_in` is as of `Contents`."""
 
     def __init__(
-        self, most: int = KEPT, *, json_schema: bool = True, budgets: bool = False, stand_in: str = ""
+        self, max_cached: int = MAX_CACHED, *, json_schema: bool = True, budgets: bool = False, stand_in: str = ""
     ) -> None:
         super().__init__(
             LetteredToolNames,
-            partial(words, stand_in=stand_in),
-            partial(_around, json_schema=json_schema, budgets=budgets),
-            most,
+            partial(encode_messages, stand_in=stand_in),
+            partial(_encode_body, json_schema=json_schema, budgets=budgets),
+            max_cached,
         )
 
 
-def _around(
-    said: EncodedMessages, request: Request, naming: LetteredToolNames, *, json_schema: bool, budgets: bool
+def _encode_body(
+    messages: EncodedMessages, request: Request, naming: LetteredToolNames, *, json_schema: bool, budgets: bool
 ) -> EncodedRequest:
-    dropped = list(said.dropped)
-    body: dict[str, Any] = {"contents": said.messages}
-    if said.system:
-        body["systemInstruction"] = {"parts": said.system}
+    dropped = list(messages.dropped)
+    body: dict[str, Any] = {"contents": messages.messages}
+    if messages.system:
+        body["systemInstruction"] = {"parts": messages.system}
     strictness = StrictTools(WIRE if json_schema else _PARAMETERS)
     if tools := _tools(request, naming, dropped, strictness, json_schema=json_schema):
         body["tools"] = tools
@@ -108,14 +108,14 @@ def _around(
             dropped.append("parallel")
     elif request.tool_choice not in {"auto", "none"}:
         dropped.append("tool_choice")
-    dropped += undescribed(request.namespaces)
+    dropped += dropped_descriptions(request.namespaces)
     generation = encode_controls(request.controls, dropped, budgets=budgets)
     if (constraint := request.constraint) is not None:
         generation["responseMimeType"] = JSON
         if json_schema:
             generation["responseJsonSchema"] = constraint.schema
         else:
-            generation["responseSchema"] = lower_schema(constraint.schema, dropped)
+            generation["responseSchema"] = encode_schema(constraint.schema, dropped)
     if generation:
         body["generationConfig"] = generation
     for name, value in request.extra.items():
@@ -132,13 +132,13 @@ def decode_request(body: Mapping[str, Any], *, model: str = "", stream: bool = F
     `extra` as they are, those of generationConfig and toolConfig under these.
     """
     try:
-        body = listed(camel(body))
+        body = wrap_lists(camel_case(body))
         asked = msgspec.convert(body, GenerateRequest)
         model = _model(model or asked.model or "")
         if not model:
             hint = "it stands in the URL: /models/MODEL:generateContent"
             raise CallerError("no model is named", path="model", hint=hint)
-        canisters = (*instructions(asked.system_instruction), *Transcript(asked.contents, model=model).canisters)
+        canisters = (*instructions(asked.system_instruction), *MessageDecoder(asked.contents, model=model).canisters)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise input_error(error, "", "a generateContent request") from None
     extra = {name: value for name, value in body.items() if name not in _FIELDS and value is not None}
@@ -211,7 +211,7 @@ def _declaration(
     if json_schema:
         declaration["parametersJsonSchema"] = dict(schema or NO_SCHEMA)
     elif schema.get("properties"):  # an object without properties is refused
-        declaration["parameters"] = lower_schema(schema, dropped)
+        declaration["parameters"] = encode_schema(schema, dropped)
     return {**declaration, **tool.extra.get(WIRE, {})}
 
 
@@ -237,8 +237,8 @@ def _declared(
 def _tool(declaration: Declaration, raw: Mapping[str, Any]) -> ToolDeclaration:
     schema = declaration.parameters_json_schema
     if schema is None and declaration.parameters:
-        schema = raise_schema(declaration.parameters)
-    extra = kept(WIRE, unnamed(raw, _DECLARED))
+        schema = decode_schema(declaration.parameters)
+    extra = extra_for(WIRE, unnamed(raw, _DECLARED))
     return ToolDeclaration(declaration.name, declaration.description or "", schema or NO_SCHEMA, extra=extra)
 
 
@@ -281,7 +281,7 @@ def _constraint(generation: GenerationConfig, rest: dict[str, Any]) -> Constrain
         rest.pop("responseMimeType")
     schema = generation.response_json_schema
     if schema is None and generation.response_schema is not None:
-        schema = raise_schema(generation.response_schema)
+        schema = decode_schema(generation.response_schema)
     if generation.response_mime_type != JSON or schema is None:
         return None
     for name in ("responseMimeType", "responseJsonSchema", "responseSchema"):

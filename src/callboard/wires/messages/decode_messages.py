@@ -25,7 +25,7 @@ from callboard.wires.messages.encode_messages import AS_SYSTEM
 from callboard.wires.messages.schema import Said, ToolResultBlock, ToolUseBlock
 
 
-def transcript(
+def decode_messages(
     system: str | list[dict[str, Any]] | None, messages: Iterable[Said], *, model: str
 ) -> tuple[Canister, ...]:
     """The conversation; thinking that is not sealed is taken to be the model's own. Raises CallerError with the place.

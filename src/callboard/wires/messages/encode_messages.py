@@ -1,7 +1,7 @@
 """Canisters become messages.
 
 Owns the order and form of a request's messages. Knows nothing of tools, controls or names: `on_wire` is given.
-Laws: user and assistant take turns; a turn's results are in one message, before whatever the user says; a call's
+Laws: user and assistant take group_turns; a turn's results are in one message, before whatever the user says; a call's
 identifier is one that the API accepts and that no other call has.
 """
 
@@ -28,7 +28,7 @@ from callboard.core import (
     result_contents,
 )
 from callboard.wires.common.contents import content_kind
-from callboard.wires.common.group_turns import Turn, aside, turns
+from callboard.wires.common.group_turns import Turn, group_turns, tag_instructions
 from callboard.wires.common.request_encoder import EncodedMessages
 from callboard.wires.common.tool_calls import arguments_object
 from callboard.wires.common.tool_declarations import ToolNames
@@ -42,7 +42,7 @@ _UNCACHED = frozenset({"thinking", "redacted_thinking"})
 _encode = msgspec.json.Encoder().encode
 
 
-class Past(msgspec.Struct, frozen=True):
+class EncodedPrefix(msgspec.Struct, frozen=True):
     """What messages have to know of those before them.
 
     `role` is that of the last one, empty where there is none yet but system, and `identifiers` those of the calls.
@@ -58,18 +58,18 @@ class Past(msgspec.Struct, frozen=True):
     behind: int | None = None
 
 
-NOTHING = Past()
+NO_PREFIX = EncodedPrefix()
 
 
-def words(
-    canisters: Sequence[Canister], request: Request, naming: ToolNames, after: Past | None = None
+def encode_messages(
+    canisters: Sequence[Canister], request: Request, naming: ToolNames, after: EncodedPrefix | None = None
 ) -> EncodedMessages:
-    """The canisters in this wire's words, behind those that gave this `after`."""
-    messages = Messages(canisters, model=request.model, on_wire=naming.on_wire, before=after or NOTHING)
+    """The messages of canisters; `after` is the state that those before them left."""
+    messages = MessageEncoder(canisters, model=request.model, on_wire=naming.on_wire, before=after or NO_PREFIX)
     return EncodedMessages(messages.body, messages.dropped, messages.more, messages.system, messages.past)
 
 
-class Messages:
+class MessageEncoder:
     """The messages of canisters and their `system` blocks; `dropped` names what they could not carry.
 
     Instructions before all else are `system`. Later ones are a message with the role system if they came as one,
@@ -78,7 +78,12 @@ class Messages:
     """
 
     def __init__(
-        self, canisters: Sequence[Canister], *, model: str, on_wire: Callable[[str], str], before: Past = NOTHING
+        self,
+        canisters: Sequence[Canister],
+        *,
+        model: str,
+        on_wire: Callable[[str], str],
+        before: EncodedPrefix = NO_PREFIX,
     ) -> None:
         self.system: list[dict[str, Any]] = []
         self.more: list[dict[str, Any]] = []
@@ -96,10 +101,10 @@ class Messages:
             self.system += self._instructions(canister)
         rest = canisters[first:]
         spoken = iter([c for c in rest if isinstance(c, AssistantCanister | InvocationCanister)])
-        for step in turns(rest):
+        for step in group_turns(rest):
             match step:
                 case Turn():
-                    count = len(step.said) + len(step.invocations)
+                    count = len(step.texts) + len(step.invocations)
                     self._turn([next(spoken) for _ in range(count)], step.results)
                 case UserCanister(content=content):
                     self._add("user", encode_blocks(content, self.dropped))
@@ -114,13 +119,13 @@ class Messages:
                         self._add("system", blocks)
                     elif blocks:
                         text = joined([part for part in step.content if not blank(part)])
-                        self._add("user", [{"type": "text", "text": aside(text)}])
+                        self._add("user", [{"type": "text", "text": tag_instructions(text)}])
 
     @property
-    def past(self) -> Past:
+    def past(self) -> EncodedPrefix:
         """What those behind have to know."""
         blocks = [*self.system, *self.more, *[block for message in self.body for block in message["content"]]]
-        return Past(
+        return EncodedPrefix(
             self._role,
             self._opened,
             self._used,

@@ -21,7 +21,7 @@ from callboard.core import (
     TextPiece,
 )
 from callboard.text.string_builder import Pieces
-from callboard.wires.common.sealed_reasoning import sealed
+from callboard.wires.common.sealed_reasoning import seal_for_client
 from callboard.wires.common.tool_calls import arguments_object, parse_arguments
 from callboard.wires.messages.schema import REDACTED
 
@@ -115,7 +115,7 @@ class ReplyBlocks:
                 self._open_block("text").pieces.append(text)
             case ReasoningPiece(text="", opaque=opaque, origin=origin) if opaque.startswith(REDACTED):
                 block = self._new(ReplyBlock("redacted_thinking"))
-                block.opaque = sealed(opaque[len(REDACTED) :], origin, self._model)
+                block.opaque = seal_for_client(opaque[len(REDACTED) :], origin, self._model)
                 block.ended = True
             case ReasoningPiece(text=text, opaque=opaque, origin=origin):
                 if not text and not opaque:
@@ -124,7 +124,7 @@ class ReplyBlocks:
                 if text:
                     block.pieces.append(text)
                 if opaque:
-                    block.opaque = sealed(opaque, origin, self._model)
+                    block.opaque = seal_for_client(opaque, origin, self._model)
                     block.ended = True
             case InvocationStarted(index=index, identifier=identifier, name=name):
                 self._is_cut = self._is_cut or index in self._calls
@@ -159,7 +159,7 @@ class ReplyBlocks:
         block = self._open_block("thinking")
         if origin != self._origin or not block.pieces:
             self._origin = origin
-            block.opaque = sealed("", origin, self._model)
+            block.opaque = seal_for_client("", origin, self._model)
         return block
 
     def _new(self, block: ReplyBlock) -> ReplyBlock:

@@ -1,6 +1,6 @@
 """A request to a model, as the body of POST /messages.
 
-Owns the body's fields in both directions; messages are in `messages` and `transcript`. Knows no backend.
+Owns the body's fields in both directions; messages are in `messages` and `decode_messages`. Knows no backend.
 Law: decode_request(encode_request(r).body) is r, as far as the wire carries it.
 """
 
@@ -23,12 +23,18 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.errors import CallerError
-from callboard.wires.common.client_input import kept, read_shape, unnamed
-from callboard.wires.common.request_encoder import KEPT, ConversationEncoder, EncodedMessages, EncodedRequest
-from callboard.wires.common.tool_declarations import StrictTools, ToolNames, undescribed
+from callboard.wires.common.client_input import extra_for, read_shape, unnamed
+from callboard.wires.common.request_encoder import MAX_CACHED, ConversationEncoder, EncodedMessages, EncodedRequest
+from callboard.wires.common.tool_declarations import StrictTools, ToolNames, dropped_descriptions
 from callboard.wires.messages import schema
-from callboard.wires.messages.decode_messages import transcript
-from callboard.wires.messages.encode_messages import NOTHING, Messages, Past, is_marked, words
+from callboard.wires.messages.decode_messages import decode_messages
+from callboard.wires.messages.encode_messages import (
+    NO_PREFIX,
+    EncodedPrefix,
+    MessageEncoder,
+    encode_messages,
+    is_marked,
+)
 from callboard.wires.messages.schema import NAME, MessagesRequest, OutputFormat
 
 MAX_TOKENS = 4096
@@ -47,8 +53,8 @@ _CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"
 def encode_request(request: Request) -> EncodedRequest:
     """The request as a body of this wire."""
     naming = ToolNames(request)
-    messages = Messages(request.canisters, model=request.model, on_wire=naming.on_wire)
-    return _around(EncodedMessages(messages.body, messages.dropped, system=messages.system), request, naming)
+    encoder = MessageEncoder(request.canisters, model=request.model, on_wire=naming.on_wire)
+    return _encode_body(EncodedMessages(encoder.body, encoder.dropped, system=encoder.system), request, naming)
 
 
 class RequestEncoder(ConversationEncoder[ToolNames]):
@@ -58,18 +64,20 @@ class RequestEncoder(ConversationEncoder[ToolNames]):
     unless the request brings breakpoints of its own, of which the API takes four.
     """
 
-    def __init__(self, most: int = KEPT, *, breakpoints: bool = False) -> None:
-        super().__init__(ToolNames, words, partial(_around, breakpoints=breakpoints), most)
+    def __init__(self, max_cached: int = MAX_CACHED, *, breakpoints: bool = False) -> None:
+        super().__init__(ToolNames, encode_messages, partial(_encode_body, breakpoints=breakpoints), max_cached)
 
 
-def _around(said: EncodedMessages, request: Request, naming: ToolNames, *, breakpoints: bool = False) -> EncodedRequest:
-    dropped = list(said.dropped)
+def _encode_body(
+    messages: EncodedMessages, request: Request, naming: ToolNames, *, breakpoints: bool = False
+) -> EncodedRequest:
+    dropped = list(messages.dropped)
     controls = request.controls
     body: dict[str, Any] = {"model": request.model}
     body["max_tokens"] = MAX_TOKENS if controls.max_tokens is None else controls.max_tokens
-    if said.system:
-        body["system"] = said.system
-    body["messages"] = said.messages
+    if messages.system:
+        body["system"] = messages.system
+    body["messages"] = messages.messages
     strictness = StrictTools(NAME)
     tools = [_tool(strictness.held(tool), naming) for tool in request.tools]
     dropped += strictness.dropped
@@ -84,14 +92,14 @@ def _around(said: EncodedMessages, request: Request, naming: ToolNames, *, break
             body["tool_choice"] = _choice(request, naming)
     elif request.tool_choice not in {"auto", "none"}:
         dropped.append("tool_choice")
-    dropped += undescribed(request.namespaces)
+    dropped += dropped_descriptions(request.namespaces)
     _control(body, controls, dropped)
     if request.constraint is not None:
         form = {"type": "json_schema", "schema": request.constraint.schema}
         body["output_config"] = body.get("output_config", {}) | {"format": form}
     if request.stream:
         body["stream"] = True
-    past: Past = said.after or NOTHING
+    past: EncodedPrefix = messages.state or NO_PREFIX
     if breakpoints and not (past.marked or "cache_control" in request.extra or any(map(is_marked, tools))):
         _break(body, past)
     given = request.extra
@@ -126,7 +134,7 @@ def decode_request(body: Mapping[str, Any]) -> Request:
     choice, parallel = _chosen(asked.tool_choice)
     return Request(
         model=asked.model,
-        canisters=transcript(asked.system, asked.messages, model=asked.model),
+        canisters=decode_messages(asked.system, asked.messages, model=asked.model),
         tools=declared,
         tool_choice=choice,
         parallel=parallel,
@@ -186,7 +194,7 @@ def _choice(request: Request, naming: ToolNames) -> dict[str, Any]:
     return choice
 
 
-def _break(body: dict[str, Any], past: Past) -> None:
+def _break(body: dict[str, Any], past: EncodedPrefix) -> None:
     """Breakpoints in a body whose messages and system are JSON already."""
     if loaded := [tool for tool in body.get("tools", ()) if not tool.get("defer_loading")]:
         loaded[-1]["cache_control"] = dict(BREAKPOINT)  # the others are not in the prompt
@@ -212,7 +220,7 @@ def _declarations(tools: list[dict[str, Any]]) -> tuple[tuple[ToolDeclaration, .
             case None | "custom":
                 shape = read_shape(tool, schema.Tool, f"tools[{place}]")
                 description = shape.description or ""
-                extra = kept(NAME, unnamed(tool, _TOOL))
+                extra = extra_for(NAME, unnamed(tool, _TOOL))
                 declared.append(
                     ToolDeclaration(shape.name, description, shape.input_schema, strict=shape.strict, extra=extra)
                 )

@@ -4,7 +4,7 @@ from callboard.wires.responses.decode_stream import StreamDecoder
 from callboard.wires.responses.encode_stream import StreamEncoder
 from callboard.wires.responses.errors import decode_error, encode_error
 from callboard.wires.responses.request import (
-    Asked,
+    DecodedRequest,
     RequestEncoder,
     decode_request,
     encode_request,
@@ -13,7 +13,7 @@ from callboard.wires.responses.request import (
 from callboard.wires.responses.response import decode_response, encode_response
 
 __all__ = [
-    "Asked",
+    "DecodedRequest",
     "RequestEncoder",
     "StreamDecoder",
     "StreamEncoder",

@@ -38,7 +38,7 @@ from callboard.wires.responses.schema import (
     Reasoning,
     Tools,
 )
-from callboard.wires.responses.tool_declarations import NOTHING_FOUND, Declared
+from callboard.wires.responses.tool_declarations import NOTHING_FOUND, ToolDecoder
 
 _RUN_BY_CLIENT: Mapping[str, tuple[str, str]] = {
     "local_shell_call": ("local_shell", "action"),
@@ -60,14 +60,14 @@ _KEPT = frozenset(
 )
 
 
-class Transcript:
+class MessageDecoder:
     """The conversation; reasoning whose origin is not known is taken to be the asked model's own.
 
     Tools that are declared among the items are given to `declared`. Raises CallerError with the place of an item
     that is not what its type says.
     """
 
-    def __init__(self, items: Iterable[Mapping[str, Any]], *, model: str, declared: Declared) -> None:
+    def __init__(self, items: Iterable[Mapping[str, Any]], *, model: str, declared: ToolDecoder) -> None:
         self.canisters: list[Canister] = []
         self.dropped: list[str] = []
         self._model = model
@@ -171,7 +171,7 @@ class Transcript:
         self._add(ResultCanister(content, invocation_id=identifier))
 
     def _found(self, output: Output, path: str) -> None:
-        found = Declared()
+        found = ToolDecoder()
         found.take(output.tools, f"{path}.tools")
         self._declared.take(output.tools, f"{path}.tools")
         if output.call_id:

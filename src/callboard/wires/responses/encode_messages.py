@@ -27,21 +27,23 @@ from callboard.core import (
 )
 from callboard.wires.common.contents import ITEM, content_kind, contents_with_title
 from callboard.wires.common.custom_tools import custom_text
-from callboard.wires.common.group_turns import Turn, turns
+from callboard.wires.common.group_turns import Turn, group_turns
 from callboard.wires.common.request_encoder import EncodedMessages
 from callboard.wires.common.tool_calls import arguments_object
 from callboard.wires.responses.content import encode_content, encode_spoken
-from callboard.wires.responses.tool_declarations import Spelling
+from callboard.wires.responses.tool_declarations import ToolEncoder
 
 _OUTPUTS = {"function": "function_call_output", "custom": "custom_tool_call_output"}
 _encode = msgspec.json.Encoder().encode
 
 
-def words(canisters: Sequence[Canister], request: Request, spelling: Spelling, after: Any = None) -> EncodedMessages:
-    """The canisters in this wire's words. What has to be known of those before is only that there are some."""
+def encode_messages(
+    canisters: Sequence[Canister], request: Request, spelling: ToolEncoder, after: Any = None
+) -> EncodedMessages:
+    """The items of canisters; the state that those after them need is only that there are some."""
     apart = after is None and bool(instructions(canisters))
-    items = Items(canisters[1:] if apart else canisters, model=request.model, spelling=spelling)
-    return EncodedMessages(items.body, items.dropped, after=True)
+    items = MessageEncoder(canisters[1:] if apart else canisters, model=request.model, spelling=spelling)
+    return EncodedMessages(items.body, items.dropped, state=True)
 
 
 def instructions(canisters: Sequence[Canister]) -> str:
@@ -53,10 +55,10 @@ def instructions(canisters: Sequence[Canister]) -> str:
             return ""
 
 
-class Items:
+class MessageEncoder:
     """The items of canisters; `dropped` names what they could not carry."""
 
-    def __init__(self, canisters: Sequence[Canister], *, model: str, spelling: Spelling) -> None:
+    def __init__(self, canisters: Sequence[Canister], *, model: str, spelling: ToolEncoder) -> None:
         self.body: list[dict[str, Any]] = []
         self.dropped: list[str] = []
         self._model = model
@@ -64,7 +66,7 @@ class Items:
         said = iter(
             [canister for canister in canisters if isinstance(canister, AssistantCanister | InvocationCanister)]
         )
-        for step in turns(canisters):
+        for step in group_turns(canisters):
             match step:
                 case Turn():
                     self._turn(step, said)
@@ -81,7 +83,7 @@ class Items:
         self.body.append({"type": "message", "role": role, "content": content, **fields})
 
     def _turn(self, turn: Turn, said: Iterator[AssistantCanister | InvocationCanister]) -> None:
-        for _ in range(len(turn.said) + len(turn.invocations)):
+        for _ in range(len(turn.texts) + len(turn.invocations)):
             canister = next(said)
             if isinstance(canister, InvocationCanister):
                 self.body.append(self._call(canister))

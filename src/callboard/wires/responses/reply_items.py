@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from callboard.core import InvocationEnded, InvocationStarted, ToolDeclaration
 from callboard.text.string_builder import Pieces
-from callboard.wires.common.custom_tools import RawInput
+from callboard.wires.common.custom_tools import CustomInput
 from callboard.wires.common.sealed_reasoning import seal
 from callboard.wires.common.tool_calls import ended_arguments
 
@@ -195,7 +195,7 @@ class CustomCall(Call):
 
     def __init__(self, base: str, index: int, started: InvocationStarted, tool: ToolDeclaration | None) -> None:
         super().__init__(base, index, started, tool)
-        self._input = RawInput()
+        self._input = CustomInput()
 
     def feed(self, json: str) -> str:
         return self._input.feed(json)

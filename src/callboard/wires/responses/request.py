@@ -15,17 +15,23 @@ import msgspec
 from callboard.core import Canister, Constraint, Controls, Request, SupervisorCanister, UserCanister, contents
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import read_shape
-from callboard.wires.common.request_encoder import KEPT, ConversationEncoder, EncodedMessages, EncodedRequest, dedupe
-from callboard.wires.responses.decode_messages import Transcript
-from callboard.wires.responses.encode_messages import instructions, words
+from callboard.wires.common.request_encoder import (
+    MAX_CACHED,
+    ConversationEncoder,
+    EncodedMessages,
+    EncodedRequest,
+    dedupe,
+)
+from callboard.wires.responses.decode_messages import MessageDecoder
+from callboard.wires.responses.encode_messages import encode_messages, instructions
 from callboard.wires.responses.schema import ENCRYPTED, Format, ResponsesRequest
-from callboard.wires.responses.tool_declarations import WIRE, Declared, Spelling
+from callboard.wires.responses.tool_declarations import WIRE, ToolDecoder, ToolEncoder
 
 _FIELDS = frozenset(ResponsesRequest.__struct_fields__)
 _CONTROLS = (("temperature", "temperature"), ("top_p", "top_p"), ("max_output_tokens", "max_tokens"))
 
 
-class Asked(msgspec.Struct, frozen=True):
+class DecodedRequest(msgspec.Struct, frozen=True):
     """What a client asked for, and what of it could not be read into a request, once for each."""
 
     request: Request
@@ -37,23 +43,23 @@ def encode_request(request: Request) -> EncodedRequest:
 
     Reasoning, `store` and `include` are overridden by `extra`; its `reasoning` and `text` are added to ours.
     """
-    spelling = Spelling(request)
-    return _around(words(request.canisters, request, spelling), request, spelling)
+    spelling = ToolEncoder(request)
+    return _encode_body(encode_messages(request.canisters, request, spelling), request, spelling)
 
 
-class RequestEncoder(ConversationEncoder[Spelling]):
+class RequestEncoder(ConversationEncoder[ToolEncoder]):
     """`encode_request` for conversations that grow; see `ConversationEncoder`."""
 
-    def __init__(self, most: int = KEPT) -> None:
-        super().__init__(Spelling, words, _around, most)
+    def __init__(self, max_cached: int = MAX_CACHED) -> None:
+        super().__init__(ToolEncoder, encode_messages, _encode_body, max_cached)
 
 
-def _around(said: EncodedMessages, request: Request, spelling: Spelling) -> EncodedRequest:
+def _encode_body(messages: EncodedMessages, request: Request, spelling: ToolEncoder) -> EncodedRequest:
     body: dict[str, Any] = {"model": request.model}
     if head := instructions(request.canisters):
         body["instructions"] = head
-    body["input"] = said.messages
-    dropped = [*spelling.dropped, *said.dropped]
+    body["input"] = messages.messages
+    dropped = [*spelling.dropped, *messages.dropped]
     hosted = [{"type": tool.kind, **tool.definition} for tool in request.hosted if tool.wire == WIRE]
     dropped += [f"tool {tool.kind}" for tool in request.hosted if tool.wire != WIRE]
     if tools := spelling.tools() + hosted:
@@ -91,10 +97,10 @@ def decode_request(body: Mapping[str, Any]) -> Request:
     return read_request(body).request
 
 
-def read_request(body: Mapping[str, Any]) -> Asked:
+def read_request(body: Mapping[str, Any]) -> DecodedRequest:
     """As `decode_request`, with what was dropped."""
     asked = read_shape(body, ResponsesRequest, "", "a Responses request")
-    declared = Declared()
+    declared = ToolDecoder()
     declared.take(asked.tools, "tools")
     canisters: list[Canister] = [SupervisorCanister(contents(asked.instructions))] if asked.instructions else []
     dropped: list[str] = []
@@ -102,7 +108,7 @@ def read_request(body: Mapping[str, Any]) -> Asked:
         if asked.input:
             canisters.append(UserCanister(contents(asked.input)))
     else:
-        transcript = Transcript(asked.input or (), model=asked.model, declared=declared)
+        transcript = MessageDecoder(asked.input or (), model=asked.model, declared=declared)
         canisters += transcript.canisters
         dropped += transcript.dropped
     choice = declared.choose(asked.tool_choice)
@@ -130,7 +136,7 @@ def read_request(body: Mapping[str, Any]) -> Asked:
         hosted=declared.hosted,
         namespaces=declared.namespaces,
     )
-    return Asked(request, dedupe([*declared.dropped, *dropped]))
+    return DecodedRequest(request, dedupe([*declared.dropped, *dropped]))
 
 
 def _joined(ours: Mapping[str, Any], extra: Any) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def input_items(said: Any) -> list[Any]:
     return list(said)
 
 
-def listed(items: Iterable[Mapping[str, Any]], base: str) -> list[dict[str, Any]]:
+def complete_items(items: Iterable[Mapping[str, Any]], base: str) -> list[dict[str, Any]]:
     """The items with type and identifier; those without one get it from `base` and their place."""
     return [_listed(item, base, place) for place, item in enumerate(items)]
 

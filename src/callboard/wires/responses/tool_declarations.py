@@ -22,9 +22,15 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.errors import CallerError
-from callboard.wires.common.client_input import kept, read_shape, unnamed
-from callboard.wires.common.group_turns import Turn, turns
-from callboard.wires.common.tool_declarations import StrictTools, ToolNames, called_names, second, undescribed
+from callboard.wires.common.client_input import extra_for, read_shape, unnamed
+from callboard.wires.common.group_turns import Turn, group_turns
+from callboard.wires.common.tool_declarations import (
+    StrictTools,
+    ToolNames,
+    called_names,
+    dropped_descriptions,
+    duplicate_name,
+)
 from callboard.wires.responses.schema import (
     SEARCH,
     CustomTool,
@@ -51,7 +57,7 @@ _MODES: Mapping[Any, Literal["auto", "none", "required"]] = {"auto": "auto", "no
 _SAFE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-class Spelling:
+class ToolEncoder:
     """What the tools of one request are called. `names` leads back from a name on the wire to the declared one,
     where the two differ; a namespaced tool's is `namespace__local`. Tools that a search found stand in its output.
     """
@@ -146,7 +152,9 @@ class Spelling:
     def dropped(self) -> list[str]:
         """Descriptions of namespaces whose tools do not go by them, and what tools asked for in vain."""
         apart = {self._declared[name].namespace for name in self._apart}
-        return self._strictness.dropped + undescribed(space for space in self._namespaces if space not in apart)
+        return self._strictness.dropped + dropped_descriptions(
+            space for space in self._namespaces if space not in apart
+        )
 
 
 def _apart(tool: ToolDeclaration) -> bool:
@@ -160,7 +168,7 @@ def _found(request: Request, searches: set[str]) -> set[str]:
         return set()
     return {
         name
-        for turn in turns(request.canisters)
+        for turn in group_turns(request.canisters)
         if isinstance(turn, Turn)
         for call, result in zip(turn.invocations, turn.results, strict=True)
         if call.name in searches
@@ -189,10 +197,10 @@ def _declaration(tool: ToolDeclaration, name: str) -> dict[str, Any]:
 
 
 def _extra(definition: Mapping[str, Any], shape: type[msgspec.Struct]) -> dict[str, Any]:
-    return kept(WIRE, unnamed(definition, {"type", "function", "custom", *shape.__struct_fields__}))
+    return extra_for(WIRE, unnamed(definition, {"type", "function", "custom", *shape.__struct_fields__}))
 
 
-class Declared:
+class ToolDecoder:
     """The tools of a request as they are found in it; the first of a name counts."""
 
     def __init__(self) -> None:
@@ -248,7 +256,7 @@ class Declared:
                 label = rest.get("server_label") if kind == "mcp" else ""
                 name, hosted = f"{kind} {label}".rstrip(), HostedTool(WIRE, kind, rest)
                 if self._hosted.setdefault(name, hosted) != hosted:
-                    self.dropped.append(second(name))
+                    self.dropped.append(duplicate_name(name))
             case _:
                 raise CallerError("a tool without a type", path=f"{path}.type")
 
@@ -256,7 +264,7 @@ class Declared:
         full = f"{space}__{name}" if space else name
         tool = ToolDeclaration(full, text or "", schema, namespace=space, **fields)
         if self._tools.setdefault(full, tool) != tool:
-            self.dropped.append(second(full))
+            self.dropped.append(duplicate_name(full))
 
     def choose(self, choice: str | Mapping[str, Any] | None) -> ToolChoice:
         """The choice among them; one of allowed tools leaves only those, one of a hosted tool is `auto`.

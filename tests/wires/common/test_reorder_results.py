@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, UserCanister
-from callboard.wires.common.group_turns import NOT_RUN, Turn, turns
-from callboard.wires.common.pairing import SECOND, WITHOUT_CALL, paired
+from callboard.wires.common.group_turns import NOT_RUN, SECOND, WITHOUT_CALL, Turn, group_turns, reorder_results
 
 
 def call(identifier):
@@ -37,8 +36,8 @@ U, T = UserCanister("u"), AssistantCanister("t")
     ids=["before", "in a batch", "before what the user said", "two before", "the one behind counts", "a second one"],
 )  # fmt: skip
 def test_a_result_stands_behind_its_call(canisters, ordered, told):
-    assert [*paired(canisters)[0]] == ordered
-    assert paired(canisters)[1] == told
+    assert [*reorder_results(canisters)[0]] == ordered
+    assert reorder_results(canisters)[1] == told
 
 
 conversations = st.lists(
@@ -48,32 +47,32 @@ conversations = st.lists(
 
 @given(conversations)
 def test_nothing_is_added_or_lost_and_no_result_is_told_without_need(canisters):
-    ordered, told = paired(canisters)
+    ordered, told = reorder_results(canisters)
     assert Counter(map(id, ordered)) == Counter(map(id, canisters))
     assert [each for each in ordered if not isinstance(each, ResultCanister)] == [
         each for each in canisters if not isinstance(each, ResultCanister)
     ]
-    steps = turns(ordered)
+    steps = group_turns(ordered)
     assert len(told) == sum(isinstance(step, ResultCanister) for step in steps)
-    assert paired(ordered) == (ordered, told)
+    assert reorder_results(ordered) == (ordered, told)
 
 
 @given(conversations)
 def test_a_conversation_in_order_stays_the_same_object(canisters):
     ordered = []
-    for step in turns(canisters):
+    for step in group_turns(canisters):
         if isinstance(step, Turn):
-            ordered += [*step.said, *step.invocations, *step.results]
+            ordered += [*step.texts, *step.invocations, *step.results]
         elif not isinstance(step, ResultCanister):
             ordered.append(step)
-    assert paired(ordered)[0] is ordered
+    assert reorder_results(ordered)[0] is ordered
 
 
 @given(st.permutations([call("a"), call("b"), result("a", "1"), result("b", "2")]))
 def test_any_order_of_calls_and_outputs_is_paired(items):
-    ordered, told = paired([U, *items])
+    ordered, told = reorder_results([U, *items])
     results = {
-        text for step in turns(ordered) if isinstance(step, Turn) for text in [each.text for each in step.results]
+        text for step in group_turns(ordered) if isinstance(step, Turn) for text in [each.text for each in step.results]
     }
     assert (results, told) == ({"1", "2"}, ())
     assert NOT_RUN not in results
