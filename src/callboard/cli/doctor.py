@@ -75,7 +75,7 @@ def doctor(options: DoctorOptions) -> None:
 
 
 def _write_facts(report: DoctorReport) -> str:
-    """Writes the facts; what is said of it. Raises CallerError."""
+    """Write the facts, and return a line about it. Raises CallerError."""
     from callboard.configuration import user_file  # noqa: PLC0415  # for this option only
     from callboard.configuration.edit_config import write_profile  # noqa: PLC0415
 

@@ -16,7 +16,7 @@ BACKLOG: Final = 4096
 
 
 def listen(host: str, port: int, *, hint: str) -> socket.socket:
-    """A socket that listens already, so that whoever is told its address may ask at once.
+    """A socket that listens already, so that its address can be used at once.
 
     Args:
         host: A name or address of this machine.

@@ -64,7 +64,7 @@ class SetupOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ContextOptions(SetupOptions):
-    """The options of clients that are told how much their model reads."""
+    """The options of clients that have a setting for their model's context window."""
 
     context: Annotated[
         int, typer.Option(min=0, help="Tokens that the model reads; the client makes room before.", show_default=False)
@@ -314,7 +314,7 @@ def _backups(path: Path) -> list[Path]:
 
 
 def _write_atomically(path: Path, text: str, like: Path) -> None:
-    """Whole or not at all; a new file is its owner's alone, since a key may stand in it."""
+    """Whole or not at all. Only the owner can read a new file, since it may hold a key."""
     mode = like.stat().st_mode & 0o777 if like.exists() else 0o600
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:

@@ -17,17 +17,20 @@ NO_KEY = "callboard"
 
 
 class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the settings are made from: the gateway's URL with `/v1`, the `models`, the first of which is asked, and
-    the `key` that the gateway wants. `context` is what a model reads, in tokens, 0 if unknown. `home` is the client's
-    directory. With `offline` the client asks nobody else.
-    """
+    """Values that a client's settings are made of."""
 
     gateway: str
+    """Its URL with `/v1`."""
     models: tuple[str, ...]
+    """The first is the default."""
     home: str
+    """The client's directory."""
     key: str = ""
+    """The gateway's."""
     context: int = 0
+    """Tokens that the model reads; 0 if unknown."""
     offline: bool = False
+    """Turn off updates, plugins and statistics."""
 
 
 class ClientFile(msgspec.Struct, frozen=True):

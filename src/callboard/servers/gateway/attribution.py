@@ -21,7 +21,7 @@ _LINE: Final = re.compile(r"\s*x-anthropic-billing-header:[^\r\n]*[\r\n]*")
 
 
 def is_anthropic(settings: BackendSettings, resolution: Resolution) -> bool:
-    """Whether the line reaches who reads it: Anthropic, or Claude on Anthropic's wire, behind a proxy perhaps."""
+    """Whether the line reaches Anthropic: its own host, or Claude on Anthropic's wire behind a proxy."""
     host = urlsplit(settings.url).hostname or ""
     ours = host == "anthropic.com" or host.endswith(".anthropic.com")
     is_claude = any(source.startswith("family claude") for source in resolution.sources.values())
@@ -31,7 +31,7 @@ def is_anthropic(settings: BackendSettings, resolution: Resolution) -> bool:
 def strip_attribution(request: Request, settings: BackendSettings, resolution: Resolution) -> Request:
     """The request without the line, unless the backend is Anthropic's.
 
-    Nothing is lost that the backend would read, so nobody is told.
+    Nothing is lost that the backend would read, so it is not reported as dropped.
     """
     return request if is_anthropic(settings, resolution) else without_attribution(request)
 

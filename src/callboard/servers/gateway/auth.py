@@ -14,19 +14,19 @@ from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewaySettings
 
 SHORTEST_KEY = 16
-"""Characters of a key of the gateway's own: what can be guessed keeps nobody out."""
+"""The least characters of a gateway's key: a shorter one could be guessed."""
 _SHOWN_FROM = 24
-"""Characters of a key of which ten may be shown."""
+"""From this length on, ten characters of a key are shown."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 
 
 def digest(key: str) -> str:
-    """What is kept of a key."""
+    """The SHA-256 digest of a key."""
     return sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
 def mask_key(key: str) -> str:
-    """A key as it may be shown: `abcdef...wxyz`, and nothing of a short one, of which too much would be known."""
+    """A key for a log line: `abcdef...wxyz`, and nothing of a short one."""
     return f"{key[:6]}...{key[-4:]}" if len(key) >= _SHOWN_FROM else "***" if key else "none"
 
 
@@ -51,7 +51,7 @@ class TokenBucket:
 
 
 class Caller:
-    """One key's standing: `with` it a request is counted."""
+    """The limits of one key. `with` it a request is open."""
 
     def __init__(self, name: str, bucket: TokenBucket | None, most: int) -> None:
         self.name = name
@@ -96,7 +96,7 @@ class Caller:
 
 
 class Authenticator:
-    """Those who may ask."""
+    """The keys, origins and hosts that may ask."""
 
     def __init__(self, settings: GatewaySettings, clock: Callable[[], float]) -> None:
         self._digests = {name: held.encode() for name, held in settings.keys.items()}
@@ -134,13 +134,13 @@ class Authenticator:
         return any(compare_digest(hashed, held) for held in self._digests.values())
 
     def owner(self, caller: Caller, token: str) -> str:
-        """Whose the replies are that are kept, and what is learned.
+        """Who owns stored replies and learned facts.
 
-        With keys of the gateway's own it is the key's name. Without, everybody may ask, and clients are told apart by
-        the keys that they send to the backend; those that send none are one.
+        With keys of the gateway's own it is the key's name. Without, every client may ask, and clients differ by the
+        keys that they send to the backend; those that send none are one owner.
 
         Args:
-            caller: Who was admitted.
+            caller: The authenticated caller.
             token: The key that the client sent, "" for none.
 
         Returns:

@@ -61,7 +61,7 @@ def format_flags(facts: Mapping[str, Any]) -> str:
 
 
 class BatchModel(Protocol):
-    """A model that gives together what arrived together."""
+    """A model of the gateway: an HttpModel, or a local one."""
 
     plan: Plan
     resolution: Resolution
@@ -110,10 +110,10 @@ class _List(msgspec.Struct):
 
 
 class Backend:
-    """`transport` is shared; `breaker` is told by whoever asks.
+    """One backend. Its `transport` is shared; callers record the outcome of a request in `breaker`.
 
-    Where clients' own keys are forwarded a list of models is its owner's alone: a key may be for models of which no
-    other client is to know.
+    Where clients' own keys are forwarded, each owner has a list of models of its own: a key may be for models that no
+    other client should see.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Backend:
         self.reasoning_memory = ReasoningMemory()
         self._forwards = settings.forward_client_key is not False and not (settings.local or settings.has_own_key)
         self._lists: dict[str, _List] = {"": _List(_Names.of([settings.local]))}
-        """By their owners; the list that was asked for without a client's key is nobody's."""
+        """By owner; "" is the list that was asked for without a client's key."""
         self._complaint = ""
 
     def headers(self, key: str) -> Mapping[str, str]:

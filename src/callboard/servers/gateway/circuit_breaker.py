@@ -37,12 +37,12 @@ class CircuitBreaker:
         return "open" if now < self._until else "half-open"
 
     def seconds_to_wait(self, now: float) -> float:
-        """Seconds until it may be asked; 0 if it may. Whoever gets 0 asks, and tells what came of it."""
+        """Seconds until the backend may be asked. On 0 the caller asks, and then records the outcome."""
         if self.failures < self._most:
             return 0.0
         if now < self._until:
             return min(self._until - now, self._shut_for)  # a sum of floats may round upwards
-        # A probe of which nothing was heard for a pause is forgotten.
+        # A probe without an outcome for as long as a recovery is forgotten.
         if self._probing_since is not None and now - self._probing_since < self._pause:
             return min(self._probing_since + self._pause - now, self._pause)
         self._probing_since = now
@@ -60,14 +60,14 @@ class CircuitBreaker:
             self.open(now, retry_after)
 
     def open(self, now: float, retry_after: float | None = None) -> None:
-        """Whatever was counted."""
+        """Open at once, whatever the count."""
         self.failures = max(self.failures, self._most)
         self._probing_since = None
         self._shut_for = max(self._pause, min(retry_after or 0.0, LONGEST))
         self._until = now + self._shut_for
 
     def release(self) -> None:
-        """Nothing was learned: the client went, or the fault was the client's."""
+        """The request ended without an outcome: the client left, or the fault was the client's."""
         self._probing_since = None
 
 
@@ -91,7 +91,7 @@ class SharedCircuitBreaker:
             than half of them count.
         pause: Seconds for which it is open.
         shared: Whether several clients are known for certain. One client's failures then say nothing of the backend's
-            state, which /health tells to load balancers.
+            state, which load balancers read from /health.
     """
 
     def __init__(self, failure_threshold: int = 5, recovery_seconds: float = 30.0, *, shared: bool = False) -> None:
@@ -104,7 +104,7 @@ class SharedCircuitBreaker:
 
     @property
     def failures(self) -> int:
-        """In a row, whoever saw them."""
+        """Failures in a row, of all clients."""
         return sum([each.failures for each in self._owners.values()])
 
     def state(self, now: float) -> State:
@@ -115,7 +115,7 @@ class SharedCircuitBreaker:
         return "open" if "open" in (*states, self._all.state(now)) else "half-open"
 
     def seconds_to_wait(self, now: float, owner: str = "") -> float:
-        """Seconds until this client's request may ask it; 0 if it may. Whoever gets 0 asks, and tells what came of it."""
+        """Seconds until this client may ask the backend. On 0 the caller asks, and then records the outcome."""
         own = self._owners.get(owner)
         if own is not None and (pause := own.breaker.seconds_to_wait(now)):
             return pause
@@ -155,7 +155,7 @@ class SharedCircuitBreaker:
             self._all.release()
 
     def release(self, owner: str = "") -> None:
-        """Nothing was learned: the client went, or the fault was the client's."""
+        """The request ended without an outcome: the client left, or the fault was the client's."""
         if owner in self._owners:
             self._owners[owner].breaker.release()
         self._all.release()

@@ -117,7 +117,7 @@ def _is_url(url: str) -> bool:
 
 
 def _checked(backend: BackendSettings) -> BackendSettings:
-    shown = backend.url.rpartition("@")[2]  # what stands before may be a password
+    shown = backend.url.rpartition("@")[2]  # without a password
     if bool(backend.url) == bool(backend.local):
         raise CallerError("a backend has a url, or is local", path=f"backends: {backend.name or shown}")
     if backend.url and not _is_url(backend.url):

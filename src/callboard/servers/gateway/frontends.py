@@ -19,7 +19,7 @@ from callboard.wires import Wire, wire_named
 
 ALT, SSE = "alt", "sse"
 URL_FIELDS = frozenset({"model", "stream", ALT})
-"""What the URL of a request to Google's API says; it stands among the fields of its body here."""
+"""Facts of the URL of a request to Google's API; here they are fields of its body."""
 _GENERIC = frozenset({"api_error", "invalid_request_error"})
 _TYPES: Mapping[int, str] = MappingProxyType(
     {
@@ -66,16 +66,15 @@ def _event_stream(body: Mapping[str, Any]) -> str:
 
 
 class Frontend(msgspec.Struct, frozen=True):
-    """`read` gives the request and what of it was dropped; `check` raises an HttpError; `encode` makes a stream's encoder
-    and `content_type` says what it sends; `beat` is sent when nothing was said for a while. `state` puts the status of
-    the answer into its error. With `tells_faults` a backend's fault is told in the stream, since the client shows no
-    other.
-    """
+    """A wire that clients speak."""
 
     name: str
     prefix: str
+    """Of the replies' identifiers."""
     decode_request: Callable[[Mapping[str, Any]], tuple[Request, tuple[str, ...]]]
+    """The request of a body, and the names of what was dropped."""
     check: Callable[[Mapping[str, Any], GatewayLimits], None]
+    """Raises an HttpError for a body that is refused."""
     make_encoder: MakeEncoder
     heartbeat: Callable[[Any], list[Payload] | bytes]
     """Payloads, or bytes that are sent as they are."""

@@ -29,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Sealed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """With `joined` calls of the client's follow that the model made in the same breath."""
+    """With `joined`, calls of the client's tools from the same reply follow."""
 
     calls: tuple[InvocationCanister, ...]
     results: tuple[ResultCanister, ...]
@@ -54,7 +54,7 @@ def format_result(result: ResultCanister) -> str:
 
 
 def seal(calls: Sequence[InvocationCanister], results: Sequence[ResultCanister], *, joined: bool) -> str:
-    """The calls and their results, in the same order, as the opaque form of the reasoning that tells them."""
+    """The calls and their results, in the same order, as the opaque form of the reasoning that shows them."""
     sealed = _Sealed(
         tuple([replace(each, timestamp=None) for each in calls]),
         tuple([replace(each, timestamp=None) for each in results]),
@@ -64,7 +64,7 @@ def seal(calls: Sequence[InvocationCanister], results: Sequence[ResultCanister],
 
 
 def restore_calls(canisters: Sequence[Canister]) -> Sequence[Canister]:
-    """The conversation with the sealed calls and results in the place of the reasoning that told them."""
+    """The conversation with the sealed calls and results in place of the reasoning that showed them."""
     if not any(_has_seal(each) for each in canisters):
         return canisters
     restored: list[Canister] = []

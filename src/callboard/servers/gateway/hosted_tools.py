@@ -42,7 +42,7 @@ class HostedTools:
     async def connect(self) -> None:
         """Raises DescriptorError, and ToolExecutionFailure for an ensemble that cannot be connected."""
         if self._names_a_module:
-            # The last place: no file that lies here stands for a module that is installed.
+            # Last, so that no file of this directory shadows an installed module.
             sys.path.append(str(Path.cwd()))
         self._ensembles = await prepare_ensembles(self._configuration)
         self._roster = Roster([filtered(each, self._may_run) for each in self._ensembles])
@@ -57,7 +57,7 @@ class HostedTools:
             log.warning("%s", "; ".join([str(error), *getattr(error, "__notes__", ())]))
 
     def stream_reply(self, candidates: Candidates, request: Request, record: ReplyRecord) -> Batches:
-        """The batches of one reply, as of `replies.replies`. A client's own tool stands for ours of its name."""
+        """The batches of one reply, as of `dispatch.stream_reply`. A client's tool hides ours of the same name."""
         theirs = frozenset([tool.name for tool in request.tools])
         ours = {name: invoker for name, invoker in self._roster.items() if name not in theirs}
         declared = tuple([each for each in self._roster.declarations if each.name in ours])
@@ -85,7 +85,7 @@ class HostedTools:
     def _search(
         self, declared: tuple[ToolDeclaration, ...], ours: Mapping[str, Invoker], limit: int, keep: str
     ) -> ToolSearch | None:
-        """The search for our tools that do not fit beside the client's; one is to `keep` its place."""
+        """The search for our tools that do not fit beside the client's; the tool `keep` is always declared."""
         searched = self._roster.searched(declared, limit, keep)
         return ToolSearch(declared, ours, searched, limit) if searched else None
 

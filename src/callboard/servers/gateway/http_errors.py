@@ -50,10 +50,15 @@ STATUSES: Mapping[str, int] = MappingProxyType(
 _CALLERS = range(400, 500)
 
 
-class HttpError(Exception):  # an answer, not a mistake of ours
-    """Becomes the answer in the front's own format. `headers` are added, `path` names the place in the body.
+class HttpError(Exception):
+    """A request that is refused. It becomes the answer, in the front's own format.
 
-    `details` stand in Anthropic's error under that name: its SDK decides by them what to send instead.
+    Args:
+        code: One of STATUSES, which gives the status.
+        message: For the client.
+        path: The place in the body.
+        headers: Added to the answer's.
+        details: A field of Anthropic's errors, by which its SDK decides what to send instead.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 SECONDS = 600.0
-"""After these the backend is asked as if nothing were known: it may have been started anew, with other flags."""
+"""After these the facts are forgotten: the backend may have been restarted with other flags."""
 _MOST_MODELS = 16
 _MOST_OWNERS = 256
 
@@ -27,7 +27,7 @@ class LearnedFacts:
         return sum(map(len, self._known.values()))
 
     def add(self, owner: str, model: str, facts: Mapping[str, Any]) -> None:
-        """For a while these facts, too, hold for this owner's requests to the model."""
+        """Add facts for this owner's requests to the model, for a while."""
         facts = {**self.facts(owner, model), **facts}
         models = self._known.pop(owner, {})
         models.pop(model, None)
@@ -44,7 +44,7 @@ class LearnedFacts:
         return facts if self._clock() < until else {}
 
     def facts_by_model(self, owner: str) -> dict[str, Mapping[str, Any]]:
-        """The same of all models of which anything is known."""
+        """The facts of every model that has some."""
         return {model: facts for model in self._known.get(owner, {}) if (facts := self.facts(owner, model))}
 
     def clear(self) -> None:

@@ -35,7 +35,7 @@ from callboard.servers.gateway.request_body import ByteBudget
 from callboard.servers.gateway.settings import GatewayLimits
 
 MAX_HEAD: Final = 64 * 1024
-"""Bytes of a request's line and header fields; also of what stands around a chunked body, such as its trailer."""
+"""Bytes of a request's line and header fields; also of the framing of a chunked body, such as its trailer."""
 MAX_HEADERS: Final = 100
 """Header fields; each look-up reads all of them."""
 _MAX_PIPELINED: Final = 16
@@ -59,14 +59,14 @@ class Evictable(Protocol):
 
 
 class IdleConnections:
-    """Those connections that wait for a request, in the order in which they began to."""
+    """The connections that wait for a request, the oldest first."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._waiting: dict[Evictable, None] = {}
 
     def admit(self, connection: Evictable, count: int) -> bool:
-        """Whether one more may stay, where there are `count` with it. It then waits for a request."""
+        """Add a connection that waits for a request, if one more may stay; `count` includes it."""
         if count > self._most:
             oldest = next(iter(self._waiting), None)
             if oldest is None:
@@ -77,17 +77,17 @@ class IdleConnections:
         return True
 
     def add(self, connection: Evictable) -> None:
-        """It has been answered, and waits again."""
+        """Its request was answered, and it waits for the next."""
         self._waiting.pop(connection, None)
         self._waiting[connection] = None
 
     def remove(self, connection: Evictable) -> None:
-        """It has a request, or is gone."""
+        """It has sent a request, or has gone."""
         self._waiting.pop(connection, None)
 
 
 class SharedState(msgspec.Struct, frozen=True):
-    """What the connections of a process share, by way of the application's lifespan."""
+    """Shared by the connections of a process, through the application's lifespan."""
 
     limits: GatewayLimits
     connections: IdleConnections
@@ -95,11 +95,11 @@ class SharedState(msgspec.Struct, frozen=True):
 
 
 STATE: Final = "callboard"
-"""Where Shared stands in the lifespan's state."""
+"""The key of SharedState in the lifespan's state."""
 
 
 class _Flow(FlowControl):
-    """Does not go on reading while what was read is not parsed."""
+    """Pauses reading until the data that was read is parsed."""
 
     held = False
     ended = False
@@ -146,7 +146,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._prober: asyncio.TimerHandle | None = None
 
-    # What the transport says.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -175,7 +175,7 @@ class HttpProtocol(HttpToolsProtocol):
         return True
 
     def _probe(self, cycle: RequestResponseCycle, count: int) -> None:
-        """Ends the connection of who has left: what was written to one that is closed came back as an error."""
+        """End the connection of a client that has left: what was written to it came back as an error."""
         if self.transport.is_closing():
             return
         if self.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
@@ -214,7 +214,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def _take(self, data: bytes) -> None:
-        """Parses what came, a head never further than its limit."""
+        """Parse the data, a head never further than its limit."""
         room = MAX_HEAD - self._head
         if self._in_body or len(data) <= room:
             self._parse(data)
@@ -241,7 +241,7 @@ class HttpProtocol(HttpToolsProtocol):
             # Something came that is no whole request, or the rest of one that was answered before it was read.
             self._expect_more()
 
-    # What the parser says.
+    # Called by the parser.
 
     def on_headers_complete(self) -> None:
         self._in_body = True
@@ -291,7 +291,7 @@ class HttpProtocol(HttpToolsProtocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _refuse(self, refusal: HttpError) -> None:
-        """Answers what cannot be a request, and reads no more. A request before it is still answered."""
+        """Answer what cannot be a request, and read no more. A request before it is still answered."""
         self._stop()
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
@@ -322,7 +322,7 @@ class HttpProtocol(HttpToolsProtocol):
     # Deadlines.
 
     def evict(self) -> None:
-        """Ends a connection that waits for a request, since another one needs its place."""
+        """Close a connection that waits for a request: another one needs its place."""
         self._stop()
         self.transport.close()
 
@@ -345,7 +345,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _expect_more(self) -> None:
         if self._head or self._in_body:
             self._expect(self._head_seconds)
-        elif self.timeout_keep_alive_task is None:  # what came has stopped uvicorn's own timer
+        elif self.timeout_keep_alive_task is None:  # the data has stopped uvicorn's own timer
             handler = self.timeout_keep_alive_handler
             self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, handler)
 
@@ -367,7 +367,7 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """One WebSocket. Its messages are bytes, whatever they were sent as: what they say is read as JSON."""
+    """One WebSocket. Its messages are bytes, even if they were sent as text: they are read as JSON."""
 
     frames: list[Any]
 
@@ -411,7 +411,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._go_on()  # pongs are written whoever reads them: take no more pings
+        self._go_on()  # pongs are written even if the client does not read them: take no more pings
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -440,7 +440,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         return message
 
     def _count(self) -> bool:
-        """Whether there is room for what is here of a message that is not whole."""
+        """Whether there is room for the part of a message that has arrived."""
         size = len(self.conn.reader.buffer) + (len(self.frames[0]) if self.frames else 0)
         if size > self._counted and not self._room.take(size - self._counted):
             return False
@@ -450,7 +450,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         return True
 
     def _go_on(self) -> None:
-        """Reads on, or waits until what was read is parsed, the message taken, and what was written sent."""
+        """Read on, or wait until the data is parsed, the message taken, and the output sent."""
         if self.transport.is_closing():
             return
         waits = self.read_paused or not self.writable.is_set()

@@ -1,4 +1,4 @@
-"""Secrets of the settings, taken out of whatever leaves the gateway.
+"""Take the secrets of the settings out of everything that leaves the gateway.
 
 Backends, and proxies before them, repeat what they were sent: an error may hold the key that the gateway asked with.
 So the keys, passwords and headers of the settings become `***` in replies, errors, headers and log lines.
@@ -62,7 +62,7 @@ class Redactor:
     """Looks for the secrets, and in errors for the backends' addresses.
 
     Args:
-        secrets: What is not to be told.
+        secrets: What clients and logs must not see.
         addresses: Hosts and ports of backends. An error calls each of them `the backend`.
     """
 
@@ -81,11 +81,11 @@ class Redactor:
         return self._all.whole(text)
 
     def error(self, text: str) -> str:
-        """What a client is told of a failure: without secrets, and without the backends' addresses."""
+        """A failure's text for clients: without secrets, and without the backends' addresses."""
         return self._addresses.sub("the backend", self._all.whole(text))
 
     def start_reply(self) -> Redaction:
-        """What one reply's events pass."""
+        """A filter for the events of one reply."""
         return Redaction(self, self._long)
 
 
@@ -109,14 +109,14 @@ class _Search:
         return bool(self._forms)
 
     def whole(self, text: str) -> str:
-        """The text, to which nothing is added any more."""
+        """The whole text without secrets."""
         if not self._forms:
             return text
         safe, rest = self.split(text)
         return safe + (MASK if len(rest) >= self._least else rest)
 
     def split(self, text: str) -> tuple[str, str]:
-        """What can be told of a text, and its end that may be the beginning of a secret."""
+        """The part of a text that is safe, and its end that may be the beginning of a secret."""
         safe: list[str] = []
         place = 0
         while True:
@@ -194,7 +194,7 @@ class Redaction:
         """Ends of texts, as pieces of them, by the kind of event and, for arguments, the call."""
 
     def feed(self, events: list[Event]) -> list[Event]:
-        """What can be told by now; perhaps nothing."""
+        """The events that are safe by now; perhaps none."""
         if not self._search:
             return [self._redact_event(event) if isinstance(event, (ReplyFailed, Note)) else event for event in events]
         return [out for event in events for out in self._pass(event)]
@@ -221,7 +221,7 @@ class Redaction:
         text = (getattr(before, field) if before is not None else "") + getattr(event, field)
         safe, rest = self._search.split(text)
         if rest:
-            # What else the piece has, such as a seal, goes with what is told now.
+            # The piece's other fields, such as a signature, go with the text that is passed on now.
             self._waiting[channel] = replace(event, **{field: rest, "offsets": None}, **_NO_SEAL.get(type(event), {}))
         if not safe and rest and not getattr(event, "opaque", ""):
             return []
@@ -249,7 +249,7 @@ class Redaction:
         return tuple(_each(list(tokens), self._search.whole))
 
     def _flush(self, *, besides: Any = None, texts: bool = False) -> list[Event]:
-        """What waits, but for one kind; or the texts alone."""
+        """The waiting ends of texts, but for one kind; or of texts alone."""
         channels = [each for each in self._waiting if each is not besides and (isinstance(each, type) or not texts)]
         if texts or besides is not None:  # more tokens may follow
             channels = [each for each in channels if each is not Logprobs]
@@ -341,7 +341,7 @@ def _parts(value: str) -> list[str]:
 
 
 def _passwords(url: str) -> list[str]:
-    """The password of a URL, or a user that stands alone; and both as HTTP sends them."""
+    """The password of a URL, or a user without one; and both as HTTP sends them."""
     if "@" not in url:
         return []
     try:

@@ -32,7 +32,7 @@ from callboard.core import (
 MOST = 16 * 1024 * 1024
 """Bytes of thoughts and signatures that one backend's memory holds, about."""
 _ENTRY = 512
-"""Bytes of an entry besides, about."""
+"""About the bytes of an entry besides its text."""
 _MODELS = (AssistantCanister, InvocationCanister)
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -40,7 +40,7 @@ Parts = tuple[ReasoningContent, ...]
 
 
 class _Thought(msgspec.Struct, frozen=True):
-    """What stood before a call: `first` before all that the reply said, `near` right before the call."""
+    """The reasoning before a call: `first` before the reply's text, `near` right before the call."""
 
     first: Parts
     near: Parts
@@ -66,7 +66,7 @@ class ReasoningMemory:
         return len(self._thoughts)
 
     def recorder(self, owner: str, request: Request, *, unsigned: bool) -> ReasoningRecorder:
-        """What hears a reply to the request; with `unsigned` thoughts without a signature are remembered too."""
+        """Records a reply to the request; with `unsigned`, reasoning without a signature too."""
         return ReasoningRecorder(self, owner, _last_words(request.canisters), unsigned=unsigned)
 
     def remember(self, key: bytes, thought: _Thought) -> None:
@@ -77,7 +77,7 @@ class ReasoningMemory:
             self._forget(next(iter(self._thoughts)))
 
     def restore(self, owner: str, request: Request) -> Request:
-        """The request with what was thought before its calls, where the client did not send that back."""
+        """The request with the reasoning before its calls, where the client did not send it back."""
         if not self._thoughts:
             return request
         canisters: list[Canister] = []
@@ -124,7 +124,7 @@ class ReasoningMemory:
 
 
 class ReasoningRecorder:
-    """Hears the events of one reply."""
+    """Remembers the reasoning of one reply."""
 
     def __init__(self, thoughts: ReasoningMemory, owner: str, words: bytes, *, unsigned: bool) -> None:
         self._thoughts = thoughts
@@ -183,7 +183,7 @@ def _last_words(canisters: Sequence[Canister]) -> bytes:
 
 
 def _digest(words: str) -> bytes:
-    """Many calls may stand behind long words."""
+    """Shorter than the text: many calls may follow one long message."""
     return sha256(words.encode("utf-8", "replace")).digest()
 
 

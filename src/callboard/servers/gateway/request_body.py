@@ -29,7 +29,7 @@ _OPENS: Final = (b",", b"[", b"{")
 _PLAINLY: Final = " (Codex: -c features.enable_request_compression=false)"
 """The one client known to compress what it sends, with zstd, to a provider called OpenAI under a ChatGPT login."""
 _MOST_FIELDS: Final = 256
-"""Fields of a body; those that nobody knows are told one by one. The largest wire has 50."""
+"""Fields of a body: unknown ones are reported one by one. The largest wire has 50."""
 _T = TypeVar("_T")
 
 
@@ -115,7 +115,7 @@ async def read_body(headers: Headers, receive: Receive, limits: GatewayLimits, s
 
 
 async def run_in_thread_if_large(size: int, work: Callable[[], _T]) -> _T:
-    """What the work gives; on a thread, where it is about so many bytes that others would have to wait."""
+    """Call `work`; on a thread if `size` bytes would keep other clients waiting."""
     return work() if size < LARGE else await asyncio.to_thread(work)
 
 

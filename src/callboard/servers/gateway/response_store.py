@@ -264,7 +264,7 @@ class ResponseStore:
             async with self._engine.connect() as connection:
                 yield connection
         except (SQLAlchemyError, OSError) as error:
-            log.error("the store failed: %s", self._without_password(_first_line(error)))  # noqa: TRY400 - the statement's place tells nothing
+            log.error("the store failed: %s", self._without_password(_first_line(error)))  # noqa: TRY400 - a traceback would not help
             raise HttpError("store_unavailable", "the store of replies does not answer") from None
 
 
@@ -301,7 +301,7 @@ def _engine(url: str) -> AsyncEngine:
 
 
 def _make_file(path: str) -> None:
-    """For the user alone: conversations are nobody else's. What SQLite puts beside it gets the same mode."""
+    """Readable by the user alone, as are the files that SQLite creates beside it."""
     try:
         os.close(os.open(Path(path), os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:

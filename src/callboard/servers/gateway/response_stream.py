@@ -179,7 +179,7 @@ class _Stream:
             await self._write(payloads, over)
 
     async def _may_begin(self, failed: ReplyFailed) -> bool:
-        """Whether the failure is told in the stream; else it was told instead of one."""
+        """Whether the stream begins with this failure; else the failure was sent as an error instead of a stream."""
         exchange = self._exchange
         status, body = exchange.encode_failure(failed)
         if exchange.front.streams_failures and status >= 500:
@@ -211,7 +211,7 @@ class _Stream:
         await self._send({"type": "http.response.body", "body": body, "payloads": payloads, "more_body": not over})
 
     def _check(self) -> None:
-        """Says that the reply goes on, if nothing was said for a while; by a timer, which costs a stream nothing."""
+        """Send a heartbeat if nothing was written for a while. One timer, so that an event costs nothing."""
         rest = self._last_write + self._heartbeat - self._loop.time()
         if rest <= 0 and not self._is_over and (self._beating is None or self._beating.done()):
             self._beating = self._loop.create_task(self._beat())

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from callboard.servers.gateway.response_store import ResponseStore
 
 _FILES = 256
-"""Files that a gateway needs besides its connections."""
+"""Open files of a gateway that are no connections."""
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ def serve(
     *,
     log_level: int = logging.WARNING,
 ) -> None:
-    """Serves until SIGTERM or SIGINT; open replies may end within `settings.grace`. `ready` is told the URL.
+    """Serves until SIGTERM or SIGINT; open replies have `settings.shutdown_timeout` seconds. `ready` is called with the URL.
 
     Raises CallerError for an address that cannot be had, or is not to be had without a key.
     """

@@ -79,7 +79,7 @@ async def _never(*_: object) -> None:
 
 
 _THE_CLIENTS = Invoker("", _never, {}, validator=_Anything(), deferred=True)
-"""What the loop knows of a client's tools: their results come from outside."""
+"""Stands for each of the client's tools: its results come from outside."""
 
 
 class ToolLoop:
@@ -146,7 +146,7 @@ class ToolLoop:
                     yield events
 
     async def _ask(self, action: CallModel) -> Batches:
-        # Who is made to call, and has called, is free to answer.
+        # tool_choice "required" applies to the first round only.
         first = action.number == 1
         choice: ToolChoice = "none" if action.last else self._request.tool_choice if first else "auto"
         request = replace(self._request, canisters=action.canisters, tool_choice=choice)
@@ -193,7 +193,7 @@ class ToolLoop:
                     yield [ReasoningPiece(text, seal(calls, results, joined=bool(self._calls)))]
 
     def _take(self, events: list[Event]) -> list[Event]:
-        """What of a batch the client gets at once. The loop gets all of it."""
+        """The events of a batch that the client gets at once. The loop gets all of them."""
         now = datetime.now(UTC)
         passed: list[Event] = []
         for event in events:
@@ -229,7 +229,7 @@ class ToolLoop:
         return passed
 
     def _called(self, event: _Call) -> Event:
-        """Keeps what belongs to a client's call. What the loop hears: that it is whole, however it is."""
+        """Keep the events of a client's call. The loop gets the call as complete, even if it is not."""
         if event.index not in self._places:
             is_theirs = getattr(event, "name", "") in self._names
             self._places[event.index] = self._count if is_theirs else None

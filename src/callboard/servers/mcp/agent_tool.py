@@ -32,7 +32,7 @@ DESCRIPTION: Final = "Asks an agent that works on its own, with tools of its own
 def agent_ensemble(agent: Agent[Any], *, name: str = "run", description: str = DESCRIPTION) -> Ensemble:
     """An ensemble whose one tool runs the agent. Each call is a conversation of its own.
 
-    An agent that nobody answers for asks the client's user, by elicitation.
+    An agent without `approve` asks the client's user, by elicitation.
     """
 
     async def run(context: Context, arguments: Mapping[str, Any]) -> Any:

@@ -126,7 +126,7 @@ class McpClientProxy:
 
 @asynccontextmanager
 async def report_progress(peer: McpClientProxy) -> AsyncGenerator[Progress]:
-    """What a tool tells its progress by, from any thread; the client has heard of it all at the end."""
+    """A function by which a tool reports progress, from any thread. All of it is sent before the end."""
     loop = asyncio.get_running_loop()
     steps: asyncio.Queue[tuple[float, float | None, str] | None] = asyncio.Queue()
 

@@ -28,7 +28,7 @@ _GRACE: Final = 2
 
 
 def http_application(server: ToolServer, *, host: str = "127.0.0.1", keys: Iterable[str] = ()) -> ASGIApp:
-    """The server as an ASGI application; whoever calls sends one of the `keys`, if there are any.
+    """The server as an ASGI application; clients must send one of the `keys`, if there are any.
 
     On loopback it answers to names of this machine, and to pages of this machine. Raises CallerError for a wider
     host without a key.
@@ -56,7 +56,7 @@ async def serve_http(
     keys: Iterable[str] = (),
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serves until SIGTERM or SIGINT; `ready` is told the URL. `port` 0 takes a free one. Raises CallerError."""
+    """Serves until SIGTERM or SIGINT; `ready` is called with the URL. `port` 0 takes a free one. Raises CallerError."""
     app = http_application(server, host=host, keys=keys)
     with closing(listen(host, port, hint="--port 0 takes a free one")) as listening:
         config = uvicorn.Config(

@@ -34,7 +34,7 @@ GRACE: Final = 2.0
 
 
 class ToolServer:
-    """Serves the tools of ensembles, which are connected and disconnected by whoever made them.
+    """Serves the tools of ensembles. Their maker connects and disconnects them.
 
     `policy` says which calls may run; where it says ask, the client's user is asked by elicitation, and without
     that the answer is no. `limit` calls run at once. A tool finds its client in `context.auxdata["mcp"]`, a
@@ -80,7 +80,7 @@ class ToolServer:
         self.protocol.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
 
     async def changed(self) -> None:
-        """The ensembles have other tools than before: clients are told."""
+        """Notify clients if the ensembles have other tools than before."""
         if not self._read():
             return
         await self._changes.publish(ToolsListChanged())

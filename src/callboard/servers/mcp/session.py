@@ -28,7 +28,7 @@ class Session:
         self.level: types.LoggingLevel = _LEVELS[0]
         self.namespaces: dict[str, MutableMapping[str, Any]] = {}
         self.channel: ServerSession | None = None
-        """By which it is told what it did not ask for."""
+        """For notifications."""
 
     def wants(self, level: types.LoggingLevel) -> bool:
         return _LEVELS.index(level) >= _LEVELS.index(self.level)

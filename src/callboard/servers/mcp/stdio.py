@@ -53,7 +53,7 @@ def claim_stdio() -> Generator[StdioDescriptors]:
     finally:
         sys.stdout.flush()
         for private, standard in zip(wire, (0, 1), strict=True):
-            os.set_blocking(private, True)  # whoever shares it expects that
+            os.set_blocking(private, True)  # other holders of the file expect that
             os.dup2(private, standard)
             os.close(private)
 
@@ -102,7 +102,7 @@ async def _orphaned() -> None:
 
 
 async def _reader(descriptor: int) -> tuple[asyncio.StreamReader, Callable[[], None]]:
-    """What reads, and what ends that."""
+    """A reader of the descriptor, and a function that closes it."""
     reader = asyncio.StreamReader(limit=MAX_LINE)
     if _waits(descriptor):
         protocol = asyncio.StreamReaderProtocol(reader)
@@ -134,7 +134,7 @@ class _Lines:
     """Each line as it comes; one that is longer than MAX_LINE ends them.
 
     A request that the SDK would drop without a word is answered with an error, for its client waits. Half a
-    character, which other languages write into their JSON, is read as a mark that stands for one.
+    character, which other languages write into their JSON, becomes a replacement character.
     """
 
     def __init__(self, reader: asyncio.StreamReader, written: _Writes) -> None:
@@ -182,7 +182,7 @@ def _read(line: bytes) -> Any:
 
 
 def _asks(value: Any) -> int | str | None:
-    """The identifier of what is a request, if anything; the answer to one of ours is not answered."""
+    """The identifier of a request; None for anything else, such as the answer to a request of ours."""
     if not isinstance(value, dict) or value.keys() & {"result", "error"}:
         return None
     identifier = value.get("id")

@@ -72,7 +72,7 @@ def upstream_tool(invoker: Invoker) -> types.Tool | None:
 
 
 def output_schema(tool: types.Tool) -> dict[str, Any] | None:
-    """The schema of its results, cleaned; None for one that nobody should be shown."""
+    """The schema of its results, cleaned; None for one that does not compile."""
     if tool.output_schema is None:
         return None
     try:
@@ -89,5 +89,5 @@ def instructions_of(ensembles: Iterable[Ensemble]) -> str:
 
 
 def _new_key() -> str:
-    """One that nobody has answered beforehand."""
+    """A new key, so that no answer can have been prepared for it."""
     return f"upstream-{secrets.token_hex(8)}"

@@ -16,7 +16,7 @@ Body: TypeAlias = dict[str, Any]
 MOST_TOKENS = 512
 """Of a reply that is to call: room for some thoughts before."""
 FEW_TOKENS = 48
-"""Of a reply of which the beginning says enough."""
+"""Of a reply whose beginning is enough."""
 PICTURE = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP7/tF7hIASyp6lTCQQCgUAgEAgEgi/B"
     "AjLD/C5w/SM9AAAAAElFTkSuQmCC"
@@ -129,7 +129,7 @@ def codex() -> tuple[Body, Body]:
 
 
 def codex_lite() -> tuple[Body, Body]:
-    """With its tools among what is said, as for its newest models."""
+    """With its tools among the input items, as for its newest models."""
     tools = [
         {"type": "namespace", "name": "functions", "description": "What you can do.", "tools": [
             {"type": "custom", "name": "exec", "description": "Run JavaScript; await tools.exec_command({cmd: 'ls'}) "

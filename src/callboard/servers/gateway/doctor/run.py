@@ -73,7 +73,7 @@ async def examine(
     """Asks the backend what clients would ask; `model` "" is the first that it lists. With `quick` it is asked whether
     it answers, and then what the clients themselves ask: enough to know who can work, not what else is lost.
 
-    `started` is told of each question, `ended` of each answer. Raises CallerError where no model is known.
+    `started` is called before each question, `ended` after each answer. Raises CallerError where no model is known.
     """
     async with _gateway(settings) as gateway:
         model = model or next(iter(await gateway.models()), "")
