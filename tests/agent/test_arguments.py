@@ -38,7 +38,7 @@ def subtract(a: int, b: int) -> int:
         ({"on_error": "failfast"}, "on_error: 'failfast' is no word for it; did you mean 'fail_fast'?"),
         (
             {"on_error": None, "on_repeated_call": "x"},
-            "on_repeated_call: 'x' is no word for it; there are run, answer, tell",
+            "on_repeated_call: 'x' is no word for it; there are run, final_answer, warn",
         ),
         ({"answer_after": "zz"}, "answer_after: 'zz' is no word for it; there are model, results"),
         ({"on_error": 3}, "on_error: 3 is no word for it; there are fail_fast, feedback"),

@@ -15,9 +15,18 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, Unpack
 from msgspec.structs import replace
 from typing_extensions import TypeForm
 
-from callboard.agent.arguments import check_arguments, check_tool_choice, merged, read_history
+from callboard.agent.arguments import AgentSettings, check_arguments, check_tool_choice, merge_controls, read_history
 from callboard.agent.output_type import Output, OutputCheck, OutputT_co, OutputValidator
-from callboard.agent.run import ActiveAgent, Instructions, NewEventFilter, OuterRun, Run, RunResult, SharedOptions
+from callboard.agent.run import (
+    ActiveAgent,
+    Instructions,
+    NewEventFilter,
+    OuterRun,
+    Run,
+    RunResult,
+    RunSettings,
+    SharedOptions,
+)
 from callboard.core import (
     Answer,
     Approve,
@@ -72,23 +81,20 @@ _NAMED = 5
 
 
 class Agent(Generic[OutputT_co]):
-    """Runs prompts with a model and tools.
+    """Runs prompts with a model and tools. The parameters that are not named here are fields of `AgentSettings`.
 
-    `model` is a Model or a name such as `openai:gpt-4o` (see `open_model`, which gets `base_url`, `mode`
-    and `profile`). `tools` are functions, Tools or Invokers, `ensembles` groups of them; connected and
-    disconnected by whoever made them. `instructions`, a text or a function of the run's context that gives it, become
-    the supervisor's canister. `tool_choice` holds until the model has called. `output` is the type of the output, by
-    default text. `limits` bound each run. `output_validator` may refuse an output, by saying what is wrong with it;
-    `limits` bound how often. `on_repeated_call` and `answer_after` override the model's profile: what follows from a
-    call that was made before in the run ("run", "final_answer" or "warn"; see `callboard.loop.Loop`), and when the answer is
-    asked for. `context_window` decides what of a long conversation the model is shown, `event_filter` makes what a reply's events pass
-    through first. `policy` says which calls may run; `approve` is asked where it says so: only "allow" (or True) runs
-    the call, and without it the answer is no. A call that the model found in a result, a document or a user's message
-    and repeats in its text is asked about too, unless `quoted_calls` is "run". `before_call` and `after_call` look at
-    each call. `max_parallel_calls` calls of a reply are under way together; with 1 they run in their order. `on_error` "fail_fast" ends a
-    run where a tool raises, and rolls the conversation back. `store` keeps every canister. Raises CallerError.
+    Args:
+        model: A Model, or a name such as `openai:gpt-4o`. One given by name is the agent's own: its connections are
+            closed when no run of the agent is under way.
+        tools: Functions, Tools or Invokers.
+        ensembles: Groups of tools. Who made them connects and disconnects them.
+        output: The type of the output.
+        base_url: With `mode` and `profile`, those of `open_model` for a model given by name.
+        mode: How the model is asked for calls.
+        profile: Facts that override what is known of the model.
 
-    A model given by name is the agent's own: its connections are closed when no run of the agent is under way.
+    Raises:
+        CallerError: An argument is of the wrong kind, or two tools have one name.
     """
 
     def __init__(
@@ -122,31 +128,27 @@ class Agent(Generic[OutputT_co]):
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
         ensembles = tuple(ensembles) if isinstance(ensembles, Iterable) else ensembles
-        check_arguments(
-            model=model,
-            ensembles=ensembles,
+        check_arguments(model=model, ensembles=ensembles, base_url=base_url, mode=mode, profile=profile)
+        self.settings = AgentSettings(
             instructions=instructions,
-            base_url=base_url,
-            mode=mode,
-            profile=profile,
             controls=controls,
             tool_choice=tool_choice,
-            context_window=context_window,
-            event_filter=event_filter,
-            clock=clock,
             limits=limits,
             output_validator=output_validator,
             on_repeated_call=on_repeated_call,
-            quoted_calls=quoted_calls,
             answer_after=answer_after,
+            context_window=context_window,
+            event_filter=event_filter,
             policy=policy,
             approve=approve,
+            quoted_calls=quoted_calls,
             before_call=before_call,
             after_call=after_call,
             max_parallel_calls=max_parallel_calls,
             on_error=on_error,
             auxdata=auxdata,
             store=store,
+            clock=clock,
         )
         if not isinstance(model, str) and (base_url or mode or profile):
             raise CallerError("a Model has its own URL, mode and profile", path="model", hint="give its name instead")
@@ -164,25 +166,6 @@ class Agent(Generic[OutputT_co]):
         self._ensembles = tuple([each for _, each in placed])
         self._roster = Roster(self._ensembles)
         self._output = None if output is str else Output(output)
-        self.instructions: Instructions = instructions
-        self._controls = controls or Controls()
-        self._tool_choice: ToolChoice = tool_choice
-        self._limits = limits
-        self._output_validator = output_validator
-        self._on_repeated_call = on_repeated_call
-        self._answer_after = answer_after
-        self._context_window = context_window
-        self._event_filter = event_filter
-        self._policy = policy
-        self.approve = approve
-        self._quoted_calls: QuotedCalls = quoted_calls
-        self._before_call = before_call
-        self._after_call = after_call
-        self.max_parallel_calls = max_parallel_calls
-        self._on_error: OnError = on_error
-        self._auxdata = auxdata or {}
-        self._store = store
-        self._clock = clock
 
     def __repr__(self) -> str:
         names = [*self.roster]
@@ -267,68 +250,74 @@ class Agent(Generic[OutputT_co]):
             context=context,
             **({} if model is None else {"model": model}),
         )
-        within = context.run if context is not None and isinstance(context.run, OuterRun) else None
-        common = SharedOptions(
-            {**self._auxdata, **(context.auxdata if context else {}), **(auxdata or {})},
+        outer = context.run if context is not None and isinstance(context.run, OuterRun) else None
+        settings = self.settings
+        shared = SharedOptions(
+            {**(settings.auxdata or {}), **(context.auxdata if context else {}), **(auxdata or {})},
             approve,
-            self.approve or (within.approve if within else None),
+            settings.approve or (outer.approve if outer else None),
         )
-        setup = self.set_up(common, model=model, instructions=instructions, controls=controls, tool_choice=tool_choice)
-        before = read_history(history, setup.model.name)
-        asked = prompt if isinstance(prompt, UserCanister) else UserCanister(contents(prompt))
-        if not (before or asked.content or results or approvals):
+        active = self.set_up(shared, model=model, instructions=instructions, controls=controls, tool_choice=tool_choice)
+        canisters = read_history(history, active.model.name)
+        question = prompt if isinstance(prompt, UserCanister) else UserCanister(contents(prompt))
+        if not (canisters or question.content or results or approvals):
             raise CallerError("there is nothing to ask", path="prompt", hint="give a prompt or a history")
-        now = self._clock()
-        said = (replace(asked, timestamp=asked.timestamp or now),) if asked.content else ()
-        given, resumption = self._settle(before, results or {}, approvals or {}, said=said, setup=setup, now=now)
-        if not (given or resumption) and ends_with_model(before):
-            given = [UserCanister(contents(GO_ON), timestamp=now)]
+        now = settings.clock()
+        prompted = (replace(question, timestamp=question.timestamp or now),) if question.content else ()
+        added, resumption = self._read_results(
+            canisters, results or {}, approvals or {}, prompt=prompted, active=active, now=now
+        )
+        if not (added or resumption) and ends_with_model(canisters):
+            added = [UserCanister(contents(GO_ON), timestamp=now)]
+        loop = active.loop(
+            [*canisters, *added], limits=limits or settings.limits, outer=outer.budget if outer is not None else None
+        )
         return Run(
-            setup.loop(
-                [*before, *given], limits=limits or self._limits, outer=within.budget if within is not None else None
-            ),
-            setup,
-            common,
-            known=len(before),
-            clock=self._clock,
-            store=self._store,
-            within=within,
-            resumption=resumption,
+            RunSettings(
+                loop=loop,
+                active=active,
+                shared=shared,
+                history_length=len(canisters),
+                clock=settings.clock,
+                store=settings.store,
+                outer=outer,
+                resumption=resumption,
+            )
         )
 
-    def _settle(
+    def _read_results(
         self,
-        before: list[Canister],
+        canisters: list[Canister],
         results: Mapping[str, Any],
         approvals: Mapping[str, Answer],
         *,
-        said: tuple[Canister, ...],
-        setup: ActiveAgent,
+        prompt: tuple[Canister, ...],
+        active: ActiveAgent,
         now: datetime,
     ) -> tuple[list[Canister], Resumption | None]:
         """What follows the history at once, and what the run has to do first."""
-        if not (results or approvals or any(isinstance(each, InvocationCanister) for each in before)):
-            return [*said], None
-        from callboard.agent.resume import given_results, read_resumption, waiting_calls  # noqa: PLC0415  # few runs
+        if not (results or approvals or any(isinstance(each, InvocationCanister) for each in canisters)):
+            return [*prompt], None
+        from callboard.agent.resume import complete_results, read_resumption, waiting_calls  # noqa: PLC0415  # few runs
 
-        waiting = waiting_calls(before)
+        waiting = waiting_calls(canisters)
         if not approvals:
-            return [*given_results(waiting, results, now), *said], None
+            return [*complete_results(waiting, results, now), *prompt], None
         resumption = read_resumption(
             waiting,
             approvals,
             results,
-            said,
-            invokers=setup.invokers,
-            policy=self._policy or Policy(),
-            validated=setup.rules.validates,
+            prompt,
+            invokers=active.invokers,
+            policy=active.rules.policy,
+            validated=active.rules.validates,
             now=now,
         )
         return [], resumption
 
     def set_up(
         self,
-        common: SharedOptions,
+        shared: SharedOptions,
         *,
         model: Model | str | None = None,
         instructions: Instructions | None = None,
@@ -338,56 +327,55 @@ class Agent(Generic[OutputT_co]):
         """What a run has of this agent; the arguments are those of `stream`, and checked."""
         owned = open_model(model) if isinstance(model, str) else None
         asked: Model = owned or model or self.model  # type: ignore[assignment]  # a name has become the owned one
-        plan = plan_of(asked)
-        roster = self.roster
-        choice = tool_choice or self._tool_choice
+        settings, plan, roster = self.settings, plan_of(asked), self.roster
+        policy = settings.policy or Policy()
+        choice = tool_choice or settings.tool_choice
         check_tool_choice(choice, roster)
-        offered = roster.offered(self._policy or Policy())
+        offered = roster.offered(policy)
         search = _search(roster, offered, plan.max_tools, choice)
         invokers = search.invokers if search else roster
-        if self._context_window is not None:
-            self._context_window.invokers = invokers
+        if settings.context_window is not None:
+            settings.context_window.invokers = invokers
         return ActiveAgent(
             agent=self,
+            settings=settings,
             model=asked,
-            instructions=self.instructions if instructions is None else instructions,
+            instructions=settings.instructions if instructions is None else instructions,
             overrides=instructions is not None,
             invokers=invokers,
             search=search,
             rules=LoopRules(
-                policy=self._policy or Policy(),
+                policy=policy,
                 prices=plan.prices,
-                answer_after=self._answer_after or plan.answer_after,
-                checks_output=bool(self._output or self._output_validator),
+                answer_after=settings.answer_after or plan.answer_after,
+                checks_output=bool(self._output or settings.output_validator),
                 validates=plan.mode.validated,
-                quoted_calls=self._quoted_calls,
+                quoted_calls=settings.quoted_calls,
             ),
-            on_repeated_call=self._on_repeated_call or plan.on_repeated_call,
-            group=ParallelExecutor(
+            on_repeated_call=settings.on_repeated_call or plan.on_repeated_call,
+            executor=ParallelExecutor(
                 invokers,
-                auxdata={**self._auxdata, **common.auxdata},
-                on_error=self._on_error,
+                auxdata={**(settings.auxdata or {}), **shared.auxdata},
+                on_error=settings.on_error,
                 validated=plan.mode.validated,
-                before_call=self._before_call,
-                after_call=self._after_call,
-                limit=self.max_parallel_calls,
-                policy=self._policy,
+                before_call=settings.before_call,
+                after_call=settings.after_call,
+                limit=settings.max_parallel_calls,
+                policy=settings.policy,
             ),
             request=Request(
                 asked.name,
                 (),
                 search.declared(()) if search else offered,
                 tool_choice=choice,
-                controls=merged(self._controls, controls),
+                controls=merge_controls(settings.controls or Controls(), controls),
                 constraint=self._output.constraint if self._output else None,
             ),
             output=self._output,
-            check=OutputCheck(self._output, self._output_validator),
-            approve=common.approve or self.approve or common.fallback,
-            context_window=self._context_window,
-            event_filter=self._event_filter,
+            output_check=OutputCheck(self._output, settings.output_validator),
+            approve=shared.approve or settings.approve or shared.fallback,
             cache_seconds=plan.cache_seconds,
-            around=aclosing(owned) if owned else self._kept_open() if model is None else nullcontext(),
+            resource=aclosing(owned) if owned else self._keep_open() if model is None else nullcontext(),
         )
 
     def stream_sync(
@@ -423,7 +411,7 @@ class Agent(Generic[OutputT_co]):
         return Handoff(self, name, description)
 
     @asynccontextmanager
-    async def _kept_open(self) -> AsyncGenerator[None]:
+    async def _keep_open(self) -> AsyncGenerator[None]:
         self._running += 1
         try:
             yield

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final, get_args
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from msgspec.structs import replace
 
@@ -26,11 +28,17 @@ from callboard.core import (
     ToolChoice,
     UserCanister,
 )
+from callboard.core.ports import Approve, Clock, Store
 from callboard.errors import CallerError
-from callboard.execution import OnError
+from callboard.execution import DEFAULT_LIMIT, AfterCall, BeforeCall, OnError
 from callboard.loop import AnswerAfter, Limits, OnRepeatedCall, QuotedCalls
 from callboard.text.suggest import suggest
 from callboard.tools import Context, Ensemble, Policy
+
+if TYPE_CHECKING:
+    from callboard.agent.output_type import OutputValidator
+    from callboard.agent.run import Instructions, NewEventFilter
+    from callboard.loop import ContextWindow
 
 _CANISTERS: Final = (
     UserCanister,
@@ -110,16 +118,16 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
 """Parameters that are of a kind, and what they should be."""
 
 
-def check_arguments(**given: Any) -> None:
+def check_arguments(**arguments: Any) -> None:
     """Refuse what an agent cannot be made of; None stands for a default.
 
     Args:
-        given: The constructor's arguments by their names.
+        arguments: The arguments by their names.
 
     Raises:
         CallerError: An argument is no word that its parameter knows, or of another kind.
     """
-    for name, value in given.items():
+    for name, value in arguments.items():
         if value is None and name != "model":
             continue
         if name in _WORDS and value not in _WORDS[name]:
@@ -127,9 +135,61 @@ def check_arguments(**given: Any) -> None:
             hint = suggest(value, words) if isinstance(value, str) else f"there are {', '.join(words)}"
             raise CallerError(f"{value!r} is no word for it", path=name, hint=hint)
         if name in _KINDS:
-            fits, wanted = _KINDS[name]
+            fits, kind = _KINDS[name]
             if not fits(value):
-                raise CallerError(f"a {type(value).__name__} cannot be it", path=name, hint=f"give {wanted}")
+                raise CallerError(f"a {type(value).__name__} cannot be it", path=name, hint=f"give {kind}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSettings:
+    """What stays the same from run to run, besides an agent's model, tools and type of output."""
+
+    instructions: Instructions = ""
+    """A text, or a function of the run's context that gives it; it becomes the supervisor's canister."""
+    controls: Controls | None = None
+    """How replies are sampled, and how long they may be."""
+    tool_choice: ToolChoice = "auto"
+    """Whether the model has to call, and which tool; it holds until the model has called."""
+    limits: Limits | None = None
+    """The bounds of each run."""
+    output_validator: OutputValidator[Any] | None = None
+    """Says what is wrong with an output; the model is then asked again (`Limits.output_retries`)."""
+    on_repeated_call: OnRepeatedCall | None = None
+    """What follows from a call that was made before in the run, in the place of what the model's profile says.
+
+    "run" runs it again. "warn" does not if nothing has changed since: the model gets the earlier result below the
+    advice to do something else. "final_answer" gives the earlier result to a call that is idempotent or was made in the
+    round before, and asks for the last reply if the whole reply was such calls.
+    """
+    answer_after: AnswerAfter | None = None
+    """When the last reply is asked for, in the place of what the model's profile says."""
+    context_window: ContextWindow | None = None
+    """Decides what of a long conversation the model is shown."""
+    event_filter: NewEventFilter | None = None
+    """Makes a Stage that a reply's events pass through before anything else sees them."""
+    policy: Policy | None = None
+    """Which calls run, which are denied, and which `approve` is asked about."""
+    approve: Approve | None = None
+    """Asked about calls: only "allow" (or True) runs one. Without it the answer is no."""
+    quoted_calls: QuotedCalls = "ask"
+    """Whether `approve` is asked about a call that stands word for word in what the model read."""
+    before_call: BeforeCall | None = None
+    """Looks at each call before it runs."""
+    after_call: AfterCall | None = None
+    """Looks at each result."""
+    max_parallel_calls: int = DEFAULT_LIMIT
+    """Calls of a reply that are under way together; with 1 they run in their order."""
+    on_error: OnError = "feedback"
+    """With "fail_fast" a tool that raises ends the run, and the conversation is rolled back."""
+    auxdata: Mapping[str, Any] | None = None
+    """What tools find in their Context."""
+    store: Store | None = None
+    """Keeps every canister."""
+    clock: Clock = lambda: datetime.now(UTC)  # the default of a field
+    """The time in UTC."""
+
+    def __post_init__(self) -> None:
+        check_arguments(**vars(self))
 
 
 def check_tool_choice(choice: ToolChoice, names: Collection[str]) -> None:
@@ -140,7 +200,7 @@ def check_tool_choice(choice: ToolChoice, names: Collection[str]) -> None:
         raise CallerError("there is no tool that could be called", path="tool_choice", hint="give the agent tools")
 
 
-def merged(controls: Controls, others: Controls | None) -> Controls:
+def merge_controls(controls: Controls, others: Controls | None) -> Controls:
     """The controls, with what is set in the others in its place."""
     if others is None:
         return controls

@@ -50,7 +50,7 @@ def waiting_calls(history: Iterable[Canister]) -> list[InvocationCanister]:
     return [each for _, each in sorted(chain.from_iterable(waiting.values()), key=itemgetter(0))]
 
 
-def given_results(
+def complete_results(
     waiting: Iterable[InvocationCanister], results: Mapping[str, Any], now: datetime
 ) -> Iterator[ResultCanister]:
     """A result for each call that waits. Raises CallerError for a result of nothing."""
@@ -114,7 +114,7 @@ def read_resumption(
             raise CallerError("a prompt cannot follow a call that still waits", path=path, hint=hint)
         decisions.append(decision)
     others = [each for each in waiting if each.identifier not in approvals]
-    answered = {each.invocation_id: each for each in given_results(others, results, now)}
+    answered = {each.invocation_id: each for each in complete_results(others, results, now)}
     return Resumption(tuple(waiting), answered, tuple(decisions), prompt)
 
 

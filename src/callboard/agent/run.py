@@ -74,9 +74,9 @@ from callboard.tools import Context, Invoker
 
 if TYPE_CHECKING:
     from callboard.agent.agent import Agent
+    from callboard.agent.arguments import AgentSettings
     from callboard.agent.handoff import Handoff
     from callboard.agent.resume import Resumption
-    from callboard.loop import ContextWindow
     from callboard.tools.search import ToolSearch
 
 _Value = TypeVar("_Value")
@@ -146,6 +146,7 @@ class ActiveAgent:
     """
 
     agent: Agent[Any]
+    settings: AgentSettings
     model: Model
     instructions: Instructions
     overrides: bool
@@ -153,15 +154,14 @@ class ActiveAgent:
     search: ToolSearch | None
     rules: LoopRules
     on_repeated_call: OnRepeatedCall
-    group: ParallelExecutor
+    executor: ParallelExecutor
     request: Request
     output: Output[Any] | None
-    check: OutputCheck[Any]
+    output_check: OutputCheck[Any]
     approve: Approve | None
-    context_window: ContextWindow | None
-    event_filter: NewEventFilter | None
     cache_seconds: float
-    around: AbstractAsyncContextManager[Any]
+    resource: AbstractAsyncContextManager[Any]
+    """Open while the agent has the conversation: the connections of its model."""
 
     def loop(self, canisters: Iterable[Canister] = (), **run: Any) -> Loop:
         """A loop with the agent's tools and rules; `run` are the run's own arguments of Loop."""
@@ -181,6 +181,23 @@ class ActiveAgent:
         if not isinstance(text, str):
             raise CallerError(f"the function gave a {type(text).__name__}", path="instructions", hint="give a text")
         return "\n\n".join([each for each in (text, self.output.instructions if self.output else "") if each])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """What a run is made of."""
+
+    loop: Loop
+    active: ActiveAgent
+    shared: SharedOptions
+    history_length: int
+    """Canisters of the conversation before the run."""
+    clock: Clock
+    store: Store | None
+    outer: OuterRun | None
+    """The run that this one is within."""
+    resumption: Resumption | None
+    """Decisions about calls of the history."""
 
 
 class OuterRun:
@@ -232,35 +249,23 @@ class Run(Generic[OutputT_co]):
     state is then `cancelled`. `failure` is what the run failed of.
     """
 
-    def __init__(
-        self,
-        loop: Loop,
-        setup: ActiveAgent,
-        common: SharedOptions,
-        *,
-        known: int,
-        clock: Clock,
-        store: Store | None = None,
-        within: OuterRun | None = None,
-        resumption: Resumption | None = None,
-    ) -> None:
+    def __init__(self, settings: RunSettings) -> None:
         self._result: RunResult[OutputT_co] | None = None
         self.failure: CallboardError | None = None
-        self._loop = loop
-        self._setup = setup
-        self._setups = {id(setup.agent): setup}
-        """Of the agents that had the conversation."""
-        self._common = common
-        self._begun_at = self._stored = self._known = known
-        self._clock = clock
-        self._store = store
-        self._within = within
-        self._resumption = resumption
+        self._settings = settings
+        self._loop = settings.loop
+        self._active = settings.active
+        self._agents = {id(settings.active.agent): settings.active}
+        """Those that had the conversation."""
+        self._begun_at = self._stored = settings.history_length
+        self._clock = settings.clock
+        self._store = settings.store
+        self._outer = settings.outer
         self._asking = asyncio.Lock()
-        self._around = AsyncExitStack()
+        self._resources = AsyncExitStack()
         self._instructions: SupervisorCanister | None = None
         """Shown in the place of the conversation's own; None shows those."""
-        self._called = False
+        self._has_called = False
         """Whether the agent that has the conversation has called."""
         self._actions: deque[Action] = deque()
         self._begun = False
@@ -269,12 +274,12 @@ class Run(Generic[OutputT_co]):
 
     def __repr__(self) -> str:
         state = self._result.state if self._result else "under way" if self._begun else "not begun"
-        return f"<Run of {self._setup.model.name}: {state}>"
+        return f"<Run of {self._active.model.name}: {state}>"
 
     @property
     def agent(self) -> Agent[Any]:
         """The agent that has the conversation."""
-        return self._setup.agent
+        return self._active.agent
 
     @property
     def ended(self) -> bool:
@@ -294,7 +299,7 @@ class Run(Generic[OutputT_co]):
 
         It is what the model wrote, neither validated nor coerced, and one and the same object while it grows.
         """
-        return self._setup.check.partial
+        return self._active.output_check.partial
 
     async def __aenter__(self) -> Self:
         self._block = AsyncExitStack()
@@ -315,9 +320,9 @@ class Run(Generic[OutputT_co]):
 
     async def _events(self) -> AsyncGenerator[Event]:
         """The run's one generator: what an action of the loop needs is awaited here, and its events are given here."""
-        async with self._around:
+        async with self._resources:
             try:
-                for note in await self._enter(self._setup):
+                for note in await self._enter(self._active):
                     yield self._give(note)
                 for decision in await self._begin():
                     yield self._feed(decision)
@@ -327,7 +332,7 @@ class Run(Generic[OutputT_co]):
                         case CallModel():
                             yield self._give(RoundStarted(action.number))
                             reply = self._open_reply(action)
-                            async with closing(self._setup.model.batches(reply.request)) as batches:
+                            async with closing(self._active.model.batches(reply.request)) as batches:
                                 with suppress(StopAsyncIteration):
                                     while True:
                                         for event in reply.take(await self._in_time(anext(batches))):
@@ -337,8 +342,8 @@ class Run(Generic[OutputT_co]):
                             for note in self._watch_cache(reply):
                                 yield self._give(note)
                         case Execute(invocations=invocations, answered=answered):
-                            self._called = self._loop.rounds > 0
-                            async with aclosing(self._setup.group.run(invocations, answered)) as results:
+                            self._has_called = self._loop.rounds > 0
+                            async with aclosing(self._active.executor.run(invocations, answered)) as results:
                                 with suppress(StopAsyncIteration):
                                     while True:
                                         yield self._feed(await self._in_time(anext(results)))
@@ -349,7 +354,7 @@ class Run(Generic[OutputT_co]):
                                 yield self._give(Note("alert", f"{invocation.name} was denied: {answer.why}"))
                             yield self._feed(answer)
                         case CheckOutput(text=text):
-                            complaint = await self._in_time(self._setup.check.complaint(text))
+                            complaint = await self._in_time(self._active.output_check.complaint(text))
                             self._actions.extend(self._loop.answer_check(complaint, self._clock()))
                             self._keep()
                         case HandOver(name=name):
@@ -372,23 +377,23 @@ class Run(Generic[OutputT_co]):
 
     def _give(self, event: Event) -> Event:
         """Tell the outer run, if there is one, what the caller is given."""
-        if self._within is not None:
-            self._within.emit(event)
+        if self._outer is not None:
+            self._outer.emit(event)
         return event
 
-    async def _enter(self, setup: ActiveAgent) -> list[Note]:
+    async def _enter(self, active: ActiveAgent) -> list[Note]:
         """What the run has of an agent is made ready. What of the agent's tools cannot be enforced."""
-        self._setup = setup
-        self._called = False
-        if setup.group.enclose is not None:
+        self._active = active
+        self._has_called = False
+        if active.executor.enclose is not None:
             return []
-        setup.group.enclose = self._enclose
-        self._setups[id(setup.agent)] = setup
-        await self._around.enter_async_context(setup.around)
-        return [Note("dropped", f"{name}: {what}") for name, each in setup.invokers.items() for what in each.dropped]
+        active.executor.enclose = self._enclose
+        self._agents[id(active.agent)] = active
+        await self._resources.enter_async_context(active.resource)
+        return [Note("dropped", f"{name}: {what}") for name, each in active.invokers.items() for what in each.dropped]
 
     def _enclose(self, invocation: InvocationCanister, emit: Callable[[Event], None]) -> OuterRun:
-        return OuterRun(invocation, emit, self._loop.budget, self._setup.approve, self._asking)
+        return OuterRun(invocation, emit, self._loop.budget, self._active.approve, self._asking)
 
     async def _begin(self) -> tuple[ApprovalAnswered, ...]:
         """The agent's instructions come first; a history that has some keeps them, but for those of an agent.
@@ -396,17 +401,17 @@ class Run(Generic[OutputT_co]):
         Returns:
             Decisions about calls of the history.
         """
-        text = await self._setup.instruct(self._common.auxdata)
+        text = await self._active.instruct(self._settings.shared.auxdata)
         transcript = self._loop.transcript
         first = next((each for each in transcript if isinstance(each, SupervisorCanister)), None)
         if text and first is None:
             transcript.insert(0, self._supervisor(text))
             self._begun_at += bool(self._begun_at)
             self._stored = self._begun_at
-        elif text and first is not None and (self._setup.overrides or first.by_agent):
+        elif text and first is not None and (self._active.overrides or first.by_agent):
             self._instructions = self._supervisor(text)
         self._keep()
-        resumed, now = self._resumption, self._clock()
+        resumed, now = self._settings.resumption, self._clock()
         if resumed is None:
             self._actions.extend(self._loop.start(now))
             return ()
@@ -417,41 +422,41 @@ class Run(Generic[OutputT_co]):
         return SupervisorCanister(contents(text), by_agent=True, timestamp=self._clock())
 
     async def _hand_over(self, name: str) -> list[Event]:
-        handoff = cast("Handoff", self._setup.invokers[name])
+        handoff = cast("Handoff", self._active.invokers[name])
         agent = handoff.agent
-        notes = await self._enter(self._setups.get(id(agent)) or agent.set_up(self._common))
-        self._instructions = self._supervisor(await self._setup.instruct(self._common.auxdata))
-        self._loop = self._setup.loop(after=self._loop)
+        notes = await self._enter(self._agents.get(id(agent)) or agent.set_up(self._settings.shared))
+        self._instructions = self._supervisor(await self._active.instruct(self._settings.shared.auxdata))
+        self._loop = self._active.loop(after=self._loop)
         self._actions.extend(self._loop.go_on(self._clock()))
         return [HandedOver(handoff.to), *notes]
 
     async def _ask(self, invocation: InvocationCanister, why: str) -> ApprovalAnswered:
         from callboard.execution import ask_approval  # noqa: PLC0415  # where somebody is asked
 
-        answer = await ask_approval(self._setup.approve, invocation, why)
-        if self._within is not None and answer.verdict == "defer":
+        answer = await ask_approval(self._active.approve, invocation, why)
+        if self._outer is not None and answer.verdict == "defer":
             return replace(answer, verdict="deny", why=_NOT_LATER)
         return answer
 
     def _open_reply(self, action: CallModel) -> _Reply:
-        setup = self._setup
+        active = self._active
         conversation = self._instructed(action.canisters)
         changes: dict[str, Any] = {"canisters": conversation, "conversation": conversation}
-        if setup.context_window is not None:
-            changes["canisters"] = setup.context_window.shown(conversation)
-        if setup.search is not None:
-            changes["tools"] = setup.search.declared(conversation)
-        choice = setup.request.tool_choice
+        if active.settings.context_window is not None:
+            changes["canisters"] = active.settings.context_window.shown(conversation)
+        if active.search is not None:
+            changes["tools"] = active.search.declared(conversation)
+        choice = active.request.tool_choice
         if action.last:
             changes["tool_choice"] = "none"
-        elif self._called and (choice == "required" or isinstance(choice, NamedTool)):
+        elif self._has_called and (choice == "required" or isinstance(choice, NamedTool)):
             # A model that was made to call, and has called, is free to answer.
             changes["tool_choice"] = "auto"
-        return _Reply(setup, replace(setup.request, **changes))
+        return _Reply(active, replace(active.request, **changes))
 
     def _watch_cache(self, reply: _Reply) -> list[Note]:
         """Say where the provider's prompt cache stopped holding."""
-        agent = self._setup.agent
+        agent = self._active.agent
         if not reply.usage.cached and agent.cache_watch is None:
             return []
         from callboard.loop.cache_watch import CacheWatch  # noqa: PLC0415  # where an endpoint tells of a cache
@@ -462,7 +467,7 @@ class Run(Generic[OutputT_co]):
             reply.usage,
             model=reply.model,
             now=self._clock().timestamp(),
-            lifetime=self._setup.cache_seconds,
+            lifetime=self._active.cache_seconds,
         )
         return [Note("alert", collapse.text, code="cache")] if collapse else []
 
@@ -492,18 +497,18 @@ class Run(Generic[OutputT_co]):
         if isinstance(event, ReplyFailed):
             about = {name: getattr(event, name) for name in ("code", "excerpt", "party", "path", "hint")}
             self.failure = ProviderError(event.message, **about)
-        self._setup.check.follow(event)
+        self._active.output_check.follow(event)
         if actions := self._loop.feed(event, self._clock()):
             self._actions.extend(actions)
         if self._store is not None:
             self._keep()
-        if self._within is not None:
-            self._within.emit(event)
+        if self._outer is not None:
+            self._outer.emit(event)
         return event
 
     def _stop(self, why: str, state: RunState) -> RunEnded:
         """Ends the run from outside; calls that had ended keep their results."""
-        for result in self._setup.group.unseen:
+        for result in self._active.executor.unseen:
             self._loop.feed(ResultReady(result), self._clock())
         return self._end(self._loop.stop(self._clock(), why, state))
 
@@ -526,7 +531,7 @@ class Run(Generic[OutputT_co]):
             finish.why,
             loop.cost,
             loop.pending,
-            self._setup.agent,
+            self._active.agent,
             self._read(finish, text),
         )
         self._keep()
@@ -536,7 +541,7 @@ class Run(Generic[OutputT_co]):
         """The output as its type; a run that did not complete has none, nor has a refusal where it is no text."""
         if finish.state != "completed":
             return UNSET
-        check: OutputCheck[OutputT_co] = self._setup.check
+        check: OutputCheck[OutputT_co] = self._active.output_check
         if check.value is not UNSET:
             return check.value
         try:
@@ -546,8 +551,8 @@ class Run(Generic[OutputT_co]):
 
     def _roll_back(self) -> RolledBack:
         """The conversation goes on from where it was before the prompt, as its caller counts it."""
-        rolled_back = RolledBack(self._known)
-        self._setup = next(iter(self._setups.values()))  # who had the conversation before the prompt
+        rolled_back = RolledBack(self._settings.history_length)
+        self._active = next(iter(self._agents.values()))  # who had the conversation before the prompt
         self._loop.roll_back(self._begun_at)
         self._stored = self._begun_at
         if self._store is not None:
@@ -579,12 +584,12 @@ class _OutOfTime(Exception):
 class _Reply:
     """The reply to one request while it arrives."""
 
-    def __init__(self, setup: ActiveAgent, request: Request) -> None:
+    def __init__(self, active: ActiveAgent, request: Request) -> None:
         self.request = request
         self.usage = Usage()
-        self.model = setup.model.name
-        self._context_window = setup.context_window
-        self._event_filter = setup.event_filter() if setup.event_filter else None
+        self.model = active.model.name
+        self._context_window = active.settings.context_window
+        self._event_filter = active.settings.event_filter() if active.settings.event_filter else None
         self._is_whole = False
 
     def take(self, events: list[Event]) -> list[Event]:
