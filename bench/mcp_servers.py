@@ -74,7 +74,7 @@ def settings(*arguments: str, name: str = "bench") -> ServerSettings:
 
 async def linked(stack: AsyncExitStack, server: str) -> Call:
     ensemble = await stack.enter_async_context(McpEnsemble(settings(server)))
-    return lambda: ensemble.link.call("add", ARGUMENTS)
+    return lambda: ensemble.client.call("add", ARGUMENTS)
 
 
 async def ensembled(stack: AsyncExitStack, server: str) -> Call:

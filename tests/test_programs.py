@@ -9,9 +9,9 @@ import pytest
 from callboard import programs
 from callboard.coding.git.process import git_path
 from callboard.coding.search.ripgrep import find_ripgrep
-from callboard.mcp.environment import environment_of
+from callboard.mcp.environment import build_environment
 from callboard.mcp.settings import ServerSettings
-from callboard.programs import absolute_path, find_program, search_path, work_in
+from callboard.programs import absolute_search_path, exclude_repository, find_program, trusted_search_path
 
 NAMES = ("git", "gh", "rg", "bwrap", "node")
 
@@ -59,7 +59,7 @@ def assert_none_of(repository):
 def test_no_program_is_taken_from_a_relative_directory_of_the_path(repository, monkeypatch, entry, where):
     monkeypatch.setenv("PATH", where.format(entry, os.environ["PATH"]))
     assert_none_of(repository)
-    assert all(map(os.path.isabs, search_path().split(os.pathsep)))
+    assert all(map(os.path.isabs, trusted_search_path().split(os.pathsep)))
 
 
 @pytest.mark.parametrize("inside", [".", ".venv/bin", "node_modules/.bin", "sub"])
@@ -70,7 +70,7 @@ def test_no_program_is_taken_from_within_the_repository_that_is_worked_in(reposi
         assert_none_of(repository)
     monkeypatch.chdir("/")
     assert find_program("node") == str(tmp_path / "link" / "node")
-    work_in(repository / "sub")
+    exclude_repository(repository / "sub")
     assert_none_of(repository)
 
 
@@ -87,7 +87,7 @@ def test_programs_elsewhere_are_found(monkeypatch, tmp_path, pwned):
     monkeypatch.setenv("PATH", f".:{tmp_path}/missing:{tmp_path}/tools:/usr/bin")
     assert found() == [str(tmp_path / "tools" / name) for name in NAMES]
     monkeypatch.setenv("PATH", "")
-    assert (search_path(), absolute_path()) == (os.defpath, os.defpath)
+    assert (trusted_search_path(), absolute_search_path()) == (os.defpath, os.defpath)
 
 
 @pytest.mark.parametrize("place", ["/", "/usr", "~", "~/.."])
@@ -114,7 +114,7 @@ def test_a_current_directory_that_is_gone_is_no_reason_to_fail(tmp_path, monkeyp
 @pytest.mark.usefixtures("repository")
 def test_what_we_start_searches_no_relative_directory_either(monkeypatch):
     monkeypatch.setenv("PATH", f"node_modules/.bin::.:{os.environ['PATH']}")
-    server = environment_of(ServerSettings(name="x", command=("node",)), os.environ)
+    server = build_environment(ServerSettings(name="x", command=("node",)), os.environ)
     assert all(map(os.path.isabs, server["PATH"].split(os.pathsep)))
 
 

@@ -16,64 +16,64 @@ from pathlib import Path
 _repositories: set[str] = set()
 
 
-def work_in(directory: Path) -> None:
+def exclude_repository(directory: Path) -> None:
     """From now on no program is taken from the repository of a directory, or from the directory if it is in none.
 
     The directory where the process is counts by itself. Home directories, and those that the system's programs are in,
     are no repositories.
     """
-    _repositories.update(_repository(directory))
+    _repositories.update(_find_repository(directory))
 
 
-def absolute_path(path: str | None = None) -> str:
+def absolute_search_path(path: str | None = None) -> str:
     """The absolute directories of a search path, by default of PATH, for programs that the user names.
 
     An empty or a relative one depends on the current directory. Where nothing is left it is the system's, since an empty
     search path would be the current directory again.
     """
-    given = os.environ.get("PATH", os.defpath) if path is None else path
-    return _joined([each for each in given.split(os.pathsep) if os.path.isabs(each)])  # noqa: PTH117
+    path_text = os.environ.get("PATH", os.defpath) if path is None else path
+    return _join([each for each in path_text.split(os.pathsep) if os.path.isabs(each)])  # noqa: PTH117
 
 
-def search_path() -> str:
+def trusted_search_path() -> str:
     """The directories of PATH that we take programs from ourselves, as one search path.
 
     Where a directory of PATH leads is looked at once: who can make it lead elsewhere can put a program into it.
     """
-    return _outside(absolute_path(), _worked_in())
+    return _list_outside(absolute_search_path(), _working_repositories())
 
 
 def find_program(name: str) -> str | None:
     """The path of a program, None where there is none that may be taken. A link into a repository leads into it."""
     import shutil  # noqa: PLC0415  # not for --help
 
-    repositories = _worked_in()
-    for directory in _outside(absolute_path(), repositories).split(os.pathsep):
-        found = shutil.which(name, path=directory)
+    repositories = _working_repositories()
+    for directory in _list_outside(absolute_search_path(), repositories).split(os.pathsep):
+        path = shutil.which(name, path=directory)
         # Windows looks into the current directory first, whatever the path is.
-        if found and os.path.isabs(found) and not _is_beneath(found, repositories):  # noqa: PTH117
-            return found
+        if path and os.path.isabs(path) and not _is_beneath(path, repositories):  # noqa: PTH117
+            return path
     return None
 
 
-def _joined(directories: list[str]) -> str:
+def _join(directories: list[str]) -> str:
     return os.pathsep.join(directories) or os.defpath
 
 
 @functools.lru_cache(maxsize=16)
-def _outside(path: str, repositories: frozenset[str]) -> str:
-    return _joined([each for each in path.split(os.pathsep) if not _is_beneath(each, repositories)])
+def _list_outside(path: str, repositories: frozenset[str]) -> str:
+    return _join([each for each in path.split(os.pathsep) if not _is_beneath(each, repositories)])
 
 
-def _worked_in() -> frozenset[str]:
+def _working_repositories() -> frozenset[str]:
     try:
-        return frozenset({*_repositories, *_repository(Path.cwd())})
+        return frozenset({*_repositories, *_find_repository(Path.cwd())})
     except FileNotFoundError:
         # The current directory is gone.
         return frozenset(_repositories)
 
 
-def _repository(directory: Path) -> set[str]:
+def _find_repository(directory: Path) -> set[str]:
     real = os.path.realpath(directory)
     above = (real, *map(str, Path(real).parents))
     root = next((each for each in above if os.path.lexists(os.path.join(each, ".git"))), real)  # noqa: PTH118
@@ -82,5 +82,5 @@ def _repository(directory: Path) -> set[str]:
 
 
 def _is_beneath(path: str, places: AbstractSet[str]) -> bool:
-    ways = (Path(os.path.abspath(path)), Path(os.path.realpath(path)))  # noqa: PTH100
-    return any(str(each) in places for way in ways for each in (way, *way.parents))
+    spellings = (Path(os.path.abspath(path)), Path(os.path.realpath(path)))  # noqa: PTH100
+    return any(str(each) in places for way in spellings for each in (way, *way.parents))

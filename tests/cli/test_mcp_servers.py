@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from callboard.cli.mcp_servers import asked, shown
-from callboard.mcp.events import Logged, Progress, StateChanged, ToolsChanged
+from callboard.cli.mcp_servers import make_elicit, make_event_printer
+from callboard.mcp.events import CallProgress, Logged, StateChanged, ToolsChanged
 
 FORM = {
     "properties": {
@@ -36,7 +36,7 @@ def test_a_form_is_filled_in(typed, answer):
     async def read():
         return next(lines)
 
-    ask = asked(lambda line, _: told.append(line), read)
+    ask = make_elicit(lambda line, _: told.append(line), read)
     assert asyncio.run(ask("s asks: where?\x1b[2J", FORM)) == answer
     assert told[:2] == ["s asks: where? [2J", "  city (City; string):"]
 
@@ -46,7 +46,10 @@ def test_without_a_form_it_is_yes_or_no():
         return "y\n"
 
     told = []
-    assert asyncio.run(asked(lambda line, _: told.append(line), read)("s asks: go to\nhttps://x", {})) == ("accept", {})
+    assert asyncio.run(make_elicit(lambda line, _: told.append(line), read)("s asks: go to\nhttps://x", {})) == (
+        "accept",
+        {},
+    )
     assert told == ["s asks: go to https://x", "agree? [y/N]"]
 
 
@@ -56,8 +59,8 @@ EVENTS = [
     StateChanged("s", "backoff", "not there"),
     StateChanged("s", "ready"),
     StateChanged("s", "backoff", "gone"),
-    Progress("s", "dig", 1, 2, "deep"),
-    Progress("s", "dig", 1),
+    CallProgress("s", "dig", 1, 2, "deep"),
+    CallProgress("s", "dig", 1),
     ToolsChanged("s"),
 ]
 
@@ -65,7 +68,7 @@ EVENTS = [
 def test_what_a_server_does_is_told():
     def told(*, verbose):
         lines = []
-        show = shown(lambda line, _: lines.append(line), verbose=verbose)
+        show = make_event_printer(lambda line, _: lines.append(line), verbose=verbose)
         for event in EVENTS:
             show(event)
         return lines
@@ -92,5 +95,5 @@ def test_what_is_typed_that_does_not_fit_is_asked_for_again():
         return next(lines)
 
     form = {"properties": {"days": {"type": "integer"}}}
-    assert asyncio.run(asked(lambda line, _: told.append(line), read)("s asks", form)) == ("accept", {"days": 3})
+    assert asyncio.run(make_elicit(lambda line, _: told.append(line), read)("s asks", form)) == ("accept", {"days": 3})
     assert "  'many' is no integer; again, or nothing to leave it out:" in told

@@ -256,7 +256,7 @@ def test_a_configuration_that_is_none(configuration, told):
 
 
 def test_an_ensemble_without_a_connection():
-    (empty,) = asyncio.run(prepare_ensembles({"ensembles": [{"name": "empty"}]}, tell=lambda _: None))
+    (empty,) = asyncio.run(prepare_ensembles({"ensembles": [{"name": "empty"}]}, warn=lambda _: None))
     assert isinstance(empty, Ensemble)
     assert (empty.connection, dict(empty.invokers)) == (None, {})
 
@@ -264,7 +264,7 @@ def test_an_ensemble_without_a_connection():
 @pytest.mark.parametrize("invokers", [[], [{"name": "read_file", "enabled": False}]])
 def test_an_ensemble_without_tools_is_told(invokers):
     notices = []
-    asyncio.run(prepare_ensembles({"ensembles": [{"name": "io", "invokers": invokers}]}, tell=notices.append))
+    asyncio.run(prepare_ensembles({"ensembles": [{"name": "io", "invokers": invokers}]}, warn=notices.append))
     assert notices == ["io has no tools: none is enabled in [[invokers]]"]
 
 

@@ -127,11 +127,11 @@ def added(monkeypatch):
 
     def add(*objects):
         monkeypatch.setattr(import_by_name, "plugins", {"callboard.ensembles": objects}.__getitem__)
-        import_by_name._added.cache_clear()
+        import_by_name._plugin_files.cache_clear()
 
     yield add
     monkeypatch.undo()
-    import_by_name._added.cache_clear()
+    import_by_name._plugin_files.cache_clear()
 
 
 def test_ensembles_that_packages_add(added, tmp_path):

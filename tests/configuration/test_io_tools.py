@@ -6,7 +6,7 @@ import pytest
 
 from callboard import Invoker
 from callboard.configuration import io_tools, load_configuration
-from callboard.configuration.import_by_name import SHIPPED
+from callboard.configuration.import_by_name import ENSEMBLES_DIRECTORY
 from callboard.errors import DescriptorError
 from callboard.execution import run_invoker
 
@@ -28,14 +28,14 @@ def test_the_built_in_ensemble(call, here):
 
 
 def test_it_is_laid_out_as_the_seed_says():
-    assert sorted(str(path.relative_to(SHIPPED)) for path in SHIPPED.rglob("*.toml")) == [
+    assert sorted(str(path.relative_to(ENSEMBLES_DIRECTORY)) for path in ENSEMBLES_DIRECTORY.rglob("*.toml")) == [
         "io.toml",
         "io/invokers/list_directory.toml",
         "io/invokers/read_file.toml",
         "io/invokers/write_file.toml",
     ]
     # Seed 000, but for the third tool.
-    assert tomllib.loads((SHIPPED / "io.toml").read_text()) == {
+    assert tomllib.loads((ENSEMBLES_DIRECTORY / "io.toml").read_text()) == {
         "ensemble": {"name": "io", "enabled": True},
         "defaults": {"timeout": 30, "max_retries": 3},
         "invokers": [
@@ -44,7 +44,7 @@ def test_it_is_laid_out_as_the_seed_says():
             {"source": "io/invokers/list_directory.toml"},
         ],
     }
-    read_file = tomllib.loads((SHIPPED / "io/invokers/read_file.toml").read_text())
+    read_file = tomllib.loads((ENSEMBLES_DIRECTORY / "io/invokers/read_file.toml").read_text())
     assert read_file["invoker"] == {"name": "read_file", "enabled": True, "description": "Reads contents of a file"}
     assert read_file["arguments"]["properties"]["path"]["description"] == "Absolute path to file"
 

@@ -351,4 +351,4 @@ def test_figures_of_the_page():
         f"larger\nthan {sanitize.SCHEMA_BYTES // 1024} KB, has more than {sanitize.MAX_PROPERTIES} properties" in PAGE
     )
     assert f"{result_store.MAX_KEPT} results are kept" in PAGE
-    assert all(f"`{name}`" in PAGE for name in environment.PASSED)
+    assert all(f"`{name}`" in PAGE for name in environment.PASSED_VARIABLES)

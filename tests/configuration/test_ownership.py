@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from callboard.configuration import load_settings
-from callboard.configuration.ownership import stranger
+from callboard.configuration.ownership import find_unsafe_owner
 
 ANOTHER = 54321
 
@@ -157,6 +157,6 @@ def test_a_file_that_is_not_read_hides_no_other(load, project):
 
 def test_nothing_is_asked_where_there_are_no_such_owners(project, monkeypatch):
     (project / "callboard.toml").chmod(0o666)
-    assert stranger(project / "callboard.toml") is not None
+    assert find_unsafe_owner(project / "callboard.toml") is not None
     monkeypatch.delattr(os, "getuid")
-    assert stranger(project / "callboard.toml") is None
+    assert find_unsafe_owner(project / "callboard.toml") is None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.configuration.toml import MAX_BYTES, line_of, read_document
+from callboard.configuration.toml import MAX_BYTES, find_line, read_document
 from callboard.errors import CallerError, DescriptorError
 
 TEXT = '''\
@@ -68,7 +68,7 @@ mode = "native"
 )
 def test_the_line_of_a_key(keys, line):
     tomllib.loads(TEXT)
-    assert line_of(TEXT, keys) == line
+    assert find_line(TEXT, keys) == line
 
 
 words = st.sampled_from(["a", "b", "c.d", 'e"f', "g h", "ключ"])
@@ -89,12 +89,12 @@ def test_every_key_has_its_line(tables):
             places[table, key] = len(lines)
     text = "\n".join(lines)
     assert tomllib.loads(text) == tables
-    assert {keys: line_of(text, keys) for keys in places} == places
+    assert {keys: find_line(text, keys) for keys in places} == places
 
 
 @given(st.text(), st.lists(st.text() | st.integers()).map(tuple))
 def test_no_text_is_too_much_for_the_scan(text, keys):
-    line = line_of(text, keys)
+    line = find_line(text, keys)
     assert line is None or 1 <= line <= text.count("\n") + 1
 
 

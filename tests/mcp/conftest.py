@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from callboard.mcp.client import Link
+from callboard.mcp.client import McpClient
 from callboard.mcp.settings import ServerSettings
 
 ECHO = {"name": "echo", "inputSchema": {"type": "object"}}
@@ -63,15 +63,15 @@ async def served(small):
 
 
 def _using(small, use, **settings):
-    """What is made of a link to the server."""
+    """What is made of a client to the server."""
 
     async def scene():
         async with asyncio.timeout(60), served(small) as url:
-            link = Link(ServerSettings(name="s", transport="http", url=url, **settings))
+            client = McpClient(ServerSettings(name="s", transport="http", url=url, **settings))
             try:
-                return await use(link)
+                return await use(client)
             finally:
-                await link.aclose()
+                await client.aclose()
 
     return asyncio.run(scene())
 
@@ -84,5 +84,5 @@ def small():
 
 @pytest.fixture
 def using():
-    """What is made of a link to such a server."""
+    """What is made of a client to such a server."""
     return _using

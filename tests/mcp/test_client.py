@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 from callboard.mcp import connection, server_process
-from callboard.mcp.client import Link
-from callboard.mcp.environment import PASSED
-from callboard.mcp.errors import ServerFailure, ServerLacks, ServerTimeout, ServerUnreachable
-from callboard.mcp.events import Logged, Progress, StateChanged, ToolsChanged
+from callboard.mcp.client import McpClient
+from callboard.mcp.environment import PASSED_VARIABLES
+from callboard.mcp.errors import ServerFailure, ServerItemNotFound, ServerTimeout, ServerUnreachable
+from callboard.mcp.events import CallProgress, Logged, StateChanged, ToolsChanged
 from callboard.mcp.settings import ServerSettings
 
 SERVERS = Path(__file__).with_name("servers")
@@ -34,7 +34,7 @@ class Stage:
         self.journal = directory / "journal"
         self.journal.touch()
         self.events = []
-        self.links = []
+        self.clients = []
         self.servers = []
         self.here = []
 
@@ -43,10 +43,10 @@ class Stage:
         command = (sys.executable, *quick, str(SERVERS / f"{server}.py"), "--journal", str(self.journal), *flags)
         return ServerSettings(name="s", command=command, **changes)
 
-    def link(self, *flags, server="small", settings=None, elicit=None, sample=None, **changes):
+    def client(self, *flags, server="small", settings=None, elicit=None, sample=None, **changes):
         given = settings or self.settings(*flags, server=server, **changes)
-        self.links.append(Link(given, on_event=self.events.append, elicit=elicit, sample=sample))
-        return self.links[-1]
+        self.clients.append(McpClient(given, on_event=self.events.append, elicit=elicit, sample=sample))
+        return self.clients[-1]
 
     def written(self):
         return self.journal.read_text(encoding="utf-8").splitlines()
@@ -73,7 +73,7 @@ class Stage:
         raise AssertionError(server.returncode)
 
     async def ordinary(self, **changes):
-        """A link to the SDK's server on HTTP, within this process: its own would import the SDK once more."""
+        """A client to the SDK's server on HTTP, within this process: its own would import the SDK once more."""
         import uvicorn
 
         spec = spec_from_file_location("ordinary", SERVERS / "ordinary.py")
@@ -90,11 +90,11 @@ class Stage:
 
     def web(self, port, *, sample=None, **changes):
         url = f"http://127.0.0.1:{port}/mcp"
-        return self.link(settings=ServerSettings(name="s", transport="http", url=url, **changes), sample=sample)
+        return self.client(settings=ServerSettings(name="s", transport="http", url=url, **changes), sample=sample)
 
     async def close(self):
-        for link in self.links:
-            await link.aclose()
+        for client in self.clients:
+            await client.aclose()
         for server, serving in self.here:
             server.should_exit = True
             await serving
@@ -121,9 +121,9 @@ def play(tmp_path):
 @pytest.fixture
 def hasty(monkeypatch):
     """Servers that do not end by themselves, or do not answer, are not waited for."""
-    monkeypatch.setattr(connection, "PING", 0.5)
-    monkeypatch.setattr(server_process, "EOF_GRACE", 0.1)
-    monkeypatch.setattr(server_process, "TERM_GRACE", 0.1)
+    monkeypatch.setattr(connection, "PING_SECONDS", 0.5)
+    monkeypatch.setattr(server_process, "EOF_SECONDS", 0.1)
+    monkeypatch.setattr(server_process, "TERM_SECONDS", 0.1)
 
 
 async def until(true):
@@ -153,50 +153,54 @@ def said(result):
     return result.content[0].text
 
 
-# what a link is for
+# what a client is for
 
 
 @ERAS
 def test_a_server_is_used_from_any_task_and_closed_from_another(play, era):
     async def scene(stage):
-        link = stage.link("--era", era)
-        assert link.state == "idle"
-        await link.start()
-        assert link.state == "ready"
-        assert link.protocol_version == {"legacy": "2025-11-25", "modern": "2026-07-28"}[era]
-        assert link.capabilities.tools.list_changed
-        assert "echo" in [tool.name for tool in await link.tools()]
-        tasks = [asyncio.create_task(link.call("echo", {"text": str(n)})) for n in range(20)]
+        client = stage.client("--era", era)
+        assert client.state == "idle"
+        await client.start()
+        assert client.state == "ready"
+        assert client.protocol_version == {"legacy": "2025-11-25", "modern": "2026-07-28"}[era]
+        assert client.capabilities.tools.list_changed
+        assert "echo" in [tool.name for tool in await client.tools()]
+        tasks = [asyncio.create_task(client.call("echo", {"text": str(n)})) for n in range(20)]
         assert [said(result) for result in await asyncio.gather(*tasks)] == [str(n) for n in range(20)]
-        await asyncio.create_task(link.aclose())
+        await asyncio.create_task(client.aclose())
         assert stage.states() == ["connecting", "ready", "idle"]
         assert stage.written()[-1] == "end", "it was let end by itself"
         assert all(gone(pid) for pid in stage.pids())
         with pytest.raises(ServerUnreachable, match="it is closed"):
-            await link.call("echo", {})
+            await client.call("echo", {})
 
     play(scene)
 
 
 def test_a_call_connects_and_a_slow_start_is_not_the_calls_idle_time(play):
     async def scene(stage):
-        link = stage.link("--slow", "0.5", idle_timeout=0.3)
-        assert said(await link.call("echo", {"text": "hello"})) == "hello"
+        client = stage.client("--slow", "0.5", idle_timeout=0.3)
+        assert said(await client.call("echo", {"text": "hello"})) == "hello"
 
     play(scene)
 
 
 def test_what_a_server_says_of_itself(play):
     async def scene(stage):
-        link = await stage.ordinary()
-        await link.start()
-        assert (link.server.name, link.server.version, link.server.instructions) == ("ordinary", "2", "Add numbers.")
-        assert await link.resources() == ()
-        assert await link.prompts() == ()
-        with pytest.raises(ServerLacks):
-            await link.read_resource("a://b")
+        client = await stage.ordinary()
+        await client.start()
+        assert (client.server.name, client.server.version, client.server.instructions) == (
+            "ordinary",
+            "2",
+            "Add numbers.",
+        )
+        assert await client.resources() == ()
+        assert await client.prompts() == ()
+        with pytest.raises(ServerItemNotFound):
+            await client.read_resource("a://b")
         with pytest.raises(ServerFailure, match="Invalid structured content"):
-            await link.call("wrong", {})
+            await client.call("wrong", {})
 
     play(scene)
 
@@ -207,9 +211,9 @@ def test_a_server_gets_of_our_environment_what_is_named(play, monkeypatch):
     monkeypatch.setenv("LANG", "C.UTF-8")
 
     async def scene(stage):
-        link = stage.link(environment={"GIVEN": "env:TOKEN", "PLAIN": "3"}, inherit=("LANG", "NOT_SET"))
-        got = json.loads(said(await link.call("environment", {})))
-        passed = {name: os.environ[name] for name in PASSED if name in os.environ}
+        client = stage.client(environment={"GIVEN": "env:TOKEN", "PLAIN": "3"}, inherit=("LANG", "NOT_SET"))
+        got = json.loads(said(await client.call("environment", {})))
+        passed = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
         got.pop("LC_CTYPE", None)  # Python's own
         assert got == passed | {"GIVEN": "2", "PLAIN": "3", "LANG": "C.UTF-8"}
 
@@ -223,9 +227,9 @@ def test_whoever_listens_may_fail(play):
 
         heard = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["message"]))
-        link = Link(stage.settings(), on_event=fails)
-        stage.links.append(link)
-        assert said(await link.call("echo", {"text": "a"})) == "a"
+        client = McpClient(stage.settings(), on_event=fails)
+        stage.clients.append(client)
+        assert said(await client.call("echo", {"text": "a"})) == "a"
         assert heard == ["on_event of mcp.s raised"] * 2
 
     play(scene)
@@ -237,18 +241,18 @@ def test_whoever_listens_may_fail(play):
 @ERAS
 def test_a_child_that_dies_fails_the_call_and_is_started_for_the_next(play, era):
     async def scene(stage):
-        link = stage.link("--era", era)
+        client = stage.client("--era", era)
         with pytest.raises(ServerUnreachable) as failed:
-            await link.call("die", {})
+            await client.call("die", {})
         assert failed.value.may_have_run
         assert failed.value.category == "network"
         assert str(failed.value) == (
             "mcp.s: the connection was lost: it ended with status 3; its last words: I die; "
             "the tool die was sent and may have run"
         )
-        assert link.state == "backoff"
+        assert client.state == "backoff"
         assert stage.count("start") == 1, "nobody asked"
-        assert said(await link.call("echo", {"text": "again"})) == "again"
+        assert said(await client.call("echo", {"text": "again"})) == "again"
         assert stage.states() == ["connecting", "ready", "backoff", "connecting", "ready"]
 
     play(scene)
@@ -256,10 +260,10 @@ def test_a_child_that_dies_fails_the_call_and_is_started_for_the_next(play, era)
 
 def test_only_what_may_be_repeated_is_repeated_and_once(play):
     async def scene(stage):
-        link = stage.link()
-        assert said(await link.call("die_once", {}, idempotent=True)) == "alive"
+        client = stage.client()
+        assert said(await client.call("die_once", {}, idempotent=True)) == "alive"
         with pytest.raises(ServerUnreachable):
-            await link.call("die", {}, idempotent=True)
+            await client.call("die", {}, idempotent=True)
         assert stage.count("call die_once") == 2
         assert stage.count("call die") - stage.count("call die_once") == 2
         assert stage.count("start") == 3
@@ -270,14 +274,14 @@ def test_only_what_may_be_repeated_is_repeated_and_once(play):
 @ERAS
 def test_ten_calls_share_one_reconnect(play, era):
     async def scene(stage):
-        link = stage.link("--era", era)
-        calls = [asyncio.create_task(link.call("hang", {})) for _ in range(10)]
+        client = stage.client("--era", era)
+        calls = [asyncio.create_task(client.call("hang", {})) for _ in range(10)]
         await until(lambda: stage.count("call hang") == 10)
         os.kill(stage.pids()[0], signal.SIGKILL)
         lost = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(each) for each in lost} == {ServerUnreachable}
         assert all("status -9" in str(each) for each in lost)
-        answers = await asyncio.gather(*[link.call("echo", {"text": str(n)}) for n in range(10)])
+        answers = await asyncio.gather(*[client.call("echo", {"text": str(n)}) for n in range(10)])
         assert [said(answer) for answer in answers] == [str(n) for n in range(10)]
         assert stage.count("start") == 2
 
@@ -286,22 +290,22 @@ def test_ten_calls_share_one_reconnect(play, era):
 
 def test_a_child_that_dies_while_nobody_asks_costs_no_call(play):
     async def scene(stage):
-        link = stage.link()
-        await link.start()
+        client = stage.client()
+        await client.start()
         os.kill(stage.pids()[0], signal.SIGKILL)
-        await until(lambda: link.state == "backoff")
-        assert said(await link.call("echo", {"text": "again"})) == "again"
+        await until(lambda: client.state == "backoff")
+        assert said(await client.call("echo", {"text": "again"})) == "again"
 
     play(scene)
 
 
 def test_one_that_ends_at_once_is_tried_again_later(play):
     async def scene(stage):
-        link = stage.link("--fail", "2")
+        client = stage.client("--fail", "2")
         with pytest.raises(ServerUnreachable, match="ended with status 1; its last words: not yet"):
-            await link.start()
-        assert link.state == "backoff"
-        assert said(await link.call("echo", {"text": "there"})) == "there"
+            await client.start()
+        assert client.state == "backoff"
+        assert said(await client.call("echo", {"text": "there"})) == "there"
         assert stage.count("start") == 3
 
     play(scene)
@@ -322,15 +326,15 @@ def test_one_that_ends_at_once_is_tried_again_later(play):
 )
 def test_a_mistake_of_configuration_is_not_tried_again(play, changes, says):
     async def scene(stage):
-        link = stage.link(settings=msgspec.structs.replace(stage.settings(), **changes))
+        client = stage.client(settings=msgspec.structs.replace(stage.settings(), **changes))
         with pytest.raises(ServerFailure) as failed:
-            await link.start()
+            await client.start()
         assert says in str(failed.value)
         with pytest.raises(ServerFailure):
-            await link.call("echo", {})
+            await client.call("echo", {})
         assert stage.states() == ["connecting", "failed"]
         with pytest.raises(ServerFailure):
-            await link.start()
+            await client.start()
         assert stage.states().count("connecting") == 2, "when it is asked to"
 
     play(scene)
@@ -341,7 +345,7 @@ def test_without_the_sdk_it_says_what_to_install(play, monkeypatch):
 
     async def scene(stage):
         with pytest.raises(ServerFailure, match=r"pip install 'callboard\[mcp\]'"):
-            await stage.link().start()
+            await stage.client().start()
         assert all(gone(pid) for pid in stage.pids())
 
     play(scene)
@@ -349,10 +353,10 @@ def test_without_the_sdk_it_says_what_to_install(play, monkeypatch):
 
 def test_a_silent_server_is_given_up(play):
     async def scene(stage):
-        link = stage.link("--silent", "--say", "thinking", connect_timeout=1.5)
+        client = stage.client("--silent", "--say", "thinking", connect_timeout=1.5)
         with pytest.raises(ServerTimeout, match=r"did not answer within 1\.5 s; its last words: thinking"):
-            await link.start()
-        assert link.state == "backoff"
+            await client.start()
+        assert client.state == "backoff"
         assert all(gone(pid) for pid in stage.pids())
 
     play(scene)
@@ -360,13 +364,13 @@ def test_a_silent_server_is_given_up(play):
 
 def test_the_era_is_found_out_and_remembered(play):
     async def scene(stage):
-        link = stage.link("--deaf-to-discover", connect_timeout=2.0)
+        client = stage.client("--deaf-to-discover", connect_timeout=2.0)
         with pytest.raises(ServerTimeout):
-            await link.start()
-        await link.start()
+            await client.start()
+        await client.start()
         with pytest.raises(ServerUnreachable):
-            await link.call("die", {})
-        await link.call("echo", {})
+            await client.call("die", {})
+        await client.call("echo", {})
         assert stage.count("start") == 3
         assert stage.count("server/discover") == 1
 
@@ -375,12 +379,12 @@ def test_the_era_is_found_out_and_remembered(play):
 
 def test_a_call_without_a_sign_of_life_ends_and_the_server_stays(play):
     async def scene(stage):
-        link = stage.link(idle_timeout=0.3)
+        client = stage.client(idle_timeout=0.3)
         with pytest.raises(ServerTimeout, match=r"no sign of life from the tool hang within 0\.3 s; its idle_timeout"):
-            await link.call("hang", {})
+            await client.call("hang", {})
         await until(lambda: stage.count("ping") == 1)
         assert stage.count("notifications/cancelled") == 1
-        assert said(await link.call("echo", {"text": "here"})) == "here"
+        assert said(await client.call("echo", {"text": "here"})) == "here"
         assert stage.count("start") == 1
 
     play(scene)
@@ -390,11 +394,11 @@ def test_a_call_without_a_sign_of_life_ends_and_the_server_stays(play):
 @pytest.mark.usefixtures("hasty")
 def test_a_server_that_hears_nothing_any_more_is_replaced(play, era):
     async def scene(stage):
-        link = stage.link("--era", era, idle_timeout=0.3)
+        client = stage.client("--era", era, idle_timeout=0.3)
         with pytest.raises(ServerTimeout):
-            await link.call("freeze", {})
-        await until(lambda: link.state == "backoff")
-        assert said(await link.call("echo", {"text": "new"})) == "new"
+            await client.call("freeze", {})
+        await until(lambda: client.state == "backoff")
+        assert said(await client.call("echo", {"text": "new"})) == "new"
         assert stage.count("start") == 2
 
     play(scene)
@@ -403,13 +407,13 @@ def test_a_server_that_hears_nothing_any_more_is_replaced(play, era):
 @pytest.mark.usefixtures("hasty")
 def test_a_server_that_is_stopped_holds_up_nobody(play):
     async def scene(stage):
-        link = stage.link(idle_timeout=0.3)
-        await link.start()
+        client = stage.client(idle_timeout=0.3)
+        await client.start()
         os.kill(stage.pids()[0], signal.SIGSTOP)
-        calls = [asyncio.create_task(link.call("echo", {"text": "x" * 1_000_000})) for _ in range(3)]
+        calls = [asyncio.create_task(client.call("echo", {"text": "x" * 1_000_000})) for _ in range(3)]
         assert {type(each) for each in await asyncio.gather(*calls, return_exceptions=True)} == {ServerTimeout}
-        await until(lambda: link.state == "backoff")
-        assert said(await link.call("echo", {"text": "new"})) == "new"
+        await until(lambda: client.state == "backoff")
+        assert said(await client.call("echo", {"text": "new"})) == "new"
         assert await asyncio.to_thread(gone, stage.pids()[0])
 
     play(scene)
@@ -418,27 +422,29 @@ def test_a_server_that_is_stopped_holds_up_nobody(play):
 @pytest.mark.usefixtures("hasty")
 def test_progress_is_a_sign_of_life_but_not_for_ever(play):
     async def scene(stage):
-        link = stage.link(idle_timeout=0.6, timeout=1.6)
+        client = stage.client(idle_timeout=0.6, timeout=1.6)
         seen = []
         slow = {"steps": 8, "seconds": 0.1}
-        assert said(await link.call("slow", slow, on_progress=lambda *step: seen.append(step))) == "done"
+        assert said(await client.call("slow", slow, on_progress=lambda *step: seen.append(step))) == "done"
         assert seen == [(float(n), 8.0, "on") for n in range(1, 9)]
-        assert next(event for event in stage.events if isinstance(event, Progress)) == Progress("s", "slow", 1, 8, "on")
+        assert next(event for event in stage.events if isinstance(event, CallProgress)) == CallProgress(
+            "s", "slow", 1, 8, "on"
+        )
         with pytest.raises(
             ServerTimeout, match=r"no answer from the tool slow within 1\.6 s; its timeout can be raised"
         ):
-            await link.call("slow", {"steps": 16, "seconds": 0.15})
+            await client.call("slow", {"steps": 16, "seconds": 0.15})
 
     play(scene)
 
 
 def test_a_call_that_waits_in_vain_says_why(play):
     async def scene(stage):
-        link = stage.link("--fail", "100", timeout=2.0)
+        client = stage.client("--fail", "100", timeout=2.0)
         with pytest.raises(ServerUnreachable, match=r"no connection for the tool echo in time.*not yet") as failed:
-            await link.call("echo", {})
+            await client.call("echo", {})
         assert not failed.value.may_have_run
-        await until(lambda: link.state == "backoff")
+        await until(lambda: client.state == "backoff")
 
     play(scene)
 
@@ -448,9 +454,9 @@ def test_a_call_that_waits_in_vain_says_why(play):
 
 def test_noise_is_passed_over_and_told_once(play):
     async def scene(stage):
-        link = stage.link("--noise", "3")
-        assert said(await link.call("noise", {"lines": 5000})) == "noisy"
-        assert link.noise == 5003
+        client = stage.client("--noise", "3")
+        assert said(await client.call("noise", {"lines": 5000})) == "noisy"
+        assert client.noise_lines == 5003
         (told,) = [event for event in stage.events if isinstance(event, Logged)]
         assert told.text == "it writes to its standard output what is no message, first: DEBUG: starting up"
 
@@ -460,7 +466,7 @@ def test_noise_is_passed_over_and_told_once(play):
 @ERAS
 def test_twenty_megabytes(play, era):
     async def scene(stage):
-        result = await stage.link("--era", era).call("big", {"size": 20_000_000})
+        result = await stage.client("--era", era).call("big", {"size": 20_000_000})
         assert len(said(result)) == 20_000_000
 
     play(scene)
@@ -468,15 +474,15 @@ def test_twenty_megabytes(play, era):
 
 def test_all_pages_are_read(play):
     async def scene(stage):
-        assert [tool.name for tool in await stage.link("--pages", "3").tools()] == ["tool0", "tool1", "tool2"]
+        assert [tool.name for tool in await stage.client("--pages", "3").tools()] == ["tool0", "tool1", "tool2"]
 
     play(scene)
 
 
 def test_pages_without_end_are_not(play):
     async def scene(stage):
-        link = stage.link("--pages", "1000000")
-        assert len(await link.tools()) == 100
+        client = stage.client("--pages", "1000000")
+        assert len(await client.tools()) == 100
         (told,) = [event for event in stage.events if isinstance(event, Logged)]
         assert told.text == "it lists more tools than 100 on 100 pages; the rest is not read"
 
@@ -489,11 +495,11 @@ def test_pages_without_end_are_not(play):
 @ERAS
 def test_changed_tools_are_listed_once_and_told(play, era):
     async def scene(stage):
-        link = stage.link("--era", era)
+        client = stage.client("--era", era)
         got = asyncio.get_running_loop().create_future()
-        link.on_tools_changed = got.set_result
-        before = await link.tools()
-        await link.call("grow", {})
+        client.on_tools_changed = got.set_result
+        before = await client.tools()
+        await client.call("grow", {})
         after = await got
         assert [tool.name for tool in after[len(before) :]] == ["new9", "new10", "new11"]
         (told,) = [event for event in stage.events if isinstance(event, ToolsChanged)]
@@ -508,15 +514,15 @@ def test_changed_tools_are_listed_once_and_told(play, era):
 def test_changes_of_a_server_of_the_sdk_are_heard(play, protocol, transport):
     async def scene(stage):
         if transport == "stdio":
-            link = stage.link(server="ordinary", protocol=protocol)
+            client = stage.client(server="ordinary", protocol=protocol)
         else:
-            link = await stage.ordinary(protocol=protocol)
+            client = await stage.ordinary(protocol=protocol)
         got = asyncio.get_running_loop().create_future()
-        link.on_tools_changed = got.set_result
-        await link.tools()
+        client.on_tools_changed = got.set_result
+        await client.tools()
         if protocol != "legacy":  # when it is listened to it is asked once more
             await until(lambda: stage.count("tools/list") == 2)
-        await link.call("grow", {})
+        await client.call("grow", {})
         assert (await got)[-1].name == "new9"
 
     play(scene)
@@ -524,14 +530,14 @@ def test_changes_of_a_server_of_the_sdk_are_heard(play, protocol, transport):
 
 def test_tools_that_changed_while_it_was_away_are_told(play):
     async def scene(stage):
-        link = stage.link()
-        await link.call("grow", {})
-        assert len(await link.tools()) == 12
+        client = stage.client()
+        await client.call("grow", {})
+        assert len(await client.tools()) == 12
         got = asyncio.get_running_loop().create_future()
-        link.on_tools_changed = got.set_result
+        client.on_tools_changed = got.set_result
         with pytest.raises(ServerUnreachable):
-            await link.call("die", {})
-        await link.call("echo", {})
+            await client.call("die", {})
+        await client.call("echo", {})
         assert len(await got) == 9
 
     play(scene)
@@ -556,16 +562,16 @@ def test_progress_logs_and_questions_pass(play, protocol):
 
     async def scene(stage):
         settings = stage.settings(server="ordinary", protocol=protocol, sampling=True, idle_timeout=1.0)
-        link = stage.link(settings=settings, elicit=elicit, sample=sample)
+        client = stage.client(settings=settings, elicit=elicit, sample=sample)
         steps = []
-        await link.call("steps", {}, on_progress=lambda *step: steps.append(step))
+        await client.call("steps", {}, on_progress=lambda *step: steps.append(step))
         assert steps == [(1.0, 3.0, "on"), (2.0, 3.0, "on"), (3.0, 3.0, "on")]
-        assert said(await link.call("ask", {})) in {
+        assert said(await client.call("ask", {})) in {
             "accept {'size': 7, 'name': 'Ada'}",
             "accept {'name': 'Ada', 'size': 7}",
         }
-        assert said(await link.call("think", {})) == "2 + 2 = 4"
-        await link.call("log", {})
+        assert said(await client.call("think", {})) == "2 + 2 = 4"
+        await client.call("log", {})
         assert [event for event in stage.events if isinstance(event, Logged)] == [
             Logged("s", "warning", '{"what":"x"}', "here")
         ]
@@ -579,10 +585,10 @@ def test_without_anybody_to_ask_a_question_is_refused(play, protocol):
         raise AssertionError
 
     async def scene(stage):
-        link = await stage.ordinary(protocol=protocol, sample=sample)
+        client = await stage.ordinary(protocol=protocol, sample=sample)
         for name in ("ask", "think"):
             with pytest.raises(ServerFailure, match=r"not supported|capability"):
-                await link.call(name, {})
+                await client.call(name, {})
 
     play(scene)
 
@@ -590,15 +596,15 @@ def test_without_anybody_to_ask_a_question_is_refused(play, protocol):
 @pytest.mark.parametrize("server", ["small", "ordinary"])
 def test_a_cancelled_call_ends_at_once_and_the_server_is_told(play, server):
     async def scene(stage):
-        link = stage.link() if server == "small" else await stage.ordinary()
+        client = stage.client() if server == "small" else await stage.ordinary()
         name = "hang" if server == "small" else "wait"
-        call = asyncio.create_task(link.call(name, {}))
+        call = asyncio.create_task(client.call(name, {}))
         await until(lambda: stage.count(f"call {name}"))
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
         await until(lambda: stage.count("notifications/cancelled") or stage.count("cancelled"))
-        assert link.state == "ready"
+        assert client.state == "ready"
 
     play(scene)
 
@@ -606,13 +612,13 @@ def test_a_cancelled_call_ends_at_once_and_the_server_is_told(play, server):
 @pytest.mark.usefixtures("hasty")
 def test_a_call_that_waits_for_a_server_is_cancelled_at_once(play):
     async def scene(stage):
-        link = stage.link("--slow", "600")
-        call = asyncio.create_task(link.call("echo", {}))
+        client = stage.client("--slow", "600")
+        call = asyncio.create_task(client.call("echo", {}))
         await until(lambda: stage.count("start"))
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await link.aclose()
+        await client.aclose()
         assert stage.states() == ["connecting", "idle"]
         assert all(gone(pid) for pid in stage.pids())
 
@@ -627,18 +633,18 @@ def test_a_web_server_gone_and_back(play, era):
     async def scene(stage):
         port = free_port()
         server = stage.serve(port, "--era", era)
-        link = stage.web(port)
-        await link.start()
+        client = stage.web(port)
+        await client.start()
         server.kill()
         server.wait()
-        calls = [asyncio.create_task(link.call("echo", {"text": str(n)})) for n in range(10)]
+        calls = [asyncio.create_task(client.call("echo", {"text": str(n)})) for n in range(10)]
         await until(lambda: stage.states().count("backoff") == 2)
         assert not any(call.done() for call in calls)
         await asyncio.to_thread(stage.serve, port, "--era", era)
         assert [said(answer) for answer in await asyncio.gather(*calls)] == [str(n) for n in range(10)]
         assert stage.count("call echo") == 10
         with pytest.raises(ServerUnreachable) as failed:
-            await link.call("die", {})
+            await client.call("die", {})
         assert failed.value.may_have_run
 
     play(scene)
@@ -649,12 +655,12 @@ def test_a_web_server_that_was_restarted_costs_no_call(play, era):
     async def scene(stage):
         port = free_port()
         server = stage.serve(port, "--era", era)
-        link = stage.web(port)
-        await link.start()
+        client = stage.web(port)
+        await client.start()
         server.kill()
         server.wait()
         stage.serve(port, "--era", era)
-        assert said(await link.call("echo", {"text": "again"})) == "again"
+        assert said(await client.call("echo", {"text": "again"})) == "again"
         again = ["backoff", "connecting", "ready"] if era == "legacy" else []  # a session of its own
         assert stage.states() == ["connecting", "ready", *again]
         assert stage.count("call echo") == 1
@@ -715,12 +721,12 @@ def _http(status, body="", *headers):
 def test_what_is_no_answer_says_what_it_is(play, answer, says, state):
     async def scene(stage):
         async with Answers(answer) as server:
-            link = stage.web(server.port)
+            client = stage.web(server.port)
             with pytest.raises(ServerFailure) as failed:
-                await link.start()
+                await client.start()
             assert says in str(failed.value)
-            assert link.state == state
-            await link.aclose()
+            assert client.state == state
+            await client.aclose()
 
     play(scene)
 
@@ -733,11 +739,11 @@ def test_headers_do_not_follow_a_redirect_elsewhere(play, status, monkeypatch):
         async with Answers(_http("500 Oops")) as other:
             location = f"location: http://127.0.0.1:{other.port}/mcp"
             async with Answers(_http(status, "", location)) as server:
-                link = stage.web(server.port, headers={"authorization": "env:TOKEN"})
+                client = stage.web(server.port, headers={"authorization": "env:TOKEN"})
                 with pytest.raises(ServerFailure, match="not followed"):
-                    await link.start()
+                    await client.start()
                 assert b"authorization: secret" in server.requests[0].lower()
-                await link.aclose()
+                await client.aclose()
             assert other.requests == []
 
     play(scene)
@@ -750,12 +756,12 @@ def test_requests_are_signed(play):
         async with Answers(_http("500 Oops")) as server:
             url = f"http://127.0.0.1:{server.port}/mcp"
             settings = ServerSettings(name="s", transport="http", url=url)
-            link = Link(settings, auth=httpx2.BasicAuth("user", "word"))
-            stage.links.append(link)
+            client = McpClient(settings, auth=httpx2.BasicAuth("user", "word"))
+            stage.clients.append(client)
             with pytest.raises(ServerFailure):
-                await link.start()
+                await client.start()
             assert b"authorization: basic dxnlcjp3b3jk" in server.requests[0].lower()
-            await link.aclose()
+            await client.aclose()
 
     play(scene)
 
@@ -764,10 +770,10 @@ def test_a_silent_web_server_is_given_up(play):
     async def scene(stage):
         async with Answers("HTTP/1.1 200 OK\r\n") as server:
             server.silent = True
-            link = stage.web(server.port, connect_timeout=0.5)
+            client = stage.web(server.port, connect_timeout=0.5)
             with pytest.raises(ServerTimeout, match=r"did not answer within 0\.5 s"):
-                await link.start()
-            await link.aclose()
+                await client.start()
+            await client.aclose()
 
     play(scene)
 
@@ -778,9 +784,9 @@ def test_a_silent_web_server_is_given_up(play):
 @pytest.mark.usefixtures("hasty")
 def test_a_server_that_ignores_everything_is_killed_with_what_it_started(play):
     async def scene(stage):
-        link = stage.link("--stubborn", "--child")
-        await link.start()
-        await link.aclose()
+        client = stage.client("--stubborn", "--child")
+        await client.start()
+        await client.aclose()
         assert all(gone(pid) for pid in stage.pids() + stage.pids("child"))
 
     play(scene)
@@ -788,9 +794,9 @@ def test_a_server_that_ignores_everything_is_killed_with_what_it_started(play):
 
 def test_what_a_server_left_behind_is_killed_when_it_ends(play):
     async def scene(stage):
-        link = stage.link("--child")
+        client = stage.client("--child")
         with pytest.raises(ServerUnreachable):
-            await link.call("die", {})
+            await client.call("die", {})
         assert await asyncio.to_thread(gone, stage.pids("child")[0])
 
     play(scene)
@@ -801,11 +807,11 @@ def test_it_ends_with_us_also_when_we_are_killed(tmp_path):
     journal.touch()
     ours = """
 import asyncio, sys
-from callboard.mcp.client import Link
+from callboard.mcp.client import McpClient
 from callboard.mcp.settings import ServerSettings
 async def main():
-    link = Link(ServerSettings(name="s", command=tuple(sys.argv[1:])))
-    await link.start()
+    client = McpClient(ServerSettings(name="s", command=tuple(sys.argv[1:])))
+    await client.start()
     print("ready", flush=True)
     await asyncio.sleep(600)
 asyncio.run(main())
@@ -824,7 +830,7 @@ def test_a_loop_that_ends_without_closing_leaves_nothing(tmp_path):
     stage = Stage(tmp_path)
 
     async def scene():
-        await stage.link("--child").start()
+        await stage.client("--child").start()
 
     asyncio.run(scene())
     assert all(gone(pid) for pid in stage.pids() + stage.pids("child"))
@@ -836,14 +842,14 @@ def test_nothing_is_left_after_many_connects(play):
         return len([*Path("/proc/self/fd").iterdir()]), [task.read_text() for task in tasks if task.read_text()]
 
     async def scene(stage):
-        await stage.link().start()
+        await stage.client().start()
         await stage.close()
         before = left()
         for number in range(6):
-            link = stage.link("--era", ("legacy", "modern")[number % 2])
-            await link.start()
-            await link.tools()
-            await link.aclose()
+            client = stage.client("--era", ("legacy", "modern")[number % 2])
+            await client.start()
+            await client.tools()
+            await client.aclose()
         assert left() == before
         assert len(asyncio.all_tasks()) == 1
 

@@ -1,10 +1,10 @@
 import pytest
 
-from callboard.mcp.connection_state import DELAYS, Standing
+from callboard.mcp.connection_state import RETRY_SECONDS, ConnectionState
 
 
 def fed(*happenings):
-    standing = Standing()
+    standing = ConnectionState()
     for happening in happenings:
         standing.feed(happening, 100.0)
     return standing
@@ -20,8 +20,8 @@ def fed(*happenings):
         (("trying", "opened", "lost"), "backoff"),
         (("trying", "opened", "lost", "trying"), "connecting"),
         (("trying", "refused"), "backoff"),
-        (("trying", "hopeless"), "failed"),
-        (("trying", "hopeless", "started"), "idle"),
+        (("trying", "failed"), "failed"),
+        (("trying", "failed", "started"), "idle"),
         (("trying", "closed"), "idle"),
         (("trying", "opened", "closed"), "idle"),
     ],
@@ -30,7 +30,7 @@ def test_states(happenings, state):
     assert fed(*happenings).state == state
 
 
-@pytest.mark.parametrize("happenings", [("opened",), ("trying", "trying"), ("trying", "hopeless", "trying")])
+@pytest.mark.parametrize("happenings", [("opened",), ("trying", "trying"), ("trying", "failed", "trying")])
 def test_what_cannot_happen(happenings):
     with pytest.raises(KeyError):
         fed(*happenings)
@@ -38,22 +38,22 @@ def test_what_cannot_happen(happenings):
 
 def test_each_failure_in_a_row_waits_longer():
     standing = fed("trying", "refused")
-    waits = [standing.wait(100.0)]
+    waits = [standing.seconds_until_retry(100.0)]
     for _ in range(8):
         standing.feed("trying", 100.0)
         standing.feed("refused", 100.0)
-        waits.append(standing.wait(100.0))
+        waits.append(standing.seconds_until_retry(100.0))
     assert waits == [0, 1, 2, 4, 8, 16, 30, 30, 30]
-    assert waits[: len(DELAYS)] == list(DELAYS)
-    assert standing.wait(110.0) == 20
-    assert standing.wait(200.0) == 0
+    assert waits[: len(RETRY_SECONDS)] == list(RETRY_SECONDS)
+    assert standing.seconds_until_retry(110.0) == 20
+    assert standing.seconds_until_retry(200.0) == 0
 
 
 def test_a_connection_is_a_success_when_it_answered():
     crashing = ("trying", "opened", "lost") * 3
-    assert fed(*crashing).wait(100.0) == 2
-    assert fed(*crashing, "trying", "opened", "answered", "lost").wait(100.0) == 0
+    assert fed(*crashing).seconds_until_retry(100.0) == 2
+    assert fed(*crashing, "trying", "opened", "answered", "lost").seconds_until_retry(100.0) == 0
 
 
 def test_who_starts_it_need_not_wait():
-    assert fed("trying", "refused", "trying", "refused", "started").wait(100.0) == 0
+    assert fed("trying", "refused", "trying", "refused", "started").seconds_until_retry(100.0) == 0

@@ -14,8 +14,8 @@ from callboard import Agent, Ensemble, execute_invoker, mcp
 from callboard.core import ResultReady
 from callboard.errors import CallboardError, CallerError, DescriptorError, SchemaError
 from callboard.execution.result_store import KeptResults
-from callboard.mcp import McpEnsemble, Pins, ServerSettings, create_invoker_from_mcp_tool, server_at
-from callboard.mcp.events import Logged, Progress, ToolsChanged
+from callboard.mcp import McpEnsemble, Pins, ServerSettings, create_invoker_from_mcp_tool, parse_address
+from callboard.mcp.events import CallProgress, Logged, ToolsChanged
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Roster
 
@@ -160,7 +160,7 @@ def test_what_is_left_out_is_told_and_the_rest_stays(server):
         tool("read_result"),
         tool("b.c-d_e"),
     ]
-    names = running(use, server(tools=tools), tell=told.append)
+    names = running(use, server(tools=tools), warn=told.append)
     assert names == ["add", "read_result", "b.c-d_e", "read_result_"]
     assert [line.partition(": ")[2].partition(" is left out")[0] for line in told] == [
         "the tool 'bad'",
@@ -174,7 +174,7 @@ def test_three_servers_with_the_same_names(server):
         return [*Roster([*ensembles, kept.ensemble()])]
 
     three = [server("a"), server("b"), server("c", tools=[tool("sub")])]
-    assert running(use, *three, kept=KeptResults()) == ["a__add", "b__add", "sub", "read_result"]
+    assert running(use, *three, result_store=KeptResults()) == ["a__add", "b__add", "sub", "read_result"]
 
 
 def test_changed_tools_are_the_next_runs(server, tmp_path):
@@ -206,7 +206,7 @@ def test_a_change_after_the_first_use_asks_again(server, state):
 
     def names(*tools, instructions):
         settings = server(tools=tools, said={"instructions": instructions})
-        return running(use, settings, tell=told.append, kept=KeptResults())
+        return running(use, settings, warn=told.append, result_store=KeptResults())
 
     assert names(ADD, tool("sub"), instructions="Be kind.") == (["add", "sub"], "Be kind.")
     assert told == []
@@ -228,9 +228,9 @@ def test_a_second_tool_of_a_pinned_name_does_not_take_its_place(server):
         return {name: each.description for name, each in ensemble.invokers.items()}
 
     kept, other = KeptResults(), {**ADD, "description": "Other."}
-    assert running(use, server(), kept=kept) == {"add": "Adds."}
-    assert running(use, server(tools=[other, ADD]), kept=kept, tell=lambda _: None) == {}
-    assert running(use, server(tools=[ADD, other]), kept=kept, tell=lambda _: None) == {"add": "Adds."}
+    assert running(use, server(), result_store=kept) == {"add": "Adds."}
+    assert running(use, server(tools=[other, ADD]), result_store=kept, warn=lambda _: None) == {}
+    assert running(use, server(tools=[ADD, other]), result_store=kept, warn=lambda _: None) == {"add": "Adds."}
 
 
 def test_annotations_decide_nothing(server):
@@ -257,7 +257,7 @@ def test_a_long_result_is_cut_and_read_on(server, tmp_path):
     kept = KeptResults(tmp_path / "results")
     ensemble_of_results = kept.ensemble()
     said = {"results": {"long": {"content": [{"type": "text", "text": "0123456789" * 1000}]}}}
-    cut, identifier, more = running(use, server(tools=[tool("long")], said=said, result_bytes=1000), kept=kept)
+    cut, identifier, more = running(use, server(tools=[tool("long")], said=said, result_bytes=1000), result_store=kept)
     assert identifier in cut
     assert len(cut) <= 1000
     assert more == "[bytes 1000 to 1005 of 10000]\n01234"
@@ -286,7 +286,7 @@ def test_resources_and_prompts_as_tools(server):
         return [*ensemble.invokers], [[part.text for part in each.content] for each in results]
 
     names, (resources, resource, prompts, prompt, wrong) = running(
-        use, server(said=RESOURCES, expose=("resources", "prompts")), kept=KeptResults()
+        use, server(said=RESOURCES, expose=("resources", "prompts")), result_store=KeptResults()
     )
     assert names == ["list_resources", "read_resource", "list_prompts", "get_prompt"]
     row = {"uri": "x:a", "name": "A", "description": "The first.", "mime_type": "text/plain"}
@@ -305,7 +305,7 @@ def test_what_a_server_has_not_is_told(server):
         return [*ensemble.invokers]
 
     settings = server(expose=("tools", "resources"))
-    assert running(use, settings, tell=told.append, kept=KeptResults()) == ["add"]
+    assert running(use, settings, warn=told.append, result_store=KeptResults()) == ["add"]
     assert told == ["s: it has no resources"]
 
 
@@ -316,7 +316,7 @@ def test_progress_and_logs_are_events(server):
         return await execute_invoker(ensemble.access_invoker("steps"), {})
 
     running(use, server(tools=[tool("steps")]), on_event=events.append)
-    assert Progress("s", "steps", 1, 2, "half") in events
+    assert CallProgress("s", "steps", 1, 2, "half") in events
     assert Logged("s", "warning", "careful") in events
 
 
@@ -336,13 +336,13 @@ def test_one_that_comes_later_has_its_tools_then(server, tmp_path):
 
     async def scenario():
         settings = ServerSettings(name="s", command=(program, str(later), said))
-        ensemble = McpEnsemble(settings, kept=KeptResults())
+        ensemble = McpEnsemble(settings, result_store=KeptResults())
         try:
             with pytest.raises(CallboardError):
                 await ensemble.connect()
             shutil.copy(source, later)
-            ensemble.connect_later()
-            await ensemble._trying
+            ensemble.connect_in_background()
+            await ensemble._retry_task
             return [*ensemble.invokers]
         finally:
             await ensemble.disconnect()
@@ -365,8 +365,8 @@ def test_one_that_comes_later_has_its_tools_then(server, tmp_path):
     ],
 )
 def test_addresses(address, settings):
-    assert server_at(address) == settings
-    assert server_at(address, name="other", timeout=3).name == "other"
+    assert parse_address(address) == settings
+    assert parse_address(address, name="other", timeout=3).name == "other"
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ def test_the_sdk_is_not_imported_before_it_is_needed():
     ],
 )
 def test_a_server_is_called_by_what_it_is(address, name):
-    assert server_at(address).name == name
+    assert parse_address(address).name == name
 
 
 def test_another_program_under_a_known_name_is_told_and_has_pins_of_its_own(server):
@@ -428,29 +428,29 @@ def test_another_program_under_a_known_name_is_told_and_has_pins_of_its_own(serv
 
     told = []
     first, other = server("a"), server("b", tools=[tool("other")])
-    assert running(names, replace(first, name="s"), tell=told.append) == ["add"]
+    assert running(names, replace(first, name="s"), warn=told.append) == ["add"]
     assert told == []
     for _ in range(2):
-        assert running(names, replace(other, name="s"), tell=told.append) == ["other"]
-        assert running(names, replace(first, name="s"), tell=told.append) == ["add"]
+        assert running(names, replace(other, name="s"), warn=told.append) == ["other"]
+        assert running(names, replace(first, name="s"), warn=told.append) == ["add"]
     assert told == ["s: another program than before has this name; its tools are trusted as they are now"]
 
 
 @pytest.mark.parametrize(
-    ("found_by", "hint"),
+    ("cli_options", "hint"),
     [
         (None, "`callboard mcp pins forget 'my s'` trusts it as it is at its next use"),
         ("", "see `callboard mcp tools 'my s'`, then `callboard mcp pins accept 'my s'`"),
         (" --mcp x", "see `callboard mcp tools 'my s' --mcp x`, then `callboard mcp pins accept 'my s' --mcp x`"),
     ],
 )
-def test_what_is_advised_is_a_command_that_knows_the_server(server, found_by, hint):
+def test_what_is_advised_is_a_command_that_knows_the_server(server, cli_options, hint):
     async def nothing(_):
         pass
 
     told = []
     running(nothing, server("my s"))
-    running(nothing, server("my s", tools=[tool("new")]), tell=told.append, found_by=found_by)
+    running(nothing, server("my s", tools=[tool("new")]), warn=told.append, cli_options=cli_options)
     assert told == [f"my s: the tool 'new' is new since its first use and is not offered; {hint}"]
 
 
@@ -490,9 +490,9 @@ def test_tools_keep_their_places_when_a_server_lists_them_in_another_order():
 
     ensemble = McpEnsemble(ServerSettings(name="files", command=("server",), pinned=False))
     ensemble._was_connected = True
-    ensemble._take([listed("read"), listed("write")])
+    ensemble._update_tools([listed("read"), listed("write")])
     before = [*ensemble.invokers]
-    ensemble._take([listed("delete"), listed("write"), listed("read")])
+    ensemble._update_tools([listed("delete"), listed("write"), listed("read")])
     assert [*ensemble.invokers] == [*before, "delete"]
-    ensemble._take([listed("write")])
+    ensemble._update_tools([listed("write")])
     assert [name for name in ensemble.invokers if name in {"read", "write", "delete"}] == ["write"]

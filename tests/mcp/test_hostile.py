@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from callboard.errors import CallerError
-from callboard.mcp.client import Link
-from callboard.mcp.ensemble import MAX_LEFT_OUT, McpEnsemble
+from callboard.mcp.client import McpClient
+from callboard.mcp.ensemble import MAX_LISTED, McpEnsemble
 from callboard.mcp.errors import ServerFailure
 from callboard.mcp.settings import ServerSettings
 
@@ -81,12 +81,12 @@ def test_what_a_server_started_ends_with_it_whatever_session_it_makes(daemon):
     command, journal = daemon
 
     async def scene():
-        link = Link(ServerSettings(name="s", command=command))
-        await link.start()
+        client = McpClient(ServerSettings(name="s", command=command))
+        await client.start()
         pids = daemons(journal)
         assert len(pids) == 2
         assert not any(gone_now(pid) for pid in pids)
-        await link.aclose()
+        await client.aclose()
         assert all(gone(pid) for pid in pids)
 
     asyncio.run(scene())
@@ -101,11 +101,11 @@ def test_what_a_server_started_ends_with_us_when_we_are_killed(daemon):
     command, journal = daemon
     ours = """if True:
         import asyncio, sys
-        from callboard.mcp.client import Link
+        from callboard.mcp.client import McpClient
         from callboard.mcp.settings import ServerSettings
 
         async def main():
-            await Link(ServerSettings(name="s", command=tuple(sys.argv[1:]))).start()
+            await McpClient(ServerSettings(name="s", command=tuple(sys.argv[1:]))).start()
             print("ready", flush=True)
             await asyncio.sleep(1000)
 
@@ -125,10 +125,10 @@ def test_how_a_server_ended_is_told(how, says):
     end = f"os.kill(os.getpid(), {how})" if how else "sys.exit(7)"
 
     async def scene():
-        link = Link(ServerSettings(name="s", command=(sys.executable, "-c", f"import os, sys; {end}")))
+        client = McpClient(ServerSettings(name="s", command=(sys.executable, "-c", f"import os, sys; {end}")))
         with pytest.raises(ServerFailure, match=says):
-            await link.start()
-        await link.aclose()
+            await client.start()
+        await client.aclose()
 
     asyncio.run(scene())
 
@@ -137,7 +137,7 @@ def test_how_a_server_ended_is_told(how, says):
 def test_a_server_is_asked_to_end_before_it_is_killed(tmp_path, monkeypatch):
     from callboard.mcp import server_process
 
-    monkeypatch.setattr(server_process, "EOF_GRACE", 0.1)
+    monkeypatch.setattr(server_process, "EOF_SECONDS", 0.1)
     heard = tmp_path / "heard"
     code = f"""if True:
         import signal, sys, pathlib
@@ -152,7 +152,7 @@ def test_a_server_is_asked_to_end_before_it_is_killed(tmp_path, monkeypatch):
     async def scene():
         lines = []
         up = asyncio.Event()
-        made = await server_process.Child.start(
+        made = await server_process.ServerProcess.start(
             (sys.executable, "-c", code), {}, "", lambda data: (lines.append(data), up.set()), lambda _: None
         )
         await up.wait()
@@ -172,7 +172,9 @@ def test_a_server_sees_no_more_of_the_environment_than_it_is_given(monkeypatch):
     async def scene():
         said = bytearray()
         over = asyncio.Event()
-        made = await server_process.Child.start(("/usr/bin/env",), {"A": "b"}, "/", said.extend, lambda _: over.set())
+        made = await server_process.ServerProcess.start(
+            ("/usr/bin/env",), {"A": "b"}, "/", said.extend, lambda _: over.set()
+        )
         await over.wait()
         await made.stop()
         assert bytes(said) == b"A=b\n"
@@ -192,23 +194,23 @@ def test_a_program_of_a_relative_directory_of_the_path_is_not_run(tmp_path, monk
         command = "tool"
 
     async def scene():
-        link = Link(ServerSettings(name="s", command=(command,)))
+        client = McpClient(ServerSettings(name="s", command=(command,)))
         with pytest.raises((ServerFailure, CallerError), match="cannot be started"):
-            await link.start()
-        await link.aclose()
+            await client.start()
+        await client.aclose()
 
     asyncio.run(scene())
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_failed_connect_leaves_no_task():
-    """Also where nobody closes the link."""
+    """Also where nobody closes the client."""
 
     async def scene():
         for command in ((sys.executable, "-c", ""), ("/nowhere",)):
-            link = Link(ServerSettings(name="s", command=command))
+            client = McpClient(ServerSettings(name="s", command=command))
             with pytest.raises((ServerFailure, CallerError)):
-                await link.start()
+                await client.start()
             async with asyncio.timeout(PATIENCE):
                 while len(asyncio.all_tasks()) > 1:
                     await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
@@ -218,10 +220,10 @@ def test_a_failed_connect_leaves_no_task():
 
 def test_a_server_that_talks_without_end_is_not_listened_to_while_it_connects():
     async def scene():
-        link = Link(ServerSettings(name="s", command=(sys.executable, "-c", FLOOD), connect_timeout=PATIENCE))
+        client = McpClient(ServerSettings(name="s", command=(sys.executable, "-c", FLOOD), connect_timeout=PATIENCE))
         with pytest.raises(ServerFailure, match="it sent more than 10000 messages before it was connected"):
-            await link.start()
-        await link.aclose()
+            await client.start()
+        await client.aclose()
 
     asyncio.run(scene())
 
@@ -244,14 +246,14 @@ def test_thousands_of_tools_are_told_in_a_few_lines(many):
     told = []
 
     async def scene(settings):
-        async with McpEnsemble(settings, tell=told.append) as ensemble:
+        async with McpEnsemble(settings, warn=told.append) as ensemble:
             return len(ensemble.invokers)
 
     assert asyncio.run(scene(many([f"tool{number}" for number in range(5000)]))) <= 513
-    assert len(told) == MAX_LEFT_OUT + 1
-    assert told[-1] == f"s: {5000 - 512 - MAX_LEFT_OUT} more tools are left out"
+    assert len(told) == MAX_LISTED + 1
+    assert told[-1] == f"s: {5000 - 512 - MAX_LISTED} more tools are left out"
 
     told.clear()
     asyncio.run(scene(many([f"other{number}" for number in range(5000)])))
-    assert len(told) <= 2 * MAX_LEFT_OUT + 2
+    assert len(told) <= 2 * MAX_LISTED + 2
     assert any("more tools are new since its first use and are not offered" in line for line in told)

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from aiohttp import web
 
-from callboard.mcp import Link, ServerSettings
+from callboard.mcp import McpClient, ServerSettings
 from callboard.mcp.errors import ServerFailure, ServerUnreachable
 
 
@@ -76,7 +76,7 @@ def test_a_login_that_fails_is_not_begun_again_in_the_older_protocol():
             yield request
 
     async def scenario():
-        link = Link(ServerSettings(name="s", transport="http", url="http://127.0.0.1:9/mcp"), auth=Login())
+        link = McpClient(ServerSettings(name="s", transport="http", url="http://127.0.0.1:9/mcp"), auth=Login())
         try:
             with pytest.raises(ServerFailure, match="no token"):
                 await link.start()

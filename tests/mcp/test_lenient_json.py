@@ -14,7 +14,7 @@ from mcp_types import jsonrpc_message_adapter
 
 from callboard.mcp import McpEnsemble
 from callboard.mcp.errors import ServerFailure
-from callboard.mcp.lenient_json import mend_tools, reread
+from callboard.mcp.lenient_json import mend_tools, reparse
 from callboard.mcp.settings import ServerSettings
 
 # Answers a call with the bytes in the file that is its argument; ANSWERED stands for the identifier.
@@ -118,7 +118,7 @@ def test_an_answer_that_is_none_fails_its_call_at_once(raw, transport, said):
 
 
 def message(said):
-    read = reread(said.replace(b"ANSWERED", b"7"))
+    read = reparse(said.replace(b"ANSWERED", b"7"))
     return jsonrpc_message_adapter.validate_json(read, by_name=False) if read is not None else None
 
 
@@ -153,12 +153,12 @@ def test_what_fails_the_call_that_it_answers(said):
     ],
 )
 def test_what_is_no_message(said):
-    assert reread(said) is None
+    assert reparse(said) is None
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_no_message_or_one(data):
-    read = reread(data)
+    read = reparse(data)
     if read is not None:
         jsonrpc_message_adapter.validate_json(read, by_name=False)
 
@@ -166,7 +166,7 @@ def test_any_bytes_are_no_message_or_one(data):
 @given(st.dictionaries(st.text(max_size=5), st.text() | st.integers() | st.none(), max_size=4))
 def test_any_result_reads_as_it_was_sent(result):
     said = json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}).encode()
-    assert jsonrpc_message_adapter.validate_json(reread(said), by_name=False).result == result
+    assert jsonrpc_message_adapter.validate_json(reparse(said), by_name=False).result == result
 
 
 # lists of tools
@@ -219,7 +219,7 @@ def test_one_tool_does_not_lose_the_server(tmp_path, monkeypatch, small, using):
     told = []
 
     async def use(link):
-        ensemble = McpEnsemble(link.settings, tell=told.append)
+        ensemble = McpEnsemble(link.settings, warn=told.append)
         async with ensemble:
             await ensemble.call_tool("good", {})
             return [*ensemble.invokers]

@@ -4,7 +4,7 @@ import pytest
 from mcp_types import Tool
 
 from callboard.errors import CallerError
-from callboard.mcp.pins import Compared, Pins, tool_hash
+from callboard.mcp.pins import PinComparison, Pins, hash_tool
 from callboard.mcp.settings import ServerSettings
 
 S = ServerSettings(name="s", command=("s",))
@@ -21,11 +21,11 @@ def pins(tmp_path):
 
 
 def test_the_first_use_is_trusted_and_later_ones_are_compared(pins):
-    assert pins.compare(S, [tool(), tool("sub")], "Be kind.") == Compared(("add", "sub"))
-    assert pins.compare(S, [tool("sub"), tool()], "Be kind.") == Compared(("sub", "add"))
+    assert pins.compare(S, [tool(), tool("sub")], "Be kind.") == PinComparison(("add", "sub"))
+    assert pins.compare(S, [tool("sub"), tool()], "Be kind.") == PinComparison(("sub", "add"))
     now = [tool(description="Adds, and mails it."), tool("sub"), tool("mul")]
-    assert pins.compare(S, now, "Be cruel.") == Compared(("sub",), ("add",), ("mul",), instructions=False)
-    assert pins.compare(ServerSettings(name="other", command=("s",)), now) == Compared(("add", "sub", "mul"))
+    assert pins.compare(S, now, "Be cruel.") == PinComparison(("sub",), ("add",), ("mul",), instructions=False)
+    assert pins.compare(ServerSettings(name="other", command=("s",)), now) == PinComparison(("add", "sub", "mul"))
 
 
 @pytest.mark.parametrize(
@@ -39,35 +39,35 @@ def test_the_first_use_is_trusted_and_later_ones_are_compared(pins):
     ],
 )
 def test_what_is_pinned(changed):
-    assert tool_hash(tool(**changed)) != tool_hash(tool())
+    assert hash_tool(tool(**changed)) != hash_tool(tool())
 
 
 def test_what_is_not_pinned():
     reordered = dict(reversed(SCHEMA.items()))
-    assert tool_hash(tool(inputSchema=reordered, title="Add", icons=[])) == tool_hash(tool())
+    assert hash_tool(tool(inputSchema=reordered, title="Add", icons=[])) == hash_tool(tool())
 
 
 def test_of_two_with_one_name_the_first_counts(pins):
     pins.compare(S, [tool()])
     other = tool(description="Other.")
-    assert pins.compare(S, [other, tool()]) == Compared((), ("add",))
-    assert pins.compare(S, [tool(), other]) == Compared(("add",))
+    assert pins.compare(S, [other, tool()]) == PinComparison((), ("add",))
+    assert pins.compare(S, [tool(), other]) == PinComparison(("add",))
 
 
 def test_accepting(pins):
     pins.compare(S, [tool(), tool("sub")], "one")
     now = [tool(description="Other."), tool("sub", description="Other."), tool("mul")]
     pins.accept(S, now[:1])
-    assert pins.compare(S, now, "two") == Compared(("add",), ("sub",), ("mul",), instructions=False)
+    assert pins.compare(S, now, "two") == PinComparison(("add",), ("sub",), ("mul",), instructions=False)
     pins.accept(S, now, "two")
-    assert pins.compare(S, now, "two") == Compared(("add", "sub", "mul"))
+    assert pins.compare(S, now, "two") == PinComparison(("add", "sub", "mul"))
 
 
 def test_forgetting_makes_the_next_use_the_first(pins):
     pins.compare(S, [tool()])
-    assert [each.server for each in pins.every()] == ["s"]
+    assert [each.server for each in pins.list_all()] == ["s"]
     assert (pins.forget("s"), pins.forget("s")) == (True, False)
-    assert pins.compare(S, [tool("mul")]) == Compared(("mul",))
+    assert pins.compare(S, [tool("mul")]) == PinComparison(("mul",))
 
 
 @pytest.mark.parametrize("name", ["plain", "../up", "my server/ж", ".."])
@@ -76,7 +76,7 @@ def test_any_name_has_one_private_file(pins, tmp_path, name):
     pins.compare(server, [tool()])
     [file] = (tmp_path / "pins").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
-    assert pins.of(server).server == name
+    assert pins.get(server).server == name
 
 
 def test_a_broken_file_is_no_first_use(pins, tmp_path):
@@ -96,13 +96,13 @@ def test_a_name_that_is_too_long(pins):
 def test_two_programs_of_one_name_have_pins_of_their_own(pins):
     other = ServerSettings(name="s", command=("other",))
     web = ServerSettings(name="s", transport="http", url="https://example.com/mcp")
-    assert pins.compare(S, [tool()]) == Compared(("add",))
-    assert pins.compare(other, [tool("mul")]) == Compared(("mul",), replaces=True)
-    assert pins.compare(web, [tool("sub")]) == Compared(("sub",), replaces=True)
-    assert pins.compare(other, [tool()]) == Compared((), new=("add",))
-    assert pins.compare(S, [tool()]) == Compared(("add",))
+    assert pins.compare(S, [tool()]) == PinComparison(("add",))
+    assert pins.compare(other, [tool("mul")]) == PinComparison(("mul",), replaces=True)
+    assert pins.compare(web, [tool("sub")]) == PinComparison(("sub",), replaces=True)
+    assert pins.compare(other, [tool()]) == PinComparison((), new=("add",))
+    assert pins.compare(S, [tool()]) == PinComparison(("add",))
     assert pins.forget("s")
-    assert pins.every() == []
+    assert pins.list_all() == []
 
 
 def test_a_script_is_another_in_another_directory(pins, tmp_path, monkeypatch):
@@ -115,7 +115,7 @@ def test_a_script_is_another_in_another_directory(pins, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path / name)
         pins.compare(script, [tool()])
         pins.compare(package, [tool()])
-    assert [each.server for each in pins.every()] == ["p", "s", "s"]
+    assert [each.server for each in pins.list_all()] == ["p", "s", "s"]
 
 
 def test_pins_that_cannot_be_kept_are_a_clear_error(tmp_path):

@@ -11,7 +11,7 @@ from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult
 
 from callboard.core import FileContent, PictureContent, TextualContent
 from callboard.execution.result_store import KeptResults
-from callboard.mcp.results import MCPExecutionFailure, content_of, content_of_prompt, content_of_resource, shortened
+from callboard.mcp.results import MCPExecutionFailure, prompt_content, resource_content, result_content, shorten_texts
 
 BYTES = b"\x89PNG\r\n\x1a\n..."
 ENCODED = base64.b64encode(BYTES).decode()
@@ -22,7 +22,7 @@ def text(said):
 
 
 def read(kept, blocks, limit=10_000, **more):
-    return content_of(CallToolResult.model_validate({"content": blocks, **more}), kept, limit)
+    return result_content(CallToolResult.model_validate({"content": blocks, **more}), kept, limit)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_an_error_that_is_too_long_is_cut_too(kept):
 @given(st.lists(st.text()), st.integers(300, 2000))
 def test_no_text_is_beyond_the_limit(tmp_path_factory, texts, limit):
     kept = KeptResults(tmp_path_factory.getbasetemp() / "kept")
-    parts = shortened([TextualContent(each) for each in texts], kept, limit)
+    parts = shorten_texts([TextualContent(each) for each in texts], kept, limit)
     assert sum(len(each.text.encode("utf-8", "replace")) for each in parts) <= limit
 
 
@@ -145,9 +145,9 @@ def test_a_resource_and_a_prompt(kept):
     resource = ReadResourceResult.model_validate(
         {"contents": [{"uri": "x:a", "text": "A"}, {"uri": "x:b", "blob": ENCODED}], "ttlMs": 0, "cacheScope": "public"}
     )
-    assert content_of_resource(resource, kept, 1000) == (
+    assert resource_content(resource, kept, 1000) == (
         TextualContent("[x:a]\nA"),
         FileContent(BYTES, "application/octet-stream", name="x:b"),
     )
     prompt = GetPromptResult.model_validate({"messages": [{"role": "user", "content": text("Hi")}]})
-    assert content_of_prompt(prompt, kept, 1000) == (TextualContent("[user]"), TextualContent("Hi"))
+    assert prompt_content(prompt, kept, 1000) == (TextualContent("[user]"), TextualContent("Hi"))

@@ -7,7 +7,7 @@ from mcp_types import CreateMessageRequestParams
 
 from callboard.core import PictureContent, ReplyFailed, TextualContent
 from callboard.errors import ProviderError
-from callboard.mcp.sampling import sampled_by
+from callboard.mcp.sampling import make_sampler
 from callboard.testing import ScriptedModel
 
 
@@ -23,7 +23,7 @@ def test_the_model_answers():
     model = ScriptedModel(["Bern."])
     picture = {"role": "user", "content": [{"type": "image", "data": "YQ==", "mimeType": "image/png"}]}
     request = asked(said("Hi"), said("Hello.", "assistant"), picture, systemPrompt="Be brief.", stopSequences=["x"])
-    result = asyncio.run(sampled_by(model)(request))
+    result = asyncio.run(make_sampler(model)(request))
     assert (result.content.text, result.role, result.stop_reason, result.model) == (
         "Bern.",
         "assistant",
@@ -40,10 +40,10 @@ def test_the_model_answers():
 def test_a_provider_that_fails():
     model = ScriptedModel([[ReplyFailed("provider", "cut", "gone")]])
     with pytest.raises(ProviderError, match="gone"):
-        asyncio.run(sampled_by(model)(asked(said("Hi"))))
+        asyncio.run(make_sampler(model)(asked(said("Hi"))))
 
 
 def test_what_is_not_passed_on():
     tools = {"role": "user", "content": {"type": "tool_result", "toolUseId": "1", "content": []}}
     with pytest.raises(ValueError, match="tool_result"):
-        asyncio.run(sampled_by(ScriptedModel([]))(asked(tools)))
+        asyncio.run(make_sampler(ScriptedModel([]))(asked(tools)))

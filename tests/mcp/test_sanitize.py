@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.errors import SchemaError
-from callboard.mcp.sanitize import MAX_PROPERTIES, SCHEMA_BYTES, clean_schema, cleaned, hidden
+from callboard.mcp.sanitize import MAX_PROPERTIES, SCHEMA_BYTES, clean_schema, clean_text, has_hidden
 
 
 @pytest.mark.parametrize(
@@ -29,24 +29,24 @@ from callboard.mcp.sanitize import MAX_PROPERTIES, SCHEMA_BYTES, clean_schema, c
     ],
 )
 def test_what_is_hidden_is_taken_out(said, left):
-    assert cleaned(said, 1000) == left
+    assert clean_text(said, 1000) == left
 
 
 def test_what_is_long_is_cut_between_characters():
-    assert cleaned("äöü", 3) == "ä [cut]"
-    assert cleaned("äöü", 6) == "äöü"
+    assert clean_text("äöü", 3) == "ä [cut]"
+    assert clean_text("äöü", 6) == "äöü"
 
 
 @given(st.lists(st.sampled_from(["<!", "--", ">", "<!--", "-->", "\u200b", " ", "a"]) | st.text()).map("".join))
 def test_what_was_cleaned_is_clean(text):
-    once = cleaned(text, 10_000)
-    assert not hidden(once)
+    once = clean_text(text, 10_000)
+    assert not has_hidden(once)
     assert "<!--" not in once
-    assert cleaned(once, 10_000) == once
+    assert clean_text(once, 10_000) == once
 
 
 def test_many_open_comments_take_linear_time():
-    assert cleaned("<!--" * 100_000, 10) == ""
+    assert clean_text("<!--" * 100_000, 10) == ""
 
 
 def test_a_clean_schema_is_the_servers_own():

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.mcp.client import Link
+from callboard.mcp.client import McpClient
 from callboard.mcp.errors import ServerFailure
-from callboard.mcp.reconnect import explained
-from callboard.mcp.server_process import Child
+from callboard.mcp.reconnector import add_stderr
+from callboard.mcp.server_process import ServerProcess
 from callboard.mcp.settings import ServerSettings
-from callboard.mcp.stdio_transport import Lines
+from callboard.mcp.stdio_transport import LineSplitter
 
 LINES = st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"")), max_size=10)
 
@@ -20,7 +20,7 @@ LINES = st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b""
 def test_any_pieces_give_the_same_lines(lines, rest, cuts):
     data = b"".join(line + b"\n" for line in lines) + rest
     bounds = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    reading = Lines()
+    reading = LineSplitter()
     got = [line for begin, end in pairwise(bounds) for line in reading.feed(data[begin:end])]
     assert got == lines
     assert reading.feed(b"\n") == [rest]
@@ -28,7 +28,7 @@ def test_any_pieces_give_the_same_lines(lines, rest, cuts):
 
 @pytest.mark.parametrize("pieces", [[b"12345\n"], [b"123", b"45"], [b"1\n12", b"345"], [b"123", b"45\n"]])
 def test_a_line_has_its_bounds(pieces):
-    reading = Lines(most=4)
+    reading = LineSplitter(most=4)
     *first, last = pieces
     for piece in first:
         reading.feed(piece)
@@ -37,11 +37,11 @@ def test_a_line_has_its_bounds(pieces):
 
 
 def test_one_of_the_bound_is_whole():
-    assert Lines(most=4).feed(b"1234\n") == [b"1234"]
+    assert LineSplitter(most=4).feed(b"1234\n") == [b"1234"]
 
 
 def test_a_program_that_ends_before_anybody_has_it_says_how_it_ended(monkeypatch):
-    start = Child.start
+    start = ServerProcess.start
     mishaps = []
 
     async def late(command, environment, directory, take, ended):
@@ -59,18 +59,18 @@ def test_a_program_that_ends_before_anybody_has_it_says_how_it_ended(monkeypatch
 
     async def scene():
         asyncio.get_running_loop().set_exception_handler(lambda _, context: mishaps.append(context))
-        link = Link(ServerSettings(name="s", command=("/bin/false",)))
+        link = McpClient(ServerSettings(name="s", command=("/bin/false",)))
         with pytest.raises(ServerFailure, match="ended with status 1"):
             await link.start()
         await link.aclose()
 
-    monkeypatch.setattr(Child, "start", late)
+    monkeypatch.setattr(ServerProcess, "start", late)
     asyncio.run(asyncio.wait_for(scene(), 30))
     assert mishaps == []
 
 
 def explained_of(errors, noise=""):
-    return explained(SimpleNamespace(errors=errors, first_noise=noise), "it ended")
+    return add_stderr(SimpleNamespace(stderr=errors, first_noise=noise), "it ended")
 
 
 PYTHON = """Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""What the official suite asks of a client, over our Link.
+"""What the official suite asks of a client, over our McpClient.
 
 usage: python client.py URL     the scenario is in MCP_CONFORMANCE_SCENARIO, its facts in MCP_CONFORMANCE_CONTEXT
 """
@@ -25,7 +25,7 @@ from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuth
 from mcp.client.auth.utils import build_protected_resource_metadata_discovery_urls
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
-from callboard.mcp import Link, ServerSettings
+from callboard.mcp import McpClient, ServerSettings
 
 BACK = "http://localhost:3000/callback"
 METADATA = "https://conformance-test.local/client-metadata.json"
@@ -161,10 +161,10 @@ async def run(scenario: str, url: str, facts: dict[str, Any]) -> None:
     auth = await authorization(scenario, url, facts) if scenario.startswith("auth/") else None
     protocol = "legacy" if scenario in LEGACY else "auto"
     settings = ServerSettings(name="suite", transport="http", url=url, protocol=protocol, sampling=True)
-    link = Link(settings, auth=auth, elicit=accept, sample=sample)
+    client = McpClient(settings, auth=auth, elicit=accept, sample=sample)
     try:
-        await link.start()
-        tools = {tool.name: tool for tool in await link.tools()}
+        await client.start()
+        tools = {tool.name: tool for tool in await client.tools()}
         calls = [(call["name"], call["arguments"]) for call in facts.get("toolCalls", ())]
         calls += [(name, {}) for name in CALLS.get(scenario, ())]
         if scenario == "json-schema-2020-12-preservation":
@@ -172,14 +172,14 @@ async def run(scenario: str, url: str, facts: dict[str, Any]) -> None:
         if not calls and scenario not in LEGACY:
             calls = [(name, arguments_of(tool.input_schema)) for name, tool in tools.items()]
         for name, arguments in calls:
-            await link.call(name, arguments)
+            await client.call(name, arguments)
         if scenario == "http-standard-headers":
-            for resource in await link.resources():
-                await link.read_resource(str(resource.uri))
-            for prompt in await link.prompts():
-                await link.get_prompt(prompt.name, {})
+            for resource in await client.resources():
+                await client.read_resource(str(resource.uri))
+            for prompt in await client.prompts():
+                await client.get_prompt(prompt.name, {})
     finally:
-        await link.aclose()
+        await client.aclose()
 
 
 def arguments_of(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -135,7 +135,7 @@ def filled(value, places):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_tool_is_called(using, room, name):
     async def use(ensemble):
-        assert ensemble.link.protocol_version == VERSIONS[name]
+        assert ensemble.client.protocol_version == VERSIONS[name]
         async with page() as url:
             places = {**vars(room), "url": url}
             for tool, arguments, said in CALLS[name]:

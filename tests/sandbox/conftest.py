@@ -10,7 +10,7 @@ import pytest
 from callboard.sandbox import SandboxUnavailable, find_sandbox
 from callboard.sandbox.bubblewrap import Bubblewrap
 from callboard.sandbox.bundled_bubblewrap import PROGRAM, bundled_bubblewrap
-from callboard.sandbox.detect import SYSTEM_BUBBLEWRAPS, prove
+from callboard.sandbox.detect import SYSTEM_BUBBLEWRAPS, verify
 
 # One that is not installed, such as what `dpkg -x` unpacks.
 UNPACKED = os.environ.get("CALLBOARD_TEST_BWRAP", "")
@@ -45,7 +45,7 @@ def _sandbox(name):
     try:
         sandbox = _MADE[name]()
         if name != "none":
-            asyncio.run(prove(sandbox))
+            asyncio.run(verify(sandbox))
     except SandboxUnavailable as error:
         return error.message
     return sandbox

@@ -30,7 +30,7 @@ NAP = f"7777.{os.getpid()}"
 INSIDE = Path(__file__).with_name("inside.py").read_text(encoding="utf-8")
 DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty")]
 OVERLAID = ("/usr", "/etc", "/var/tmp")
-LIMITS = CommandLimits(seconds=20, output=64 * 1024, processes=100, memory=256 * MIB, file=8 * MIB)
+LIMITS = CommandLimits(seconds=20, output_bytes=64 * 1024, processes=100, memory_bytes=256 * MIB, file_bytes=8 * MIB)
 
 BOMB = """
 import os, time
@@ -232,7 +232,7 @@ class Probes:
         bad = escaped(outcome) if escaped else b"ESCAPED" in outcome.output or SECRET.encode() in outcome.output
         self.found[name] = "escaped" if bad else "blocked"
         if os.environ.get("PROBES_TELL"):
-            print(name, self.found[name], outcome.code, outcome.stopped, outcome.output[-300:], file=sys.stderr)
+            print(name, self.found[name], outcome.code, outcome.stop_reason, outcome.output[-300:], file=sys.stderr)
 
     async def sane(self):
         """A probe is worth something only where ordinary work can be done."""
@@ -320,7 +320,7 @@ class Probes:
             self.shell(
                 "the tree outlives its time",
                 f"(setsid sh -c 'sleep {nap}' &); sleep {nap}",
-                lambda outcome: outcome.stopped != "timeout" or left(nap),
+                lambda outcome: outcome.stop_reason != "timeout" or left(nap),
                 limits=CommandLimits(seconds=0.5),
             ),
         )
@@ -357,16 +357,18 @@ class Probes:
             "3 GB of output",
             "yes | head -c 3000000000",
             lambda outcome: (
-                outcome.stopped != "output" or len(outcome.output) > LIMITS.output + 100 or grown(before) > 32 * MIB
+                outcome.stop_reason != "output"
+                or len(outcome.output) > LIMITS.output_bytes + 100
+                or grown(before) > 32 * MIB
             ),
         )
         await self.shell(
             "large file",
             "head -c 100000000 /dev/zero > work/large",
-            lambda _: (self.ground.workspace / "work" / "large").stat().st_size > LIMITS.file,
+            lambda _: (self.ground.workspace / "work" / "large").stat().st_size > LIMITS.file_bytes,
         )
         (self.ground.workspace / "work" / "large").unlink(missing_ok=True)
-        await self.python("much memory", f"x = bytearray({2 * LIMITS.memory})\nprint('ESCAPED')")
+        await self.python("much memory", f"x = bytearray({2 * LIMITS.memory_bytes})\nprint('ESCAPED')")
         await self.python(
             "memory in files",
             "import os\nfiles = []\n"

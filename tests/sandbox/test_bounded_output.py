@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.sandbox.bounded_output import Kept
+from callboard.sandbox.bounded_output import BoundedOutput
 
 
 def kept(pieces, limit):
-    output = Kept(limit)
+    output = BoundedOutput(limit)
     for piece in pieces:
         output.feed(piece)
     return output

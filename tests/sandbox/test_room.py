@@ -16,12 +16,12 @@ place = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)], check=True)
 
 async def main():
-    sandbox = await find_sandbox(without=sys.argv[2] == "none", prefer="" if sys.argv[2] == "none" else sys.argv[2])
+    sandbox = await find_sandbox(unconfined=sys.argv[2] == "none", prefer="" if sys.argv[2] == "none" else sys.argv[2])
     command = ["/bin/sh", "-c", "head -c 60000000 /dev/zero > full; sleep 4711"]
-    outcome = await sandbox.run(command, Confinement(workspace=place, kept=()))
-    print(outcome.stopped, free_bytes(place) > 0)
+    outcome = await sandbox.run(command, Confinement(workspace=place, read_only=()))
+    print(outcome.stop_reason, free_bytes(place) > 0)
     little = ["/bin/sh", "-c", "rm full; head -c 1000000 /dev/zero > some; echo wrote"]
-    print((await sandbox.run(little, Confinement(workspace=place, kept=()))).output)
+    print((await sandbox.run(little, Confinement(workspace=place, read_only=()))).output)
 
 asyncio.run(main())
 """

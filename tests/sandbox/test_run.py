@@ -64,7 +64,7 @@ def marker(request):
 class TestCommand:
     def test_what_comes_of_it(self, sandbox, workspace):
         outcome = shell(sandbox, "echo out; echo err >&2; exit 3", workspace=workspace)
-        assert (outcome.code, outcome.output, outcome.total, outcome.stopped) == (3, b"out\nerr\n", 8, "")
+        assert (outcome.code, outcome.output, outcome.total, outcome.stop_reason) == (3, b"out\nerr\n", 8, "")
 
     @pytest.mark.parametrize(
         ("script", "code"), [("kill -TERM $$", 143), ("exit 71", 71), ("exec nothing-here", 127), ("exit 1", 1)]
@@ -74,7 +74,7 @@ class TestCommand:
 
     def test_input(self, sandbox, workspace):
         data = bytes(range(256)) * 4096
-        outcome = run(sandbox, "cat", workspace=workspace, stdin=data, limits=CommandLimits(output=2 * MIB))
+        outcome = run(sandbox, "cat", workspace=workspace, stdin=data, limits=CommandLimits(output_bytes=2 * MIB))
         assert outcome.output == data
 
     def test_input_that_nobody_reads(self, sandbox, workspace):
@@ -90,7 +90,7 @@ class TestCommand:
     def test_files_are_its_owners(self, sandbox, workspace):
         (workspace / "private").write_text("mine")
         (workspace / "private").chmod(0o600)
-        outcome = shell(sandbox, "cat private; mkdir -p a/b; echo x > a/b/new; pwd", workspace=workspace, kept=())
+        outcome = shell(sandbox, "cat private; mkdir -p a/b; echo x > a/b/new; pwd", workspace=workspace, read_only=())
         assert outcome.output == f"mine{workspace}\n".encode()
         assert (workspace / "a/b/new").stat().st_uid == workspace.stat().st_uid
 
@@ -146,7 +146,7 @@ class TestPrograms:
     def test_run(self, sandbox, workspace, program, script, output):
         if not shutil.which(program):
             pytest.skip(f"there is no {program}")
-        assert output in shell(sandbox, script, workspace=workspace, kept=()).output
+        assert output in shell(sandbox, script, workspace=workspace, read_only=()).output
 
     def test_virtual_environment(self, sandbox, workspace):
         script = f"{PYTHON} -m venv --without-pip v && v/bin/python -c 'import sys; print(sys.prefix)'"
@@ -197,35 +197,37 @@ class TestLimits:
     def test_time(self, sandbox, workspace, marker):
         script = f"(setsid sleep {marker} &); sleep {marker}"
         outcome = shell(sandbox, script, workspace=workspace, limits=CommandLimits(seconds=0.6))
-        assert (outcome.code, outcome.stopped) == (None, "timeout")
+        assert (outcome.code, outcome.stop_reason) == (None, "timeout")
         assert processes(marker) == []
 
     def test_output(self, sandbox, workspace):
-        outcome = shell(sandbox, "yes | head -c 3000000000", workspace=workspace, limits=CommandLimits(output=1000))
-        assert (outcome.code, outcome.stopped) == (None, "output")
+        outcome = shell(
+            sandbox, "yes | head -c 3000000000", workspace=workspace, limits=CommandLimits(output_bytes=1000)
+        )
+        assert (outcome.code, outcome.stop_reason) == (None, "output")
         assert outcome.total < MIB
         assert len(outcome.output) < 1100
 
     def test_output_that_is_cut(self, sandbox, workspace):
-        outcome = shell(sandbox, "seq 1000", workspace=workspace, limits=CommandLimits(output=100))
-        assert (outcome.code, outcome.stopped, outcome.total) == (0, "", 3893)
+        outcome = shell(sandbox, "seq 1000", workspace=workspace, limits=CommandLimits(output_bytes=100))
+        assert (outcome.code, outcome.stop_reason, outcome.total) == (0, "", 3893)
         assert outcome.output.decode().splitlines()[:3] == ["1", "2", "3"]
         assert "\n[3793 bytes are missing here]\n" in outcome.output.decode()
         assert outcome.output.endswith(b"999\n1000\n")
 
     def test_memory_of_a_process(self, sandbox, workspace):
-        limits = CommandLimits(memory=128 * MIB)
+        limits = CommandLimits(memory_bytes=128 * MIB)
         assert b"MemoryError" in python(sandbox, f"bytearray({256 * MIB})", workspace=workspace, limits=limits).output
 
     def test_memory_of_all(self, sandbox, workspace):
         program = f"import os, time\nfor _ in range(3): os.fork()\nx = bytearray(b'x' * {32 * MIB})\ntime.sleep(60)"
-        outcome = python(sandbox, program, workspace=workspace, limits=CommandLimits(memory=128 * MIB))
-        assert outcome.stopped == "memory"
+        outcome = python(sandbox, program, workspace=workspace, limits=CommandLimits(memory_bytes=128 * MIB))
+        assert outcome.stop_reason == "memory"
 
     def test_memory_that_is_shared_counts_once(self, sandbox, workspace):
         program = f"import os, time\nx = bytearray(b'x' * {32 * MIB})\nfor _ in range(3): os.fork()\ntime.sleep(0.3)"
-        outcome = python(sandbox, program, workspace=workspace, limits=CommandLimits(memory=128 * MIB))
-        assert (outcome.code, outcome.stopped) == (0, "")
+        outcome = python(sandbox, program, workspace=workspace, limits=CommandLimits(memory_bytes=128 * MIB))
+        assert (outcome.code, outcome.stop_reason) == (0, "")
 
     def test_address_space_is_no_memory(self, sandbox, workspace):
         program = f"import mmap\nmmap.mmap(-1, {4096 * MIB}, prot=0, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)"
@@ -234,11 +236,11 @@ class TestLimits:
     def test_processes(self, sandbox, workspace, marker):
         script = f"for n in $(seq 60); do sleep {marker} & done; wait"
         outcome = shell(sandbox, script, workspace=workspace, limits=CommandLimits(processes=30, seconds=20))
-        assert outcome.stopped == "processes" or b"fork" in outcome.output
+        assert outcome.stop_reason == "processes" or b"fork" in outcome.output
         assert processes(marker) == []
 
     def test_file(self, sandbox, workspace):
-        shell(sandbox, "head -c 3000000 /dev/zero > large", workspace=workspace, limits=CommandLimits(file=MIB))
+        shell(sandbox, "head -c 3000000 /dev/zero > large", workspace=workspace, limits=CommandLimits(file_bytes=MIB))
         assert (workspace / "large").stat().st_size <= MIB
 
 
@@ -334,13 +336,13 @@ class TestKept:
         (workspace / "a/b").mkdir(parents=True)
         (workspace / "a/b/c").write_text("mine")
         (workspace / "a/other").mkdir()
-        shell(confining, f"{attempt}; echo x > a/other/new", workspace=workspace, kept=("a/b/c",))
+        shell(confining, f"{attempt}; echo x > a/other/new", workspace=workspace, read_only=("a/b/c",))
         assert (workspace / "a/b/c").read_text() == "mine"
 
     @pytest.mark.parametrize("place", ["/etc", "../other", "."])
     def test_elsewhere(self, confining, workspace, place):
         with pytest.raises(CallerError, match="must be a path in the workspace"):
-            run(confining, "true", workspace=workspace, kept=(place,))
+            run(confining, "true", workspace=workspace, read_only=(place,))
 
     def test_link(self, confining, workspace):
         (workspace / ".git").symlink_to("/tmp")
@@ -360,7 +362,7 @@ class TestBorrowed:
 
     def test_it_is_seen(self, sandbox, workspace, library):
         script = "cat web/node_modules/a.js" + ("; echo x > web/node_modules/b.js" if sandbox.name != "none" else "")
-        outcome = shell(sandbox, script, workspace=workspace, borrowed={"web/node_modules": library})
+        outcome = shell(sandbox, script, workspace=workspace, bind_mounts={"web/node_modules": library})
         assert outcome.output.startswith(b"mine")
         assert (outcome.code == 0) == (sandbox.name == "none")
         assert names(workspace) == []
@@ -372,31 +374,31 @@ class TestBorrowed:
         script = tmp_path / "v/bin/script"
         script.write_text(f"#!{tmp_path}/v/bin/python\nprint(42)\n")
         script.chmod(0o755)
-        outcome = run(sandbox, ".venv/bin/script", workspace=workspace, borrowed={".venv": tmp_path / "v"})
+        outcome = run(sandbox, ".venv/bin/script", workspace=workspace, bind_mounts={".venv": tmp_path / "v"})
         assert outcome.output == b"42\n"
 
     def test_through_a_link(self, sandbox, workspace, tmp_path):
         (workspace / "web").symlink_to(tmp_path)
         with pytest.raises(CallerError, match="is a link"):
-            run(sandbox, "true", workspace=workspace, borrowed={"web/modules": tmp_path})
+            run(sandbox, "true", workspace=workspace, bind_mounts={"web/modules": tmp_path})
 
     def test_what_is_there_stays(self, linking, workspace, library):
         (workspace / "node_modules").mkdir()
         (workspace / "node_modules/b.js").write_text("own")
-        outcome = shell(linking, "ls node_modules", workspace=workspace, borrowed={"node_modules": library})
+        outcome = shell(linking, "ls node_modules", workspace=workspace, bind_mounts={"node_modules": library})
         assert outcome.output == b"b.js\n"
         assert names(workspace / "node_modules") == ["b.js"]
 
     def test_what_is_put_in_its_place_stays(self, linking, workspace, library):
         script = "rm -r node_modules && mkdir node_modules"
-        shell(linking, script, workspace=workspace, borrowed={"node_modules": library})
+        shell(linking, script, workspace=workspace, bind_mounts={"node_modules": library})
         assert (workspace / "node_modules").is_dir()
         assert not (workspace / "node_modules").is_symlink()
         assert names(library) == ["a.js"]
 
     def test_two_at_once(self, linking, workspace, library):
         """It is there until the last of them has ended."""
-        confinement = Confinement(workspace=workspace, borrowed={"node_modules": library})
+        confinement = Confinement(workspace=workspace, bind_mounts={"node_modules": library})
         long = "touch begun; while ! test -e ended; do sleep 0.01; done; cat node_modules/a.js"
 
         async def both():
@@ -464,7 +466,7 @@ class TestBubblewrap:
 
     def test_temporary_files_have_a_size(self, bubblewrap, workspace):
         script = "for n in 1 2 3; do head -c 900000 /dev/zero > /tmp/$n; done"
-        outcome = shell(bubblewrap, script, workspace=workspace, limits=CommandLimits(file=MIB))
+        outcome = shell(bubblewrap, script, workspace=workspace, limits=CommandLimits(file_bytes=MIB))
         assert b"No space left" in outcome.output
 
     def test_our_python_in_the_workspace_is_not_written_to(self, bubblewrap, workspace, monkeypatch):
@@ -477,7 +479,7 @@ class TestBubblewrap:
 def test_a_workspace_among_temporary_files(sandbox, place):
     with tempfile.TemporaryDirectory(dir=place) as directory:
         workspace = Path(directory)
-        outcome = shell(sandbox, "echo x > new && pwd", workspace=workspace, kept=())
+        outcome = shell(sandbox, "echo x > new && pwd", workspace=workspace, read_only=())
         assert outcome.output.decode() == f"{workspace}\n"
         assert (workspace / "new").exists()
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.sandbox import SandboxUnavailable
-from callboard.sandbox.judge import _MADE
-from callboard.sandbox.seccomp import judged_calls, rules_of, seccomp_filter
+from callboard.sandbox.judge import _HANDLERS
+from callboard.sandbox.seccomp import judged_calls, list_rules, seccomp_filter
 from callboard.sandbox.syscalls import CALLS, JUDGED, OWN_NETWORK
 
 KILL, ALLOW, NOTIFY = 0x80000000, 0x7FFF0000, 0x7FC00000
@@ -46,7 +46,7 @@ def expected(machine, number, arguments, *, own):
     low = [argument & 0xFFFFFFFF for argument in arguments]
     if machine == "x86_64" and number >= 0x40000000:
         return KILL
-    for rule in rules_of(namespaces=own):
+    for rule in list_rules(namespaces=own):
         asks = {
             "equal": lambda test: low[test.argument] == test.value,
             "other": lambda test: low[test.argument] != test.value,
@@ -147,8 +147,8 @@ def test_cases_without_namespaces(number, arguments, found):
 
 @machines
 def test_what_is_judged_has_somebody_who_judges_it(machine):
-    assert set(judged_calls(machine)) <= set(_MADE)
-    assert {rule.call for rule in JUDGED} == set(_MADE)
+    assert set(judged_calls(machine)) <= set(_HANDLERS)
+    assert {rule.call for rule in JUDGED} == set(_HANDLERS)
 
 
 def test_unknown_machine():

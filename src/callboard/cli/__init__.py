@@ -15,7 +15,7 @@ import typer
 
 from callboard.cli.command_group import Group, LazyCommand, new_app
 from callboard.errors import CallboardError
-from callboard.programs import absolute_path
+from callboard.programs import absolute_search_path
 from callboard.text.display import strip_controls
 
 _COMMANDS: Final = {
@@ -103,7 +103,7 @@ def main() -> None:
     """The console script."""
     _prepare_streams()
     # Whatever is started by its name, also by libraries: nothing that lies in the current directory.
-    os.environ["PATH"] = absolute_path()
+    os.environ["PATH"] = absolute_search_path()
     try:
         try:
             app(prog_name="callboard")

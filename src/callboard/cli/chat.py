@@ -66,8 +66,8 @@ def chat(
     """
     from callboard.cli import interrupt  # noqa: PLC0415  # not for --help
     from callboard.cli.jobs import JobDisplay  # noqa: PLC0415
-    from callboard.cli.line_editor import editor  # noqa: PLC0415
-    from callboard.cli.models import accessed_model, check_reachable  # noqa: PLC0415
+    from callboard.cli.line_editor import open_editor  # noqa: PLC0415
+    from callboard.cli.models import check_reachable, open_model  # noqa: PLC0415
     from callboard.cli.settings import settings_in  # noqa: PLC0415
     from callboard.coding.agents.job_request import JobRequest  # noqa: PLC0415
     from callboard.coding.jobs.store import JobStore, jobs_directory  # noqa: PLC0415
@@ -82,14 +82,14 @@ def chat(
     settings = settings_in(directory, {name: options[name] for name in ("model", "base_url", "mode")})
     request = JobRequest(kind="chat", directory=directory, settings=settings, without_sandbox=no_sandbox, **options)
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=False)
-    accessed = accessed_model(settings, display.tell)
+    accessed = open_model(settings, display.tell)
     if settings.model.startswith("local:"):
         display.tell(f"{settings.model.partition(',')[0].strip()}: loading when it is first asked", "2")
 
     async def run() -> None:
         try:
             await check_reachable(accessed)
-            console = ChatConsole(display, editor(jobs_directory().parent / HISTORY))
+            console = ChatConsole(display, open_editor(jobs_directory().parent / HISTORY))
             await console.run(request, accessed, jobs, prompt, resume=earlier)
         finally:
             await accessed.aclose()

@@ -15,7 +15,7 @@ Complete: TypeAlias = Callable[[str], list[str]]
 """What may stand for the beginning of a word."""
 
 
-def _completing(values: Callable[[], Iterable[str]]) -> Complete:
+def _make_completion(values: Callable[[], Iterable[str]]) -> Complete:
     def complete(incomplete: str) -> list[str]:
         try:
             return [value for value in values() if value.startswith(incomplete)]
@@ -25,49 +25,49 @@ def _completing(values: Callable[[], Iterable[str]]) -> Complete:
     return complete
 
 
-def _local() -> list[str]:
+def _list_local() -> list[str]:
     from callboard.providers.local import shipped  # noqa: PLC0415  # when something is completed
 
     return [entry.name for entry in shipped().models]
 
 
-def _models() -> list[str]:
+def _list_models() -> list[str]:
     from callboard.profiles import providers  # noqa: PLC0415  # as above
 
-    return [*(f"local:{name}" for name in _local()), *(f"{name}:" for name in providers() if name != "local")]
+    return [*(f"local:{name}" for name in _list_local()), *(f"{name}:" for name in providers() if name != "local")]
 
 
-def _jobs() -> list[str]:
+def _list_jobs() -> list[str]:
     from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # as above
 
     return [job.id for job in JobStore().all()]
 
 
-def _chats() -> list[str]:
+def _list_chats() -> list[str]:
     from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # as above
 
     return [job.id for job in JobStore().all() if job.type == "chat"]
 
 
-def _dialects() -> list[str]:
-    from callboard.cli.dialects import every  # noqa: PLC0415  # as above
+def _list_dialects() -> list[str]:
+    from callboard.cli.dialects import list_dialects  # noqa: PLC0415  # as above
 
-    return [*every()]
+    return [*list_dialects()]
 
 
-def _modes() -> list[str]:
+def _list_modes() -> list[str]:
     from callboard.modes import MODES  # noqa: PLC0415  # as above
 
     return [*MODES]
 
 
-def _servers() -> list[str]:
+def _list_servers() -> list[str]:
     from callboard.configuration import load_settings  # noqa: PLC0415  # as above
 
     return [*load_settings({}, Path.cwd(), os.environ).mcp]
 
 
-def _tools() -> list[str]:
+def _list_tools() -> list[str]:
     """Those of our own ensembles: to know others, code would have to run."""
     from callboard.configuration import load_configuration  # noqa: PLC0415  # as above
 
@@ -75,5 +75,5 @@ def _tools() -> list[str]:
     return [invoker.name for ensemble in described for invoker in ensemble.invokers]
 
 
-local, models, jobs, chats = map(_completing, (_local, _models, _jobs, _chats))
-dialects, modes, servers, tools = map(_completing, (_dialects, _modes, _servers, _tools))
+local, models, jobs, chats = map(_make_completion, (_list_local, _list_models, _list_jobs, _list_chats))
+dialects, modes, servers, tools = map(_make_completion, (_list_dialects, _list_modes, _list_servers, _list_tools))

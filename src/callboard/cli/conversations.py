@@ -9,7 +9,7 @@ from callboard.agent import Conversation
 from callboard.errors import CallerError
 
 
-def chosen(*, latest: bool, resume: str, fork: str) -> Conversation:
+def choose_conversation(*, latest: bool, resume: str, fork: str) -> Conversation:
     """A new conversation, the latest one, the named one, or a fork of one. Raises CallerError."""
     if latest + bool(resume) + bool(fork) > 1:
         raise CallerError("only one of --continue, --resume and --fork can be meant")

@@ -47,17 +47,17 @@ def dialects(
     if name and template:
         raise typer.BadParameter("name a dialect or give a template, not both")
     if template:
-        taught = _taught(template)
-        typer.echo(_as_json(_described(taught)) if as_json else taught.name)
+        dialect = _dialect_of_template(template)
+        typer.echo(_as_json(_describe(dialect)) if as_json else dialect.name)
     elif name:
-        shown = _in_full(find(name))
-        typer.echo(_as_json(shown) if as_json else _page(shown))
+        described = _describe_in_full(find_dialect(name))
+        typer.echo(_as_json(described) if as_json else _format_page(described))
     else:
-        listed = [_described(dialect) for dialect in every().values()]
-        typer.echo(_as_json(listed) if as_json else "\n\n".join([_entry(each) for each in listed]))
+        rows = [_describe(dialect) for dialect in list_dialects().values()]
+        typer.echo(_as_json(rows) if as_json else "\n\n".join([_format_entry(each) for each in rows]))
 
 
-def every() -> dict[str, Dialect]:
+def list_dialects() -> dict[str, Dialect]:
     """Ours and those of plug-ins, by their names. Raises CallerError for a plug-in that cannot be loaded."""
     from callboard.dialects import DIALECTS  # noqa: PLC0415  # not for --help
     from callboard.plugins import plugins  # noqa: PLC0415
@@ -65,7 +65,7 @@ def every() -> dict[str, Dialect]:
     return {**DIALECTS, **{dialect.name: dialect for dialect in plugins("callboard.dialects")}}
 
 
-def read(file: str) -> str:
+def read_text(file: str) -> str:
     """The text of a file, or of standard input. Raises CallerError."""
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
@@ -74,12 +74,12 @@ def read(file: str) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _taught(template: str) -> Dialect:
+def _dialect_of_template(template: str) -> Dialect:
     from callboard.dialects import dialect_of_template  # noqa: PLC0415  # not for --help
 
     if template.endswith(".json"):
-        return _own(template)
-    dialect = dialect_of_template(read(template))
+        return _dialect_of_config(template)
+    dialect = dialect_of_template(read_text(template))
     if dialect is None:
         raise CallerError("it shows no dialect that is known", path=template, hint="auto reads most of them")
     return dialect
@@ -90,32 +90,32 @@ def read_config(file: str) -> dict[str, Any]:
     import msgspec  # noqa: PLC0415  # not for --help
 
     try:
-        return msgspec.json.decode(read(file), type=dict[str, Any])
+        return msgspec.json.decode(read_text(file), type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError):
         raise CallerError("not a JSON object", path=file, hint="give a model's tokenizer_config.json") from None
 
 
-def find(name: str) -> Dialect:
+def find_dialect(name: str) -> Dialect:
     """The dialect of that name, or the one that a model's tokenizer_config.json describes. Raises CallerError."""
     from callboard.dialects import dialect_named  # noqa: PLC0415  # not for --help
 
-    return _own(name) if name.endswith(".json") else dialect_named(name)
+    return _dialect_of_config(name) if name.endswith(".json") else dialect_named(name)
 
 
-def facts_of_file(file: str) -> dict[str, Any]:
+def read_facts(file: str) -> dict[str, Any]:
     """What a tokenizer_config.json says of its model, as a profile; nothing for another name. Raises CallerError."""
     from callboard.dialects import DIALECTS  # noqa: PLC0415  # not for --help
 
     if not file.endswith(".json"):
         return {}
-    row = find(file)
+    row = find_dialect(file)
     if row.name in DIALECTS:
         return {"dialect": row.name, "watch": row.name}
     config = read_config(file)
     return {"response_template": config.get("response_template", config)}
 
 
-def _own(file: str) -> Dialect:
+def _dialect_of_config(file: str) -> Dialect:
     """As its `response_template` says, else as its chat template shows."""
     from callboard.dialects import dialect_of_template  # noqa: PLC0415  # not for --help
     from callboard.dialects.response_template import read_response_template  # noqa: PLC0415
@@ -125,19 +125,19 @@ def _own(file: str) -> Dialect:
     return shown or read_response_template(config, file)
 
 
-def _described(dialect: Dialect) -> dict[str, Any]:
+def _describe(dialect: Dialect) -> dict[str, Any]:
     from callboard.dialects import render_calls  # noqa: PLC0415  # not for --help
 
-    tool, calls, _ = _example(dialect)
+    tool, calls, _ = _find_example(dialect)
     return {"name": dialect.name, "summary": dialect.summary, "example": render_calls(dialect, calls[:1], [tool])}
 
 
-def _in_full(dialect: Dialect) -> dict[str, Any]:
+def _describe_in_full(dialect: Dialect) -> dict[str, Any]:
     from callboard.dialects import render_calls, render_result, render_tools  # noqa: PLC0415  # not for --help
 
-    tool, calls, result = _example(dialect)
+    tool, calls, result = _find_example(dialect)
     return {
-        **_described(dialect),
+        **_describe(dialect),
         "calls": render_calls(dialect, calls, [tool]),
         "result": render_result(dialect, result),
         "tools": render_tools(dialect, [tool]),
@@ -145,7 +145,7 @@ def _in_full(dialect: Dialect) -> dict[str, Any]:
     }
 
 
-def _example(dialect: Dialect) -> tuple[ToolDeclaration, list[InvocationCanister], ResultCanister]:
+def _find_example(dialect: Dialect) -> tuple[ToolDeclaration, list[InvocationCanister], ResultCanister]:
     """A tool, two calls of it that the dialect can spell, and the result of the first."""
     from callboard.core import InvocationCanister, ResultCanister, ToolDeclaration, contents  # noqa: PLC0415
     from callboard.dialects import NotSpellable, render_calls  # noqa: PLC0415
@@ -167,7 +167,7 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _entry(described: dict[str, Any]) -> str:
+def _format_entry(described: dict[str, Any]) -> str:
     example = "\n".join([f"    {line}".rstrip() for line in described["example"].splitlines()])
     return f"{described['name']}: {described['summary']}\n{example}"
 
@@ -180,6 +180,6 @@ _PARTS = {
 }
 
 
-def _page(shown: dict[str, Any]) -> str:
+def _format_page(shown: dict[str, Any]) -> str:
     parts = [f"== {title}\n{shown[part]}" for part, title in _PARTS.items()]
     return "\n\n".join([f"{shown['name']}: {shown['summary']}", *parts])

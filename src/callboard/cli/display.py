@@ -56,14 +56,14 @@ class Display:
                 self._out.flush()
                 self._in_line = not text.endswith("\n") if text else self._in_line
             case InvocationEnded(name=name, arguments=arguments, raw=raw):
-                self.tell(f"-> {collapse(name)}({_arguments(arguments, raw)})", "36")
+                self.tell(f"-> {collapse(name)}({_format_arguments(arguments, raw)})", "36")
             case InvocationIncomplete(name=name, why=why):
                 self.tell(f"-> {collapse(name) or 'a call'} (incomplete: {why})", "33")
             case ToolProgress(progress=progress, total=total, message=message) if self._verbose:
                 far = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
                 self.tell(f".. {far} {collapse(message)}".rstrip(), "2")
             case ResultReady(canister=canister):
-                self.tell(f"<- {collapse(described(canister)) or '(nothing)'}", "31" if canister.error else "32")
+                self.tell(f"<- {collapse(result_text(canister)) or '(nothing)'}", "31" if canister.error else "32")
             case ReplyFailed(message=message, excerpt=excerpt, path=path, hint=hint):
                 where = f" ({collapse(path, _MESSAGE)})" if path else ""
                 helps = f"; {collapse(hint, _MESSAGE)}" if hint else ""
@@ -108,12 +108,12 @@ class Display:
             self._in_reasoning = False
 
 
-def described(canister: ResultCanister) -> str:
+def result_text(canister: ResultCanister) -> str:
     """A result's text; without text, what it holds instead."""
-    return canister.text or " ".join([_content(part) for part in canister.content])
+    return canister.text or " ".join([_describe_content(part) for part in canister.content])
 
 
-def _content(part: Content) -> str:
+def _describe_content(part: Content) -> str:
     match part:
         case PictureContent(data=data, mime_type=kind) | FileContent(data=data, mime_type=kind) if data:
             return f"[{len(data)} bytes of {kind}]"
@@ -123,7 +123,7 @@ def _content(part: Content) -> str:
             return f"[{type(part).__name__}]"
 
 
-def _arguments(arguments: Mapping[str, Any] | None, raw: str) -> str:
+def _format_arguments(arguments: Mapping[str, Any] | None, raw: str) -> str:
     if arguments is None:
         return collapse(raw)
     return collapse(", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items()))

@@ -27,11 +27,11 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Show how a model would be asked for calls: mode, dialects, wire, and where each fact comes from."""
-    from callboard.cli.settings import check, settings_here  # noqa: PLC0415  # not for --help
+    from callboard.cli.settings import check_value, settings_here  # noqa: PLC0415  # not for --help
     from callboard.modes import mode_named, plan  # noqa: PLC0415
     from callboard.profiles import normalise, resolve  # noqa: PLC0415
 
-    check("--mode", mode, mode_named)
+    check_value("--mode", mode, mode_named)
     resolution = resolve(model, settings_here().profile(model))
     decided = plan(resolution, mode)
     facts = {fact: getattr(resolution.profile, fact) for fact in resolution.sources}
@@ -46,8 +46,8 @@ def explain(
             "why": why,
             "dialect": decided.dialect.name,
             "watched": decided.watched.name if decided.watched else None,
-            "watched_why": _why(decided, resolution),
-            "facts": {fact: _told(resolution, fact, value) for fact, value in facts.items()},
+            "watched_why": _watch_reason(decided, resolution),
+            "facts": {fact: _make_fact(resolution, fact, value) for fact, value in facts.items()},
         }
         typer.echo(json.dumps(described, indent=2, ensure_ascii=False))
         return
@@ -55,7 +55,7 @@ def explain(
     typer.echo(f"provider {resolution.provider or 'none named'}")
     typer.echo(f"mode     {decided.mode.name}: {why}")
     typer.echo(f"dialect  {decided.dialect.name}: how calls are spelled where the tools stand in the prompt")
-    typer.echo(f"watched  {_watched(decided, resolution)}")
+    typer.echo(f"watched  {_describe_watched(decided, resolution)}")
     typer.echo("facts")
     width = max(map(len, facts))
     for fact, value in facts.items():
@@ -63,19 +63,19 @@ def explain(
         typer.echo(f"  {fact:<{width}} {value!r:<30}{source}")
 
 
-def _told(resolution: Resolution, fact: str, value: Any) -> dict[str, Any]:
-    told = {"value": value, "source": resolution.sources[fact]}
-    return told | ({"evidence": resolution.evidence[fact]} if fact in resolution.evidence else {})
+def _make_fact(resolution: Resolution, fact: str, value: Any) -> dict[str, Any]:
+    fact_row = {"value": value, "source": resolution.sources[fact]}
+    return fact_row | ({"evidence": resolution.evidence[fact]} if fact in resolution.evidence else {})
 
 
-def _watched(decided: Plan, resolution: Resolution) -> str:
+def _describe_watched(decided: Plan, resolution: Resolution) -> str:
     watched = (
         f"{decided.watched.name}: what its text is watched for" if decided.watched else "nothing: its text is believed"
     )
-    return f"{watched} ({_why(decided, resolution)})"
+    return f"{watched} ({_watch_reason(decided, resolution)})"
 
 
-def _why(decided: Plan, resolution: Resolution) -> str:
+def _watch_reason(decided: Plan, resolution: Resolution) -> str:
     """Why the text is watched for that: the profile says so, or the mode asks for calls in it."""
     if decided.watched is None or decided.watched.name == ", ".join(resolution.profile.watched):
         return resolution.watch_reason

@@ -15,13 +15,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 EXIT_CODE = 130
-PATIENCE = 2.0
+EXIT_SECONDS = 2.0
 """Seconds that threads and tasks have to end by themselves, once the command's own task has."""
 
 T = TypeVar("T")
 
 
-def run(command: Coroutine[Any, Any, T], tell: Callable[[], None] = lambda: None) -> T:
+def run(command: Coroutine[Any, Any, T], on_cancel: Callable[[], None] = lambda: None) -> T:
     """`asyncio.run`; at ctrl-C the command is cancelled, `tell` is called, and KeyboardInterrupt raised.
 
     asyncio and Python wait for ever for threads that do not end and tasks that will not be cancelled, which
@@ -32,17 +32,17 @@ def run(command: Coroutine[Any, Any, T], tell: Callable[[], None] = lambda: None
         try:
             return await command
         except asyncio.CancelledError:
-            _leave_soon()
-            tell()
+            _exit_soon()
+            on_cancel()
             raise
 
     return asyncio.run(cancellable())
 
 
-def _leave_soon() -> None:
+def _exit_soon() -> None:
     if threading.current_thread() is not threading.main_thread():
         return  # no ctrl-C comes here, and the process is another's
     signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_CODE))
-    timer = threading.Timer(PATIENCE, os._exit, (EXIT_CODE,))
+    timer = threading.Timer(EXIT_SECONDS, os._exit, (EXIT_CODE,))
     timer.daemon = True
     timer.start()

@@ -15,7 +15,7 @@ from callboard.errors import CallerError
 
 HINT: Final = "env:NAME or file:PATH hides it from ps"
 """What the help of an option for a key says of this."""
-_NAMED: Final = re.compile(r"((?:[^=:]*=)?)(env|file):(.+)", re.DOTALL)
+_REFERENCE: Final = re.compile(r"((?:[^=:]*=)?)(env|file):(.+)", re.DOTALL)
 
 
 def read_key(text: str) -> str:
@@ -23,10 +23,10 @@ def read_key(text: str) -> str:
 
     Raises CallerError for a variable that is not set, and for a file that cannot be read or is empty.
     """
-    named = _NAMED.fullmatch(text)
-    if named is None:
+    match = _REFERENCE.fullmatch(text)
+    if match is None:
         return text
-    owner, kind, place = named.groups()
+    owner, kind, place = match.groups()
     key = os.environ.get(place, "") if kind == "env" else _read_file(place)
     if not key:
         hint = f"export {place}=..." if kind == "env" else "write the key into it"

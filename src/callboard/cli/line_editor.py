@@ -38,7 +38,7 @@ class Editor(Protocol):
         ...
 
 
-def editor(history: Path) -> Editor:
+def open_editor(history: Path) -> Editor:
     """prompt_toolkit's where it is installed and there is a terminal, else a plain one."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return PlainEditor(sys.stdin.fileno(), is_person=sys.stdin.isatty())
@@ -64,16 +64,16 @@ class PlainEditor:
         self._reading: asyncio.Task[bytes] | None = None
 
     async def prompt(self, before: str) -> str:
-        lines = [await self._line(before)]
+        lines = [await self._read_line(before)]
         while lines[-1].endswith("\\"):
             lines[-1] = lines[-1][:-1]
-            lines.append(await self._line("... "))
+            lines.append(await self._read_line("... "))
         return "\n".join(lines)
 
     async def answer(self, question: str) -> str:
-        return await self._line(f"{question} ")
+        return await self._read_line(f"{question} ")
 
-    async def _line(self, before: str) -> str:
+    async def _read_line(self, before: str) -> str:
         if self.is_person:
             sys.stderr.write(before)
             sys.stderr.flush()
@@ -110,7 +110,7 @@ class RichEditor:
         self._prompts: PromptSession[str] = PromptSession(
             history=FileHistory(str(history)),
             multiline=True,
-            key_bindings=_keys(),
+            key_bindings=_make_key_bindings(),
             prompt_continuation="... ",
             **options,
         )
@@ -124,7 +124,7 @@ class RichEditor:
         return await self._questions.prompt_async(f"{question} ", handle_sigint=False)
 
 
-def _keys() -> Any:
+def _make_key_bindings() -> Any:
     """Enter ends a prompt, but for one whose line ends with a backslash; alt-enter begins a line."""
     from prompt_toolkit.key_binding import KeyBindings  # noqa: PLC0415  # as above
 

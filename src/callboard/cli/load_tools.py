@@ -32,25 +32,25 @@ from callboard.errors import CallboardError, CallerError
 from callboard.text.display import collapse
 from callboard.tools import Ensemble, Tool
 
-_LONGEST = 1000
+_MAX_LINE_CHARS = 1000
 """Characters of a line that is told."""
 
 
-def servers_of(settings: Settings, files: Iterable[str] | None = None) -> dict[str, DescribedServer]:
+def select_servers(settings: Settings, files: Iterable[str] | None = None) -> dict[str, DescribedServer]:
     """The MCP servers of the settings by their names, and those of `mcp.json` files, which go before them."""
-    servers = {name: _placed(each) for name, each in settings.mcp.items()}
+    servers = {name: _set_directory(each) for name, each in settings.mcp.items()}
     for file in files or ():
         servers |= {each.name: each for each in load_mcp_json(file)}
     return servers
 
 
-def _placed(server: DescribedServer) -> DescribedServer:
+def _set_directory(server: DescribedServer) -> DescribedServer:
     """One of the user's own file is started beside the file, unless it is said where.
 
     That file holds in every directory. In somebody's repository `python -m`, npx and others would run what lies there.
     """
     own = user_file(os.environ)
-    server = server._replace(found_by="")
+    server = server._replace(cli_options="")
     if server.settings.directory or not server.path.startswith(f"{own}:"):
         return server
     return server._replace(settings=msgspec.structs.replace(server.settings, directory=str(own.parent)))
@@ -85,9 +85,9 @@ class Toolbox:
         self._prepared: list[Ensemble] = []
 
     async def __aenter__(self) -> list[Ensemble]:
-        _look_in(self._ensembles_from)
+        _add_to_path(self._ensembles_from)
         with redirect_stdout(sys.stderr):
-            self._prepared = await prepare_ensembles(self._configuration, tell=self._tell_line, **self._options)
+            self._prepared = await prepare_ensembles(self._configuration, warn=self._tell_line, **self._options)
         return [*self._local, *self._prepared]
 
     async def __aexit__(self, *_: object) -> None:
@@ -100,7 +100,7 @@ class Toolbox:
 
     def _tell_line(self, line: str) -> None:
         # What a server says of itself is in it.
-        self._tell(collapse(line, _LONGEST))
+        self._tell(collapse(line, _MAX_LINE_CHARS))
 
 
 def load_ensembles(specifications: Iterable[str], beside: Path | None) -> list[Ensemble]:
@@ -109,18 +109,18 @@ def load_ensembles(specifications: Iterable[str], beside: Path | None) -> list[E
     A specification is `module:attribute` or `file.py:attribute`, or without attribute all tools of the
     module; the attribute is a tool, a function, an ensemble, or a list of these. Raises CallerError.
     """
-    found: list[Any] = []
+    values: list[Any] = []
     for specification in specifications:
-        found += load_attribute(specification, beside)
-    ensembles = [each for each in found if isinstance(each, Ensemble)]
-    tools = [each for each in found if not isinstance(each, Ensemble)]
+        values += load_attribute(specification, beside)
+    ensembles = [each for each in values if isinstance(each, Ensemble)]
+    tools = [each for each in values if not isinstance(each, Ensemble)]
     return [*([Ensemble("local", tools)] if tools else []), *ensembles]
 
 
 def load_attribute(specification: str, beside: Path | None) -> list[Any]:
     """What a specification names, as a list. Raises CallerError."""
     where, _, attribute = specification.partition(":")
-    module = _module(where, specification, beside)
+    module = _load_module(where, specification, beside)
     if not attribute:
         tools = [each for each in vars(module).values() if isinstance(each, (Tool, Ensemble))]
         if not tools:
@@ -133,7 +133,7 @@ def load_attribute(specification: str, beside: Path | None) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _module(where: str, specification: str, beside: Path | None) -> ModuleType:
+def _load_module(where: str, specification: str, beside: Path | None) -> ModuleType:
     path = Path(where)
     if path.suffix == ".py":
         # A name that no import asks for: the file is not to stand in for a module of its name.
@@ -143,24 +143,24 @@ def _module(where: str, specification: str, beside: Path | None) -> ModuleType:
             raise CallerError("no such file", path=specification)
         module = module_from_spec(spec)
         sys.modules[name] = module
-        with _importing(specification):
+        with _report_import_errors(specification):
             spec.loader.exec_module(module)
         return module
     if not where or where.startswith("."):
         raise CallerError("names no module", path=specification, hint="write module:attribute or file.py")
-    _look_in(beside)
-    with _importing(specification):
+    _add_to_path(beside)
+    with _report_import_errors(specification):
         return import_module(where)
 
 
-def _look_in(directory: Path | None) -> None:
+def _add_to_path(directory: Path | None) -> None:
     """Has modules found in a directory too: in the last place, so that none of its files stands for what is installed."""
     if directory is not None and str(directory) not in sys.path:
         sys.path.append(str(directory))
 
 
 @contextmanager
-def _importing(specification: str) -> Iterator[None]:
+def _report_import_errors(specification: str) -> Iterator[None]:
     """What a module raises is a CallerError, and what it prints is no part of an answer."""
     try:
         with redirect_stdout(sys.stderr):

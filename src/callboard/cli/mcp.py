@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from callboard.cli import interrupt, mcp_pins, mcp_serve, mcp_servers
-from callboard.cli.display import described
+from callboard.cli.display import result_text
 from callboard.text.display import collapse, escape
 
 if TYPE_CHECKING:
@@ -32,32 +32,32 @@ def list_servers(mcp: mcp_servers.Files = None, as_json: mcp_servers.Json = Fals
     """Connect all servers and show how that went."""
     from callboard.configuration import disconnect_ensembles  # noqa: PLC0415  # not for --help
 
-    found = mcp_servers.found(mcp)
-    enabled = [each.settings for each in found.values() if each.settings.enabled]
+    servers = mcp_servers.find_servers(mcp)
+    enabled = [each.settings for each in servers.values() if each.settings.enabled]
 
-    async def looked() -> list[dict[str, Any]]:
+    async def connect_all() -> list[dict[str, Any]]:
         import asyncio  # noqa: PLC0415  # not for --help
 
         from callboard.mcp import McpEnsemble, Pins  # noqa: PLC0415
 
         # Silent, and without a first use: who only looks trusts nobody.
-        looking: dict[str, Any] = {"tell": lambda _: None, "pins": Pins(looks=True)}
-        ensembles = [McpEnsemble(each, **looking) for each in enabled]
+        options: dict[str, Any] = {"warn": lambda _: None, "pins": Pins(read_only=True)}
+        ensembles = [McpEnsemble(each, **options) for each in enabled]
         try:
             outcomes = await asyncio.gather(*(each.connect() for each in ensembles), return_exceptions=True)
-            return [await _row(each, outcome) for each, outcome in zip(ensembles, outcomes, strict=True)]
+            return [await _connected_row(each, outcome) for each, outcome in zip(ensembles, outcomes, strict=True)]
         finally:
             await disconnect_ensembles(ensembles)
 
-    rows = {row["name"]: row for row in interrupt.run(looked())}
-    every = [rows.get(name) or _described(each, "disabled") for name, each in found.items()]
+    rows = {row["name"]: row for row in interrupt.run(connect_all())}
+    every = [rows.get(name) or _make_row(each, "disabled") for name, each in servers.items()]
     if as_json:
         mcp_servers.print_json(every)
         return
     if not every:
         typer.echo("no servers; callboard mcp add NAME -- COMMAND adds one", err=True)
     for row in every:
-        facts = [row["name"], row["transport"], row["state"], *_counts(row)]
+        facts = [row["name"], row["transport"], row["state"], *_format_counts(row)]
         about = row["server"] or row["why"]
         typer.echo("  ".join([*facts, *([collapse(about, _WIDTH)] if about else [])]))
 
@@ -66,32 +66,32 @@ def list_servers(mcp: mcp_servers.Files = None, as_json: mcp_servers.Json = Fals
 def list_tools(name: mcp_servers.Name, mcp: mcp_servers.Files = None, as_json: mcp_servers.Json = False) -> None:
     """Show a server's tools, and which of them are not offered before you accept them."""
 
-    async def listed(server: McpEnsemble) -> dict[str, Any]:
-        said = server.link.server.instructions if server.link.server else ""
-        changed = server.compared is not None and not server.compared.instructions
+    async def describe(server: McpEnsemble) -> dict[str, Any]:
+        text = server.client.server.instructions if server.client.server else ""
+        changed = server.pin_comparison is not None and not server.pin_comparison.instructions
         return {
             "server": name,
-            "instructions": {"text": said, "state": "changed" if changed else "used"},
+            "instructions": {"text": text, "state": "changed" if changed else "used"},
             "tools": [
                 {
                     "name": tool.name,
                     "description": tool.description or "",
                     "parameters": tool.input_schema,
-                    **{key: held for key, held in _told(tool).items() if key in ("outputSchema", "annotations")},
+                    **{key: held for key, held in _to_json(tool).items() if key in ("outputSchema", "annotations")},
                     "state": state,
                 }
-                for tool, state in await mcp_servers.states_of(server)
+                for tool, state in await mcp_servers.list_states(server)
             ],
         }
 
-    found = mcp_servers.with_server(name, mcp, listed)
+    described = mcp_servers.with_server(name, mcp, describe)
     if as_json:
-        mcp_servers.print_json(found)
+        mcp_servers.print_json(described)
         return
-    if found["instructions"]["state"] == "changed":
+    if described["instructions"]["state"] == "changed":
         typer.echo("instructions  (changed: not used)")
-        _print_whole(found["instructions"]["text"] or "(none any more)")
-    for row in found["tools"]:
+        _print_whole(described["instructions"]["text"] or "(none any more)")
+    for row in described["tools"]:
         _print_tool(row)
 
 
@@ -108,20 +108,20 @@ def call_tool(
     as_json: mcp_servers.Json = False,
 ) -> None:
     """Call a server's tool as a model would. Prints the result; exit code 1 if it is an error."""
-    from callboard.cli.tools import given  # noqa: PLC0415  # not for --help
+    from callboard.cli.tools import parse_arguments  # noqa: PLC0415  # not for --help
     from callboard.core import encode_line  # noqa: PLC0415
     from callboard.execution import run_invoker  # noqa: PLC0415
 
-    wanted = {**given(arguments), **dict(_pair(each) for each in argument or ())}
+    values = {**parse_arguments(arguments), **dict(_parse_pair(each) for each in argument or ())}
 
-    async def called(server: McpEnsemble) -> ResultCanister:
-        return await run_invoker(server.access_invoker(tool), wanted, on_error="feedback")
+    async def call(server: McpEnsemble) -> ResultCanister:
+        return await run_invoker(server.access_invoker(tool), values, on_error="feedback")
 
-    result = mcp_servers.with_server(name, mcp, called)
+    result = mcp_servers.with_server(name, mcp, call)
     if as_json:
         typer.echo(encode_line(result))
     elif result.error is None:
-        typer.echo(escape(described(result), keep="\n\t") if _is_terminal() else described(result))
+        typer.echo(escape(result_text(result), keep="\n\t") if _is_terminal() else result_text(result))
     if result.error is not None:
         sys.exit(1 if as_json else escape(result.text, keep="\n\t"))
 
@@ -165,7 +165,7 @@ def add_server(
         table["directory"] = str(Path.cwd())
     for key, pairs in (("environment", environment), ("headers", header)):
         if pairs:
-            table[key] = dict(_text_pair(each) for each in pairs)
+            table[key] = dict(_split_pair(each) for each in pairs)
     if protocol:
         table["protocol"] = protocol
     table |= {key: names for key, names in (("tools", tools), ("exclude", exclude)) if names}
@@ -174,7 +174,7 @@ def add_server(
     if as_json:
         mcp_servers.print_json({"name": name, "file": str(path), **table})
     else:
-        typer.echo(f"{name} is in {_short(path)}", err=True)
+        typer.echo(f"{name} is in {_shorten_path(path)}", err=True)
 
 
 @app.command("login")
@@ -187,7 +187,7 @@ def log_in_at(
     """Log in at a server that asks for it. The tokens are kept in a file that only you can read."""
     from callboard.mcp.oauth_login import log_in  # noqa: PLC0415  # not for --help
 
-    settings = mcp_servers.named(name, mcp).settings
+    settings = mcp_servers.find_server(name, mcp).settings
 
     def show(url: str) -> None:
         typer.echo(f"open this page to log in at {name}:\n{url}", err=True)
@@ -196,33 +196,33 @@ def log_in_at(
 
             webbrowser.open(url)
 
-    asked = interrupt.run(log_in(settings, show, dict(os.environ)))
+    asks_for_login = interrupt.run(log_in(settings, show, dict(os.environ)))
     if as_json:
-        mcp_servers.print_json({"name": name, "login": asked})
+        mcp_servers.print_json({"name": name, "login": asks_for_login})
     else:
-        typer.echo(f"logged in at {name}" if asked else f"{name} asks for no login", err=True)
+        typer.echo(f"logged in at {name}" if asks_for_login else f"{name} asks for no login", err=True)
 
 
 def _is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def _told(tool: Any) -> dict[str, Any]:
+def _to_json(tool: Any) -> dict[str, Any]:
     """What a tool says of itself, as the protocol has it."""
-    said: dict[str, Any] = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return said
+    value: dict[str, Any] = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return value
 
 
 def _print_tool(row: dict[str, Any]) -> None:
     """A tool in brief, or with all that is accepted with it."""
-    from callboard.mcp.sanitize import cleaned  # noqa: PLC0415  # not for --help
+    from callboard.mcp.sanitize import clean_text  # noqa: PLC0415  # not for --help
 
     required = row["parameters"].get("required", ())
     names = [each if each in required else f"[{each}]" for each in row["parameters"].get("properties", {})]
     state = "" if row["state"] == "offered" else f"  ({row['state']}: not offered)"
     typer.echo(f"{collapse(row['name'])}({collapse(', '.join(names))}){state}")
     if row["state"] not in ("changed", "new"):
-        for line in cleaned(row["description"], _WIDTH).splitlines()[:1]:
+        for line in clean_text(row["description"], _WIDTH).splitlines()[:1]:
             typer.echo(f"    {line}")
         return
     _print_whole(row["description"])
@@ -237,26 +237,26 @@ def _print_whole(text: str) -> None:
         typer.echo(f"    {line}")
 
 
-async def _row(ensemble: McpEnsemble, outcome: BaseException | None) -> dict[str, Any]:
-    link = ensemble.link
-    row = _described(ensemble, str(link.state))
+async def _connected_row(ensemble: McpEnsemble, outcome: BaseException | None) -> dict[str, Any]:
+    link = ensemble.client
+    row = _make_row(ensemble, str(link.state))
     if outcome is not None:
         return {**row, "state": "failed", "why": str(outcome) or type(outcome).__name__}
     server = link.server
     about = f"{server.name} {server.version} ({link.protocol_version})" if server else str(link.protocol_version)
-    compared = ensemble.compared
+    compared = ensemble.pin_comparison
     waiting = len(compared.changed) + len(compared.new) if compared else 0
     return {**row, "tools": len(await ensemble.list_tools()), "waiting": waiting, "server": about}
 
 
-def _described(each: Any, state: str) -> dict[str, Any]:
+def _make_row(each: Any, state: str) -> dict[str, Any]:
     settings = each.settings
     address = settings.url or " ".join(settings.command)
     row = {"name": settings.name, "transport": settings.transport, "address": address, "state": state}
     return {**row, "tools": 0, "waiting": 0, "server": "", "why": ""}
 
 
-def _counts(row: dict[str, Any]) -> list[str]:
+def _format_counts(row: dict[str, Any]) -> list[str]:
     """How many tools a run would be offered, and how many wait to be accepted."""
     tools, waiting = row["tools"], row["waiting"]
     counted = f"{tools} tool{'s' if tools != 1 else ''}"
@@ -264,22 +264,22 @@ def _counts(row: dict[str, Any]) -> list[str]:
     return [counted + more] if tools or waiting else []
 
 
-def _short(path: Path) -> str:
+def _shorten_path(path: Path) -> str:
     """As people write it."""
     from pathlib import Path  # noqa: PLC0415  # not for --help
 
     return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
 
 
-def _pair(text: str) -> tuple[str, Any]:
-    key, value = _text_pair(text)
+def _parse_pair(text: str) -> tuple[str, Any]:
+    key, value = _split_pair(text)
     try:
         return key, json.loads(value)
     except ValueError:
         return key, value
 
 
-def _text_pair(text: str) -> tuple[str, str]:
+def _split_pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise typer.BadParameter(f"{text!r} is not KEY=VALUE")

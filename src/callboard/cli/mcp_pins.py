@@ -21,7 +21,7 @@ def list_pins(as_json: mcp_servers.Json = False) -> None:
     """Show the tools that are trusted, by server."""
     from callboard.mcp import Pins  # noqa: PLC0415  # not for --help
 
-    every = Pins().every()
+    every = Pins().list_all()
     if as_json:
         mcp_servers.print_json(
             [
@@ -53,22 +53,22 @@ def accept_pins(
     """Trust a server's tools as they are now."""
     from callboard.mcp import Pins  # noqa: PLC0415  # not for --help
 
-    async def accepted(server: McpEnsemble) -> dict[str, Any]:
-        states = [(each, state) for each, state in await mcp_servers.states_of(server) if tool in ("", each.name)]
+    async def accept(server: McpEnsemble) -> dict[str, Any]:
+        states = [(each, state) for each, state in await mcp_servers.list_states(server) if tool in ("", each.name)]
         if tool and not states:
             raise NoSuchTool(f"no tool {tool!r}", path=name)
-        told = not tool and server.compared is not None and not server.compared.instructions
-        said = server.link.server.instructions if server.link.server else ""
-        Pins().accept(server.settings, [each for each, _ in states], None if tool else said)
+        accepts_instructions = not tool and server.pin_comparison is not None and not server.pin_comparison.instructions
+        instructions = server.client.server.instructions if server.client.server else ""
+        Pins().accept(server.settings, [each for each, _ in states], None if tool else instructions)
         await server.connect()  # which tells why a tool is left out for another reason
         names = [each.name for each, state in states if state in ("changed", "new")]
-        return {"accepted": names, "instructions": told}
+        return {"accepted": names, "instructions": accepts_instructions}
 
-    found = mcp_servers.with_server(name, mcp, accepted)
+    outcome = mcp_servers.with_server(name, mcp, accept)
     if as_json:
-        mcp_servers.print_json({"server": name, **found})
+        mcp_servers.print_json({"server": name, **outcome})
         return
-    things = [*map(collapse, found["accepted"]), *(["its instructions"] if found["instructions"] else [])]
+    things = [*map(collapse, outcome["accepted"]), *(["its instructions"] if outcome["instructions"] else [])]
     typer.echo(f"accepted: {', '.join(things) or 'nothing, for nothing changed and nothing is new'}", err=True)
 
 
@@ -77,8 +77,8 @@ def forget_pins(name: mcp_servers.Name, as_json: mcp_servers.Json = False) -> No
     """Trust nothing of a server any more: its next use is its first."""
     from callboard.mcp import Pins  # noqa: PLC0415  # not for --help
 
-    forgotten = Pins().forget(name)
+    was_known = Pins().forget(name)
     if as_json:
-        mcp_servers.print_json({"server": name, "forgotten": forgotten})
+        mcp_servers.print_json({"server": name, "forgotten": was_known})
     else:
-        typer.echo(f"{name} is {'forgotten' if forgotten else 'not known'}", err=True)
+        typer.echo(f"{name} is {'forgotten' if was_known else 'not known'}", err=True)

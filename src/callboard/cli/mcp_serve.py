@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from callboard.servers.mcp.server import ToolServer
     from callboard.tools import Ensemble
 
-SHORTEST = 8
+MIN_KEY_CHARS = 8
 """Characters of a key."""
 
 
@@ -60,7 +60,7 @@ def serve(
     What is not given here is taken from the environment and from callboard.toml.
     """
     from callboard.cli.load_tools import Toolbox  # noqa: PLC0415  # as above
-    from callboard.cli.settings import modules_of, settings_here  # noqa: PLC0415  # not for --help
+    from callboard.cli.settings import module_directory, settings_here  # noqa: PLC0415  # not for --help
     from callboard.configuration import load_mcp_json  # noqa: PLC0415
     from callboard.errors import CallerError  # noqa: PLC0415
     from callboard.extras import require_extra  # noqa: PLC0415
@@ -75,8 +75,8 @@ def serve(
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     keys = read_keys(key)
     for each in keys:
-        if len(each) < SHORTEST:
-            raise CallerError("too short for a key", path="--key", hint=f"at least {SHORTEST} characters")
+        if len(each) < MIN_KEY_CHARS:
+            raise CallerError("too short for a key", path="--key", hint=f"at least {MIN_KEY_CHARS} characters")
 
     changes: asyncio.Queue[ToolsChanged] = asyncio.Queue()
     upstream = Upstream()
@@ -97,47 +97,47 @@ def serve(
             settings.ensembles if own else (),
             tell,
             servers,
-            tools_from=modules_of(settings, "tools"),
-            ensembles_from=modules_of(settings, "ensembles"),
+            tools_from=module_directory(settings, "tools"),
+            ensembles_from=module_directory(settings, "ensembles"),
             on_event=lambda event: changes.put_nowait(event) if isinstance(event, ToolsChanged) else None,
             elicit=upstream.elicit,
             sample=upstream.sample,
         )
-        asked = [_agent(agent)] if agent else []
+        agents = [_load_agent(agent)] if agent else []
 
-        async def follow() -> None:
+        async def serve_tools() -> None:
             async with toolbox as prepared:
-                served = [*prepared, *asked]
+                served = [*prepared, *agents]
                 if not served:
                     raise CallerError("nothing to serve", hint="give --ensembles, --tools or --agent")
                 server = ToolServer(served, policy=settings.policy, upstream=upstream)
-                following = asyncio.create_task(_follow(changes, server))
+                forwarding = asyncio.create_task(_forward_changes(changes, server))
                 try:
                     if wire is None:
                         await serve_http(server, host=host, port=port, keys=keys, ready=ready)
                     else:
                         await serve_stdio(server, wire)
                 finally:
-                    following.cancel()
+                    forwarding.cancel()
 
         with redirect_stdout(sys.stderr):  # where it goes anyway, but at once
-            interrupt.run(follow())
+            interrupt.run(serve_tools())
 
 
-async def _follow(changes: asyncio.Queue[ToolsChanged], server: ToolServer) -> None:
+async def _forward_changes(changes: asyncio.Queue[ToolsChanged], server: ToolServer) -> None:
     while True:
         await changes.get()
         await server.changed()
 
 
-def _agent(specification: str) -> Ensemble:
+def _load_agent(specification: str) -> Ensemble:
     """The ensemble of an agent that a specification names. Raises CallerError."""
     from callboard.agent import Agent  # noqa: PLC0415  # not for --help
     from callboard.cli.load_tools import load_attribute  # noqa: PLC0415
     from callboard.errors import CallerError  # noqa: PLC0415
     from callboard.servers.mcp.agent_tool import agent_ensemble  # noqa: PLC0415
 
-    found: Any = load_attribute(specification, Path.cwd())[0]
-    if not isinstance(found, Agent):
+    agent: Any = load_attribute(specification, Path.cwd())[0]
+    if not isinstance(agent, Agent):
         raise CallerError("no Agent", path=specification, hint="name one: file.py:attribute")
-    return agent_ensemble(found)
+    return agent_ensemble(agent)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from callboard.configuration import DescribedServer
     from callboard.core import Model
     from callboard.mcp import McpEnsemble
-    from callboard.mcp.elicitation import Action, Elicit
-    from callboard.mcp.events import LinkEvent
+    from callboard.mcp.elicitation import Elicit, ElicitAction
+    from callboard.mcp.events import ServerEvent
 
 T = TypeVar("T")
 
@@ -47,32 +47,32 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-def options(display: Display, folder: Path, model: Model, *, verbose: bool) -> dict[str, Any]:
+def server_options(display: Display, folder: Path, model: Model, *, verbose: bool) -> dict[str, Any]:
     """The options of the servers of a run; what is cut of their results is kept in the folder."""
     from callboard.execution.result_store import KeptResults  # noqa: PLC0415  # not for --help
-    from callboard.mcp.sampling import sampled_by  # noqa: PLC0415
+    from callboard.mcp.sampling import make_sampler  # noqa: PLC0415
 
-    quiet()
+    silence_sdk()
     return {
-        "kept": KeptResults(folder / "results"),
-        "on_event": shown(display.tell, verbose=verbose),
-        "elicit": asked(display.tell, _typed) if sys.stdin.isatty() else None,
-        "sample": sampled_by(model),
+        "result_store": KeptResults(folder / "results"),
+        "on_event": make_event_printer(display.tell, verbose=verbose),
+        "elicit": make_elicit(display.tell, _read_line) if sys.stdin.isatty() else None,
+        "sample": make_sampler(model),
     }
 
 
-def quiet() -> None:
+def silence_sdk() -> None:
     """What the SDK logs is no message to a person: what matters of it comes as an error."""
     logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
-def shown(tell: Callable[[str, str], None], *, verbose: bool) -> Callable[[LinkEvent], None]:
+def make_event_printer(tell: Callable[[str, str], None], *, verbose: bool) -> Callable[[ServerEvent], None]:
     """Tells what a server does, a line each; `verbose` adds all of its log."""
     from callboard.mcp.events import Logged, StateChanged, ToolsChanged  # noqa: PLC0415  # not for --help
 
     ready: set[str] = set()
 
-    def show(event: LinkEvent) -> None:
+    def show(event: ServerEvent) -> None:
         match event:
             case Logged(server=server, level=level, text=text) if verbose or level in _LOUD:
                 tell(f"{server} ({level}): {collapse(text)}", "2")
@@ -92,23 +92,23 @@ def shown(tell: Callable[[str, str], None], *, verbose: bool) -> Callable[[LinkE
     return show
 
 
-def asked(tell: Callable[[str, str], None], read: Callable[[], Awaitable[str]]) -> Elicit:
+def make_elicit(tell: Callable[[str, str], None], read: Callable[[], Awaitable[str]]) -> Elicit:
     """Asks a person at a terminal, field by field. Nothing is sent before they say so."""
 
-    async def ask(text: str, schema: Mapping[str, Any]) -> tuple[Action, Mapping[str, Any] | None]:
+    async def ask(text: str, schema: Mapping[str, Any]) -> tuple[ElicitAction, Mapping[str, Any] | None]:
         tell(f"{collapse(text, _WIDTH)}", "33")
         fields = schema.get("properties", {})
         required = schema.get("required", ())
         filled: dict[str, Any] = {}
         for name, field in fields.items() if isinstance(fields, Mapping) else ():
             about = field if isinstance(field, Mapping) else {}
-            tell(f"  {collapse(name)}{_described(about)}:", "")
-            given = (await read()).strip()
-            while given and (why := _misfit(given, about)):
+            tell(f"  {collapse(name)}{_describe_field(about)}:", "")
+            text_typed = (await read()).strip()
+            while text_typed and (why := _find_mistake(text_typed, about)):
                 tell(f"  {why}; again, or nothing to leave it out:", "33")
-                given = (await read()).strip()
-            if given:
-                filled[name] = _read(given, about)
+                text_typed = (await read()).strip()
+            if text_typed:
+                filled[name] = _convert(text_typed, about)
             elif name in required and "default" not in about:
                 return "decline", None
         tell("send this? [y/N]" if filled or fields else "agree? [y/N]", "")
@@ -119,50 +119,50 @@ def asked(tell: Callable[[str, str], None], read: Callable[[], Awaitable[str]]) 
     return ask
 
 
-def _described(field: Mapping[str, Any]) -> str:
+def _describe_field(field: Mapping[str, Any]) -> str:
     known = [field.get("title"), field.get("description"), field.get("enum") or field.get("type")]
     facts = [collapse(str(each)) for each in known if each]
     default = f" [{collapse(str(field['default']))}]" if "default" in field else ""
     return (f" ({'; '.join(facts)})" if facts else "") + default
 
 
-def _read(given: str, field: Mapping[str, Any]) -> Any:
+def _convert(text: str, field: Mapping[str, Any]) -> Any:
     """What was typed as the field's type. Raises ValueError where it is none."""
-    return _READERS.get(str(field.get("type")), str)(given)
+    return _READERS.get(str(field.get("type")), str)(text)
 
 
-def _misfit(given: str, field: Mapping[str, Any]) -> str:
+def _find_mistake(text: str, field: Mapping[str, Any]) -> str:
     """Why what was typed is not of the field's type; the server judges the rest."""
     try:
-        _read(given, field)
+        _convert(text, field)
     except (ValueError, KeyError):
-        return f"{collapse(given, 40)!r} is no {field.get('type')}"
+        return f"{collapse(text, 40)!r} is no {field.get('type')}"
     return ""
 
 
-async def _typed() -> str:
+async def _read_line() -> str:
     from callboard.execution.thread_pool import ThreadPool  # noqa: PLC0415  # only where somebody is asked
 
     line: str = await ThreadPool(1).run(sys.stdin.readline)
     return line
 
 
-def found(files: list[str] | None) -> dict[str, DescribedServer]:
+def find_servers(files: list[str] | None) -> dict[str, DescribedServer]:
     """Those of the settings, of the directories of ensembles that these name, and of the files."""
-    from callboard.cli.load_tools import servers_of  # noqa: PLC0415  # as above
+    from callboard.cli.load_tools import select_servers  # noqa: PLC0415  # as above
     from callboard.cli.settings import settings_here  # noqa: PLC0415  # not for --help
     from callboard.configuration import load_configuration  # noqa: PLC0415
 
-    quiet()
+    silence_sdk()
     settings = settings_here()
     beside = load_configuration(settings.ensembles).get("mcp", ())
-    return {each.name: each._replace(found_by="") for each in beside} | servers_of(settings, files)
+    return {each.name: each._replace(cli_options="") for each in beside} | select_servers(settings, files)
 
 
-def named(name: str, files: list[str] | None) -> DescribedServer:
+def find_server(name: str, files: list[str] | None) -> DescribedServer:
     from callboard.text.suggest import suggest  # noqa: PLC0415  # not for --help
 
-    every = found(files)
+    every = find_servers(files)
     if name not in every:
         hint = suggest(name, every) if every else f"callboard mcp add {name} -- COMMAND"
         raise CallerError("no such server", path=name, hint=hint)
@@ -173,42 +173,42 @@ def with_server(name: str, files: list[str] | None, use: Callable[[McpEnsemble],
     """What is made of a connected server."""
     from callboard.mcp import McpEnsemble  # noqa: PLC0415  # not for --help
 
-    described = named(name, files)
+    server = find_server(name, files)
 
-    def tell(line: str) -> None:
+    def warn(line: str) -> None:
         typer.echo(collapse(line, _WIDTH), err=True)
 
-    async def used() -> T:
-        ensemble = McpEnsemble(described.settings, tell=tell, found_by=described.found_by)
+    async def connect_and_use() -> T:
+        ensemble = McpEnsemble(server.settings, warn=warn, cli_options=server.cli_options)
         try:
             await ensemble.connect()
             return await use(ensemble)
         finally:
             await ensemble.disconnect()
 
-    return interrupt.run(used())
+    return interrupt.run(connect_and_use())
 
 
-async def states_of(server: McpEnsemble) -> list[tuple[Tool, str]]:
+async def list_states(server: McpEnsemble) -> list[tuple[Tool, str]]:
     """All tools, each with whether it is offered, not chosen, changed, new, or left out, as is a second of one name."""
-    from callboard.mcp.ensemble import is_chosen  # noqa: PLC0415  # not for --help
+    from callboard.mcp.ensemble import is_selected  # noqa: PLC0415  # not for --help
 
     offered = {tool.name for tool in await server.list_tools()}
-    compared = server.compared
+    comparison = server.pin_comparison
     states: dict[str, str] = {}
-    found: list[tuple[Tool, str]] = []
-    for tool in await server.link.tools():
+    states_found: list[tuple[Tool, str]] = []
+    for tool in await server.client.tools():
         if tool.name in states:
-            found.append((tool, "left out: there is another of its name"))
+            states_found.append((tool, "left out: there is another of its name"))
             continue
         state = "offered" if tool.name in offered else "left out"
-        if not is_chosen(tool.name, server.settings):
+        if not is_selected(tool.name, server.settings):
             state = "not chosen"
-        elif compared is not None and tool.name in (*compared.changed, *compared.new):
-            state = "changed" if tool.name in compared.changed else "new"
+        elif comparison is not None and tool.name in (*comparison.changed, *comparison.new):
+            state = "changed" if tool.name in comparison.changed else "new"
         states[tool.name] = state
-        found.append((tool, state))
-    return found
+        states_found.append((tool, state))
+    return states_found
 
 
 def print_json(value: Any) -> None:

@@ -55,12 +55,12 @@ def list_models(
     if as_json:
         import msgspec  # noqa: PLC0415  # for this option only
 
-        typer.echo(msgspec.json.format(msgspec.json.encode([_described(entry) for entry in catalogue.models])))
+        typer.echo(msgspec.json.format(msgspec.json.encode([_to_row(entry) for entry in catalogue.models])))
         return
     rows = [
         ("NAME", "SIZE", "LICENCE", "CONTEXT", "HERE", "TITLE"),
         *(
-            (entry.name, _megabytes(entry.size), entry.licence, f"{entry.context}", _state(entry), entry.title)
+            (entry.name, _megabytes(entry.size), entry.licence, f"{entry.context}", _format_state(entry), entry.title)
             for entry in catalogue.models
         ),
     ]
@@ -76,7 +76,7 @@ def pull_model(context: typer.Context, name: _Name) -> None:
 
 
 @app.command("path")
-def path_of_model(context: typer.Context, name: _Name) -> None:
+def print_path(context: typer.Context, name: _Name) -> None:
     """Print the path of a model that is here."""
     typer.echo(locate(name, catalogue=_catalogue(context)))
 
@@ -101,7 +101,7 @@ def pull_with_progress(name: str, *, catalogue: Catalogue | None = None) -> Path
     try:
         if typer.get_text_stream("stderr").isatty():
             return _pull_with_bar(name, catalogue)
-        return asyncio.run(pull(name, catalogue=catalogue, progress=_in_lines(name)))
+        return asyncio.run(pull(name, catalogue=catalogue, progress=_report_lines(name)))
     except KeyboardInterrupt:
         typer.echo(f"stopped; what has come is kept, and `callboard models pull {name}` goes on", err=True)
         raise
@@ -134,12 +134,12 @@ def _pull_with_bar(name: str, catalogue: Catalogue | None) -> Path:
                 case Received(done=done, total=total):
                     bar.update(task, completed=done, total=total, visible=True)
                 case _:
-                    bar.console.print(_sentence(name, event), markup=False, highlight=False)
+                    bar.console.print(_describe_event(name, event), markup=False, highlight=False)
 
         return asyncio.run(pull(name, catalogue=catalogue, progress=show))
 
 
-def _in_lines(name: str) -> Progress:
+def _report_lines(name: str) -> Progress:
     """A Progress for what is no terminal: a line for each tenth that has come, not for each block."""
     tenth = -1
 
@@ -151,12 +151,12 @@ def _in_lines(name: str) -> Progress:
                     tenth = done * 10 // total
                     typer.echo(f"{name}: {tenth * 10} % of {_megabytes(total)}", err=True)
             case _:
-                typer.echo(_sentence(name, event), err=True)
+                typer.echo(_describe_event(name, event), err=True)
 
     return show
 
 
-def _sentence(name: str, event: ProgressEvent) -> str:
+def _describe_event(name: str, event: ProgressEvent) -> str:
     match event:
         case Waiting():
             return f"{name}: waiting for another process that pulls it"
@@ -175,7 +175,7 @@ def _catalogue(context: typer.Context) -> Catalogue:
     return context.find_object(Catalogue) or shipped()
 
 
-def _state(entry: CatalogueEntry) -> str:
+def _format_state(entry: CatalogueEntry) -> str:
     place = Place(entry)
     if place.file.exists():
         return "yes"
@@ -184,7 +184,7 @@ def _state(entry: CatalogueEntry) -> str:
     return "no"
 
 
-def _described(entry: CatalogueEntry) -> dict[str, object]:
+def _to_row(entry: CatalogueEntry) -> dict[str, object]:
     place = Place(entry)
     here = place.file.exists()
     return {
@@ -203,7 +203,7 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.0f} MB"
 
 
-def accessed_model(settings: Settings, tell: Callable[[str], None]) -> PlannedModel:
+def open_model(settings: Settings, tell: Callable[[str], None]) -> PlannedModel:
     """The model of the settings, or a chain of them.
 
     A file of a local model that is not here is pulled, once all that can be refused without it was not.
@@ -234,8 +234,8 @@ def accessed_model(settings: Settings, tell: Callable[[str], None]) -> PlannedMo
         if model is None:
             pull_with_progress(name.removeprefix("local:"))
             models[name] = access(name)
-    accessed = [model for model in models.values() if model is not None]
-    return accessed[0] if len(accessed) == 1 else FallbackModel(accessed)
+    opened = [model for model in models.values() if model is not None]
+    return opened[0] if len(opened) == 1 else FallbackModel(opened)
 
 
 async def check_reachable(model: PlannedModel) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from callboard.cli.dialects import find, read
+from callboard.cli.dialects import find_dialect, read_text
 from callboard.errors import CallerError
 
 
@@ -42,9 +42,9 @@ def parse_text(
 
     if file == tools == "-":
         raise CallerError("the text and the tools cannot both come from standard input")
-    declared = _declarations(tools) if tools else None
-    parser = Parser(declared, find(dialect), start_in_reasoning=start_in_reasoning)
-    text = read(file)
+    declared = _read_declarations(tools) if tools else None
+    parser = Parser(declared, find_dialect(dialect), start_in_reasoning=start_in_reasoning)
+    text = read_text(file)
     size = chunk or max(len(text), 1)
     events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
     spoken = parser.dialect.name
@@ -53,10 +53,10 @@ def parse_text(
         for event in events:
             typer.echo(encode_line(event))
         return
-    typer.echo(msgspec.json.format(msgspec.json.encode(_summary(events, spoken))))
+    typer.echo(msgspec.json.format(msgspec.json.encode(_summarize(events, spoken))))
 
 
-def _summary(events: list[Any], dialect: str) -> dict[str, Any]:
+def _summarize(events: list[Any], dialect: str) -> dict[str, Any]:
     from callboard.core import (  # noqa: PLC0415  # not for --help
         InvocationEnded,
         InvocationIncomplete,
@@ -87,7 +87,7 @@ def _summary(events: list[Any], dialect: str) -> dict[str, Any]:
     }
 
 
-def _declarations(file: str) -> list[Any]:
+def _read_declarations(file: str) -> list[Any]:
     import msgspec  # noqa: PLC0415  # not for --help
 
     from callboard.core import ToolDeclaration  # noqa: PLC0415
@@ -99,7 +99,7 @@ def _declarations(file: str) -> list[Any]:
         cli: dict[str, str] = {}
 
     try:
-        rows = msgspec.json.decode(read(file), type=list[Row])
+        rows = msgspec.json.decode(read_text(file), type=list[Row])
     except (msgspec.MsgspecError, RecursionError) as error:
         raise CallerError(
             f"not a list of tools: {error}", path=file, hint="write [{name, description?, parameters?, cli?}]"

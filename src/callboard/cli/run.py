@@ -83,10 +83,10 @@ def run(
     environment and from callboard.toml.
     """
     from callboard.agent import Agent, Run  # noqa: PLC0415  # not for --help
-    from callboard.cli.conversations import chosen  # noqa: PLC0415
-    from callboard.cli.load_tools import Toolbox, servers_of  # noqa: PLC0415
-    from callboard.cli.models import accessed_model  # noqa: PLC0415
-    from callboard.cli.settings import modules_of, settings_here  # noqa: PLC0415
+    from callboard.cli.conversations import choose_conversation  # noqa: PLC0415
+    from callboard.cli.load_tools import Toolbox, select_servers  # noqa: PLC0415
+    from callboard.cli.models import open_model  # noqa: PLC0415
+    from callboard.cli.settings import module_directory, settings_here  # noqa: PLC0415
     from callboard.loop import Limits  # noqa: PLC0415
 
     out = sys.stdout
@@ -94,30 +94,30 @@ def run(
     settings = settings_here(
         model=model, base_url=base_url, tools=tools, ensembles=ensembles, mode=mode, max_rounds=max_rounds
     )
-    conversation = chosen(latest=latest, resume=resume, fork=fork)
-    accessed = accessed_model(settings, display.tell)
+    conversation = choose_conversation(latest=latest, resume=resume, fork=fork)
+    model_used = open_model(settings, display.tell)
     toolbox = Toolbox(
         settings.tools,
         settings.ensembles,
         display.tell,
-        servers_of(settings, mcp).values(),
-        tools_from=modules_of(settings, "tools"),
-        ensembles_from=modules_of(settings, "ensembles"),
-        **mcp_servers.options(display, conversation.path.parent, accessed, verbose=verbose),
+        select_servers(settings, mcp).values(),
+        tools_from=module_directory(settings, "tools"),
+        ensembles_from=module_directory(settings, "ensembles"),
+        **mcp_servers.server_options(display, conversation.path.parent, model_used, verbose=verbose),
     )
 
     async def approve(invocation: InvocationCanister, why: str) -> Verdict:
         # All of it, and escaped: nobody approves what was not shown.
         display.tell(f"{why}: {json.dumps(invocation.arguments)}", "33")
-        return await _ask(invocation, display)
+        return await _ask_approval(invocation, display)
 
     # Bytes that are no text, in a file or among the arguments, are no reason to fail.
-    asked = sys.stdin.buffer.read() if prompt == "-" else os.fsencode(prompt)
+    prompt_bytes = sys.stdin.buffer.read() if prompt == "-" else os.fsencode(prompt)
 
-    async def follow() -> Run:
+    async def run_agent() -> Run:
         async with toolbox as prepared:
             agent = Agent(
-                accessed,
+                model_used,
                 ensembles=prepared,
                 instructions=settings.instructions,
                 limits=Limits(rounds=settings.max_rounds),
@@ -127,26 +127,26 @@ def run(
             )
             if settings.model.startswith("local:") and not as_json:
                 display.tell(f"{settings.model.partition(',')[0].strip()}: loading", "2")
-            going = agent.stream(asked.decode("utf-8", "replace"), history=conversation.canisters)
+            agent_run = agent.stream(prompt_bytes.decode("utf-8", "replace"), history=conversation.canisters)
             try:
-                async for event in going:
+                async for event in agent_run:
                     if as_json:
                         out.buffer.write(encode_line(event) + b"\n")
                         out.buffer.flush()
                     else:
                         display.show(event)
             finally:
-                await accessed.aclose()
-        return going
+                await model_used.aclose()
+        return agent_run
 
-    def cancelled() -> None:
-        kept = f"; the transcript is kept in {conversation.path}" if conversation.path.exists() else ""
-        display.tell(f"cancelled{kept}")
+    def report_cancelled() -> None:
+        note = f"; the transcript is kept in {conversation.path}" if conversation.path.exists() else ""
+        display.tell(f"cancelled{note}")
 
     # What tools print is no part of the answer.
     with redirect_stdout(sys.stderr):
-        going = interrupt.run(follow(), cancelled)
-    result = going.result
+        agent_run = interrupt.run(run_agent(), report_cancelled)
+    result = agent_run.result
     if result.state == "incomplete" and not as_json:
         display.tell(f"incomplete: {result.why}", "33")
     if verbose or result.state != "completed":
@@ -154,7 +154,7 @@ def run(
     raise typer.Exit(EXIT_CODES[result.state])
 
 
-async def _ask(invocation: InvocationCanister, display: Display) -> Verdict:
+async def _ask_approval(invocation: InvocationCanister, display: Display) -> Verdict:
     """A person's answer; without a person it is no."""
     if not sys.stdin.isatty():
         display.tell("nobody is here to ask: denied")

@@ -61,7 +61,7 @@ class BackendOptions:
 
     def settings(self, **more: object) -> BackendSettings | None:
         """The settings of this backend; None where neither a URL nor a local model is given. Raises CallerError."""
-        from callboard.cli.dialects import facts_of_file  # noqa: PLC0415  # not for --help
+        from callboard.cli.dialects import read_facts  # noqa: PLC0415  # not for --help
         from callboard.servers.gateway import BackendSettings  # noqa: PLC0415
 
         self._check()
@@ -74,21 +74,21 @@ class BackendOptions:
             key_variable=self.backend_key,
             mode=self.mode,
             dialect="" if self.dialect.endswith(".json") else self.dialect,
-            profile={**facts_of_file(self.dialect), **parse_facts(self.profile or ())},
+            profile={**read_facts(self.dialect), **parse_facts(self.profile or ())},
             **more,  # type: ignore[arg-type]
         )
 
     def _check(self) -> None:
-        from callboard.cli.dialects import find  # noqa: PLC0415  # not for --help
-        from callboard.cli.settings import check  # noqa: PLC0415
+        from callboard.cli.dialects import find_dialect  # noqa: PLC0415  # not for --help
+        from callboard.cli.settings import check_value  # noqa: PLC0415
         from callboard.modes import mode_named  # noqa: PLC0415
         from callboard.providers.transport import check_url  # noqa: PLC0415
         from callboard.wires import wire_named  # noqa: PLC0415
 
-        check("--backend", self.backend, check_url)
-        check("--backend-wire", self.backend_wire, wire_named)
-        check("--mode", self.mode, mode_named)
-        check("--dialect", self.dialect, find)
+        check_value("--backend", self.backend, check_url)
+        check_value("--backend-wire", self.backend_wire, wire_named)
+        check_value("--mode", self.mode, mode_named)
+        check_value("--dialect", self.dialect, find_dialect)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from callboard.configuration.setting_keys import BY_NAME
 from callboard.errors import CallerError
 from callboard.text.display import collapse
 
-_LONGEST: Final = 2000
+_MAX_NOTICE_CHARS: Final = 2000
 """Characters of a notice: all keys of a project's file, and paths."""
 
 
@@ -29,20 +29,20 @@ def settings_in(place: Path, flags: Mapping[str, Any]) -> Settings:
     """
     settings = load_settings(flags, place, os.environ)
     for notice in settings.notices:
-        typer.echo(f"callboard: {collapse(notice, _LONGEST)}", err=True)
+        typer.echo(f"callboard: {collapse(notice, _MAX_NOTICE_CHARS)}", err=True)
     from callboard.modes import mode_named  # noqa: PLC0415  # not for --help
     from callboard.providers.transport import check_url  # noqa: PLC0415  # as above
 
-    check(settings.sources["base_url"], settings.base_url, check_url)
-    check(settings.sources["mode"], settings.mode, mode_named)
+    check_value(settings.sources["base_url"], settings.base_url, check_url)
+    check_value(settings.sources["mode"], settings.mode, mode_named)
     return settings
 
 
-def check(source: str, value: str, find: Callable[[str], object]) -> None:
+def check_value(source: str, value: str, parse: Callable[[str], object]) -> None:
     """Raises CallerError, whose path is the flag, variable or file that a value comes from, where `find` does not take it."""
     try:
         if value:
-            find(value)
+            parse(value)
     except CallerError as error:
         what = f"{error.path} is {error.message}" if error.path else error.message
         raise CallerError(what, path=source, hint=error.hint) from None
@@ -53,7 +53,7 @@ def settings_here(**flags: Any) -> Settings:
     return settings_in(Path.cwd(), flags)
 
 
-def modules_of(settings: Settings, key: str) -> Path | None:
+def module_directory(settings: Settings, key: str) -> Path | None:
     """Where the modules that `tools` or `ensembles` name are looked for besides what is installed, None for nowhere.
 
     That is the current directory for what is typed, and its own for a project's file. The user's own file holds in

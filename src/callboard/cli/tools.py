@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from callboard.cli import complete, interrupt
-from callboard.cli.display import described
+from callboard.cli.display import result_text
 from callboard.errors import CallerError, NoSuchTool
 
 if TYPE_CHECKING:
@@ -41,16 +41,16 @@ def list_tools(
     """Show the tools with their parameters."""
     from callboard.tools import Roster  # noqa: PLC0415  # not for --help
 
-    async def declared() -> tuple[ToolDeclaration, ...]:
-        async with _toolbox(tools, ensembles) as prepared:
+    async def list_declarations() -> tuple[ToolDeclaration, ...]:
+        async with _make_toolbox(tools, ensembles) as prepared:
             return Roster(prepared).declarations
 
-    declarations = interrupt.run(declared())
+    declarations = interrupt.run(list_declarations())
     if as_json:
-        described = [
+        rows = [
             {"name": each.name, "description": each.description, "parameters": each.schema} for each in declarations
         ]
-        typer.echo(json.dumps(described, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     for each in declarations:
         required = each.schema.get("required", ())
@@ -72,34 +72,34 @@ def call_tool(
     from callboard.text.suggest import suggest  # noqa: PLC0415
     from callboard.tools import Roster  # noqa: PLC0415
 
-    async def called() -> ResultCanister:
-        async with _toolbox(tools, ensembles) as prepared:
+    async def call() -> ResultCanister:
+        async with _make_toolbox(tools, ensembles) as prepared:
             roster = Roster(prepared)
             if name not in roster:
                 raise NoSuchTool(f"no tool {name!r}", hint=suggest(name, roster))
             # Whoever types the call has approved it.
-            return await run_invoker(roster[name], given(arguments), on_error="feedback")
+            return await run_invoker(roster[name], parse_arguments(arguments), on_error="feedback")
 
-    result = interrupt.run(called())
+    result = interrupt.run(call())
     if result.error is not None:
         sys.exit(result.text)
-    typer.echo(described(result))
+    typer.echo(result_text(result))
 
 
-def _toolbox(tools: list[str] | None, ensembles: list[str] | None) -> Toolbox:
+def _make_toolbox(tools: list[str] | None, ensembles: list[str] | None) -> Toolbox:
     """What is named here, else what the settings name."""
-    from callboard.cli.load_tools import Toolbox, servers_of  # noqa: PLC0415  # as above
-    from callboard.cli.settings import modules_of, settings_here  # noqa: PLC0415  # not for --help
+    from callboard.cli.load_tools import Toolbox, select_servers  # noqa: PLC0415  # as above
+    from callboard.cli.settings import module_directory, settings_here  # noqa: PLC0415  # not for --help
 
     servers: Iterable[Any] = ()
     tools_from: Path | None = Path.cwd()
     ensembles_from = tools_from
     if tools is None and ensembles is None:
         settings = settings_here()
-        tools_from, ensembles_from = modules_of(settings, "tools"), modules_of(settings, "ensembles")
+        tools_from, ensembles_from = module_directory(settings, "tools"), module_directory(settings, "ensembles")
         if not (settings.tools or settings.ensembles or settings.mcp):
             raise typer.BadParameter("name some with --tools or --ensembles")
-        tools, ensembles, servers = [*settings.tools], [*settings.ensembles], servers_of(settings).values()
+        tools, ensembles, servers = [*settings.tools], [*settings.ensembles], select_servers(settings).values()
     return Toolbox(
         tools or (),
         ensembles or (),
@@ -110,7 +110,7 @@ def _toolbox(tools: list[str] | None, ensembles: list[str] | None) -> Toolbox:
     )
 
 
-def given(arguments: str) -> dict[str, Any]:
+def parse_arguments(arguments: str) -> dict[str, Any]:
     """The arguments that a person wrote as JSON. Raises CallerError."""
     try:
         read = json.loads(arguments)

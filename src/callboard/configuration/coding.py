@@ -138,19 +138,19 @@ DENIALS: Final = (("tools", "forbidden_commands"), ("modes", "*", "deny"))
 """Lists of what is denied: those of all files hold together. `*` stands for any one key."""
 
 
-def joined(lower: Mapping[str, Any], higher: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[str, Any]:
+def merge_tables(lower: Mapping[str, Any], higher: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[str, Any]:
     """The tables of two files as one, key by key; the higher file's values win, and denials are added."""
-    found = dict(lower)
+    merged = dict(lower)
     for key, value in higher.items():
         keys = (*above, key)
         if isinstance(lower.get(key), Mapping) and isinstance(value, Mapping):
-            found[key] = joined(lower[key], value, keys)
-        elif any(len(each) == len(keys) and all(map(_fits, each, keys)) for each in DENIALS):
-            found[key] = [*lower.get(key, ()), *value]
+            merged[key] = merge_tables(lower[key], value, keys)
+        elif any(len(each) == len(keys) and all(map(_matches, each, keys)) for each in DENIALS):
+            merged[key] = [*lower.get(key, ()), *value]
         else:
-            found[key] = value
-    return found
+            merged[key] = value
+    return merged
 
 
-def _fits(part: str, key: str) -> bool:
+def _matches(part: str, key: str) -> bool:
     return part in {"*", key}

@@ -39,7 +39,7 @@ _ENVIRONMENT = "env:"
 
 
 async def prepare_ensembles(
-    configuration: Mapping[str, Any], *, tell: Callable[[str], None] = _log.warning, **options: Any
+    configuration: Mapping[str, Any], *, warn: Callable[[str], None] = _log.warning, **options: Any
 ) -> list[Ensemble]:
     """Creates and connects the ensembles of `configuration["ensembles"]` that are enabled, in their order.
 
@@ -50,19 +50,19 @@ async def prepare_ensembles(
     is `required`. Raises DescriptorError before anything is connected, and ToolExecutionFailure that names the
     ensemble that could not be connected; the others are disconnected then. An ensemble without tools is told.
     """
-    described = [
+    descriptors = [
         each
         if isinstance(each, EnsembleDescriptor)
         else _read(each, lambda keys, at=at: dotted(("ensembles", at, *keys)))  # type: ignore[misc]  # a default binds it
-        for at, each in enumerate(_entries(configuration))
+        for at, each in enumerate(_list_ensembles(configuration))
     ]
-    servers = [each for each in _servers(configuration) if each.settings.enabled]
-    enabled = [each for each in described if each.enabled]
+    servers = [each for each in _list_servers(configuration) if each.settings.enabled]
+    enabled = [each for each in descriptors if each.enabled]
     refuse_same_names([*[(each.name, each.path) for each in enabled], *[(each.name, each.path) for each in servers]])
     created = [_create(each) for each in enabled]
     for each in created:
         if not each.invokers:
-            tell(f"{each.name} has no tools: none is enabled in [[invokers]]")
+            warn(f"{each.name} has no tools: none is enabled in [[invokers]]")
     connected: list[Ensemble] = []
     try:
         for ensemble in created:
@@ -72,13 +72,16 @@ async def prepare_ensembles(
             from callboard.execution.result_store import KeptResults  # noqa: PLC0415
             from callboard.mcp.ensemble import McpEnsemble  # noqa: PLC0415  # where there are servers
 
-            kept = options.pop("kept", None) or KeptResults()
+            result_store = options.pop("result_store", None) or KeptResults()
             starting = [
-                McpEnsemble(each.settings, kept=kept, tell=tell, found_by=each.found_by, **options) for each in servers
+                McpEnsemble(
+                    each.settings, result_store=result_store, warn=warn, cli_options=each.cli_options, **options
+                )
+                for each in servers
             ]
             connected += starting
-            await _connect_servers(starting, [each.path for each in servers], tell)
-            connected.append(kept.ensemble())
+            await _connect_servers(starting, [each.path for each in servers], warn)
+            connected.append(result_store.ensemble())
     except BaseException as error:
         try:
             await disconnect_ensembles(connected)
@@ -101,13 +104,13 @@ async def disconnect_ensembles(ensembles: Iterable[Ensemble]) -> None:
     servers = [each for each in last_first if _is_server(each)]
     for group in (servers, *([each] for each in last_first if not _is_server(each))):
         try:
-            outcomes = await asyncio.gather(*map(_disconnected, group))
+            outcomes = await asyncio.gather(*map(_disconnect, group))
         except BaseException as error:  # noqa: BLE001  # raised when the others are disconnected: cancelled meanwhile
             stopped = error
             continue
         for ensemble, outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, Exception):
-                failures.append(_failure("disconnect", ensemble, outcome))
+                failures.append(_make_failure("disconnect", ensemble, outcome))
             elif outcome is not None:
                 stopped = outcome
     if failures:
@@ -161,58 +164,59 @@ def load_configuration(
     where: Iterable[str | Path], environ: Mapping[str, str] | None = None, servers: Iterable[DescribedServer] = ()
 ) -> dict[str, Any]:
     """The configuration of all of these: directories, names of built-in ensembles, and servers. Raises DescriptorError."""
-    found: list[EnsembleDescriptor] = []
+    ensembles: list[EnsembleDescriptor] = []
     every = [*servers]
     for each in where:
         file = ensemble_file(str(each))
         if file is not None:
-            found.append(_load(read_document(file, DescriptorError), file.parent, environ))
+            ensembles.append(_load(read_document(file, DescriptorError), file.parent, environ))
         else:
             loaded = load_directory(each, environ)
-            found += loaded["ensembles"]
+            ensembles += loaded["ensembles"]
             every += loaded.get("mcp", ())
-    return {"ensembles": found, **({"mcp": every} if every else {})}
+    return {"ensembles": ensembles, **({"mcp": every} if every else {})}
 
 
 def _load(document: Document, directory: Path, environ: Mapping[str, str] | None) -> EnsembleDescriptor:
     def source(named: str, place: str) -> InvokerDescriptor:
-        found = read_document(_confined(directory, named, place), DescriptorError)
-        return read_invoker(found.values, found.where)
+        document_found = read_document(_resolve_source(directory, named, place), DescriptorError)
+        return read_invoker(document_found.values, document_found.where)
 
     return _read(document.values, document.where, source, environ)
 
 
 def _read(
-    given: Any, where: Where, source: Source | None = None, environ: Mapping[str, str] | None = None
+    table: Any, where: Where, source: Source | None = None, environ: Mapping[str, str] | None = None
 ) -> EnsembleDescriptor:
     """The descriptor, with what it takes from the environment; of one that is not enabled little is read."""
-    own = given.get("ensemble", given) if isinstance(given, Mapping) else None
+    own = table.get("ensemble", table) if isinstance(table, Mapping) else None
     if not isinstance(own, Mapping):
-        return read_ensemble(given, where)  # which says what is wrong
+        return read_ensemble(table, where)  # which says what is wrong
     if own.get("enabled") is False:
         return EnsembleDescriptor(name=str(own.get("name", "")), enabled=False, path=where(()))
     # Tools' descriptions and schemas are for models: nothing in them is taken from the environment.
     variables = os.environ if environ is None else environ
-    resolved = {
-        key: value if key == "invokers" else _resolved(value, (key,), where, variables) for key, value in given.items()
+    resolved_table = {
+        key: value if key == "invokers" else _resolve_variables(value, (key,), where, variables)
+        for key, value in table.items()
     }
-    return read_ensemble(resolved, where, source)
+    return read_ensemble(resolved_table, where, source)
 
 
-def _resolved(value: Any, keys: Keys, where: Where, environ: Mapping[str, str]) -> Any:
+def _resolve_variables(value: Any, keys: Keys, where: Where, environ: Mapping[str, str]) -> Any:
     if isinstance(value, str) and value.startswith(_ENVIRONMENT):
         name = value.removeprefix(_ENVIRONMENT)
         if name not in environ:
             raise DescriptorError(f"the environment has no {name!r}", path=where(keys), hint=f"set {name}")
         return environ[name]
     if isinstance(value, Mapping):
-        return {key: _resolved(each, (*keys, key), where, environ) for key, each in value.items()}
+        return {key: _resolve_variables(each, (*keys, key), where, environ) for key, each in value.items()}
     if isinstance(value, list):
-        return [_resolved(each, (*keys, at), where, environ) for at, each in enumerate(value)]
+        return [_resolve_variables(each, (*keys, at), where, environ) for at, each in enumerate(value)]
     return value
 
 
-def _confined(directory: Path, source: str, place: str) -> Path:
+def _resolve_source(directory: Path, source: str, place: str) -> Path:
     """The file of a source. Raises DescriptorError if it leads out of the directory."""
     target = (directory / source).resolve()
     if ".." in Path(source).parts or Path(source).is_absolute() or not target.is_relative_to(directory.resolve()):
@@ -222,7 +226,7 @@ def _confined(directory: Path, source: str, place: str) -> Path:
     return directory / source
 
 
-def _entries(configuration: Any) -> Iterable[Any]:
+def _list_ensembles(configuration: Any) -> Iterable[Any]:
     if not isinstance(configuration, Mapping):
         hint = "give {'ensembles': [...]}, or what load_directory gives"
         raise DescriptorError(f"a {type(configuration).__name__} is no configuration", hint=hint)
@@ -238,13 +242,13 @@ def _create(described: EnsembleDescriptor) -> Ensemble:
     return Ensemble(described.name, invokers, described.configuration, connection)
 
 
-def _servers(configuration: Mapping[str, Any]) -> list[DescribedServer]:
-    given = configuration.get("mcp", ())
-    if not isinstance(given, (Mapping, list, tuple)):
+def _list_servers(configuration: Mapping[str, Any]) -> list[DescribedServer]:
+    servers = configuration.get("mcp", ())
+    if not isinstance(servers, (Mapping, list, tuple)):
         raise DescriptorError("not a table of servers", path="mcp")
-    if isinstance(given, Mapping):
-        return read_servers(given, lambda keys: dotted(("mcp", *keys)))
-    return [*given]
+    if isinstance(servers, Mapping):
+        return read_servers(servers, lambda keys: dotted(("mcp", *keys)))
+    return [*servers]
 
 
 def _is_server(ensemble: Ensemble) -> bool:
@@ -252,20 +256,20 @@ def _is_server(ensemble: Ensemble) -> bool:
     return isinstance(getattr(ensemble, "settings", None), ServerSettings)
 
 
-async def _connect_servers(servers: Sequence[McpEnsemble], paths: Sequence[str], tell: Callable[[str], None]) -> None:
+async def _connect_servers(servers: Sequence[McpEnsemble], paths: Sequence[str], warn: Callable[[str], None]) -> None:
     """Connects them all at once. One that fails is told, with its path; ToolExecutionFailure where it is required."""
     outcomes = await asyncio.gather(*(each.connect() for each in servers), return_exceptions=True)
     for server, path, outcome in zip(servers, paths, outcomes, strict=True):
         if isinstance(outcome, Exception):
             if server.settings.required:
-                raise _failure("connect", server, outcome) from outcome
-            tell(f"{server.name} has no tools: {outcome}; `callboard mcp list` tries it, and it is set up at {path}")
-            server.connect_later()
+                raise _make_failure("connect", server, outcome) from outcome
+            warn(f"{server.name} has no tools: {outcome}; `callboard mcp list` tries it, and it is set up at {path}")
+            server.connect_in_background()
         elif isinstance(outcome, BaseException):
             raise outcome
 
 
-async def _disconnected(ensemble: Ensemble) -> BaseException | None:
+async def _disconnect(ensemble: Ensemble) -> BaseException | None:
     """What went wrong."""
     try:
         await ensemble.disconnect()
@@ -278,10 +282,10 @@ async def _connect(ensemble: Ensemble) -> None:
     try:
         await ensemble.connect()
     except Exception as error:
-        raise _failure("connect", ensemble, error) from error
+        raise _make_failure("connect", ensemble, error) from error
 
 
-def _failure(what: str, ensemble: Ensemble, error: Exception) -> ToolExecutionFailure:
+def _make_failure(what: str, ensemble: Ensemble, error: Exception) -> ToolExecutionFailure:
     failure = ToolExecutionFailure(
         f"cannot {what}: {str(error) or type(error).__name__}", path=f"ensemble {ensemble.name}"
     )

@@ -23,32 +23,32 @@ from callboard.tools.descriptors import ENSEMBLE_KEYS
 
 BUILT_IN = {"io": "callboard.configuration.io_tools"}
 """The modules of the ensembles whose files do not name theirs."""
-SHIPPED = Path(__file__).with_name("data") / "ensembles"
+ENSEMBLES_DIRECTORY = Path(__file__).with_name("data") / "ensembles"
 """Where the files of these are."""
 
 
 def named_ensembles() -> Mapping[str, Path]:
     """The files of the ensembles that have names: ours, and those of packages (`callboard.ensembles`)."""
-    return {**{name: SHIPPED / f"{name}.toml" for name in BUILT_IN}, **_added()}
+    return {**{name: ENSEMBLES_DIRECTORY / f"{name}.toml" for name in BUILT_IN}, **_plugin_files()}
 
 
 def ensemble_file(name: str) -> Path | None:
     """The file of the ensemble of this name, None if there is none. Raises CallerError as `plugins` does."""
     if name in BUILT_IN:
-        return SHIPPED / f"{name}.toml"
+        return ENSEMBLES_DIRECTORY / f"{name}.toml"
     # Other packages are looked for only where it can be a name.
-    return _added().get(name) if name.isidentifier() else None
+    return _plugin_files().get(name) if name.isidentifier() else None
 
 
 @cache
-def _added() -> Mapping[str, Path]:
+def _plugin_files() -> Mapping[str, Path]:
     """What packages add: each entry point is the path of a file, whose name it has."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for each in plugins("callboard.ensembles"):
         if not isinstance(each, (str, PathLike)):
             raise CallerError(f"{each!r} is no path of a file", path="callboard.ensembles", hint="name one: NAME.toml")
-        found[Path(each).stem] = Path(each)
-    return found
+        files[Path(each).stem] = Path(each)
+    return files
 
 
 def find_callable(invoker: InvokerDescriptor, ensemble: EnsembleDescriptor) -> Callable[..., Any]:
@@ -59,24 +59,24 @@ def find_callable(invoker: InvokerDescriptor, ensemble: EnsembleDescriptor) -> C
             f"{invoker.callable!r} names no function", path=invoker.path, hint="write package.module:function"
         )
     if not invoker.callable:
-        module, attribute = _module_of(ensemble), invoker.name
+        module, attribute = _module_name(ensemble), invoker.name
     if not module:
         raise DescriptorError(
             f"nothing says which function {invoker.name!r} is",
             path=invoker.path,
             hint='write callable = "package.module:function", or module = "package.module" in [ensemble]',
         )
-    imported = _imported(module, invoker.path)
+    imported = _import(module, invoker.path)
     try:
-        found = reduce(getattr, attribute.split("."), imported)
+        function = reduce(getattr, attribute.split("."), imported)
     except AttributeError:
         own = [name for name, value in vars(imported).items() if getattr(value, "__module__", "") == module]
         functions = [name for name in own if not name.startswith("_")]
         hint = suggest(attribute, functions) if functions else "it has no functions"
         raise DescriptorError(f"{module} has no {attribute!r}", path=invoker.path, hint=hint) from None
-    if not callable(found):
+    if not callable(function):
         raise DescriptorError(f"{module}:{attribute} is no function", path=invoker.path)
-    return found
+    return function
 
 
 def make_connection(ensemble: EnsembleDescriptor) -> Any:
@@ -84,8 +84,8 @@ def make_connection(ensemble: EnsembleDescriptor) -> Any:
 
     Raises DescriptorError for an option that it does not take.
     """
-    module = _module_of(ensemble)
-    maker = getattr(_imported(module, ensemble.path), "connection", None) if module else None
+    module = _module_name(ensemble)
+    maker = getattr(_import(module, ensemble.path), "connection", None) if module else None
     names = [*inspect.signature(maker).parameters] if maker else []
     for key in ensemble.options:
         if key not in names:
@@ -101,11 +101,11 @@ def make_connection(ensemble: EnsembleDescriptor) -> Any:
         raise DescriptorError(first.message, path=place) from None
 
 
-def _module_of(ensemble: EnsembleDescriptor) -> str:
+def _module_name(ensemble: EnsembleDescriptor) -> str:
     return ensemble.module or BUILT_IN.get(ensemble.name, "")
 
 
-def _imported(name: str, path: str) -> ModuleType:
+def _import(name: str, path: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise DescriptorError(f"{name!r} is no module's name", path=path, hint="write package.module")
     try:

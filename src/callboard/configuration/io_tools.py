@@ -34,7 +34,7 @@ def connection(root: str = ".") -> ConfinedDirectory:
 @tool(idempotent=True, subjects=_SUBJECTS)
 def read_file(context: Context, path: _FilePath, encoding: _Encoding = "utf-8") -> str:
     """Reads contents of a file."""
-    return _root(context).read(path, MAX_BYTES).decode(_checked(encoding))
+    return _root(context).read(path, MAX_BYTES).decode(_check_encoding(encoding))
 
 
 @tool(approval=True, subjects=_SUBJECTS)
@@ -42,7 +42,7 @@ def write_file(
     context: Context, path: _FilePath, content: Annotated[str, "The whole content"], encoding: _Encoding = "utf-8"
 ) -> str:
     """Writes content to a file, in place of what was in it."""
-    data = content.encode(_checked(encoding))
+    data = content.encode(_check_encoding(encoding))
     if len(data) > MAX_BYTES:
         raise ValueError(f"the content has more than {MAX_BYTES} bytes")
     _root(context).write(path, data)
@@ -55,7 +55,7 @@ def list_directory(context: Context, path: Annotated[str, "Path to directory"] =
     return _root(context).names(path, MAX_NAMES)
 
 
-def _checked(encoding: str) -> str:
+def _check_encoding(encoding: str) -> str:
     try:
         name = codecs.lookup(encoding).name
     except LookupError:

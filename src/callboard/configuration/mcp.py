@@ -24,7 +24,7 @@ from callboard.tools.descriptors import Keys, Where, below, converted, dotted, r
 
 KEYS: Final = tuple(name for name in ServerSettings.__struct_fields__ if name != "name")
 _POSITIVE: Final = ("connect_timeout", "idle_timeout", "timeout", "result_bytes", "description_bytes")
-_NEEDED: Final[Mapping[str, str]] = {"stdio": "command", "http": "url"}
+_REQUIRED_KEY: Final[Mapping[str, str]] = {"stdio": "command", "http": "url"}
 
 _JSON_KEYS: Final = ("mcpServers", "servers")
 _TYPES: Final[Mapping[str, str]] = {
@@ -33,7 +33,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "streamable-http": "http",
     "streamableHttp": "http",
 }
-_CHOSEN: Final[Mapping[str, str]] = {
+_FILTER_KEYS: Final[Mapping[str, str]] = {
     "tools": "tools",
     "exclude": "exclude",
     "includeTools": "tools",
@@ -48,7 +48,7 @@ class DescribedServer(NamedTuple):
 
     settings: ServerSettings
     path: str
-    found_by: str | None = None
+    cli_options: str | None = None
 
     @property
     def name(self) -> str:
@@ -56,15 +56,15 @@ class DescribedServer(NamedTuple):
 
 
 def read_servers(
-    given: Any, where: Where = dotted, *, base: Path | None = None, mistake: type[CallerError] = DescriptorError
+    tables: Any, where: Where = dotted, *, base: Path | None = None, mistake: type[CallerError] = DescriptorError
 ) -> list[DescribedServer]:
     """The servers of the tables in `[mcp]`, by their names; `where` says where a key of `[mcp]` stands.
 
     A `directory` that is relative is taken from `base`. Raises `mistake`.
     """
-    if not isinstance(given, Mapping):
+    if not isinstance(tables, Mapping):
         raise mistake("not a table", path=where(()), hint="write [mcp.NAME]")
-    return [_server(str(name), table, below(where, name), base, mistake) for name, table in given.items()]
+    return [_read_server(str(name), table, below(where, name), base, mistake) for name, table in tables.items()]
 
 
 def load_mcp_json(path: str | Path, environ: Mapping[str, str] | None = None) -> list[DescribedServer]:
@@ -84,7 +84,7 @@ def load_mcp_json(path: str | Path, environ: Mapping[str, str] | None = None) ->
         raise DescriptorError("not JSON: nested too deeply", path=str(file)) from None
 
     def where(keys: Keys) -> str:
-        line = _line_of(text, keys)
+        line = _find_line(text, keys)
         return f"{file}:{line}: {dotted(keys)}" if keys else str(file)
 
     key = next((each for each in _JSON_KEYS if isinstance(document, dict) and each in document), None)
@@ -92,24 +92,26 @@ def load_mcp_json(path: str | Path, environ: Mapping[str, str] | None = None) ->
         raise DescriptorError("no servers in it", path=str(file), hint='write {"mcpServers": {"name": {...}}}')
     variables = os.environ if environ is None else environ
     return [
-        _server(
-            name, _translated(entry, below(where, key, name), variables), below(where, key, name), file.parent
-        )._replace(found_by=f" --mcp {shlex.quote(str(path))}")
+        _read_server(
+            name, _translate_entry(entry, below(where, key, name), variables), below(where, key, name), file.parent
+        )._replace(cli_options=f" --mcp {shlex.quote(str(path))}")
         for name, entry in document[key].items()
     ]
 
 
-def _server(
-    name: str, given: Any, where: Where, base: Path | None, mistake: type[CallerError] = DescriptorError
+def _read_server(
+    name: str, table: Any, where: Where, base: Path | None, mistake: type[CallerError] = DescriptorError
 ) -> DescribedServer:
-    if not isinstance(given, Mapping):
+    if not isinstance(table, Mapping):
         raise mistake("not a table", path=where(()), hint=f"write [mcp.{name}]")
     if not name.isprintable() or not 0 < len(name) <= 64:
         raise mistake("a server's name has 1 to 64 characters that are seen", path=where(()))
-    refuse_unknown(given, KEYS, where, mistake)
-    guessed = "http" if "url" in given and "command" not in given else "stdio"
-    settings: ServerSettings = converted(ServerSettings, {"transport": guessed, **given, "name": name}, where, mistake)
-    needed = _NEEDED[settings.transport]
+    refuse_unknown(table, KEYS, where, mistake)
+    transport = "http" if "url" in table and "command" not in table else "stdio"
+    settings: ServerSettings = converted(
+        ServerSettings, {"transport": transport, **table, "name": name}, where, mistake
+    )
+    needed = _REQUIRED_KEY[settings.transport]
     if settings.enabled and not getattr(settings, needed):
         raise mistake(f"no {needed}", path=where(()), hint=f"a server of the transport {settings.transport} needs one")
     if settings.url and not settings.url.startswith(("http://", "https://")):
@@ -123,20 +125,20 @@ def _server(
     return DescribedServer(settings, where(()))
 
 
-def _translated(entry: Any, where: Where, environ: Mapping[str, str]) -> dict[str, Any]:
+def _translate_entry(entry: Any, where: Where, environ: Mapping[str, str]) -> dict[str, Any]:
     """Our keys of a server in `mcp.json`; those that we do not know are other clients' own."""
     if not isinstance(entry, dict):
         raise DescriptorError("not an object", path=where(()))
     enabled = not entry.get("disabled", False)
     if not enabled:
         return {"enabled": False}
-    guessed = "http" if "url" in entry else "stdio"
-    kind = entry.get("type", guessed)
+    default_type = "http" if "url" in entry else "stdio"
+    kind = entry.get("type", default_type)
     if kind not in _TYPES:
         hint = "ask for a URL of streamable HTTP" if kind == "sse" else suggest(str(kind), _TYPES)
         raise DescriptorError(f"no transport {kind!r}", path=where(("type",)), hint=hint)
     text = {
-        key: _expanded(entry[key], (key,), where, environ)
+        key: _expand_variables(entry[key], (key,), where, environ)
         for key in ("command", "args", "env", "cwd", "url", "headers", "protocol")
         if entry.get(key) is not None
     }
@@ -144,35 +146,35 @@ def _translated(entry: Any, where: Where, environ: Mapping[str, str]) -> dict[st
         raise DescriptorError("not a string", path=where(("command",)))
     if not isinstance(text.get("args", []), list):
         raise DescriptorError("not a list", path=where(("args",)))
-    given: dict[str, Any] = {"transport": _TYPES[kind], **{key: text[key] for key in ("protocol",) if key in text}}
-    given |= {ours: entry[key] for key, ours in _CHOSEN.items() if entry.get(key) is not None}
-    if given["transport"] == "http":
-        return {**given, "url": text.get("url", ""), "headers": text.get("headers", {})}
+    table: dict[str, Any] = {"transport": _TYPES[kind], **{key: text[key] for key in ("protocol",) if key in text}}
+    table |= {ours: entry[key] for key, ours in _FILTER_KEYS.items() if entry.get(key) is not None}
+    if table["transport"] == "http":
+        return {**table, "url": text.get("url", ""), "headers": text.get("headers", {})}
     command = [text["command"]] if text.get("command") else []
     return {
-        **given,
+        **table,
         "command": [*command, *text.get("args", [])] if command else [],
         "environment": text.get("env", {}),
         "directory": text.get("cwd", ""),
     }
 
 
-def _expanded(value: Any, keys: Keys, where: Where, environ: Mapping[str, str]) -> Any:
+def _expand_variables(value: Any, keys: Keys, where: Where, environ: Mapping[str, str]) -> Any:
     if isinstance(value, dict):
-        return {key: _expanded(each, (*keys, key), where, environ) for key, each in value.items()}
+        return {key: _expand_variables(each, (*keys, key), where, environ) for key, each in value.items()}
     if isinstance(value, list):
-        return [_expanded(each, (*keys, at), where, environ) for at, each in enumerate(value)]
+        return [_expand_variables(each, (*keys, at), where, environ) for at, each in enumerate(value)]
     if not isinstance(value, str):
         return value
 
-    def replaced(found: re.Match[str]) -> str:
-        name, default = found[1], found[2]
+    def substitute(match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
         text = environ.get(name) or default
         if text is None:
             raise DescriptorError(f"the environment has no {name!r}", path=where(keys), hint=f"set {name}")
         return text
 
-    return _VARIABLE.sub(replaced, value)
+    return _VARIABLE.sub(substitute, value)
 
 
 def _read(file: Path) -> str:
@@ -189,14 +191,14 @@ def _read(file: Path) -> str:
         raise DescriptorError("not UTF-8", path=str(file)) from None
 
 
-def _line_of(text: str, keys: Keys) -> int:
+def _find_line(text: str, keys: Keys) -> int:
     """The line where the keys stand, one behind the other: near enough for a person."""
     at = 0
     for key in keys:
-        found = (
+        match = (
             re.compile(rf"{re.escape(json.dumps(key, ensure_ascii=False))}\s*:").search(text, at)
             if isinstance(key, str)
             else None
         )
-        at = found.end() if found else at
+        at = match.end() if match else at
     return text.count("\n", 0, at) + 1

@@ -16,14 +16,14 @@ from typing import Final, NamedTuple
 _ROOT: Final = 0
 
 
-class Stranger(NamedTuple):
+class OwnershipProblem(NamedTuple):
     """Somebody else who could write it: what is wrong, and what to do about it."""
 
-    why: str
+    reason: str
     hint: str
 
 
-def stranger(path: Path, *, trusted: bool = False) -> Stranger | None:
+def find_unsafe_owner(path: Path, *, trusted: bool = False) -> OwnershipProblem | None:
     """Who could say what is in a file that is there, or that a thing is there at all; None if nobody else can.
 
     Args:
@@ -33,37 +33,37 @@ def stranger(path: Path, *, trusted: bool = False) -> Stranger | None:
     """
     if not hasattr(os, "getuid"):
         return None
-    ours = {_ROOT, os.getuid()}
+    trusted_users = {_ROOT, os.getuid()}
     # Where the machine's root is not to be seen (user namespaces), the system's directories have the owner of /.
-    systems = ours | {Path("/").stat().st_uid}
+    system_users = trusted_users | {Path("/").stat().st_uid}
     spelled, real = Path(os.path.realpath(path.parent), path.name), Path(os.path.realpath(path))
-    judged = dict.fromkeys([spelled, real, spelled.parent, real.parent], ours)
-    judged |= {each: systems for each in (*spelled.parents, *real.parents) if each not in judged}
-    for each, owners in judged.items():
-        about = each.lstat()
-        if about.st_uid not in owners and not (trusted and not _is_for_everybody(each.parent.stat())):
-            whose = f"{each} belongs to another user ({_name(about.st_uid)})"
-            return Stranger(whose, "write what you want of it into your own file, or make it yours with chown")
-        if found := _open(each, about, trusted=trusted):
-            return found
+    allowed = dict.fromkeys([spelled, real, spelled.parent, real.parent], trusted_users)
+    allowed |= {each: system_users for each in (*spelled.parents, *real.parents) if each not in allowed}
+    for each, owners in allowed.items():
+        status = each.lstat()
+        if status.st_uid not in owners and not (trusted and not _is_world_writable(each.parent.stat())):
+            whose = f"{each} belongs to another user ({_user_name(status.st_uid)})"
+            return OwnershipProblem(whose, "write what you want of it into your own file, or make it yours with chown")
+        if problem := _find_unsafe_mode(each, status, trusted=trusted):
+            return problem
     return None
 
 
-def _open(path: Path, about: os.stat_result, *, trusted: bool) -> Stranger | None:
-    if stat.S_ISLNK(about.st_mode) or (stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX):
+def _find_unsafe_mode(path: Path, status: os.stat_result, *, trusted: bool) -> OwnershipProblem | None:
+    if stat.S_ISLNK(status.st_mode) or (stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX):
         return None
-    if _is_for_everybody(about):
-        return Stranger(f"everybody may write to {path}", f"chmod o-w {path}")
-    if about.st_mode & stat.S_IWGRP and not trusted and not _is_private(about.st_gid):
-        return Stranger(f"a group may write to {path}", f"chmod g-w {path}")
+    if _is_world_writable(status):
+        return OwnershipProblem(f"everybody may write to {path}", f"chmod o-w {path}")
+    if status.st_mode & stat.S_IWGRP and not trusted and not _is_private_group(status.st_gid):
+        return OwnershipProblem(f"a group may write to {path}", f"chmod g-w {path}")
     return None
 
 
-def _is_for_everybody(about: os.stat_result) -> bool:
-    return bool(about.st_mode & stat.S_IWOTH)
+def _is_world_writable(status: os.stat_result) -> bool:
+    return bool(status.st_mode & stat.S_IWOTH)
 
 
-def _is_private(group: int) -> bool:
+def _is_private_group(group: int) -> bool:
     """Whether a group is the user's alone, as most systems make one for each user and give it all rights."""
     import grp  # noqa: PLC0415  # not on Windows
     import pwd  # noqa: PLC0415  # as above
@@ -76,7 +76,7 @@ def _is_private(group: int) -> bool:
     return user.pw_gid == group and about.gr_name == user.pw_name and not {*about.gr_mem} - {user.pw_name}
 
 
-def _name(user: int) -> str:
+def _user_name(user: int) -> str:
     import pwd  # noqa: PLC0415  # not on Windows
 
     try:

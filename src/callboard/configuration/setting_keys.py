@@ -17,7 +17,7 @@ from callboard.tools import Policy
 Strings: TypeAlias = tuple[str, ...]
 
 
-class Key(msgspec.Struct, frozen=True):
+class SettingKey(msgspec.Struct, frozen=True):
     """A key. `kind` is the type of its value; `variable` the environment's name of it, `flag` the command line's.
 
     What the file of a project that the user does not trust may set of it is in `configuration.trust`.
@@ -50,9 +50,9 @@ class Permissions(msgspec.Struct, frozen=True):
 
 
 KEYS = (
-    Key("model", str, "local:qwen2.5-coder-0.5b", "the model", "CALLBOARD_MODEL", "--model"),
-    Key("base_url", str, "", "the URL of its endpoint", "CALLBOARD_BASE_URL", "--base-url"),
-    Key(
+    SettingKey("model", str, "local:qwen2.5-coder-0.5b", "the model", "CALLBOARD_MODEL", "--model"),
+    SettingKey("base_url", str, "", "the URL of its endpoint", "CALLBOARD_BASE_URL", "--base-url"),
+    SettingKey(
         "mode",
         Literal["", "native", "structured", "validated", "parsed"],
         "",
@@ -60,7 +60,7 @@ KEYS = (
         "CALLBOARD_MODE",
         "--mode",
     ),
-    Key(
+    SettingKey(
         "max_rounds",
         Annotated[int, msgspec.Meta(ge=1)],
         Limits().rounds,
@@ -68,13 +68,13 @@ KEYS = (
         "CALLBOARD_MAX_ROUNDS",
         "--max-rounds",
     ),
-    Key("tools", Strings, (), "Python tools: `module:attribute` or `file.py`", "", "--tools"),
-    Key("ensembles", Strings, (), "directories of ensembles, or built-in ones", "", "--ensembles"),
-    Key("mcp", dict[str, dict[str, Any]], {}, "MCP servers, by name"),
-    Key("instructions", str, "", "what the model is told before the prompt", "CALLBOARD_INSTRUCTIONS"),
-    Key("profiles", dict[str, dict[str, Any]], {}, "facts of models, by pattern"),
-    Key("permissions", Permissions, Permissions(), "which calls may run: `allow`, `deny`, `ask`"),
-    Key("coding", CodingSettings, {}, "the coding agents"),
-    Key("trusted", Strings, (), "directories of projects that you trust; in your own file only"),
+    SettingKey("tools", Strings, (), "Python tools: `module:attribute` or `file.py`", "", "--tools"),
+    SettingKey("ensembles", Strings, (), "directories of ensembles, or built-in ones", "", "--ensembles"),
+    SettingKey("mcp", dict[str, dict[str, Any]], {}, "MCP servers, by name"),
+    SettingKey("instructions", str, "", "what the model is told before the prompt", "CALLBOARD_INSTRUCTIONS"),
+    SettingKey("profiles", dict[str, dict[str, Any]], {}, "facts of models, by pattern"),
+    SettingKey("permissions", Permissions, Permissions(), "which calls may run: `allow`, `deny`, `ask`"),
+    SettingKey("coding", CodingSettings, {}, "the coding agents"),
+    SettingKey("trusted", Strings, (), "directories of projects that you trust; in your own file only"),
 )
-BY_NAME: Mapping[str, Key] = {key.name: key for key in KEYS}
+BY_NAME: Mapping[str, SettingKey] = {key.name: key for key in KEYS}

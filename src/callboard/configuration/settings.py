@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from callboard.configuration.coding import CodingSettings, joined
+from callboard.configuration.coding import CodingSettings, merge_tables
 from callboard.configuration.import_by_name import ensemble_file
 from callboard.configuration.mcp import DescribedServer, read_servers
-from callboard.configuration.ownership import stranger
+from callboard.configuration.ownership import find_unsafe_owner
 from callboard.configuration.setting_keys import BY_NAME, KEYS, Permissions
 from callboard.configuration.toml import Document, read_document
 from callboard.configuration.trust import restrict
@@ -25,7 +25,7 @@ from callboard.profiles import Profile, facts_for
 from callboard.tools import Policy
 from callboard.tools.descriptors import Where, below, convert_table, converted, dotted, refuse_unknown
 
-FILE: Final = "callboard.toml"
+FILE_NAME: Final = "callboard.toml"
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -67,22 +67,22 @@ def load_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str
     values: dict[str, Any] = {key.name: key.default for key in KEYS}
     sources = dict.fromkeys(values, "default")
     notices: list[str] = []
-    own = user_file(environ)
-    if own.is_file():
-        _join(_checked(read_document(own, CallerError)), own, values, sources)
-    if path := _project_file(cwd, own, values["trusted"], notices):
+    user_path = user_file(environ)
+    if user_path.is_file():
+        _merge_file(_validate(read_document(user_path, CallerError)), user_path, values, sources)
+    if path := _find_project_file(cwd, user_path, values["trusted"], notices):
         document = read_document(path, CallerError)
-        given = _checked(document)
-        if "trusted" in given:
-            told = "no project says itself that it is trusted"
-            raise CallerError(told, path=document.where(("trusted",)), hint=f"write it in {own}")
+        values_here = _validate(document)
+        if "trusted" in values_here:
+            message = "no project says itself that it is trusted"
+            raise CallerError(message, path=document.where(("trusted",)), hint=f"write it in {user_path}")
         if _is_trusted(path, values["trusted"]):
-            _join(given, path, values, sources)
+            _merge_file(values_here, path, values, sources)
         else:
-            notices += _restrict(given, path, values, sources, own)
+            notices += _merge_untrusted(values_here, path, values, sources, user_path)
     for key in KEYS:
         if key.variable and (text := environ.get(key.variable, "")):
-            values[key.name] = converted(key.kind, text, _named(key.variable), CallerError)
+            values[key.name] = converted(key.kind, text, _at_variable(key.variable), CallerError)
             sources[key.name] = key.variable
     for name, flag in flags.items():
         if flag:
@@ -92,7 +92,7 @@ def load_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str
     return Settings(**values, sources=sources, notices=tuple(notices))
 
 
-def _named(variable: str) -> Where:
+def _at_variable(variable: str) -> Where:
     return lambda _: variable
 
 
@@ -101,10 +101,10 @@ def user_file(environ: Mapping[str, str]) -> Path:
     home = Path(environ.get("XDG_CONFIG_HOME", ""))
     if not home.is_absolute():
         home = Path(environ.get("HOME") or Path.home()) / ".config"
-    return home / "callboard" / FILE
+    return home / "callboard" / FILE_NAME
 
 
-def _project_file(cwd: Path, own: Path, trusted: Sequence[str], notices: list[str]) -> Path | None:
+def _find_project_file(cwd: Path, user_path: Path, trusted: Sequence[str], notices: list[str]) -> Path | None:
     """The nearest file from the current directory up to the repository's root; outside of a repository, only here.
 
     One that others could have written is passed over, with a notice, and so is one that is only found because of a
@@ -113,16 +113,16 @@ def _project_file(cwd: Path, own: Path, trusted: Sequence[str], notices: list[st
     above = [cwd, *cwd.parents]
     root = next((at for at, each in enumerate(above) if (each / ".git").exists()), 0)
     for each in above[: root + 1]:
-        path = each / FILE
-        if not path.is_file() or (own.is_file() and path.samefile(own)):
+        path = each / FILE_NAME
+        if not path.is_file() or (user_path.is_file() and path.samefile(user_path)):
             continue
-        known = _is_trusted(path, trusted)
-        found = stranger(path, trusted=known)
-        if found is None and each != cwd:
-            found = stranger(above[root] / ".git", trusted=known)
-        if found is None:
+        is_trusted = _is_trusted(path, trusted)
+        problem = find_unsafe_owner(path, trusted=is_trusted)
+        if problem is None and each != cwd:
+            problem = find_unsafe_owner(above[root] / ".git", trusted=is_trusted)
+        if problem is None:
             return path
-        notices.append(f"{path}: not read: {found.why}; {found.hint}")
+        notices.append(f"{path}: not read: {problem.reason}; {problem.hint}")
     return None
 
 
@@ -131,16 +131,16 @@ def _is_trusted(path: Path, trusted: Sequence[str]) -> bool:
     return any(Path(each).resolve() == project for each in trusted)
 
 
-def _join(given: Mapping[str, Any], path: Path, values: dict[str, Any], sources: dict[str, str]) -> None:
+def _merge_file(file_values: Mapping[str, Any], path: Path, values: dict[str, Any], sources: dict[str, str]) -> None:
     """Puts a file's values into those of the files below it."""
-    for name, value in given.items():
-        joins = name in _JOINED and sources[name] != "default"
-        values[name] = _JOINED[name](values[name], value) if joins else _placed(name, value, path.parent)
-        sources[name] = f"{sources[name]}, {path}" if joins else str(path)
+    for name, value in file_values.items():
+        merges = name in _MERGERS and sources[name] != "default"
+        values[name] = _MERGERS[name](values[name], value) if merges else _resolve_paths(name, value, path.parent)
+        sources[name] = f"{sources[name]}, {path}" if merges else str(path)
 
 
-def _restrict(
-    given: Mapping[str, Any], path: Path, values: dict[str, Any], sources: dict[str, str], own: Path
+def _merge_untrusted(
+    file_values: Mapping[str, Any], path: Path, values: dict[str, Any], sources: dict[str, str], user_path: Path
 ) -> Iterator[str]:
     """Lets an untrusted project's values restrict those of the user; gives a notice of the others."""
     users = {
@@ -148,63 +148,68 @@ def _restrict(
         "permissions": msgspec.to_builtins(values["permissions"]),
         "coding": msgspec.to_builtins(msgspec.convert(values["coding"], CodingSettings)),
     }
-    projects = {name: msgspec.to_builtins(value) if name == "permissions" else value for name, value in given.items()}
-    joined = restrict(users, projects)
-    for name in given:
-        new = joined.values[name]
+    projects = {
+        name: msgspec.to_builtins(value) if name == "permissions" else value for name, value in file_values.items()
+    }
+    restricted = restrict(users, projects)
+    for name in file_values:
+        new = restricted.values[name]
         if new != users[name]:
             values[name] = msgspec.convert(new, Permissions) if name == "permissions" else new
             sources[name] = str(path) if sources[name] == "default" else f"{sources[name]}, {path}"
-    if joined.ignored:
-        keys = ", ".join([dotted(each) for each in joined.ignored])
-        hint = f"if you do, write trusted = [{json.dumps(str(path.parent.resolve()))}] in {own}"
+    if restricted.ignored:
+        keys = ", ".join([dotted(each) for each in restricted.ignored])
+        hint = f"if you do, write trusted = [{json.dumps(str(path.parent.resolve()))}] in {user_path}"
         yield f"{path}: without effect, for you do not trust this project: {keys}; {hint}"
 
 
-def _checked(document: Document) -> dict[str, Any]:
+def _validate(document: Document) -> dict[str, Any]:
     """The values of a file by key, each of its kind."""
     where = document.where
     refuse_unknown(document.values, BY_NAME, where, CallerError)
-    given: dict[str, Any] = {}
+    valid: dict[str, Any] = {}
     for name, value in document.values.items():
         kind, place = BY_NAME[name].kind, below(where, name)
         if name == "mcp":
             servers = read_servers(value, place, base=Path(document.path).parent, mistake=CallerError)
-            given[name] = {each.settings.name: each for each in servers}
+            valid[name] = {each.settings.name: each for each in servers}
             continue
         convert = convert_table if kind is Permissions and isinstance(value, Mapping) else converted
-        given[name] = convert(kind, value, place, CallerError)
+        valid[name] = convert(kind, value, place, CallerError)
         if name == "coding":
             # Each file says a part, which is whole when they are joined.
-            given[name] = _said(value, msgspec.to_builtins(given[name]))
-    for pattern, facts in given.get("profiles", {}).items():
+            valid[name] = _keep_given_keys(value, msgspec.to_builtins(valid[name]))
+    for pattern, facts in valid.get("profiles", {}).items():
         convert_table(Profile, facts, below(where, "profiles", pattern), CallerError)
-    return given
+    return valid
 
 
-def _said(given: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
+def _keep_given_keys(table: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
     """The values of the keys that were given, of the kinds that they have in the whole."""
-    return {key: _said(value, whole[key]) if isinstance(value, Mapping) else whole[key] for key, value in given.items()}
+    return {
+        key: _keep_given_keys(value, whole[key]) if isinstance(value, Mapping) else whole[key]
+        for key, value in table.items()
+    }
 
 
-def _join_profiles(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_profiles(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict[str, Any]:
     return {pattern: {**lower.get(pattern, {}), **higher.get(pattern, {})} for pattern in {**lower, **higher}}
 
 
-def _join_permissions(lower: Permissions, higher: Permissions) -> Permissions:
+def _merge_permissions(lower: Permissions, higher: Permissions) -> Permissions:
     return Permissions(allow=lower.allow + higher.allow, deny=lower.deny + higher.deny, ask=lower.ask + higher.ask)
 
 
-_JOINED: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+_MERGERS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "mcp": lambda lower, higher: {**lower, **higher},
-    "coding": joined,
-    "profiles": _join_profiles,
-    "permissions": _join_permissions,
+    "coding": merge_tables,
+    "profiles": _merge_profiles,
+    "permissions": _merge_permissions,
 }
 """Keys of which every file is heard; of the others the last says all."""
 
 
-def _placed(name: str, value: Any, directory: Path) -> Any:
+def _resolve_paths(name: str, value: Any, directory: Path) -> Any:
     """The value, its relative paths taken from the directory of its file."""
     match name:
         case "ensembles":

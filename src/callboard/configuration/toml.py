@@ -36,7 +36,7 @@ class Document(msgspec.Struct, frozen=True):
 
     def where(self, keys: Keys) -> str:
         """The place of a key, as `io.toml:7: invokers[0].timeout`; of none, the file's."""
-        line = line_of(self.text, keys) if keys else None
+        line = find_line(self.text, keys) if keys else None
         place = f"{self.path}:{line}" if line else self.path
         return f"{place}: {dotted(keys)}" if keys else place
 
@@ -66,25 +66,25 @@ def read_document(path: Path, mistake: type[CallerError]) -> Document:
         raise mistake("not TOML: nested too deeply", path=str(path)) from None
 
 
-def line_of(text: str, keys: Keys) -> int | None:
+def find_line(text: str, keys: Keys) -> int | None:
     """The line, from 1, where a key of valid TOML stands, or else the nearest that it stands in.
 
     A scan: inside of inline tables and arrays the line is that of the whole value.
     """
     best, length = None, 0
-    for number, found in _keys(text):
+    for number, path in _iterate_keys(text):
         common = 0
-        for one, other in zip(found, keys, strict=False):
+        for one, other in zip(path, keys, strict=False):
             if one != other:
                 break
             common += 1
         # The first line of a table is as near as any other in it; one that goes elsewhere below says nothing.
-        if common > length and (common == len(found) or common == len(keys)):
+        if common > length and (common == len(path) or common == len(keys)):
             best, length = number, common
     return best
 
 
-def _keys(text: str) -> Iterator[tuple[int, Keys]]:
+def _iterate_keys(text: str) -> Iterator[tuple[int, Keys]]:
     """Every header and every pair, with its line."""
     table: Keys = ()
     counts: dict[Keys, int] = {}
@@ -95,27 +95,27 @@ def _keys(text: str) -> Iterator[tuple[int, Keys]]:
             closing = "" if rest[1] else closing
             continue
         if header := _HEADER.match(line):
-            table = _indexed(_parts(header["keys"]), counts, new=header["open"] == "[[")
+            table = _add_indices(_split_keys(header["keys"]), counts, new=header["open"] == "[[")
             yield number, table
         elif pair := _PAIR.match(line):
-            yield number, (*table, *_parts(pair["keys"]))
+            yield number, (*table, *_split_keys(pair["keys"]))
         if len(quotes := _QUOTES.findall(line)) % 2:
             closing = quotes[-1]
 
 
-def _indexed(keys: Keys, counts: dict[Keys, int], *, new: bool) -> Keys:
+def _add_indices(keys: Keys, counts: dict[Keys, int], *, new: bool) -> Keys:
     """The keys of a header with the positions of the tables that they go through."""
-    found: Keys = ()
+    path: Keys = ()
     for at, key in enumerate(keys, 1):
-        found = (*found, key)
+        path = (*path, key)
         if new and at == len(keys):
-            counts[found] = counts.get(found, -1) + 1
-        if found in counts:
-            found = (*found, counts[found])
-    return found
+            counts[path] = counts.get(path, -1) + 1
+        if path in counts:
+            path = (*path, counts[path])
+    return path
 
 
-def _parts(keys: str) -> Keys:
+def _split_keys(keys: str) -> Keys:
     return tuple(
         tomllib.loads(f"k = {part}")["k"] if part[0] == '"' else part.strip("'") for part in re.findall(_PART, keys)
     )

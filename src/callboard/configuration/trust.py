@@ -26,23 +26,23 @@ class Restriction(NamedTuple):
     join: Callable[[Any, Any], Any]
 
 
-class Restricted(NamedTuple):
+class RestrictedValues(NamedTuple):
     """The user's values with the project's in them, and the keys of the project's file that had no effect."""
 
     values: dict[str, Any]
     ignored: tuple[Keys, ...]
 
 
-def _lower(users: Any, projects: Any) -> Any:
+def _take_lower(users: Any, projects: Any) -> Any:
     return min(users, projects)
 
 
-def _fewer_runs(users: int | None, projects: int) -> int:
+def _take_fewer_runs(users: int | None, projects: int) -> int:
     # Without a limit a turn of a chat has this one; the phases of a job have their own besides.
     return min(projects, CHAT_ROUNDS if users is None else users)
 
 
-def _one_of_theirs(users: str, projects: str) -> str:
+def _keep_known_models(users: str, projects: str) -> str:
     """Prompts go only where the user's own settings send them: each name is one of theirs, letter by letter."""
     try:
         known = model_names(users)
@@ -51,8 +51,8 @@ def _one_of_theirs(users: str, projects: str) -> str:
         return users
 
 
-NAMED: Final = Restriction("a model that your own settings name", _one_of_theirs)
-LOWER: Final = Restriction("the lower value holds", _lower)
+NAMED: Final = Restriction("a model that your own settings name", _keep_known_models)
+LOWER: Final = Restriction("the lower value holds", _take_lower)
 ADDED: Final = Restriction("added to yours", lambda users, projects: (*(users or ()), *projects))
 ONLY_TRUE: Final = Restriction("only `true`", lambda users, projects: users or projects)
 
@@ -62,7 +62,7 @@ RESTRICTING: Final[Mapping[Keys, Restriction]] = {
     ("permissions", "deny"): ADDED,
     ("permissions", "ask"): ADDED,
     ("coding", "limits", "max_task_duration_minutes"): LOWER,
-    ("coding", "limits", "max_inference_runs"): Restriction(LOWER.meaning, _fewer_runs),
+    ("coding", "limits", "max_inference_runs"): Restriction(LOWER.meaning, _take_fewer_runs),
     ("coding", "limits", "command_seconds"): LOWER,
     ("coding", "limits", "command_memory_mb"): LOWER,
     ("coding", "limits", "command_processes"): LOWER,
@@ -73,12 +73,12 @@ RESTRICTING: Final[Mapping[Keys, Restriction]] = {
 """All that an untrusted project's file may set, and how it is joined."""
 
 
-def restriction(keys: Keys) -> Restriction | None:
+def find_restriction(keys: Keys) -> Restriction | None:
     """How an untrusted project's value for these keys is joined; None if it is ignored."""
-    return next((found for pattern, found in RESTRICTING.items() if _fits(pattern, keys)), None)
+    return next((found for pattern, found in RESTRICTING.items() if _matches(pattern, keys)), None)
 
 
-def restrict(users: Mapping[str, Any], projects: Mapping[str, Any]) -> Restricted:
+def restrict(users: Mapping[str, Any], projects: Mapping[str, Any]) -> RestrictedValues:
     """Joins an untrusted project's values with the user's.
 
     Args:
@@ -86,41 +86,41 @@ def restrict(users: Mapping[str, Any], projects: Mapping[str, Any]) -> Restricte
         projects: The values in the project's file, of the kinds that the keys have.
     """
     values, ignored = dict(users), list[Keys]()
-    for keys, given in _values(projects):
-        found, before = restriction(keys), _value(users, keys)
-        if found is None:
+    for keys, value in _iterate_values(projects):
+        rule, before = find_restriction(keys), _get(users, keys)
+        if rule is None:
             ignored.append(keys)
             continue
-        joined = found.join(before, given)
-        if joined == before != given:
+        joined = rule.join(before, value)
+        if joined == before != value:
             ignored.append(keys)
-        values = _replaced(values, keys, joined)
-    return Restricted(values, tuple(ignored))
+        values = _replace(values, keys, joined)
+    return RestrictedValues(values, tuple(ignored))
 
 
-def _values(given: Mapping[str, Any], above: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+def _iterate_values(table: Mapping[str, Any], above: Keys = ()) -> Iterator[tuple[Keys, Any]]:
     """The values of a file by their keys. A table in which nothing may be set is one value; what is empty is none."""
-    for key, value in given.items():
+    for key, value in table.items():
         keys = (*above, key)
-        leads_on = any(_fits(pattern[: len(keys)], keys) for pattern in RESTRICTING if len(pattern) > len(keys))
+        leads_on = any(_matches(pattern[: len(keys)], keys) for pattern in RESTRICTING if len(pattern) > len(keys))
         if isinstance(value, Mapping) and leads_on:
-            yield from _values(value, keys)
+            yield from _iterate_values(value, keys)
         elif value not in ((), [], {}):
             yield keys, value
 
 
-def _fits(pattern: Keys, keys: Keys) -> bool:
+def _matches(pattern: Keys, keys: Keys) -> bool:
     return len(pattern) == len(keys) and all(part in {ANY, key} for part, key in zip(pattern, keys, strict=True))
 
 
-def _value(values: Any, keys: Keys) -> Any:
+def _get(values: Any, keys: Keys) -> Any:
     for key in keys:
         values = values.get(key) if isinstance(values, Mapping) else None
     return values
 
 
-def _replaced(values: Mapping[str, Any], keys: Keys, value: Any) -> dict[str, Any]:
+def _replace(values: Mapping[str, Any], keys: Keys, value: Any) -> dict[str, Any]:
     """The values with another one for these keys."""
     first, *rest = keys
-    inner = _replaced(values.get(str(first)) or {}, tuple(rest), value) if rest else value
+    inner = _replace(values.get(str(first)) or {}, tuple(rest), value) if rest else value
     return {**values, str(first): inner}

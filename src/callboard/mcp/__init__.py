@@ -4,30 +4,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from callboard.mcp.client import Link
+    from callboard.mcp.client import McpClient
     from callboard.mcp.ensemble import McpEnsemble, create_invoker_from_mcp_tool
     from callboard.mcp.pins import Pins
-    from callboard.mcp.server_address import connect, server_at
+    from callboard.mcp.server_address import connect, parse_address
     from callboard.mcp.settings import ServerSettings
 
 _HOMES = {
-    "Link": "client",
+    "McpClient": "client",
     "McpEnsemble": "ensemble",
     "Pins": "pins",
     "ServerSettings": "settings",
     "connect": "server_address",
     "create_invoker_from_mcp_tool": "ensemble",
-    "server_at": "server_address",
+    "parse_address": "server_address",
 }
 
 __all__ = [
-    "Link",
+    "McpClient",
     "McpEnsemble",
     "Pins",
     "ServerSettings",
     "connect",
     "create_invoker_from_mcp_tool",
-    "server_at",
+    "parse_address",
 ]
 
 

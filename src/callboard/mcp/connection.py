@@ -1,8 +1,7 @@
-"""One connection to a server, from the handshake until it is over.
+"""One connection to a server, from the handshake until it is closed.
 
-Owns how a connection is opened and closed, and the calls in flight on it. Knows nothing of the one after it.
-Law: it is entered and left in one task; calls come from any. What is sent is awaited in a task of its own, so that
-who gives up need not wait until the server has been told.
+Law: one task opens and closes a connection, as the SDK's cancel scopes demand; calls come from any task. Each call runs
+in a task of its own, so that a caller that is cancelled need not wait until the server has been told.
 """
 
 from __future__ import annotations
@@ -16,23 +15,23 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from callboard.errors import CallerError
+from callboard.mcp.connection_state import SEND_STATE, SendState
 from callboard.mcp.deadline import Deadline
-from callboard.mcp.environment import environment_of, resolved
-from callboard.mcp.errors import ServerUnreachable, cut
-from callboard.mcp.http_transport import Web, client_of
+from callboard.mcp.environment import build_environment, resolve_variables
+from callboard.mcp.errors import ServerUnreachable, excerpt
+from callboard.mcp.http_transport import HttpClient, open_http
 from callboard.mcp.lenient_json import LenientTransport, mend_tools
-from callboard.mcp.sending import SENDING, Sending
-from callboard.mcp.server_process import Child
+from callboard.mcp.server_process import ServerProcess
 from callboard.mcp.settings import ServerSettings
-from callboard.mcp.stdio_transport import Stdio
+from callboard.mcp.stdio_transport import StdioTransport
 
 if TYPE_CHECKING:
     import httpx2
 
-PING: Final = 5.0
+PING_SECONDS: Final = 5.0
 """Seconds in which a server that seems silent has to answer."""
 _LOG_LEVEL: Final = "info"
-_NOISE: Final = 200
+_MAX_NOISE_CHARS: Final = 200
 _CONFIGURATION_ERRNO: Final = frozenset(
     {"FileNotFoundError", "PermissionError", "NotADirectoryError", "IsADirectoryError"}
 )
@@ -40,76 +39,76 @@ T = TypeVar("T")
 
 
 class Connection:
-    """`over` is set when it is lost or closed; `why` then says the reason."""
+    """`closed` is set when the connection is lost or closed; `reason` then says why it was lost."""
 
-    def __init__(self, path: str, ended: Callable[[Connection], None], noise: Callable[[bytes], None]) -> None:
+    def __init__(self, path: str, on_end: Callable[[Connection], None], on_noise: Callable[[bytes], None]) -> None:
         self.client: Any = None
-        self.over = asyncio.Event()
+        self.closed = asyncio.Event()
         self.why = ""
-        self.answered = False
-        self.listens = False
-        self.left_out: dict[str, str] = {}
-        """Why tools are not in its lists, by their names."""
+        self.has_answered = False
+        self.is_listening = False
+        self.skipped_tools: dict[str, str] = {}
+        """Tools that are left out of its lists: the reason by name."""
         self.first_noise = ""
         """The first line that was no message."""
-        self._noise = noise
+        self._on_noise = on_noise
         self._path = path
-        self._ended = ended
-        self._transport: Stdio | Web | None = None
+        self._on_end = on_end
+        self._transport: StdioTransport | HttpClient | None = None
         self._calls: set[asyncio.Task[Any]] = set()
         self._deadlines: set[Deadline] = set()
-        self._pinged: asyncio.Task[None] | None = None
+        self._ping_task: asyncio.Task[None] | None = None
 
     @property
-    def modern(self) -> bool:
-        """Whether it is of 2026-07-28 or later: without a session."""
+    def is_modern(self) -> bool:
+        """Whether the protocol is of 2026-07-28 or later, which has no sessions."""
         return self.client is not None and self.client.session.discover_result is not None
 
     @property
-    def heard(self) -> int:
-        return self._transport.heard if self._transport is not None else 0
+    def received(self) -> int:
+        return self._transport.received if self._transport is not None else 0
 
     def mend_tools(self, tools: list[Any]) -> list[Any]:
-        """The tools of a list as the SDK takes them."""
-        return mend_tools(tools, "2026-07-28" if self.modern else "2025-11-25", self.left_out)
+        """The tools of a list in the form that the SDK accepts."""
+        return mend_tools(tools, "2026-07-28" if self.is_modern else "2025-11-25", self.skipped_tools)
 
     @property
-    def ended(self) -> bool:
-        """Whether it is over because a program has ended, not because we ended it."""
-        return bool(self.why) and isinstance(self._transport, Stdio) and self._transport.child_ended
+    def program_exited(self) -> bool:
+        """Whether the connection was lost because the server's program ended, not because we ended it."""
+        return bool(self.why) and isinstance(self._transport, StdioTransport) and self._transport.program_exited
 
     @property
-    def errors(self) -> str:
-        """The end of what a program wrote to its standard error."""
-        return self._transport.child.errors if isinstance(self._transport, Stdio) else ""
+    def stderr(self) -> str:
+        """The last that the server's program wrote to its standard error."""
+        return self._transport.process.stderr if isinstance(self._transport, StdioTransport) else ""
 
-    def take_noise(self, line: bytes) -> None:
-        self.first_noise = self.first_noise or cut(line.decode("utf-8", "replace"), _NOISE)
-        self._noise(line)
+    def add_noise(self, line: bytes) -> None:
+        self.first_noise = self.first_noise or excerpt(line.decode("utf-8", "replace"), _MAX_NOISE_CHARS)
+        self._on_noise(line)
 
-    def begin(self) -> None:
-        """It is ready for calls."""
-        if isinstance(self._transport, Stdio):
-            self._transport.ready = True
+    def mark_ready(self) -> None:
+        """The handshake is done: the server may send any number of messages now."""
+        if isinstance(self._transport, StdioTransport):
+            self._transport.is_ready = True
 
-    def end(self, why: str) -> None:
-        """It is over; the first reason counts."""
-        if self.over.is_set():
+    def end(self, reason: str) -> None:
+        """Close it; only the first call and its reason count. An empty reason means that we wanted it."""
+        if self.closed.is_set():
             return
-        self.why = why
-        self.over.set()
-        if isinstance(self._transport, Web):
-            self._transport.over = bool(why)
-        self._ended(self)
+        self.why = reason
+        self.closed.set()
+        if isinstance(self._transport, HttpClient):
+            self._transport.closed = bool(reason)
+        self._on_end(self)
 
-    async def run(self, send: Callable[[Any], Awaitable[T]], sending: Sending, deadline: Deadline) -> T:
-        """What the server answers; cancelled, it returns at once and the server is told."""
+    async def run(self, send: Callable[[Any], Awaitable[T]], state: SendState, deadline: Deadline) -> T:
+        """Send a request and return the answer. Cancelled, it returns at once, and the server is told."""
         context = copy_context()
-        context.run(SENDING.set, sending)
-        task = asyncio.get_running_loop().create_task(_awaited(send, self.client), context=context)
+        context.run(SEND_STATE.set, state)
+        task = asyncio.get_running_loop().create_task(_run_send(send, self.client), context=context)
         self._calls.add(task)
         self._deadlines.add(deadline)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._forget_call)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -121,78 +120,86 @@ class Connection:
             self._deadlines.discard(deadline)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Somebody is asked on behalf of the server, and its calls wait."""
-        held = [*self._deadlines]
-        for deadline in held:
-            deadline.hold()
+    def pause_deadlines(self) -> Iterator[None]:
+        """Pause the idle timeouts of all calls, while a user is asked on behalf of the server."""
+        paused = [*self._deadlines]
+        for deadline in paused:
+            deadline.pause()
         try:
             yield
         finally:
-            for deadline in held:
-                deadline.release()
+            for deadline in paused:
+                deadline.resume()
 
-    def doubt(self, patience: float) -> None:
-        """Ends it, unless the server is heard of soon."""
-        if self._pinged is None or self._pinged.done():
-            self._pinged = asyncio.create_task(self._ping(min(patience, PING)))
+    def check_alive(self, patience: float) -> None:
+        """Ping the server, and close the connection if nothing comes back within `patience` seconds."""
+        if self._ping_task is None or self._ping_task.done():
+            self._ping_task = asyncio.create_task(self._ping(min(patience, PING_SECONDS)))
 
     async def _ping(self, patience: float) -> None:
-        heard = self.heard
+        received = self.received
         with suppress(Exception):  # an error is an answer too
             session = self.client.session
-            ask = session.send_discover(session.protocol_version) if self.modern else session.send_ping()
+            ask = session.send_discover(session.protocol_version) if self.is_modern else session.send_ping()
             task = asyncio.ensure_future(ask)
-            task.add_done_callback(_retrieved)
+            task.add_done_callback(_retrieve_exception)
             await asyncio.wait((task,), timeout=patience)
             task.cancel()
-        if self.heard == heard:
+        if self.received == received:
             self.end("it does not answer any more")
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _forget_call(self, task: asyncio.Task[Any]) -> None:
         self._calls.discard(task)
-        _retrieved(task)
+        _retrieve_exception(task)
 
 
 @asynccontextmanager
-async def opened(
+async def open_connection(
     connection: Connection,
     settings: ServerSettings,
     mode: str,
     callbacks: dict[str, Any],
     auth: httpx2.Auth | None,
 ) -> AsyncIterator[Connection]:
-    """The connection, ready for calls; behind it the server is gone. Raises TimeoutError after `connect_timeout`,
-    CallerError for a mistake of configuration, and whatever the SDK raises.
+    """Open a connection; on leaving, the connection and a server that we started are gone.
+
+    Raises:
+        TimeoutError: After `connect_timeout`.
+        CallerError: A mistake of configuration.
+        Exception: Whatever the SDK raises.
     """
     async with AsyncExitStack() as stack:
-        transport_of = _stdio if settings.transport == "stdio" else _http
+        transport_of = _open_stdio if settings.transport == "stdio" else _open_http
         try:
             async with asyncio.timeout(settings.connect_timeout):
                 transport = await transport_of(connection, settings, auth, stack)
-                connection.client = _sdk().Client(
+                connection.client = _import_sdk().Client(
                     LenientTransport(transport, connection.mend_tools),
                     mode=mode,
                     cache=None,
                     log_level=_LOG_LEVEL,
-                    client_info=_identity(),
+                    client_info=_client_info(),
                     **callbacks,
                 )
                 await stack.enter_async_context(connection.client)
-            connection.begin()
+            connection.mark_ready()
             yield connection
         finally:
-            connection.end("")  # that it ends now is no reason
+            connection.end("")
 
 
-async def _stdio(connection: Connection, settings: ServerSettings, _: httpx2.Auth | None, stack: AsyncExitStack) -> Any:
+async def _open_stdio(
+    connection: Connection, settings: ServerSettings, _: httpx2.Auth | None, stack: AsyncExitStack
+) -> Any:
     path = f"mcp.{settings.name}"
     if not settings.command:
         raise CallerError("it has no command", path=path, hint='command = ["program", "argument"]')
-    environment = environment_of(settings, os.environ)
-    stdio = Stdio(connection.end, connection.take_noise)
+    environment = build_environment(settings, os.environ)
+    stdio = StdioTransport(connection.end, connection.add_noise)
     try:
-        stdio.child = await Child.start(settings.command, environment, settings.directory, stdio.take, stdio.ended)
+        stdio.process = await ServerProcess.start(
+            settings.command, environment, settings.directory, stdio.feed, stdio.on_program_end
+        )
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and type(error).__name__ not in _CONFIGURATION_ERRNO:
             raise
@@ -200,24 +207,24 @@ async def _stdio(connection: Connection, settings: ServerSettings, _: httpx2.Aut
         hint = "is it installed, and on the PATH that the server gets?"
         raise CallerError(what, path=f"{path}.command", hint=hint) from error
     connection._transport = stdio  # noqa: SLF001  # made with it
-    stack.push_async_callback(stdio.child.stop)
+    stack.push_async_callback(stdio.process.stop)
     return stdio
 
 
-async def _http(
+async def _open_http(
     connection: Connection, settings: ServerSettings, auth: httpx2.Auth | None, stack: AsyncExitStack
 ) -> Any:
     path = f"mcp.{settings.name}"
     if not settings.url.startswith(("http://", "https://")):
         raise CallerError(f"no address of a server: {settings.url!r}", path=f"{path}.url", hint="https://…")
-    headers = resolved(settings.headers, os.environ, f"{path}.headers")
-    _sdk()
-    web, transport = await stack.enter_async_context(client_of(settings, headers, auth, connection.end))
+    headers = resolve_variables(settings.headers, os.environ, f"{path}.headers")
+    _import_sdk()
+    web, transport = await stack.enter_async_context(open_http(settings, headers, auth, connection.end))
     connection._transport = web  # noqa: SLF001  # made with it
     return transport
 
 
-def _sdk() -> Any:
+def _import_sdk() -> Any:
     from callboard.extras import require_extra  # noqa: PLC0415  # with the SDK only
 
     require_extra("mcp")
@@ -226,16 +233,16 @@ def _sdk() -> Any:
     return mcp
 
 
-def _identity() -> Any:
+def _client_info() -> Any:
     from mcp_types import Implementation  # noqa: PLC0415
 
     return Implementation(name="callboard", version=sys.modules["callboard"].__version__)
 
 
-async def _awaited(send: Callable[[Any], Awaitable[T]], client: Any) -> T:
+async def _run_send(send: Callable[[Any], Awaitable[T]], client: Any) -> T:
     return await send(client)
 
 
-def _retrieved(task: asyncio.Future[Any]) -> None:
+def _retrieve_exception(task: asyncio.Future[Any]) -> None:
     if not task.cancelled():
         task.exception()

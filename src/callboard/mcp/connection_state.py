@@ -1,28 +1,28 @@
-"""How things stand with a server.
+"""The states of a connection and of a request.
 
-Owns the five states, what leads from one to another, and how long to wait before the next try. Knows neither
-servers nor clocks: the time is an argument.
-Law: only success forgets the failures before it, and a connection is a success when it has answered a call.
+`ConnectionState` is a state machine without I/O: the time is an argument. Law: only a success resets the backoff, and
+a connection is a success when it has answered a call, for a server may accept connections and fail every call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Final, Literal, TypeAlias
 
 State: TypeAlias = Literal["idle", "connecting", "ready", "backoff", "failed"]
-Happening: TypeAlias = Literal["trying", "opened", "answered", "refused", "lost", "hopeless", "started", "closed"]
+Transition: TypeAlias = Literal["trying", "opened", "answered", "refused", "lost", "failed", "started", "closed"]
 
-DELAYS: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-"""Seconds before the next try, by the failures in a row; the last one for all that follow."""
+RETRY_SECONDS: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+"""Seconds before the next try, by the number of failures in a row; the last value holds for all further ones."""
 
-_NEXT: Final[Mapping[tuple[State, Happening], State]] = {
+_TRANSITIONS: Final[Mapping[tuple[State, Transition], State]] = {
     ("idle", "started"): "idle",
     ("idle", "trying"): "connecting",
     ("connecting", "started"): "connecting",
     ("connecting", "opened"): "ready",
     ("connecting", "refused"): "backoff",
-    ("connecting", "hopeless"): "failed",
+    ("connecting", "failed"): "failed",
     ("ready", "started"): "ready",
     ("ready", "answered"): "ready",
     ("ready", "lost"): "backoff",
@@ -37,22 +37,28 @@ _NEXT: Final[Mapping[tuple[State, Happening], State]] = {
 }
 
 
-class Standing:
-    """The state of one server, and when it may be tried again."""
+class ConnectionState:
+    """The state of the connection to one server, and when the next try may be made."""
 
     def __init__(self) -> None:
         self.state: State = "idle"
         self._failures = 0
         self._not_before = 0.0
 
-    def feed(self, happening: Happening, now: float) -> State:
-        """The state after it; `now` in seconds of any clock that only goes forward. Raises KeyError for what
-        cannot happen in this state.
+    def feed(self, transition: Transition, now: float) -> State:
+        """Make a transition and return the new state.
+
+        Args:
+            transition: What happened.
+            now: Seconds of any monotonic clock.
+
+        Raises:
+            KeyError: The transition is not possible in this state.
         """
-        self.state = _NEXT[self.state, happening]
-        match happening:
+        self.state = _TRANSITIONS[self.state, transition]
+        match transition:
             case "refused" | "lost":
-                self._not_before = now + DELAYS[min(self._failures, len(DELAYS) - 1)]
+                self._not_before = now + RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
                 self._failures += 1
             case "answered":
                 self._failures = 0
@@ -62,6 +68,20 @@ class Standing:
                 pass
         return self.state
 
-    def wait(self, now: float) -> float:
-        """Seconds until it may be tried."""
+    def seconds_until_retry(self, now: float) -> float:
         return max(0.0, self._not_before - now)
+
+
+class SendState:
+    """Whether a request was sent. A transport sets it through the context variable `SEND_STATE` of the request's task."""
+
+    __slots__ = ("sent", "session_missing")
+
+    def __init__(self) -> None:
+        self.sent = False
+        """The server may have the request."""
+        self.session_missing = False
+        """The server refused the request unread, because its session is gone."""
+
+
+SEND_STATE: Final[ContextVar[SendState | None]] = ContextVar("SEND_STATE", default=None)

@@ -1,7 +1,4 @@
-"""How long a call may take.
-
-Owns both limits of one call: without a sign of life, and altogether. Knows nothing of servers.
-"""
+"""A timeout that signs of life extend, and a limit for the whole call."""
 
 from __future__ import annotations
 
@@ -13,33 +10,33 @@ Expired = Literal["idle", "timeout"]
 
 
 class Deadline:
-    """A context that ends with TimeoutError `idle` seconds after the last sign of life, and after `timeout` seconds
-    at the latest; `expired` then says which. While it is held, as when a person is asked, only the latter counts.
+    """An async context that raises TimeoutError `idle` seconds after the last `extend`, and after `timeout` seconds at the
+    latest; `expired` then says which. While it is paused, as when a person is asked, only the latter counts.
     """
 
-    __slots__ = ("_clock", "_held", "_idle", "_latest", "_open", "_scope", "expired")
+    __slots__ = ("_clock", "_idle", "_latest", "_open", "_pauses", "_scope", "expired")
 
     def __init__(self, idle: float, timeout: float) -> None:
         self._clock = asyncio.get_running_loop().time
         self._idle = idle
         self._latest = self._clock() + timeout
-        self._held = 0
+        self._pauses = 0
         self._open = False
         self._scope = asyncio.timeout_at(self._next())
         self.expired: Expired | None = None
 
-    def alive(self, within: float | None = None) -> None:
-        """There was a sign of life; the next may take `within` seconds, by default `idle`."""
+    def extend(self, within: float | None = None) -> None:
+        """Restart the idle timeout after a sign of life; the next one may take `within` seconds, by default `idle`."""
         if self._open and not self._scope.expired():
             self._scope.reschedule(self._next(within))
 
-    def hold(self) -> None:
-        self._held += 1
-        self.alive()
+    def pause(self) -> None:
+        self._pauses += 1
+        self.extend()
 
-    def release(self) -> None:
-        self._held -= 1
-        self.alive()
+    def resume(self) -> None:
+        self._pauses -= 1
+        self.extend()
 
     async def __aenter__(self) -> Self:
         await self._scope.__aenter__()
@@ -55,4 +52,4 @@ class Deadline:
         await self._scope.__aexit__(kind, error, trace)
 
     def _next(self, within: float | None = None) -> float:
-        return self._latest if self._held else min(self._clock() + (within or self._idle), self._latest)
+        return self._latest if self._pauses else min(self._clock() + (within or self._idle), self._latest)

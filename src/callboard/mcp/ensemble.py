@@ -1,8 +1,7 @@
-"""A server as an ensemble.
+"""A server as an ensemble: its tools as invokers.
 
-Owns the way from a server's tools to invokers, and when they are made. Knows nothing of how a server is reached.
-Law: only tools that are as pinned become invokers; when a server changes its tools new invokers are made, and a run
-keeps those that it began with.
+Laws: only tools that are as pinned become invokers; when a server changes its tools new invokers are made, and a run keeps
+those that it began with.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 from callboard.errors import CallerError, DescriptorError
 from callboard.execution.result_store import KeptResults
-from callboard.mcp.client import Link, OnProgress
-from callboard.mcp.connection_state import DELAYS
-from callboard.mcp.elicitation import Action, Elicit, Sample
-from callboard.mcp.eras import Eras
+from callboard.mcp.client import McpClient, OnProgress
+from callboard.mcp.connection_state import RETRY_SECONDS
+from callboard.mcp.elicitation import Elicit, ElicitAction, Sample
 from callboard.mcp.errors import ServerFailure
-from callboard.mcp.events import LinkEvent
+from callboard.mcp.events import ServerEvent
 from callboard.mcp.oauth_tokens import stored_auth
-from callboard.mcp.pins import Compared, Pins
+from callboard.mcp.pins import PinComparison, Pins
+from callboard.mcp.protocol_cache import ProtocolCache
 from callboard.mcp.resource_tools import prompt_invokers, resource_invokers
-from callboard.mcp.results import content_of
-from callboard.mcp.sanitize import MAX_NAME, MAX_TOOLS, clean_schema, cleaned
+from callboard.mcp.results import result_content
+from callboard.mcp.sanitize import MAX_NAME, MAX_TOOLS, clean_schema, clean_text
 from callboard.mcp.settings import ServerSettings
 from callboard.schema import compile_schema
 from callboard.text.display import display
@@ -38,93 +37,99 @@ from callboard.tools import Context, Ensemble, Invoker
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
 
-Tell: TypeAlias = Callable[[str], None]
+Warn: TypeAlias = Callable[[str], None]
 
-GRACE: Final = 5.0
-"""Seconds that a call has beyond the server's own limit, which says more of what happened."""
+GRACE_SECONDS: Final = 5.0
+"""Seconds that an invoker waits longer than the client, whose timeout has the better message."""
 SERVED: Final = "mcp"
-"""Where in the auxdata of a context who serves the call to a client of its own is; it hears what was `answered`."""
-MAX_TOLD: Final = 100
-"""Lines that one server has told."""
-MAX_LEFT_OUT: Final = 10
-"""Tools of which it is told each why they are left out; of the others how many they are."""
+"""The key in a context's auxdata of our own server's caller, whose `answered` gets the raw result."""
+MAX_WARNINGS: Final = 100
+"""Warnings of one server; further ones are dropped."""
+MAX_LISTED: Final = 10
+"""Tools that are named one by one in warnings; the rest is counted."""
 
 _MANY: Final = {"changed": "changed", "is new": "are new"}
 
 _log = logging.getLogger("callboard.mcp")
 
 
-class CallsTools(Protocol):
-    """What an invoker needs of a connection; the SDK's client has it too."""
+class ToolCaller(Protocol):
+    """What an invoker needs of a client; the SDK's client has it too."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], /) -> CallToolResult: ...
 
 
 class McpEnsemble(Ensemble):
-    """The tools of one server (seeds 000 and 004); it has them from `connect` on.
+    """The tools of one server (seeds 000 and 004), after `connect`.
 
-    `kept` is where results go that are too long, and then its `ensemble()` is offered elsewhere; without it this
-    ensemble has a tool of its own to read them. `pins` are by default those of the user. `tell` is told, once each,
-    what is left out and why; `on_event` what the connection does. `elicit` and `sample` as of Link. `found_by` are the
-    arguments by which `callboard mcp` finds the server, which it does not where this is None.
+    Args:
+        settings: The server.
+        result_store: Stores results that are too long; its `ensemble()` is then offered elsewhere. Without it this
+            ensemble has a tool of its own that reads them.
+        pins: By default the user's.
+        warn: Called once with each line about what is left out and why.
+        on_event: As for McpClient.
+        elicit: As for McpClient.
+        sample: As for McpClient.
+        cli_options: The options with which `callboard mcp` finds the server; None if it cannot.
     """
 
     def __init__(
         self,
         settings: ServerSettings,
         *,
-        kept: KeptResults | None = None,
+        result_store: KeptResults | None = None,
         pins: Pins | None = None,
-        tell: Tell = _log.warning,
-        on_event: Callable[[LinkEvent], None] = lambda _: None,
+        warn: Warn = _log.warning,
+        on_event: Callable[[ServerEvent], None] = lambda _: None,
         elicit: Elicit | None = None,
         sample: Sample | None = None,
-        found_by: str | None = None,
+        cli_options: str | None = None,
     ) -> None:
         super().__init__(settings.name, (), {} if settings.search is None else {"search": settings.search})
         self.settings = settings
         self._on_event, self._elicit, self._sample = on_event, elicit, sample
-        self._found_by = found_by
+        self._cli_options = cli_options
         self._closed = self._was_connected = False
-        self._trying: asyncio.Task[None] | None = None
-        self.link = self._new_link()
-        self._kept = kept or KeptResults()
-        self._reads_kept = kept is None
+        self._retry_task: asyncio.Task[None] | None = None
+        self.client = self._new_client()
+        self._result_store = result_store or KeptResults()
+        self._owns_result_store = result_store is None
         self._pins = pins or Pins()
-        self._tell = tell
-        self._told: set[str] = set()
+        self._warn = warn
+        self._warned: set[str] = set()
         self._offered: tuple[Tool, ...] = ()
         self.instructions = ""
-        """What the server says about its use, cleaned; nothing where it is not as pinned."""
-        self.compared: Compared | None = None
-        """What it offers beside its pins, if it is pinned."""
+        """The server's instructions, cleaned; empty where they are not as pinned."""
+        self.pin_comparison: PinComparison | None = None
+        """Its offer compared with its pins, if it is pinned."""
 
     @property
     def invokers(self) -> Mapping[str, Invoker]:
-        """Raises CallerError before `connect`: an agent without the tools that it was given would not say so."""
+        """Raises CallerError before `connect`, for an agent would silently run without these tools."""
         if not self._was_connected:
             hint = "enter it: `async with mcp.connect(...) as ensemble`, or await its connect()"
             raise CallerError("it is not connected", path=self.name, hint=hint)
         return super().invokers
 
     async def connect(self) -> None:
-        """Connects and lists the tools, if that is not so yet. Raises CallboardError that names the server."""
+        """Connect, and list the tools. Raises CallboardError that names the server."""
         self._was_connected = True
         if self._closed:
-            self._closed, self.link = False, self._new_link()
-        if self.link.state != "ready":
-            await self.link.start()
-        self._take(await self.link.tools())
+            self._closed, self.client = False, self._new_client()
+        if self.client.state != "ready":
+            await self.client.start()
+        self._update_tools(await self.client.tools())
 
     async def disconnect(self) -> None:
         self._closed = True
-        if self._trying is not None:
-            self._trying.cancel()
-        await self.link.aclose()
+        if self._retry_task is not None:
+            self._retry_task.cancel()
+        await self.client.aclose()
 
-    def connect_later(self) -> None:
-        """Goes on trying, until it has the tools, there is no hope, or it is disconnected."""
-        self._trying = asyncio.create_task(self._try())
+    def connect_in_background(self) -> None:
+        """Retry in the background until it succeeds, fails for good, or is disconnected."""
+        self._retry_task = asyncio.create_task(self._retry())
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -133,8 +138,8 @@ class McpEnsemble(Ensemble):
     async def __aexit__(self, *_: object) -> None:
         await self.disconnect()
 
-    def tool_of(self, invoker: Invoker) -> Tool | None:
-        """The server's tool that one of the invokers calls; None for one that is ours."""
+    def find_tool(self, invoker: Invoker) -> Tool | None:
+        """The server's tool that an invoker calls; None for an invoker of ours."""
         return next((tool for tool in self._offered if tool.name == invoker.name), None)
 
     async def list_tools(self) -> tuple[Tool, ...]:
@@ -146,132 +151,136 @@ class McpEnsemble(Ensemble):
     ) -> CallToolResult:
         """The server's answer to one call (seed 004)."""
         repeatable = _is_idempotent(name, self.settings)
-        return await self.link.call(name, dict(arguments), idempotent=repeatable, on_progress=on_progress)
+        return await self.client.call(name, dict(arguments), idempotent=repeatable, on_progress=on_progress)
 
-    async def _try(self) -> None:
+    async def _retry(self) -> None:
         for failures in count(1):
-            if self.link.state == "failed":
+            if self.client.state == "failed":
                 return
-            await asyncio.sleep(DELAYS[min(failures, len(DELAYS) - 1)])
+            await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
             with suppress(ServerFailure):
-                self._take(await self.link.tools())
+                self._update_tools(await self.client.tools())
                 return
 
-    def _new_link(self) -> Link:
-        link = Link(
+    def _new_client(self) -> McpClient:
+        client = McpClient(
             self.settings,
             on_event=self._on_event,
-            elicit=self._asked if self._elicit else None,
+            elicit=self._ask_user if self._elicit else None,
             sample=self._sample,
             auth=stored_auth(self.settings),
-            eras=Eras(),
+            protocols=ProtocolCache(),
         )
-        link.on_tools_changed = self._take
-        return link
+        client.on_tools_changed = self._update_tools
+        return client
 
-    async def _asked(self, text: str, schema: Mapping[str, Any]) -> tuple[Action, Mapping[str, Any] | None]:
+    async def _ask_user(self, text: str, schema: Mapping[str, Any]) -> tuple[ElicitAction, Mapping[str, Any] | None]:
         if self._elicit is None:
             return "decline", None
-        # Who is asked is to know by whom.
-        return await self._elicit(f"{self.name} asks: {cleaned(text, self.settings.description_bytes)}", schema)
+        # The user must know who asks.
+        return await self._elicit(f"{self.name} asks: {clean_text(text, self.settings.description_bytes)}", schema)
 
-    def _take(self, tools: Sequence[Tool]) -> None:
-        """Makes the invokers of these tools; those that runs have go on."""
+    def _update_tools(self, tools: Sequence[Tool]) -> None:
+        """Make the invokers of these tools; runs keep the old ones."""
         known = {tool.name: tool for tool in self._offered}
-        made: dict[str, Invoker] = {}
+        invokers: dict[str, Invoker] = {}
         offered: list[Tool] = []
-        left_out = [f"the tool '{display(name, 64)}' is left out: {why}" for name, why in self.link.left_out.items()]
-        for tool in self._as_pinned([*tools]) if "tools" in self.settings.expose else ():
-            if not is_chosen(tool.name, self.settings):
+        skipped = [
+            f"the tool '{display(name, 64)}' is left out: {why}" for name, why in self.client.skipped_tools.items()
+        ]
+        for tool in self._filter_pinned([*tools]) if "tools" in self.settings.expose else ():
+            if not is_selected(tool.name, self.settings):
                 continue
             try:
-                if len(made) == MAX_TOOLS:
+                if len(invokers) == MAX_TOOLS:
                     raise DescriptorError(f"there are {MAX_TOOLS} already")
-                if tool.name in made:
+                if tool.name in invokers:
                     raise DescriptorError("there is another of its name")
                 if known.get(tool.name) == tool:
-                    # It is the same, though the keys of its schema may stand in another order.
-                    made[tool.name] = self._invokers[tool.name]
+                    # The same tool, though the keys of its schema may come in another order.
+                    invokers[tool.name] = self._invokers[tool.name]
                 else:
-                    made[tool.name] = create_invoker_from_mcp_tool(tool, self, settings=self.settings, kept=self._kept)
+                    invokers[tool.name] = create_invoker_from_mcp_tool(
+                        tool, self, settings=self.settings, result_store=self._result_store
+                    )
             except CallerError as refused:
-                left_out.append(f"the tool '{display(tool.name, 64)}' is left out: {refused}")
+                skipped.append(f"the tool '{display(tool.name, 64)}' is left out: {refused}")
             else:
                 offered.append(tool)
-        self._some(left_out, "are left out")
+        self._warn_of_each(skipped, "are left out")
         names = [tool.name for tool in tools]
         for pattern in (*self.settings.tools, *self.settings.exclude):
             if names and pattern != "*" and not any(fnmatchcase(name, pattern) for name in names):
-                self._once(f"{self.name}: no tool of it is {pattern!r}; {suggest(pattern, names)}")
-        for invoker in self._own():
+                self._warn_once(f"{self.name}: no tool of it is {pattern!r}; {suggest(pattern, names)}")
+        for invoker in self._make_own_invokers():
             name = invoker.name
-            while name in made:
+            while name in invokers:
                 name += "_"
-            made[name] = invoker.replace(name=name)
-        if self._reads_kept:
-            self._kept.tool_name = name
-        for invoker in made.values():
+            invokers[name] = invoker.replace(name=name)
+        if self._owns_result_store:
+            self._result_store.tool_name = name
+        for invoker in invokers.values():
             invoker.ensemble = self
-        # A server may list its tools in another order after a restart: that would change the beginning of every prompt.
-        self._invokers = {name: made[name] for name in (*self._invokers, *made) if name in made}
+        # The old order: a server may list its tools in another one after a restart, which would break prompt caches.
+        self._invokers = {name: invokers[name] for name in (*self._invokers, *invokers) if name in invokers}
         self._offered = tuple(offered)
 
-    def _as_pinned(self, tools: list[Tool]) -> list[Tool]:
-        said = self.link.server.instructions if self.link.server else ""
+    def _filter_pinned(self, tools: list[Tool]) -> list[Tool]:
+        text = self.client.server.instructions if self.client.server else ""
         if not self.settings.pinned:
-            self.instructions = cleaned(said, self.settings.description_bytes)
+            self.instructions = clean_text(text, self.settings.description_bytes)
             return tools
-        self.compared = compared = self._pins.compare(self.settings, tools, said)
-        self.instructions = cleaned(said, self.settings.description_bytes) if compared.instructions else ""
-        accept = self._how_to_accept()
-        if compared.replaces:
+        self.pin_comparison = comparison = self._pins.compare(self.settings, tools, text)
+        self.instructions = clean_text(text, self.settings.description_bytes) if comparison.instructions else ""
+        accept = self._accept_hint()
+        if comparison.replaces:
             what = "URL" if self.settings.transport == "http" else "program"
-            self._once(f"{self.name}: another {what} than before has this name; its tools are trusted as they are now")
-        if not compared.instructions:
-            self._once(f"{self.name}: its instructions changed and are not used; {accept}")
-        for what, names in (("changed", compared.changed), ("is new", compared.new)):
+            self._warn_once(
+                f"{self.name}: another {what} than before has this name; its tools are trusted as they are now"
+            )
+        if not comparison.instructions:
+            self._warn_once(f"{self.name}: its instructions changed and are not used; {accept}")
+        for what, names in (("changed", comparison.changed), ("is new", comparison.new)):
             lines = [
                 f"the tool '{display(name, 64)}' {what} since its first use and is not offered; {accept}"
                 for name in names
-                if is_chosen(name, self.settings)
+                if is_selected(name, self.settings)
             ]
-            self._some(lines, f"{_MANY[what]} since its first use and are not offered; {accept}")
-        return [tool for tool in tools if tool.name in compared.same]
+            self._warn_of_each(lines, f"{_MANY[what]} since its first use and are not offered; {accept}")
+        return [tool for tool in tools if tool.name in comparison.same]
 
-    def _how_to_accept(self) -> str:
+    def _accept_hint(self) -> str:
         name = shlex.quote(self.name)
-        if self._found_by is None:
+        if self._cli_options is None:
             return f"`callboard mcp pins forget {name}` trusts it as it is at its next use"
-        return (
-            f"see `callboard mcp tools {name}{self._found_by}`, then `callboard mcp pins accept {name}{self._found_by}`"
-        )
+        return f"see `callboard mcp tools {name}{self._cli_options}`, then `callboard mcp pins accept {name}{self._cli_options}`"
 
-    def _own(self) -> list[Invoker]:
-        """The invokers that are ours, not the server's."""
+    def _make_own_invokers(self) -> list[Invoker]:
+        """The invokers that are not the server's tools: resources, prompts, and the reader of stored results."""
         own: list[Invoker] = []
         for what, make in (("resources", resource_invokers), ("prompts", prompt_invokers)):
             if what in self.settings.expose:
-                if getattr(self.link.capabilities, what, None) is None:
-                    self._once(f"{self.name}: it has no {what}")
+                if getattr(self.client.capabilities, what, None) is None:
+                    self._warn_once(f"{self.name}: it has no {what}")
                 else:
-                    own += make(lambda: self.link, self._kept, self.settings.result_bytes)
-        return [*own, self._kept.invoker()] if self._reads_kept else own
+                    own += make(lambda: self.client, self._result_store, self.settings.result_bytes)
+        return [*own, self._result_store.invoker()] if self._owns_result_store else own
 
-    def _some(self, lines: list[str], of_many: str) -> None:
-        """Tells the first lines, and how many more there are."""
-        for line in lines[:MAX_LEFT_OUT]:
-            self._once(f"{self.name}: {line}")
-        if len(lines) > MAX_LEFT_OUT:
-            self._once(f"{self.name}: {len(lines) - MAX_LEFT_OUT} more tools {of_many}")
+    def _warn_of_each(self, lines: list[str], of_many: str) -> None:
+        """Warn with the first lines, and with the number of the others."""
+        for line in lines[:MAX_LISTED]:
+            self._warn_once(f"{self.name}: {line}")
+        if len(lines) > MAX_LISTED:
+            self._warn_once(f"{self.name}: {len(lines) - MAX_LISTED} more tools {of_many}")
 
-    def _once(self, line: str) -> None:
-        if line not in self._told and len(self._told) < MAX_TOLD:
-            self._told.add(line)
-            self._tell(line)
+    def _warn_once(self, line: str) -> None:
+        if line not in self._warned and len(self._warned) < MAX_WARNINGS:
+            self._warned.add(line)
+            self._warn(line)
 
 
 def create_invoker_from_mcp_tool(
-    tool: Tool, client: CallsTools, *, settings: ServerSettings | None = None, kept: KeptResults | None = None
+    tool: Tool, client: ToolCaller, *, settings: ServerSettings | None = None, result_store: KeptResults | None = None
 ) -> Invoker:
     """The invoker of a server's tool (seed 004), for an ensemble to add.
 
@@ -279,7 +288,7 @@ def create_invoker_from_mcp_tool(
     that no model should be shown.
     """
     limits = settings or ServerSettings(name="mcp")
-    results = kept or KeptResults()
+    results = result_store or KeptResults()
     if not 0 < len(tool.name) <= MAX_NAME or not tool.name.isprintable():
         raise DescriptorError(f"a name has 1 to {MAX_NAME} characters that are seen")
     validator = compile_schema(tool.input_schema)
@@ -287,25 +296,25 @@ def create_invoker_from_mcp_tool(
 
     async def invocable(context: Context, arguments: Mapping[str, Any]) -> Any:
         if isinstance(client, McpEnsemble):
-            answered = await client.call_tool(name, arguments, on_progress=context.progress)
+            result = await client.call_tool(name, arguments, on_progress=context.progress)
         else:
-            answered = await client.call_tool(name, dict(arguments))
-        if hears := getattr(context.auxdata.get(SERVED), "answered", None):
-            hears(answered)
-        return content_of(answered, results, limits.result_bytes)
+            result = await client.call_tool(name, dict(arguments))
+        if report := getattr(context.auxdata.get(SERVED), "answered", None):
+            report(result)
+        return result_content(result, results, limits.result_bytes)
 
     return Invoker(
         name,
         invocable,
         clean_schema(tool.input_schema, limits.description_bytes),
-        description=cleaned(tool.description or "", limits.description_bytes),
+        description=clean_text(tool.description or "", limits.description_bytes),
         validator=validator,
-        timeout=limits.timeout + GRACE,
+        timeout=limits.timeout + GRACE_SECONDS,
         idempotent=_is_idempotent(name, limits),
     )
 
 
-def is_chosen(name: str, settings: ServerSettings) -> bool:
+def is_selected(name: str, settings: ServerSettings) -> bool:
     """Whether the settings want this tool of the server."""
     return _matches(name, settings.tools) and not _matches(name, settings.exclude)
 

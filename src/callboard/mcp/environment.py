@@ -1,8 +1,4 @@
-"""What a server gets of our environment.
-
-Owns the few variables that every program needs, and the values written as `env:NAME`.
-Law: nothing passes that is not named.
-"""
+"""The environment variables of a server's program. Law: no variable of ours is passed on that is not named."""
 
 from __future__ import annotations
 
@@ -11,30 +7,34 @@ from typing import Final
 
 from callboard.errors import CallerError
 from callboard.mcp.settings import ServerSettings
-from callboard.programs import absolute_path
+from callboard.programs import absolute_search_path
 
-PASSED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
-"""What the SDK passes to a server."""
-_OURS: Final = "env:"
+PASSED_VARIABLES: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+"""Those that the SDK passes to a server too."""
+_PREFIX: Final = "env:"
 
 
-def environment_of(settings: ServerSettings, ours: Mapping[str, str]) -> dict[str, str]:
-    """All that a program gets; of PATH what does not depend on the current directory. Raises CallerError that names a variable that is not set here."""
-    passed = {name: ours[name] for name in (*PASSED, *settings.inherit) if name in ours}
+def build_environment(settings: ServerSettings, environ: Mapping[str, str]) -> dict[str, str]:
+    """All variables of a server's program; of PATH only the absolute directories.
+
+    Raises:
+        CallerError: A variable that `env:NAME` refers to is not set.
+    """
+    passed = {name: environ[name] for name in (*PASSED_VARIABLES, *settings.inherit) if name in environ}
     if "PATH" in passed:
-        passed["PATH"] = absolute_path(passed["PATH"])
-    return passed | resolved(settings.environment, ours, f"mcp.{settings.name}.environment")
+        passed["PATH"] = absolute_search_path(passed["PATH"])
+    return passed | resolve_variables(settings.environment, environ, f"mcp.{settings.name}.environment")
 
 
-def resolved(values: Mapping[str, str], ours: Mapping[str, str], path: str) -> dict[str, str]:
-    """The values, `env:NAME` replaced by the variable. Raises CallerError that names one that is not set."""
-    return {name: _resolved(value, ours, f"{path}.{name}") for name, value in values.items()}
+def resolve_variables(values: Mapping[str, str], environ: Mapping[str, str], path: str) -> dict[str, str]:
+    """Replace each `env:NAME` by the variable's value. Raises CallerError for a variable that is not set."""
+    return {name: _resolve_variable(value, environ, f"{path}.{name}") for name, value in values.items()}
 
 
-def _resolved(value: str, ours: Mapping[str, str], path: str) -> str:
-    if not value.startswith(_OURS):
+def _resolve_variable(value: str, environ: Mapping[str, str], path: str) -> str:
+    if not value.startswith(_PREFIX):
         return value
-    name = value.removeprefix(_OURS)
-    if name not in ours:
+    name = value.removeprefix(_PREFIX)
+    if name not in environ:
         raise CallerError(f"{name} is not set in the environment", path=path, hint=f"export {name}=…")
-    return ours[name]
+    return environ[name]

@@ -1,7 +1,6 @@
-"""What can go wrong with a server, as exceptions.
+"""Exceptions for what goes wrong with a server, made of the SDK's errors and the protocol's error codes.
 
-Owns the way from the SDK's errors and the protocol's codes to our categories. Knows nothing of connections.
-Law: whoever reads one knows which server, what it said, and whether what was asked may have been done.
+Law: each says which server failed, what it answered, and whether the request may have been carried out.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
 METHOD_NOT_FOUND: Final = -32601
 """JSON-RPC 2.0 and the specifications of 2025-11-25 and 2026-07-28."""
 
-STATUS: Final = "httpStatus"
-"""The key in an error's data where web.py puts the status that it was made of."""
-_REFUSED: Final = frozenset({401, 403})
+STATUS_KEY: Final = "httpStatus"
+"""The key in an error's data under which `http_transport` puts the HTTP status."""
+_LOGIN_STATUSES: Final = frozenset({401, 403})
 _HINTS: Final = {
     401: "check its headers, or log in: `callboard mcp login {name}`",
     403: "check its headers, or log in again: `callboard mcp login {name}` asks for the scope that was missing",
@@ -33,30 +32,30 @@ _EXCERPT: Final = 500
 
 
 class ServerFailure(ToolExecutionFailure):
-    """A server did not do what it was asked.
+    """A server did not carry out a request.
 
-    `category` is one of a result's error. After `may_have_run` the call was sent and its answer lost. One that is
-    `hopeless` comes again until somebody changes something, so it is not tried again by itself.
+    `category` is that of the tool result. `may_have_run`: the call was sent and its answer was lost. `permanent`: it
+    fails until somebody changes something, so it is not retried.
     """
 
     party = "server"
     category: Category = "execution"
 
     def __init__(
-        self, message: str, *, path: str = "", hint: str = "", may_have_run: bool = False, hopeless: bool = False
+        self, message: str, *, path: str = "", hint: str = "", may_have_run: bool = False, permanent: bool = False
     ) -> None:
         super().__init__(message, path=path, hint=hint)
         self.may_have_run = may_have_run
-        self.hopeless = hopeless
+        self.permanent = permanent
 
-    def again(self) -> Self:
-        """The same for somebody else: an exception is raised once."""
-        same = {"may_have_run": self.may_have_run, "hopeless": self.hopeless}
+    def copy(self) -> Self:
+        """A new exception with the same values: one object must not be raised by several waiting calls."""
+        same = {"may_have_run": self.may_have_run, "permanent": self.permanent}
         return type(self)(self.message, path=self.path, hint=self.hint, **same)
 
 
 class ServerTimeout(ServerFailure, TimeoutError):
-    """It took too long."""
+    """The server did not answer in time."""
 
     category: Category = "timeout"
 
@@ -67,38 +66,38 @@ class ServerUnreachable(ServerFailure, ConnectionError):
     category: Category = "network"
 
 
-class ServerLacks(ServerFailure, NoSuchTool):
-    """It has nothing of that name."""
+class ServerItemNotFound(ServerFailure, NoSuchTool):
+    """The server has no tool, resource or prompt of that name."""
 
     category: Category = "not_found"
 
 
-_OF_CODE: Final[dict[int, type[ServerFailure]]] = {
+_CLASS_BY_CODE: Final[dict[int, type[ServerFailure]]] = {
     CONNECTION_CLOSED: ServerUnreachable,
     REQUEST_TIMEOUT: ServerTimeout,
-    RESOURCE_NOT_FOUND: ServerLacks,
-    METHOD_NOT_FOUND: ServerLacks,
+    RESOURCE_NOT_FOUND: ServerItemNotFound,
+    METHOD_NOT_FOUND: ServerItemNotFound,
 }
 
 
-def failure_of(error: BaseException, path: str) -> ServerFailure:
-    """An exception of the SDK, or of starting a program, as one of ours; of a group, the first that says why."""
+def to_failure(error: BaseException, path: str) -> ServerFailure:
+    """Convert an exception of the SDK, or of starting a program; of a group, the first that has a reason."""
     for each in _leaves(error):
         if isinstance(each, ServerFailure):
             return each
         if isinstance(each, CallerError):
-            return ServerFailure(each.message, path=each.path or path, hint=each.hint, hopeless=True)
+            return ServerFailure(each.message, path=each.path or path, hint=each.hint, permanent=True)
     first = next(_leaves(error))
     code: Any = getattr(first, "code", None)
-    text = reason_of(first) or type(first).__name__
+    text = error_text(first) or type(first).__name__
     if isinstance(code, int):
         data: Any = getattr(first, "data", None)
-        given: Any = data.get(STATUS) if isinstance(data, dict) else None
-        status = given if isinstance(given, int) else 0
-        refused = status in _REFUSED
-        kind = _OF_CODE.get(code, ServerFailure)
+        value: Any = data.get(STATUS_KEY) if isinstance(data, dict) else None
+        status = value if isinstance(value, int) else 0
+        refused = status in _LOGIN_STATUSES
+        kind = _CLASS_BY_CODE.get(code, ServerFailure)
         hint = _HINTS.get(status, "").format(name=shlex.quote(path.removeprefix("mcp.")))
-        return kind(text, path=path, hint=hint, hopeless=refused or code == UNSUPPORTED_PROTOCOL_VERSION)
+        return kind(text, path=path, hint=hint, permanent=refused or code == UNSUPPORTED_PROTOCOL_VERSION)
     if isinstance(first, TimeoutError):
         return ServerTimeout(text, path=path)
     if isinstance(first, OSError) or type(first).__module__.partition(".")[0] in {"anyio", "httpx2"}:
@@ -106,36 +105,34 @@ def failure_of(error: BaseException, path: str) -> ServerFailure:
     return ServerFailure(text, path=path)
 
 
-def is_lost(error: BaseException, *, over: bool) -> bool:
-    """Whether an error says that the connection is gone, given whether it is known to be over. Servers use the
-    code for errors of their own too.
-    """
+def is_lost(error: BaseException, *, closed: bool) -> bool:
+    """Whether an error means that the connection is gone. The code alone does not: servers use it for errors of their own."""
     if getattr(error, "code", None) != CONNECTION_CLOSED:
-        return over and not isinstance(error, ServerFailure) and not hasattr(error, "code")
+        return closed and not isinstance(error, ServerFailure) and not hasattr(error, "code")
     data: Any = getattr(error, "data", None)
-    return over or (isinstance(data, dict) and STATUS in data) or str(error).startswith("SSE stream ended")
+    return closed or (isinstance(data, dict) and STATUS_KEY in data) or str(error).startswith("SSE stream ended")
 
 
-def is_an_answer(error: BaseException) -> bool:
-    """Whether it is an error that the server answered with, and none of the connection's."""
+def is_server_error(error: BaseException) -> bool:
+    """Whether the server answered with this error, in contrast to an error of the connection."""
     first = next(_leaves(error))
     data: Any = getattr(first, "data", None)
     code: Any = getattr(first, "code", None)
-    return isinstance(code, int) and code != CONNECTION_CLOSED and not (isinstance(data, dict) and STATUS in data)
+    return isinstance(code, int) and code != CONNECTION_CLOSED and not (isinstance(data, dict) and STATUS_KEY in data)
 
 
-def reason_of(error: BaseException) -> str:
-    """What it says; of pydantic's errors the first thing that is wrong, without its page on the web."""
+def error_text(error: BaseException) -> str:
+    """The message; of pydantic's errors the first mistake, without the link to pydantic's pages."""
     details: Any = getattr(error, "errors", None)
     if not callable(details):
-        return cut(str(error))
+        return excerpt(str(error))
     first = details(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))
-    return cut(f"{place}: {first['msg']}" if place else first["msg"])
+    return excerpt(f"{place}: {first['msg']}" if place else first["msg"])
 
 
-def cut(text: str, most: int = _EXCERPT) -> str:
-    """Its beginning, where it is long."""
+def excerpt(text: str, most: int = _EXCERPT) -> str:
+    """The beginning of a long text."""
     return truncate(text.strip(), most, "…")
 
 

@@ -1,7 +1,4 @@
-"""What a server does while it is used.
-
-Owns the events of a connection. Knows nothing of how they come about.
-"""
+"""Events of a server's connection."""
 
 from __future__ import annotations
 
@@ -12,19 +9,19 @@ import msgspec
 from callboard.mcp.connection_state import State
 
 
-class _LinkEvent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
+class _ServerEvent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
     server: str
 
 
-class StateChanged(_LinkEvent, frozen=True, tag="state_changed"):
-    """`why` is what went wrong, where something did."""
+class StateChanged(_ServerEvent, frozen=True, tag="state_changed"):
+    """`why` is the reason of a failure."""
 
     state: State
     why: str = ""
 
 
-class Progress(_LinkEvent, frozen=True, tag="progress"):
-    """How far a call of `tool` is; `total` is None where the server does not know."""
+class CallProgress(_ServerEvent, frozen=True, tag="progress"):
+    """Progress of a call of `tool`; `total` is None where the server does not know it."""
 
     tool: str
     progress: float
@@ -32,20 +29,20 @@ class Progress(_LinkEvent, frozen=True, tag="progress"):
     message: str = ""
 
 
-class Logged(_LinkEvent, frozen=True, tag="logged"):
-    """What the server wrote to its log, or what is to be said about it; `level` as of syslog (RFC 5424)."""
+class Logged(_ServerEvent, frozen=True, tag="logged"):
+    """A log message of the server, or a warning about it; `level` as in syslog (RFC 5424)."""
 
     level: str
     text: str
     logger: str = ""
 
 
-class ToolsChanged(_LinkEvent, frozen=True, tag="tools_changed"):
-    """The server offers other tools than before."""
+class ToolsChanged(_ServerEvent, frozen=True, tag="tools_changed"):
+    """The names of the tools that were added, removed and changed."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
 
 
-LinkEvent: TypeAlias = StateChanged | Progress | Logged | ToolsChanged
+ServerEvent: TypeAlias = StateChanged | CallProgress | Logged | ToolsChanged

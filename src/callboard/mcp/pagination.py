@@ -1,8 +1,4 @@
-"""What a server offers.
-
-Owns the pages of a listing, and the difference of two. Knows nothing of when they are asked for.
-Law: a server does not decide how much is read.
-"""
+"""Read all pages of a server's listing, and compare two listings. Law: the server does not decide how much is read."""
 
 from __future__ import annotations
 
@@ -19,11 +15,16 @@ MAX_PAGES: Final = 100
 MAX_ITEMS: Final = 10_000
 
 
-async def every_page(
-    ask: Callable[..., Awaitable[Any]], field: str, alive: Callable[[], None], tell: Callable[[str], None]
+async def list_all(
+    ask: Callable[..., Awaitable[Any]], field: str, on_page: Callable[[], None], warn: Callable[[str], None]
 ) -> tuple[Any, ...]:
-    """All that is listed, empty if the server has no such list. `alive` is called with every page, `tell` when
-    there is more than is read.
+    """Read a listing; it is empty if the server has no such list.
+
+    Args:
+        ask: Requests one page.
+        field: The page's attribute that holds the items.
+        on_page: Called after every page.
+        warn: Called when the server lists more than is read.
     """
     items: list[Any] = []
     seen: set[str | None] = set()
@@ -36,17 +37,17 @@ async def every_page(
             if getattr(error, "code", None) == METHOD_NOT_FOUND and not items:
                 return ()
             raise
-        alive()
+        on_page()
         items += getattr(page, field)
         cursor = page.next_cursor
         if cursor is None:
             return tuple(items[:MAX_ITEMS])
-    tell(f"it lists more {field} than {len(items[:MAX_ITEMS])} on {len(seen)} pages; the rest is not read")
+    warn(f"it lists more {field} than {len(items[:MAX_ITEMS])} on {len(seen)} pages; the rest is not read")
     return tuple(items[:MAX_ITEMS])
 
 
-def difference(server: str, before: Iterable[Tool], after: Iterable[Tool]) -> ToolsChanged | None:
-    """What changed, if anything did."""
+def diff_tools(server: str, before: Iterable[Tool], after: Iterable[Tool]) -> ToolsChanged | None:
+    """The tools that were added, removed or changed; None if none were."""
     old = {tool.name: tool for tool in before}
     new = {tool.name: tool for tool in after}
     added = tuple(name for name in new if name not in old)

@@ -1,9 +1,7 @@
-"""What a server offered when it was first used.
+"""Trust on first use: a hash of each tool and of the server's instructions, stored when the server is first used.
 
-Owns the pins: a hash of each tool and of the server's instructions, trusted at the first use, in one file for a
-server's name and for what is started or asked under it. Knows nothing of connections.
-Law: what changed, or came later, is not offered before its user accepted it; whatever is wrong with a file of pins
-is no first use. What a tool says of its own harmlessness is hashed and decides nothing.
+Laws: what changed, or came later, is not offered before the user accepted it; a damaged file of pins does not count as a
+first use. A tool's own annotations, such as `readOnlyHint`, are hashed and decide nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from callboard.errors import CallerError
-from callboard.mcp.identity import files_of, identity_of, name_of, state_file
+from callboard.mcp.identity import find_state_files, identity_hash, server_name, state_file
 from callboard.mcp.settings import ServerSettings
 from callboard.storage.atomic_file import write_private
 from callboard.storage.directories import state_directory
@@ -29,10 +27,10 @@ if TYPE_CHECKING:
 _HASHED = ("name", "description", "inputSchema", "outputSchema", "annotations")
 
 
-class Pinned(msgspec.Struct, frozen=True):
+class PinnedServer(msgspec.Struct, frozen=True):
     """The hashes of one server: of its instructions, and of its tools by their names.
 
-    `identity` is that of the program or URL which had the name.
+    `identity` is that of the program or URL that had the name.
     """
 
     server: str
@@ -41,10 +39,10 @@ class Pinned(msgspec.Struct, frozen=True):
     tools: Mapping[str, str] = {}
 
 
-class Compared(msgspec.Struct, frozen=True):
-    """What a server offers now, beside its pins: the names of tools that are as pinned, that changed, that are new.
+class PinComparison(msgspec.Struct, frozen=True):
+    """A server's offer compared with its pins: names of tools that are as pinned, that changed, that are new.
 
-    `instructions` says whether those are as pinned. `replaces` is true at the first use of a program or URL whose name
+    `instructions`: whether the instructions are as pinned. `replaces`: the first use of a program or URL under a name that
     another one had.
     """
 
@@ -56,33 +54,31 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class Pins:
-    """The pins of servers, kept in a directory, by default `mcp` of `state_directory()`.
+    """The pins of servers in a directory, by default in our state directory. With `read_only` a first use pins nothing."""
 
-    Whoever only `looks` trusts nobody: a first use is none.
-    """
-
-    def __init__(self, directory: Path | None = None, *, looks: bool = False) -> None:
-        self._looks = looks
+    def __init__(self, directory: Path | None = None, *, read_only: bool = False) -> None:
+        self._read_only = read_only
         self._directory = directory or state_directory() / "mcp" / "pins"
 
-    def compare(self, server: ServerSettings, tools: Iterable[Tool], instructions: str = "") -> Compared:
-        """What is as pinned; at the first use all is, and is pinned.
+    def compare(self, server: ServerSettings, tools: Iterable[Tool], instructions: str = "") -> PinComparison:
+        """Compare an offer with the pins; at the first use all of it is pinned.
 
-        Raises CallerError for a file that is none or cannot be written.
+        Raises:
+            CallerError: The file is damaged or cannot be written.
         """
         offered: dict[str, str] = {}
         for tool in tools:
-            # Of two with one name the first is meant, here and where invokers are made.
+            # Of two tools with one name the first counts, here and where invokers are made.
             if tool.name not in offered:
-                offered[tool.name] = tool_hash(tool)
-        text = text_hash(instructions)
-        pinned = self.of(server)
+                offered[tool.name] = hash_tool(tool)
+        text = hash_text(instructions)
+        pinned = self.get(server)
         if pinned is None:
-            others = bool(files_of(self._directory, server.name))
-            if not self._looks:
+            others = bool(find_state_files(self._directory, server.name))
+            if not self._read_only:
                 self._write(server, text, offered)
-            return Compared(tuple(offered), replaces=others)
-        return Compared(
+            return PinComparison(tuple(offered), replaces=others)
+        return PinComparison(
             tuple(name for name, found in offered.items() if pinned.tools.get(name) == found),
             tuple(name for name, found in offered.items() if pinned.tools.get(name, found) != found),
             tuple(name for name in offered if name not in pinned.tools),
@@ -90,16 +86,16 @@ class Pins:
         )
 
     def accept(self, server: ServerSettings, tools: Iterable[Tool], instructions: str | None = None) -> None:
-        """Pins these tools as they are now, and the instructions unless they are None; other pins stay."""
-        pinned = self.of(server) or Pinned(server.name)
+        """Pin these tools as they are now, and the instructions unless they are None; other pins stay."""
+        pinned = self.get(server) or PinnedServer(server.name)
         self._write(
             server,
-            pinned.instructions if instructions is None else text_hash(instructions),
-            {**pinned.tools, **{tool.name: tool_hash(tool) for tool in reversed([*tools])}},
+            pinned.instructions if instructions is None else hash_text(instructions),
+            {**pinned.tools, **{tool.name: hash_tool(tool) for tool in reversed([*tools])}},
         )
 
-    def of(self, server: ServerSettings) -> Pinned | None:
-        """The pins of a server; None before its first use. Raises CallerError for a file that is none."""
+    def get(self, server: ServerSettings) -> PinnedServer | None:
+        """The pins of a server; None before its first use. Raises CallerError for a damaged file."""
         path = state_file(self._directory, server)
         try:
             return _read(path)
@@ -107,19 +103,19 @@ class Pins:
             return None
 
     def forget(self, name: str) -> bool:
-        """The next use of whatever has this name is its first. Whether there was something to forget."""
-        files = files_of(self._directory, name)
+        """Remove all pins under a name, so that the next use is the first; return whether there were any."""
+        files = find_state_files(self._directory, name)
         for path in files:
             path.unlink(missing_ok=True)
         return bool(files)
 
-    def every(self) -> list[Pinned]:
-        """The pins of all servers, by their names. Raises CallerError for a file that is none."""
+    def list_all(self) -> list[PinnedServer]:
+        """The pins of all servers, sorted by name. Raises CallerError for a damaged file."""
         return sorted(map(_read, self._directory.glob("*.json")), key=lambda each: (each.server, each.identity))
 
     def _write(self, server: ServerSettings, instructions: str, tools: Mapping[str, str]) -> None:
         path = state_file(self._directory, server)
-        pinned = Pinned(server.name, identity_of(server), instructions, tools)
+        pinned = PinnedServer(server.name, identity_hash(server), instructions, tools)
         try:
             write_private(path, msgspec.json.format(msgspec.json.encode(pinned)))
         except OSError as error:
@@ -130,29 +126,29 @@ class Pins:
             ) from None
 
 
-def _read(path: Path) -> Pinned:
-    """Raises FileNotFoundError and NotADirectoryError, and CallerError for what is no file of pins."""
+def _read(path: Path) -> PinnedServer:
+    """Read a file. Raises FileNotFoundError, NotADirectoryError, and CallerError for a damaged file."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Pinned)
+        return msgspec.json.decode(path.read_bytes(), type=PinnedServer)
     except (FileNotFoundError, NotADirectoryError):
         raise
     except (OSError, msgspec.MsgspecError) as error:
-        hint = f"look at it; `callboard mcp pins forget {shlex.quote(name_of(path))}`"
+        hint = f"look at it; `callboard mcp pins forget {shlex.quote(server_name(path))}`"
         raise CallerError(f"not a file of pins: {error}", path=str(path), hint=hint) from None
 
 
-def tool_hash(tool: Tool) -> str:
-    """SHA-256 over the canonical JSON of what a tool says of itself."""
-    said: dict[str, Any] = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return _sha256({key: said[key] for key in _HASHED if key in said})
+def hash_tool(tool: Tool) -> str:
+    """SHA-256 of the canonical JSON of a tool's definition."""
+    facts: dict[str, Any] = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return _sha256({key: facts[key] for key in _HASHED if key in facts})
 
 
-def text_hash(text: str) -> str:
-    """SHA-256 of a text; of none, nothing."""
+def hash_text(text: str) -> str:
+    """SHA-256 of a text; an empty text for an empty one."""
     return _sha256(text) if text else ""
 
 
 def _sha256(value: Any) -> str:
-    # Keys sorted, no spaces, all but ASCII escaped: half a character has a form too.
+    # Keys sorted, no spaces, all but ASCII escaped, so that lone surrogates can be hashed too.
     canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()

@@ -1,7 +1,4 @@
-"""Resources and prompts of a server, as tools.
-
-Owns the four tools and what they say. Knows nothing of how a server is reached.
-"""
+"""Four tools by which a model lists and reads the resources and prompts of a server."""
 
 from __future__ import annotations
 
@@ -11,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from callboard.core import Content, TextualContent
 from callboard.execution.result_store import KeptResults
-from callboard.mcp.results import content_of_prompt, content_of_resource, shortened
-from callboard.mcp.sanitize import cleaned
+from callboard.mcp.results import prompt_content, resource_content, shorten_texts
+from callboard.mcp.sanitize import clean_text
 from callboard.tools import Context, Invoker
 
 if TYPE_CHECKING:
-    from callboard.mcp.client import Link
+    from callboard.mcp.client import McpClient
 
 _NONE: Final[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
 _READ: Final[Mapping[str, Any]] = {
@@ -37,21 +34,21 @@ _GET: Final[Mapping[str, Any]] = {
 }
 
 
-def resource_invokers(link: Callable[[], Link], kept: KeptResults, limit: int) -> tuple[Invoker, ...]:
-    """`list_resources` and `read_resource`; `link` gives the connection, `limit` is in bytes."""
+def resource_invokers(get_client: Callable[[], McpClient], store: KeptResults, limit: int) -> tuple[Invoker, ...]:
+    """`list_resources` and `read_resource`; `limit` bounds a result in bytes."""
 
     async def list_resources(_: Context, __: Mapping[str, Any]) -> Any:
         rows = [
             _row(uri=str(each.uri), name=each.name, description=each.description, mime_type=each.mime_type)
-            for each in await link().resources()
+            for each in await get_client().resources()
         ] + [
             _row(uri_template=each.uri_template, name=each.name, description=each.description, mime_type=each.mime_type)
-            for each in await link().resource_templates()
+            for each in await get_client().resource_templates()
         ]
-        return _listed(rows, kept, limit)
+        return _json_content(rows, store, limit)
 
     async def read_resource(_: Context, arguments: Mapping[str, Any]) -> Any:
-        return content_of_resource(await link().read_resource(arguments["uri"]), kept, limit)
+        return resource_content(await get_client().read_resource(arguments["uri"]), store, limit)
 
     return (
         Invoker("list_resources", list_resources, _NONE, description=_LISTS),
@@ -59,7 +56,7 @@ def resource_invokers(link: Callable[[], Link], kept: KeptResults, limit: int) -
     )
 
 
-def prompt_invokers(link: Callable[[], Link], kept: KeptResults, limit: int) -> tuple[Invoker, ...]:
+def prompt_invokers(get_client: Callable[[], McpClient], store: KeptResults, limit: int) -> tuple[Invoker, ...]:
     """`list_prompts` and `get_prompt`."""
 
     async def list_prompts(_: Context, __: Mapping[str, Any]) -> Any:
@@ -72,13 +69,13 @@ def prompt_invokers(link: Callable[[], Link], kept: KeptResults, limit: int) -> 
                     for argument in each.arguments or ()
                 ],
             )
-            for each in await link().prompts()
+            for each in await get_client().prompts()
         ]
-        return _listed(rows, kept, limit)
+        return _json_content(rows, store, limit)
 
     async def get_prompt(_: Context, arguments: Mapping[str, Any]) -> Any:
-        result = await link().get_prompt(arguments["name"], arguments["arguments"])
-        return content_of_prompt(result, kept, limit)
+        result = await get_client().get_prompt(arguments["name"], arguments["arguments"])
+        return prompt_content(result, store, limit)
 
     return (
         Invoker("list_prompts", list_prompts, _NONE, description="Lists the server's prompts and their arguments."),
@@ -86,10 +83,10 @@ def prompt_invokers(link: Callable[[], Link], kept: KeptResults, limit: int) -> 
     )
 
 
-def _listed(rows: list[dict[str, Any]], kept: KeptResults, limit: int) -> tuple[Content, ...]:
+def _json_content(rows: list[dict[str, Any]], store: KeptResults, limit: int) -> tuple[Content, ...]:
     text = json.dumps(rows, ensure_ascii=False)
-    return shortened([TextualContent(text, mime_type="application/json")], kept, limit)
+    return shorten_texts([TextualContent(text, mime_type="application/json")], store, limit)
 
 
 def _row(**facts: Any) -> dict[str, Any]:
-    return {key: cleaned(fact, 1024) if isinstance(fact, str) else fact for key, fact in facts.items() if fact}
+    return {key: clean_text(fact, 1024) if isinstance(fact, str) else fact for key, fact in facts.items() if fact}

@@ -1,7 +1,7 @@
-"""What a server answered, as the content of a result.
+"""Convert what a server answered into the content of a result.
 
-Owns the way from the protocol's blocks to ours, and the cut. Knows nothing of connections.
-Law: what a text says already is not said again; what is cut is kept whole, and the text says where.
+Laws: structured content that the text repeats is left out; a text that is too long is shortened, and the whole of it is
+stored where the model can read on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from callboard.core import Content, FileContent, PictureContent, TextualContent
 from callboard.errors import ToolExecutionFailure
 from callboard.execution.result_content import MAX_BYTES, MAX_TEXT
 from callboard.execution.result_store import KeptResults
-from callboard.mcp.sanitize import cleaned
+from callboard.mcp.sanitize import clean_text
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult
@@ -25,49 +25,49 @@ _LABEL: Final = 512
 
 
 class MCPExecutionFailure(ToolExecutionFailure):
-    """A server says that a call failed."""
+    """The server reports that a call failed."""
 
 
-def content_of(result: CallToolResult, kept: KeptResults, limit: int) -> tuple[Content, ...]:
-    """The content of an answer, its texts together at most `limit` bytes; MCPExecutionFailure if it is an error."""
+def result_content(result: CallToolResult, store: KeptResults, limit: int) -> tuple[Content, ...]:
+    """The content of an answer, its texts together at most `limit` bytes. Raises MCPExecutionFailure for an error."""
     parts = [part for block in result.content for part in _contents(block)]
     texts = [part.text for part in parts if isinstance(part, TextualContent)]
     structured = result.structured_content
-    if structured is not None and not _says(texts, structured):
+    if structured is not None and not _repeats(texts, structured):
         parts.append(TextualContent(json.dumps(structured, ensure_ascii=False), mime_type="application/json"))
     if result.is_error:
-        told = shortened([part for part in parts if isinstance(part, TextualContent)], kept, limit)
+        texts_shown = shorten_texts([part for part in parts if isinstance(part, TextualContent)], store, limit)
         raise MCPExecutionFailure(
-            "\n".join([each.text for each in told if isinstance(each, TextualContent)]) or "failed"
+            "\n".join([each.text for each in texts_shown if isinstance(each, TextualContent)]) or "failed"
         )
-    return shortened(parts, kept, limit)
+    return shorten_texts(parts, store, limit)
 
 
-def content_of_resource(result: ReadResourceResult, kept: KeptResults, limit: int) -> tuple[Content, ...]:
+def resource_content(result: ReadResourceResult, store: KeptResults, limit: int) -> tuple[Content, ...]:
     """The contents of a resource that was read."""
-    return shortened([_resource(each) for each in result.contents], kept, limit)
+    return shorten_texts([_resource(each) for each in result.contents], store, limit)
 
 
-def content_of_prompt(result: GetPromptResult, kept: KeptResults, limit: int) -> tuple[Content, ...]:
-    """The messages of a prompt, each behind a line that says whose it is."""
+def prompt_content(result: GetPromptResult, store: KeptResults, limit: int) -> tuple[Content, ...]:
+    """The messages of a prompt, each behind a line with its role."""
     parts: list[Content] = []
     for message in result.messages:
         parts += [TextualContent(f"[{message.role}]"), *_contents(message.content)]
-    return shortened(parts, kept, limit)
+    return shorten_texts(parts, store, limit)
 
 
-def shortened(parts: Iterable[Content], kept: KeptResults, limit: int) -> tuple[Content, ...]:
-    """The parts, with one text for all of theirs if these are more than `limit` bytes: its begin and its end."""
-    given = tuple(parts)
-    texts = [part.text for part in given if isinstance(part, TextualContent)]
+def shorten_texts(parts: Iterable[Content], store: KeptResults, limit: int) -> tuple[Content, ...]:
+    """The parts; if their texts have more than `limit` bytes, one text with their beginning and their end instead."""
+    whole = tuple(parts)
+    texts = [part.text for part in whole if isinstance(part, TextualContent)]
     most = min(limit, MAX_TEXT)
     if (
         sum(len(text) for text in texts) <= most // 4
         or sum(len(text.encode("utf-8", "replace")) for text in texts) <= most
     ):
-        return given or (TextualContent(""),)
-    others = tuple(part for part in given if not isinstance(part, TextualContent))
-    return (TextualContent(kept.truncate_middle("\n".join(texts), most)), *others)
+        return whole or (TextualContent(""),)
+    others = tuple(part for part in whole if not isinstance(part, TextualContent))
+    return (TextualContent(store.truncate_middle("\n".join(texts), most)), *others)
 
 
 def _contents(block: Any) -> Iterator[Content]:
@@ -114,17 +114,17 @@ def _binary(encoded: str, mime_type: str, name: str = "") -> Content:
 
 
 def _label(text: object) -> str:
-    return " ".join(cleaned(str(text), _LABEL).split())
+    return " ".join(clean_text(str(text), _LABEL).split())
 
 
-def _says(texts: list[str], structured: Any) -> bool:
-    """Whether the texts are this value: as JSON, as they are, or each as an item; or as the value of its one key."""
-    read = [_read(text) for text in texts]
+def _repeats(texts: list[str], structured: Any) -> bool:
+    """Whether the texts state this value: as JSON, verbatim, item by item, or as the value of its only key."""
+    read = [_parse_json(text) for text in texts]
     forms = [structured, *(structured.values() if isinstance(structured, dict) and len(structured) == 1 else ())]
     return bool(texts) and any(form in read or form in texts or form in (read, texts) for form in forms)
 
 
-def _read(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -1,7 +1,4 @@
-"""A server asks the run's model.
-
-Owns the way from the protocol's messages to a request and from the reply back. Knows nothing of who allows it.
-"""
+"""Answer a server's sampling request with the run's model."""
 
 from __future__ import annotations
 
@@ -37,22 +34,24 @@ if TYPE_CHECKING:
 _STOPS: Final = {"stop": "endTurn", "length": "maxTokens"}
 
 
-def sampled_by(model: Model) -> Sample:
-    """Answers a server with this model's text. No tools are given to it: only the run itself has those.
+def make_sampler(model: Model) -> Sample:
+    """Make a function that answers a server with this model's text. The model gets no tools: those are the run's own.
 
-    It raises ProviderError if the provider fails, and ValueError for a message that is neither text, picture nor sound.
+    The function raises ProviderError if the provider fails, and ValueError for a message that is no text, picture or sound.
     """
 
-    async def sample(asked: CreateMessageRequestParams) -> CreateMessageResult:
+    async def sample(request: CreateMessageRequestParams) -> CreateMessageResult:
         from mcp_types import CreateMessageResult, TextContent  # noqa: PLC0415  # the SDK's
 
-        told: list[Canister] = [SupervisorCanister(contents(asked.system_prompt))] if asked.system_prompt else []
-        told += [_canister(message) for message in asked.messages]
+        canisters: list[Canister] = (
+            [SupervisorCanister(contents(request.system_prompt))] if request.system_prompt else []
+        )
+        canisters += [_canister(message) for message in request.messages]
         controls = Controls(
-            temperature=asked.temperature, max_tokens=asked.max_tokens, stop=tuple(asked.stop_sequences or ())
+            temperature=request.temperature, max_tokens=request.max_tokens, stop=tuple(request.stop_sequences or ())
         )
         text, reason = "", "stop"
-        async for event in reply_events(model, Request(model.name, told, controls=controls)):
+        async for event in reply_events(model, Request(model.name, canisters, controls=controls)):
             match event:
                 case TextPiece(text=piece):
                     text += piece

@@ -1,7 +1,6 @@
-"""What a server says of its tools, made fit for a model and a person to read.
+"""Make a server's descriptions and schemas safe to read, for a model and a person.
 
-Owns which characters are hidden and how much a server may say. Knows nothing of connections.
-Law: what a server says is hostile. What cannot be made fit is refused with a reason, never changed in its meaning.
+Law: what a server states is hostile. What cannot be cleaned is refused with a reason, never changed in its meaning.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ SCHEMA_BYTES: Final = 64 * 1024
 MAX_PROPERTIES: Final = 512
 """Properties in one tool's schema, those of inner objects too."""
 
-_SEEN: Final = frozenset("\n\t")
+_VISIBLE_CONTROLS: Final = frozenset("\n\t")
 _HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Co", "Cs"})
 # Fillers that are letters, and selectors that can spell any bytes behind a character. U+FE0F makes an emoji of a sign.
 _HIDDEN: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u3164\uffa0") | frozenset(
@@ -34,47 +33,48 @@ _TEXTS: Final = ("title", "description", "$comment")
 """Keywords of a schema that say something to people."""
 
 
-def hidden(text: str) -> bool:
-    """Whether there is a character in it that is not seen."""
+def has_hidden(text: str) -> bool:
+    """Whether the text has an invisible character."""
     return any(_is_hidden(char) for char in text)
 
 
-def cleaned(text: str, limit: int) -> str:
-    """The text without hidden characters and HTML comments, at most `limit` bytes of it."""
+def clean_text(text: str, limit: int) -> str:
+    """The text without invisible characters and HTML comments, at most `limit` bytes of it."""
     plain = text if text.isascii() and text.isprintable() else "".join([char for char in text if not _is_hidden(char)])
-    # A space between, or what is left could be a comment again.
+    # Joined by spaces, else the parts around a comment could form another comment.
     plain = " ".join(_outside_comments(plain)).strip()
     data = plain.encode()
     return plain if len(data) <= limit else f"{data[:limit].decode('utf-8', 'ignore')} [cut]"
 
 
 def clean_schema(schema: Mapping[str, Any], limit: int) -> Mapping[str, Any]:
-    """The schema itself, or one with the texts in it cleaned. Raises SchemaError for one that is too much.
+    """The schema with its texts cleaned. It must have been compiled, which bounds its depth and its references.
 
-    It has been compiled: its depth and its references are bounded.
+    Raises:
+        SchemaError: It is too large, or has invisible characters outside of its texts.
     """
     if len(msgspec.json.encode(schema)) > SCHEMA_BYTES:
         raise SchemaError(f"larger than {SCHEMA_BYTES // 1024} KB")
-    clean: Mapping[str, Any] = _clean(schema, limit)
-    if _properties(clean) > MAX_PROPERTIES:
+    clean: Mapping[str, Any] = _clean_texts(schema, limit)
+    if _count_properties(clean) > MAX_PROPERTIES:
         raise SchemaError(f"more than {MAX_PROPERTIES} properties")
-    if any(hidden(text) for text in _strings(clean)):
+    if any(has_hidden(text) for text in _strings(clean)):
         raise SchemaError("hidden characters outside of its descriptions")
     return schema if clean == schema else clean
 
 
-def _clean(schema: Any, limit: int) -> Any:
+def _clean_texts(schema: Any, limit: int) -> Any:
     if not isinstance(schema, Mapping):
         return schema
-    texts = {key: cleaned(schema[key], limit) for key in _TEXTS if isinstance(schema.get(key), str)}
-    return {**rebuild(schema, lambda part: _clean(part, limit)), **texts}
+    texts = {key: clean_text(schema[key], limit) for key in _TEXTS if isinstance(schema.get(key), str)}
+    return {**rebuild(schema, lambda part: _clean_texts(part, limit)), **texts}
 
 
-def _properties(schema: Any) -> int:
+def _count_properties(schema: Any) -> int:
     if not isinstance(schema, Mapping):
         return 0
     own = schema.get("properties")
-    return (len(own) if isinstance(own, Mapping) else 0) + sum(_properties(part) for _, part in inside(schema))
+    return (len(own) if isinstance(own, Mapping) else 0) + sum(_count_properties(part) for _, part in inside(schema))
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -91,7 +91,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _outside_comments(text: str) -> Iterator[str]:
-    """What is not in an HTML comment; one that does not end goes to the end, as in a browser."""
+    """The parts outside of HTML comments; one that is not closed goes to the end, as in a browser."""
     at = 0
     while (begins := text.find("<!--", at)) >= 0:
         yield text[at:begins]
@@ -103,4 +103,4 @@ def _outside_comments(text: str) -> Iterator[str]:
 
 
 def _is_hidden(char: str) -> bool:
-    return char not in _SEEN and (unicodedata.category(char) in _HIDDEN_CATEGORIES or char in _HIDDEN)
+    return char not in _VISIBLE_CONTROLS and (unicodedata.category(char) in _HIDDEN_CATEGORIES or char in _HIDDEN)

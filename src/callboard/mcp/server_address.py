@@ -1,7 +1,4 @@
-"""A server by its address.
-
-Owns what `stdio://` and `https://` addresses mean, and `connect`. Knows nothing of the protocol.
-"""
+"""`connect`, and the meaning of `stdio://` and `https://` addresses."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from callboard.mcp.ensemble import McpEnsemble
 from callboard.mcp.settings import ServerSettings
 
 
-class Connecting:
-    """A server that is about to be connected: `await` gives its ensemble; `async with` disconnects it, too."""
+class PendingConnection:
+    """What `connect` returns: `await` gives the connected ensemble, `async with` also disconnects it."""
 
     def __init__(self, ensemble: McpEnsemble) -> None:
         self._ensemble = ensemble
@@ -35,17 +32,24 @@ class Connecting:
         await self._ensemble.disconnect()
 
 
-def connect(address: str, *, name: str = "", options: dict[str, Any] | None = None, **settings: Any) -> Connecting:
-    """The ensemble of the server at `stdio://weather-server --metric`, or `https://host/mcp` (seed 004).
+def connect(
+    address: str, *, name: str = "", options: dict[str, Any] | None = None, **settings: Any
+) -> PendingConnection:
+    """The ensemble of the server at an address (seed 004).
 
-    `name` is the ensemble's, by default one made of the address; `settings` are those of ServerSettings,
-    `options` those of McpEnsemble. Raises CallerError for what is no address, and when awaited what `McpEnsemble`
-    raises.
+    Args:
+        address: Such as `stdio://weather-server --metric`, or `https://host/mcp`.
+        name: The ensemble's name, by default one made of the address.
+        options: Arguments of McpEnsemble.
+        settings: Fields of ServerSettings.
+
+    Raises:
+        CallerError: It is no address. When awaited, whatever `McpEnsemble.connect` raises.
     """
-    return Connecting(McpEnsemble(server_at(address, name=name, **settings), **(options or {})))
+    return PendingConnection(McpEnsemble(parse_address(address, name=name, **settings), **(options or {})))
 
 
-def server_at(address: str, *, name: str = "", **settings: Any) -> ServerSettings:
+def parse_address(address: str, *, name: str = "", **settings: Any) -> ServerSettings:
     """The settings of the server at an address. Raises CallerError."""
     scheme, separator, rest = address.partition("://")
     if separator and scheme == "stdio":
@@ -55,58 +59,58 @@ def server_at(address: str, *, name: str = "", **settings: Any) -> ServerSetting
             raise CallerError(f"not a command: {error}", path=address) from None
         if not command:
             raise CallerError("no program", path=address, hint="write stdio://program argument")
-        found: dict[str, Any] = {"transport": "stdio", "command": command, "name": name_of_command(command)}
+        facts: dict[str, Any] = {"transport": "stdio", "command": command, "name": name_of_command(command)}
     elif separator and scheme in ("http", "https"):
         if not urlsplit(address).hostname:
             raise CallerError("no host", path=address)
-        found = {"transport": "http", "url": address, "name": _name_of_url(address)}
+        facts = {"transport": "http", "url": address, "name": _name_of_url(address)}
     else:
         raise CallerError("not a server's address", path=address, hint="write stdio://program or https://host/mcp")
     try:
-        return msgspec.convert({**found, **settings, **({"name": name} if name else {})}, ServerSettings)
+        return msgspec.convert({**facts, **settings, **({"name": name} if name else {})}, ServerSettings)
     except msgspec.ValidationError as error:
         raise CallerError(str(error), path=address) from None
 
 
 def name_of_command(command: Sequence[str]) -> str:
-    """What a server is called by its command: not by what starts it, as `npx` or `python -m`, but by what is started."""
+    """Name a server after its command: not after the launcher, as `npx` or `python -m`, but after the program."""
     words = [*command]
-    while words and (_STARTS_OTHERS.fullmatch(_stem(words[0])) or not _names_something(words[0])):
+    while words and (_LAUNCHERS.fullmatch(_stem(words[0])) or not _is_meaningful(words[0])):
         words = words[1:]
     if not words or _IS_CODE.search(words[0]):
         return _stem(command[0])
     path = PurePath(words[0])
-    meaningful = [part for part in (_stem(path.name), *reversed(path.parts[:-1])) if part.lower() not in _SAYS_NOTHING]
-    return _fit(meaningful[0] if meaningful else _stem(path.name)) or _stem(command[0])
+    meaningful = [part for part in (_stem(path.name), *reversed(path.parts[:-1])) if part.lower() not in _GENERIC_WORDS]
+    return _to_name(meaningful[0] if meaningful else _stem(path.name)) or _stem(command[0])
 
 
 def _name_of_url(url: str) -> str:
-    """The host without what every host has, and what of the path tells two servers of it apart."""
+    """The host without generic words, and the parts of the path that tell two servers of a host apart."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    labels = [host] if _IS_ADDRESS.fullmatch(host) else [each for each in host.split(".") if each not in _SAYS_NOTHING]
+    labels = [host] if _IS_ADDRESS.fullmatch(host) else [each for each in host.split(".") if each not in _GENERIC_WORDS]
     named = labels[:-1] if len(labels) > 1 else labels
-    path = [each for each in parts.path.split("/") if each and each.lower() not in _SAYS_NOTHING]
+    path = [each for each in parts.path.split("/") if each and each.lower() not in _GENERIC_WORDS]
     port = [str(parts.port)] if parts.port else []
-    return _fit("-".join([*named, *port, *path])) or _fit(host)
+    return _to_name("-".join([*named, *port, *path])) or _to_name(host)
 
 
-def _names_something(word: str) -> bool:
+def _is_meaningful(word: str) -> bool:
     return not word.startswith("-") and not _IS_ASSIGNMENT.match(word)
 
 
 def _stem(word: str) -> str:
-    """The last part of a path without what is behind its last dot, or of a package without its version."""
+    """The last part of a path without its suffix, or of a package without its version."""
     name = PurePath(word).name.rpartition("@")[0] or PurePath(word).name
     return PurePath(name).stem if PurePath(name).suffix in _SUFFIXES else name.partition(":")[0]
 
 
-def _fit(name: str) -> str:
-    """As many characters as a name may have, those that stand for themselves in a file's name and a shell."""
+def _to_name(name: str) -> str:
+    """A name of allowed length, of characters that need no quoting in a file's name or a shell."""
     return _UNFIT.sub("-", name).strip("-.")[:_LONGEST]
 
 
-_STARTS_OTHERS: Final = re.compile(
+_LAUNCHERS: Final = re.compile(
     r"python[\d.]*|pypy[\d.]*|node|npx|npm|bunx?|deno|uvx?|pipx|poetry|docker|podman|env|sh|bash|cmd|run|exec|x|dlx|tool"
 )
 """Programs that start others, and their commands that do."""
@@ -114,7 +118,7 @@ _IS_CODE: Final = re.compile(r"[\s()]")
 _IS_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _IS_ADDRESS: Final = re.compile(r"localhost|[\d.]+|.*:.*")
 _SUFFIXES: Final = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".exe", ".sh", ".cmd", ".bat"})
-_SAYS_NOTHING: Final = frozenset(
+_GENERIC_WORDS: Final = frozenset(
     {"index", "main", "__main__", "app", "cli", "src", "dist", "build", "bin", "lib", "mcp", "sse", "api", "www", "v1"}
     | {"server", "/", ".", ".."}
 )

@@ -1,13 +1,10 @@
-"""A server that is a program of ours.
+"""Start, feed and end a server's program. Law: it ends with us, however we end, and so do the processes it started.
 
-Owns the process: how it is started, fed, read and ended, and that nothing of it is left. Knows nothing of messages.
-Law: it ends with us, however we end, and so does what it started.
-
-A parent-death signal reaches only the child itself, not what `npx` or `uvx` started in turn, and comes already when
-the thread ends that started it. So on Linux a supervisor stands between, to which everything falls that the program
-leaves behind, whatever sessions it makes; it holds one end of a pipe whose other one only we hold, and kills all when
-that ends. Elsewhere no process inherits what another one leaves: there a shell stands guard with such a pipe, and
-kills the program's process group, which what makes a session of its own has left.
+A parent-death signal would reach only the program itself, not what `npx` or `uvx` start in turn, and it is sent already when
+the thread ends that started the program. So on Linux a supervisor runs the program and inherits its orphans, whatever
+sessions they make; it kills them all when a pipe closes of which only we hold the other end. Other systems have no
+subreaper: there a shell waits at such a pipe and kills the program's process group, which misses processes that made a
+session of their own.
 """
 
 from __future__ import annotations
@@ -24,27 +21,29 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
-KEPT_ERRORS: Final = 8 * 1024
-"""Bytes of what it wrote to its standard error, the last ones."""
-EOF_GRACE: Final = 2.0
-TERM_GRACE: Final = 2.0
-KILL_GRACE: Final = 2.0
-"""Seconds after its input is closed, it is asked to end, and it is killed. The order is the specification's."""
-_LAST_WORDS: Final = 0.2
-"""Seconds that output and exit may come apart."""
+STDERR_BYTES: Final = 8 * 1024
+"""How much of the end of its standard error is kept."""
+EOF_SECONDS: Final = 2.0
+TERM_SECONDS: Final = 2.0
+KILL_SECONDS: Final = 2.0
+"""Seconds to wait after closing its input, after SIGTERM, and after SIGKILL. The order is the specification's."""
+_LAST_OUTPUT_SECONDS: Final = 0.2
+"""Seconds between the end of its output and its exit, in either order."""
 _SUPERVISOR: Final = Path(__file__).with_name("supervisor.py").resolve()
 _SUPERVISED: Final = sys.platform == "linux"
 _GUARD: Final = ("/bin/sh", "-c", 'read -r _ || kill -9 -"$1"', "callboard-guard")
 
 
-class Child(asyncio.SubprocessProtocol):
-    """A running program. `take` gets what it writes; `ended` is called once, when it is not there any more."""
+class ServerProcess(asyncio.SubprocessProtocol):
+    """A running program. `on_output` is called with what it writes, `on_end` once, when it has ended."""
 
-    def __init__(self, take: Callable[[bytes], None], ended: Callable[[Child], None], lifeline: int = -1) -> None:
-        self._take = take
-        self._tell_ended: Callable[[Child], None] | None = ended
-        self._errors = b""
-        self._over = False
+    def __init__(
+        self, on_output: Callable[[bytes], None], on_end: Callable[[ServerProcess], None], lifeline: int = -1
+    ) -> None:
+        self._on_output = on_output
+        self._on_end: Callable[[ServerProcess], None] | None = on_end
+        self._stderr = b""
+        self._is_ending = False
         self._open = True
         self._exited = asyncio.Event()
         self._released = asyncio.Event()
@@ -60,19 +59,19 @@ class Child(asyncio.SubprocessProtocol):
         command: Sequence[str],
         environment: Mapping[str, str],
         directory: str,
-        take: Callable[[bytes], None],
-        ended: Callable[[Child], None],
-    ) -> Child:
-        """Raises OSError and ValueError if it cannot be started."""
+        on_output: Callable[[bytes], None],
+        on_end: Callable[[ServerProcess], None],
+    ) -> ServerProcess:
+        """Start a program. Raises OSError or ValueError if it cannot be started."""
         loop = asyncio.get_running_loop()
         words, theirs, ours = [*command], -1, -1
         try:
             if _SUPERVISED:
-                program = _program(command[0], environment, directory)
+                program = _find_program(command[0], environment, directory)
                 theirs, ours = os.pipe()
                 words = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(theirs), program, *command]
             _, child = await loop.subprocess_exec(
-                lambda: cls(take, ended, ours),
+                lambda: cls(on_output, on_end, ours),
                 *words,
                 env=environment,
                 cwd=directory or None,
@@ -98,49 +97,49 @@ class Child(asyncio.SubprocessProtocol):
         return self._transport.get_returncode()
 
     @property
-    def errors(self) -> str:
-        """The end of what it wrote to its standard error."""
-        return self._errors.decode("utf-8", "replace").strip()
+    def stderr(self) -> str:
+        """The end of its standard error."""
+        return self._stderr.decode("utf-8", "replace").strip()
 
     def write(self, data: bytes) -> bool:
-        """Whether it could be written; it goes out when the program reads."""
+        """Buffer data for the program's input; return False if that is closed."""
         if self._open:
             self._input.write(data)
         return self._open
 
-    async def drained(self) -> None:
-        """Waits while the program does not read."""
+    async def drain(self) -> None:
+        """Wait while the program does not read."""
         await self._drained.wait()
 
     def pause(self) -> None:
-        """Lets it wait with its output."""
+        """Stop reading its output."""
         self._output.pause_reading()
 
     def resume(self) -> None:
         self._output.resume_reading()
 
     async def stop(self) -> None:
-        """Ends it and what it started: closes its input, asks, kills."""
+        """End the program and the processes it started: close its input, then SIGTERM, then SIGKILL."""
         try:
             self._close_input()
             self.resume()
-            for how, grace in ((None, EOF_GRACE), (signal.SIGTERM, TERM_GRACE), (signal.SIGKILL, KILL_GRACE)):
+            for how, grace in ((None, EOF_SECONDS), (signal.SIGTERM, TERM_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
                 if how is signal.SIGKILL:
-                    self._cut()
+                    self._close_lifeline()
                 if how is not None and not (how is signal.SIGKILL and _SUPERVISED):
                     self._signal(how)
-                if await _within(grace, self._exited):
+                if await _wait(grace, self._exited):
                     break
         finally:
-            self._cut()
+            self._close_lifeline()
             if not _SUPERVISED:
                 self._signal(signal.SIGKILL)
             elif not self._exited.is_set():
-                # It has what is left to kill; only where that cannot be is it killed itself.
-                await _within(KILL_GRACE, self._exited)
+                # The supervisor kills what is left; only if it does not end either is it killed itself.
+                await _wait(KILL_SECONDS, self._exited)
             self._transport.close()
-            self._dismiss_guard()
-        await _within(KILL_GRACE, self._released)
+            self._stop_guard()
+        await _wait(KILL_SECONDS, self._released)
 
     # what the event loop calls
 
@@ -148,28 +147,28 @@ class Child(asyncio.SubprocessProtocol):
         self._transport = cast(asyncio.SubprocessTransport, transport)
         self._input = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
         self._output = cast(asyncio.ReadTransport, self._transport.get_pipe_transport(1))
-        self._post_guard()
+        self._start_guard()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 1:
-            self._take(data)
+            self._on_output(data)
         else:
-            self._errors = (self._errors + data)[-KEPT_ERRORS:]
+            self._stderr = (self._stderr + data)[-STDERR_BYTES:]
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == 0:
             self._open = False
             self._drained.set()
         elif fd == 1:
-            self._over_soon()
+            self._end_soon()
 
     def process_exited(self) -> None:
         self._exited.set()
-        self._over_soon()
+        self._end_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._cut()
-        self._dismiss_guard()
+        self._close_lifeline()
+        self._stop_guard()
         self._released.set()
 
     def pause_writing(self) -> None:
@@ -180,20 +179,20 @@ class Child(asyncio.SubprocessProtocol):
 
     # the rest
 
-    def _over_soon(self) -> None:
-        """After its output has ended and it has exited, or a moment after the first of both: what it started may
-        hold the output, and it may close the output and stay.
+    def _end_soon(self) -> None:
+        """End once its output is closed and it has exited, or a moment after the first of the two: a process that it
+        started may hold the output open, and it may close its output and go on.
         """
-        if self._over:
+        if self._is_ending:
             self._end()
         else:
-            self._over = True
-            asyncio.get_running_loop().call_later(_LAST_WORDS, self._end)
+            self._is_ending = True
+            asyncio.get_running_loop().call_later(_LAST_OUTPUT_SECONDS, self._end)
 
     def _end(self) -> None:
-        tell, self._tell_ended = self._tell_ended, None
-        if tell is not None:
-            tell(self)
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end(self)
 
     def _close_input(self) -> None:
         if self._input.get_write_buffer_size():
@@ -208,13 +207,13 @@ class Child(asyncio.SubprocessProtocol):
             else:
                 os.killpg(self.pid, how)
 
-    def _cut(self) -> None:
-        """Lets the supervisor go, which kills what is left."""
+    def _close_lifeline(self) -> None:
+        """Have the supervisor kill what is left."""
         lifeline, self._lifeline = self._lifeline, -1
         if lifeline >= 0:
             os.close(lifeline)
 
-    def _post_guard(self) -> None:
+    def _start_guard(self) -> None:
         if sys.platform == "win32" or _SUPERVISED:
             return
         with suppress(OSError):  # without a shell there is none
@@ -228,23 +227,21 @@ class Child(asyncio.SubprocessProtocol):
                 start_new_session=True,
             )
 
-    def _dismiss_guard(self) -> None:
+    def _stop_guard(self) -> None:
         guard, self._guard = self._guard, None
         if guard is not None:
             guard.kill()
             guard.communicate()
 
 
-def _program(name: str, environment: Mapping[str, str], directory: str) -> str:
-    """The path of a program, as execvp(3) finds it; none in a relative directory of PATH. Raises OSError."""
+def _find_program(name: str, environment: Mapping[str, str], directory: str) -> str:
+    """Find a program as execvp(3) does, but in no relative directory of PATH. Raises OSError."""
     if "/" in name:
-        found = Path(directory or ".", name).absolute()
-        number = (
-            0 if os.access(found, os.X_OK) and found.is_file() else errno.EACCES if found.exists() else errno.ENOENT
-        )
-        if number:
+        file = Path(directory or ".", name).absolute()
+        if not (os.access(file, os.X_OK) and file.is_file()):
+            number = errno.EACCES if file.exists() else errno.ENOENT
             raise OSError(number, os.strerror(number), name)
-        return str(found)
+        return str(file)
     places = [each for each in environment.get("PATH", os.defpath).split(os.pathsep) if each.startswith("/")]
     path = shutil.which(name, path=os.pathsep.join(places)) if places else None
     if path is None:
@@ -252,7 +249,7 @@ def _program(name: str, environment: Mapping[str, str], directory: str) -> str:
     return path
 
 
-async def _within(seconds: float, event: asyncio.Event) -> bool:
+async def _wait(seconds: float, event: asyncio.Event) -> bool:
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
     return event.is_set()

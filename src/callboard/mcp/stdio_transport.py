@@ -1,7 +1,6 @@
-"""MCP over a program's standard input and output, as the SDK takes it.
+"""MCP over a program's standard input and output: a message is one line of JSON.
 
-Owns the lines: a message is one line of JSON (specification, transports). Knows nothing of what they mean.
-Law: each byte is looked at once, and a line that is no message is counted and passed over.
+Laws: each byte is scanned once; a line that is no message is reported and skipped.
 """
 
 from __future__ import annotations
@@ -11,25 +10,23 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from callboard.mcp.lenient_json import reread
-from callboard.mcp.sending import SENDING
-from callboard.mcp.server_process import Child
+from callboard.mcp.connection_state import SEND_STATE
+from callboard.mcp.lenient_json import reparse
+from callboard.mcp.server_process import ServerProcess
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
-"""Bytes of one message; a server that sends more is given up."""
-MANY: Final = 1000
-"""Lines that may wait to be read before the server has to wait; fewer if they are long."""
+"""Bytes of one message; a larger one ends the connection."""
+MAX_WAITING_LINES: Final = 1000
+"""Lines that are buffered before the program's output is no longer read; fewer if they are long."""
+MAX_EARLY_LINES: Final = 10_000
+"""Lines that a server may send before the handshake is done, which needs one."""
 
 
-MAX_EARLY: Final = 10_000
-"""Lines that a server may send before it is connected, which takes one."""
-
-
-class Lines:
-    """Bytes in, whole lines out. Raises OverflowError when a line passes `most` bytes."""
+class LineSplitter:
+    """Splits fed bytes into lines. Raises OverflowError for a line of more than `most` bytes."""
 
     def __init__(self, most: int = MAX_MESSAGE) -> None:
         self._most = most
@@ -38,7 +35,7 @@ class Lines:
 
     @property
     def rest(self) -> bytes:
-        """What came behind the last line's end."""
+        """The bytes behind the last line."""
         return b"".join(self._pieces)
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -56,76 +53,76 @@ class Lines:
         return lines
 
 
-class Stdio:
-    """The SDK's transport over a Child.
+class StdioTransport:
+    """The SDK's transport over a ServerProcess.
 
-    `lost` is called with the reason when the connection is over, `noise` with each line that is no message. What
-    the child writes before the SDK is there is kept: a server starts while the SDK is imported.
+    `on_lost` is called with the reason when the connection is lost, `on_noise` with each line that is no message. The
+    server starts while the SDK is imported, so what it writes early is buffered.
     """
 
-    def __init__(self, lost: Callable[[str], None], noise: Callable[[bytes], None]) -> None:
-        self.child: Child
-        self.heard = 0
-        """How often the server was heard of."""
-        self.ready = False
-        """Whether the server is connected."""
-        self.child_ended = False
+    def __init__(self, on_lost: Callable[[str], None], on_noise: Callable[[bytes], None]) -> None:
+        self.process: ServerProcess
+        self.received = 0
+        """How many blocks of output came."""
+        self.is_ready = False
+        """Whether the handshake is done."""
+        self.program_exited = False
         self._early = 0
-        self._lost = lost
-        self._lines = Lines()
-        self._incoming = Incoming(noise)
+        self._on_lost = on_lost
+        self._lines = LineSplitter()
+        self._incoming = ReadStream(on_noise)
 
-    async def __aenter__(self) -> tuple[Incoming, Outgoing]:
-        self._incoming.attach(self.child)
-        return self._incoming, Outgoing(self.child)
+    async def __aenter__(self) -> tuple[ReadStream, WriteStream]:
+        self._incoming.attach(self.process)
+        return self._incoming, WriteStream(self.process)
 
     async def __aexit__(self, *_: object) -> None:
         await self._incoming.aclose()
 
-    def take(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         if self._incoming.ended:
             return
-        self.heard += 1
+        self.received += 1
         try:
             lines = self._lines.feed(data)
         except OverflowError:
-            self._over(f"it sent a message of more than {MAX_MESSAGE} bytes")
+            self._end(f"it sent a message of more than {MAX_MESSAGE} bytes")
         else:
-            self._early += 0 if self.ready else len(lines)
-            if self._early > MAX_EARLY:
-                self._incoming.drop()
-                self._over(f"it sent more than {MAX_EARLY} messages before it was connected")
+            self._early += 0 if self.is_ready else len(lines)
+            if self._early > MAX_EARLY_LINES:
+                self._incoming.clear()
+                self._end(f"it sent more than {MAX_EARLY_LINES} messages before it was connected")
             else:
                 self._incoming.put(lines)
 
-    def ended(self, child: Child) -> None:
-        """The child may end before whoever starts it has it."""
-        status = child.status
-        self.child_ended = status is not None
-        self._over("it closed its output" if status is None else f"it ended with status {status}")
+    def on_program_end(self, process: ServerProcess) -> None:
+        """Called by the process, perhaps before `self.process` is set."""
+        status = process.status
+        self.program_exited = status is not None
+        self._end("it closed its output" if status is None else f"it ended with status {status}")
 
-    def _over(self, why: str) -> None:
-        self._lost(why)
+    def _end(self, why: str) -> None:
+        self._on_lost(why)
         self._incoming.end()
 
 
-class Incoming:
+class ReadStream:
     """The SDK's read stream."""
 
-    def __init__(self, noise: Callable[[bytes], None]) -> None:
-        self._noise = noise
+    def __init__(self, on_noise: Callable[[bytes], None]) -> None:
+        self._on_noise = on_noise
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
         self._reader: asyncio.Future[None] | None = None
         self.ended = False
         self._paused = False
-        self._child: Child | None = None
+        self._process: ServerProcess | None = None
 
-    def attach(self, child: Child) -> None:
-        from mcp.shared.message import SessionMessage  # noqa: PLC0415  # the SDK is imported last, see link.py
+    def attach(self, child: ServerProcess) -> None:
+        from mcp.shared.message import SessionMessage  # noqa: PLC0415  # the SDK is imported last, see above
         from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415
 
-        self._child = child
+        self._process = child
         self._message: Callable[[Any], SessionMessage] = SessionMessage
         self._decode = jsonrpc_message_adapter.validate_json
 
@@ -135,13 +132,13 @@ class Incoming:
         self._waiting.extend(lines)
         self._bytes += sum(map(len, lines))
         self._wake()
-        too_many = len(self._waiting) > MANY or self._bytes > MAX_MESSAGE
-        if too_many and self._child is not None and not self._paused:
+        too_many = len(self._waiting) > MAX_WAITING_LINES or self._bytes > MAX_MESSAGE
+        if too_many and self._process is not None and not self._paused:
             self._paused = True
-            self._child.pause()
+            self._process.pause()
 
-    def drop(self) -> None:
-        """What waits is read by nobody."""
+    def clear(self) -> None:
+        """Drop the lines that wait."""
         self._waiting.clear()
         self._bytes = 0
 
@@ -158,32 +155,32 @@ class Incoming:
                 await self._reader
             line = self._waiting.popleft()
             self._bytes -= len(line)
-            few = len(self._waiting) <= MANY // 2 and self._bytes <= MAX_MESSAGE // 2
-            if self._paused and few and self._child is not None:
+            few = len(self._waiting) <= MAX_WAITING_LINES // 2 and self._bytes <= MAX_MESSAGE // 2
+            if self._paused and few and self._process is not None:
                 self._paused = False
-                self._child.resume()
+                self._process.resume()
             if not line.strip():
                 continue
             if (message := self._read(line)) is not None:
                 return message
-            self._noise(line)
+            self._on_noise(line)
 
     def _read(self, line: bytes) -> SessionMessage | None:
-        """The message in it, mended where it has to be; None where there is none."""
+        """The message of a line, repaired if necessary; None for a line that is none."""
         try:
             return self._message(self._decode(line, by_name=False))
         except (ValueError, RecursionError):
-            mended = reread(line)
+            mended = reparse(line)
         try:
             return None if mended is None else self._message(self._decode(mended, by_name=False))
         except (ValueError, RecursionError):
             return None
 
     async def aclose(self) -> None:
-        self.drop()
+        self.clear()
         self.end()
 
-    def __aiter__(self) -> Incoming:
+    def __aiter__(self) -> ReadStream:
         return self
 
     async def __anext__(self) -> SessionMessage:
@@ -200,13 +197,13 @@ class Incoming:
             self._reader.set_result(None)
 
 
-class Outgoing:
-    """The SDK's write stream. A request waits while the server does not read; what follows from it does not."""
+class WriteStream:
+    """The SDK's write stream. A request waits while the server does not read; its cancellation, say, does not."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: ServerProcess) -> None:
         from anyio import ClosedResourceError  # noqa: PLC0415
 
-        self._child = child
+        self._process = child
         self._closed = False
         self._error = ClosedResourceError
 
@@ -215,10 +212,10 @@ class Outgoing:
         data = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         asks = hasattr(message, "id") and hasattr(message, "method")
         if asks:
-            await self._child.drained()
-        if self._closed or not self._child.write(data):
+            await self._process.drain()
+        if self._closed or not self._process.write(data):
             raise self._error
-        if asks and (sending := SENDING.get()) is not None:
+        if asks and (sending := SEND_STATE.get()) is not None:
             sending.sent = True
 
     async def aclose(self) -> None:

@@ -1,8 +1,9 @@
-"""Runs a program that it outlives. A script of its own: `supervisor.py LIFELINE PROGRAM NAME ARGUMENT ...`.
+"""Run a program, and kill its orphans. A script of its own: `supervisor.py LIFELINE PROGRAM NAME ARGUMENT ...`.
 
-Whatever the program leaves behind, in sessions of its own too, becomes this process's child (PR_SET_CHILD_SUBREAPER,
-prctl(2)) and is killed with it: when the program ends, or when nothing more can come from the descriptor LIFELINE, as
-when whoever holds its other end dies. SIGTERM is passed on to the program's group. It ends as the program did.
+Processes that the program leaves behind, in sessions of their own too, become this process's children
+(PR_SET_CHILD_SUBREAPER, prctl(2)). They are killed when the program ends, or when the descriptor LIFELINE reaches its end,
+because the process at its other end closed it or died. SIGTERM is passed on to the program's group. The exit status is the
+program's.
 
 Linux only. A program of the same user can kill this process, and so get away: it is for servers that are careless,
 not for those that are hostile, which belong in a container.
@@ -23,13 +24,13 @@ _CANNOT_RUN = 127
 
 
 def _environment() -> dict[bytes, bytes]:
-    """As it was given; Python adds the locale that it chose."""
+    """The environment as this process got it; Python adds the locale that it chose to `os.environ`."""
     with open("/proc/self/environ", "rb") as file:
         pairs = [each.partition(b"=") for each in file.read().split(b"\0") if each]
     return {name: value for name, _, value in pairs}
 
 
-def _started(lifeline: int, program: str, words: list[str]) -> int:
+def _start(lifeline: int, program: str, words: list[str]) -> int:
     os.set_inheritable(lifeline, False)
     child = os.fork()
     if not child:
@@ -45,15 +46,15 @@ def _started(lifeline: int, program: str, words: list[str]) -> int:
     return child
 
 
-def _let_go() -> None:
-    """The pipes are the program's alone: when it closes them, they are closed."""
+def _close_pipes() -> None:
+    """Keep no end of the program's pipes, so that they close when the program closes them."""
     null = os.open("/dev/null", os.O_RDWR)
     for descriptor in range(3):
         os.dup2(null, descriptor)
     os.close(null)
 
 
-def _beneath(root: int) -> list[int]:
+def _descendants(root: int) -> list[int]:
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -62,14 +63,14 @@ def _beneath(root: int) -> list[int]:
                     parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
             except OSError:
                 pass
-    found = [root]
-    for process in found:
-        found += [child for child, parent in parents.items() if parent == process]
-    return found[1:]
+    processes = [root]
+    for process in processes:
+        processes += [child for child, parent in parents.items() if parent == process]
+    return processes[1:]
 
 
-def _reaped(statuses: dict[int, int]) -> bool:
-    """Takes note of the children that are over; whether any is left."""
+def _reap(statuses: dict[int, int]) -> bool:
+    """Collect the statuses of ended children; return whether any child is left."""
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             statuses[ended[0]] = ended[1]
@@ -79,8 +80,8 @@ def _reaped(statuses: dict[int, int]) -> bool:
 
 
 def _kill_all(statuses: dict[int, int]) -> None:
-    while _reaped(statuses):
-        for process in _beneath(os.getpid()):
+    while _reap(statuses):
+        for process in _descendants(os.getpid()):
             try:
                 os.kill(process, signal.SIGKILL)
             except OSError:
@@ -92,27 +93,27 @@ def _main(lifeline: int, program: str, words: list[str]) -> int:
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    asked: list[int] = []
+    terminations: list[int] = []
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+    signal.signal(signal.SIGTERM, lambda *_: terminations.append(1))
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-    child = _started(lifeline, program, words)
-    _let_go()
+    child = _start(lifeline, program, words)
+    _close_pipes()
     statuses: dict[int, int] = {}
     while child not in statuses:
         ready, _, _ = select.select([lifeline, awake], [], [])
         if lifeline in ready:
             break
         os.read(awake, 4096)
-        if asked:
-            asked.clear()
+        if terminations:
+            terminations.clear()
             try:
                 os.killpg(child, signal.SIGTERM)
             except OSError:
                 pass
-        # Of what it left and has ended since, nobody wants to know.
+        # Statuses of orphans are of no use.
         statuses = {process: status for process, status in statuses.items() if process == child}
-        _reaped(statuses)
+        _reap(statuses)
     _kill_all(statuses)
     return statuses.get(child, int(signal.SIGKILL))
 

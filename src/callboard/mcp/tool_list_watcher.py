@@ -1,7 +1,6 @@
-"""That a server's tools are others than before.
+"""Watch a server for changes of its tools: it notifies (until 2025), or is listened to (from 2026 on).
 
-Owns how a server is listened to, in both eras, and when it is asked again. Knows nothing of what is done about it.
-Law: changes that come together are one, and a server that tells of them without end is asked no faster.
+Law: notifications are debounced, so a server that sends them without end is not asked more often.
 """
 
 from __future__ import annotations
@@ -12,57 +11,57 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from callboard.mcp.connection import Connection
-from callboard.mcp.connection_state import DELAYS
+from callboard.mcp.connection_state import RETRY_SECONDS
 from callboard.mcp.events import ToolsChanged
-from callboard.mcp.pagination import difference
+from callboard.mcp.pagination import diff_tools
 
 if TYPE_CHECKING:
     from mcp_types import Tool
 
-DEBOUNCE: Final = 0.1
-"""Seconds in which changes are taken as one."""
+DEBOUNCE_SECONDS: Final = 0.1
+"""Notifications within this time count as one."""
 
 
-class Changes:
-    """Follows the tools of a server, from when they are first `known`.
+class ToolListWatcher:
+    """Watches the tools of a server, after the first `set_tools`.
 
-    `ask` lists them on a connection, `told` gets what changed and the new ones.
+    `list_tools` lists them on a connection; `on_change` is called with the difference and the new tools.
     """
 
     def __init__(
         self,
         server: str,
-        ask: Callable[[Connection], Awaitable[tuple[Tool, ...]]],
-        told: Callable[[ToolsChanged, tuple[Tool, ...]], None],
+        list_tools: Callable[[Connection], Awaitable[tuple[Tool, ...]]],
+        on_change: Callable[[ToolsChanged, tuple[Tool, ...]], None],
     ) -> None:
         self._server = server
-        self._ask = ask
-        self._told = told
+        self._list_tools = list_tools
+        self._on_change = on_change
         self._known: tuple[Tool, ...] | None = None
         self._stale = False
         self._connection: Connection | None = None
         self._refresher: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def asked(self) -> None:
-        """They are being listed: what came before does not matter."""
+    def mark_current(self) -> None:
+        """They are being listed: earlier notifications do not matter."""
         self._stale = False
 
-    def known(self, tools: tuple[Tool, ...]) -> None:
+    def set_tools(self, tools: tuple[Tool, ...]) -> None:
         self._known = tools
         self._listen()
         if self._stale:
-            self.heard()
+            self.mark_stale()
 
-    def began(self, connection: Connection) -> None:
-        """There is a new connection."""
+    def set_connection(self, connection: Connection) -> None:
+        """Watch on a new connection."""
         self._connection = connection
         if self._known is not None:
             self._listen()
-            self.heard()
+            self.mark_stale()
 
-    def heard(self) -> None:
-        """The server says that they changed."""
+    def mark_stale(self) -> None:
+        """The server notifies of a change."""
         self._stale = True
         if self._known is not None and (self._refresher is None or self._refresher.done()):
             self._refresher = self._spawn(self._refresh())
@@ -73,19 +72,19 @@ class Changes:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _refresh(self) -> None:
-        while self._stale and (connection := self._connection) is not None and not connection.over.is_set():
-            await asyncio.sleep(DEBOUNCE)
+        while self._stale and (connection := self._connection) is not None and not connection.closed.is_set():
+            await asyncio.sleep(DEBOUNCE_SECONDS)
             self._stale = False
             with suppress(Exception):  # after a lost connection they are listed on the next one
-                before, self._known = self._known or (), await self._ask(connection)
-                if change := difference(self._server, before, self._known):
-                    self._told(change, self._known)
+                before, self._known = self._known or (), await self._list_tools(connection)
+                if change := diff_tools(self._server, before, self._known):
+                    self._on_change(change, self._known)
 
     def _listen(self) -> None:
         connection = self._connection
-        if connection is not None and connection.modern and not connection.listens:
-            connection.listens = True
-            self._spawn(_follow(connection, self.heard))
+        if connection is not None and connection.is_modern and not connection.is_listening:
+            connection.is_listening = True
+            self._spawn(_listen_until_closed(connection, self.mark_stale))
 
     def _spawn(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(what)
@@ -94,22 +93,22 @@ class Changes:
         return task
 
 
-async def _follow(connection: Connection, heard: Callable[[], None]) -> None:
-    """Listens as long as the connection is there."""
-    listening = asyncio.create_task(_listen(connection.client, heard))
-    over = asyncio.create_task(connection.over.wait())
+async def _listen_until_closed(connection: Connection, on_change: Callable[[], None]) -> None:
+    """Listen until the connection is closed."""
+    listening = asyncio.create_task(_listen(connection.client, on_change))
+    closed = asyncio.create_task(connection.closed.wait())
     try:
-        await asyncio.wait((listening, over), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((listening, closed), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        over.cancel()
+        closed.cancel()
         listening.cancel()
-        await asyncio.gather(listening, over, return_exceptions=True)
+        await asyncio.gather(listening, closed, return_exceptions=True)
 
 
-async def _listen(client: Any, heard: Callable[[], None]) -> None:
-    """Calls `heard` when the server of 2026-07-28 says so, and when the stream begins: what was before is not told.
+async def _listen(client: Any, on_change: Callable[[], None]) -> None:
+    """Call `on_change` for each notification, and when a stream begins, as earlier ones are lost.
 
-    Returns when the server does not tell of changes. A stream that ends is opened again, later each time.
+    Return when the server does not notify. A stream that ends is opened again, with backoff.
     """
     from mcp import MCPError  # noqa: PLC0415  # the SDK's, imported with it
     from mcp.client.subscriptions import SubscriptionLost  # noqa: PLC0415
@@ -120,14 +119,14 @@ async def _listen(client: Any, heard: Callable[[], None]) -> None:
             async with client.listen(tools_list_changed=True) as stream:
                 if not stream.honored.tools_list_changed:
                     return
-                heard()
+                on_change()
                 async for _ in stream:
                     ends = 0
-                    heard()
+                    on_change()
         except MCPError:
             if not ends:
                 return
         except SubscriptionLost:
             pass
         ends += 1
-        await asyncio.sleep(DELAYS[min(ends, len(DELAYS) - 1)])
+        await asyncio.sleep(RETRY_SECONDS[min(ends, len(RETRY_SECONDS) - 1)])

@@ -35,7 +35,7 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.modes import Plan, Watcher, lower_request, select_dialect
 from callboard.profiles import Resolution
-from callboard.programs import absolute_path
+from callboard.programs import absolute_search_path
 
 IDLE_TIMEOUT = 300.0
 """Seconds without output after which the program is stopped."""
@@ -116,7 +116,7 @@ class CommandModel:
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._argv,
-                env={**os.environ, "PATH": absolute_path()},
+                env={**os.environ, "PATH": absolute_search_path()},
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=PIPE,

@@ -6,7 +6,7 @@ Law: memory is bounded by the limit, whatever comes; each byte is copied a bound
 from __future__ import annotations
 
 
-class Kept:
+class BoundedOutput:
     """The beginning and the end of what was fed, together at most `limit` bytes; `total` counts all of them."""
 
     def __init__(self, limit: int) -> None:

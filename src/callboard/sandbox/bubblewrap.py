@@ -24,14 +24,14 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from callboard.errors import SandboxUnavailable
-from callboard.sandbox.bubblewrap_mounts import FILES, HOME, View
-from callboard.sandbox.environment import environment_of
-from callboard.sandbox.mount_points import checked, made
-from callboard.sandbox.orphan_killer import mark
+from callboard.sandbox.bubblewrap_mounts import FILES, HOME, BubblewrapMounts
+from callboard.sandbox.environment import build_environment
+from callboard.sandbox.mount_points import check_paths, make_directories
+from callboard.sandbox.orphan_killer import start_watcher
 from callboard.sandbox.policy import Confinement, Outcome
-from callboard.sandbox.process import at_the_gate, follow
-from callboard.sandbox.proxy import opened_proxy
-from callboard.sandbox.readable_paths import own_place
+from callboard.sandbox.process import gate_command, run_guarded
+from callboard.sandbox.proxy import open_proxy
+from callboard.sandbox.readable_paths import resolve_writable
 from callboard.sandbox.seccomp import seccomp_filter
 
 _OPTIONS = [
@@ -61,12 +61,12 @@ USERS: Final[tuple[Way, ...]] = ("nested", "direct")
 
 _USER = 1000
 """Who root is inside."""
-_NOBODYS = 0x40000000
+_FREE_USERS = 0x40000000
 """From here to twice that are numbers of users that no machine gives out."""
-_COUNTED_APART = (5, 14)
+_COUNTS_NAMESPACE = (5, 14)
 """Since this kernel, a limit on processes counts those of the own user namespace (user_namespaces(7))."""
 _SIGNALLED = 128
-_MOMENT = 1
+_STATUS_SECONDS = 1
 """Seconds for bubblewrap to say which its first process is."""
 
 
@@ -113,8 +113,8 @@ class Bubblewrap:
         return ()
 
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
-        workspace = own_place(confinement.workspace)
-        home = own_place(confinement.home) if confinement.home else None
+        workspace = resolve_writable(confinement.workspace)
+        home = resolve_writable(confinement.home) if confinement.home else None
         confined = msgspec.structs.replace(confinement, workspace=workspace, home=home)
         reasons: list[str] = []
         for way in self._ways:
@@ -131,40 +131,43 @@ class Bubblewrap:
     async def _run(self, way: Way, command: Sequence[str], confined: Confinement, stdin: bytes) -> tuple[Outcome, bool]:
         """Also whether the command began; if not, the output says why."""
         workspace, home = confined.workspace, confined.home
-        kept, borrowed = checked(confined.kept, workspace), checked(confined.borrowed, workspace)
+        read_only, bind_mounts = (
+            check_paths(confined.read_only, workspace),
+            check_paths(confined.bind_mounts, workspace),
+        )
         async with AsyncExitStack() as stack:
-            hidden = checked(confined.hidden, workspace)
-            stack.enter_context(made(workspace, [*kept, *borrowed, *hidden]))
-            view = View(staged=way == "mapped")
-            view.system(confined)
-            view.own(confined, kept, borrowed, hidden)
-            behind = command
+            hidden = check_paths(confined.hidden, workspace)
+            stack.enter_context(make_directories(workspace, [*read_only, *bind_mounts, *hidden]))
+            mounts = BubblewrapMounts(staged=way == "mapped")
+            mounts.add_system(confined)
+            mounts.add_workspace(confined, read_only, bind_mounts, hidden)
+            inner = command
             if confined.hosts:
-                behind = view.proxy(await stack.enter_async_context(opened_proxy(confined.hosts)), command)
-            view.closed(workspace)
-            leash = await stack.enter_async_context(_held(home or HOME))
-            outcome = await follow(
+                inner = mounts.add_proxy(await stack.enter_async_context(open_proxy(confined.hosts)), command)
+            mounts.seal(workspace)
+            guard = await stack.enter_async_context(_open_guard(home or HOME))
+            outcome = await run_guarded(
                 [
-                    *self._launch(way, view),
-                    *leash.arguments,
-                    *view.arguments,
+                    *self._launch(way, mounts),
+                    *guard.arguments,
+                    *mounts.arguments,
                     "--",
-                    *at_the_gate(behind, confined.limits, processes=_bound(way, confined), stdin=stdin),
+                    *gate_command(inner, confined.limits, processes=_process_limit(way, confined), stdin=stdin),
                 ],
-                leash,
+                guard,
                 directory=Path("/"),
-                environment=environment_of(confined, home or HOME),
+                environment=build_environment(confined, home or HOME),
                 stdin=stdin,
                 limits=confined.limits,
                 writable=[workspace, *([home] if home else [])],
             )
             # The status of whatever did not get so far as to start it: bubblewrap, the launcher, the dynamic loader.
-            failed = outcome.code is not None and 0 < outcome.code < _SIGNALLED and not await leash.began()
+            failed = outcome.code is not None and 0 < outcome.code < _SIGNALLED and not await guard.has_begun()
             return outcome, not failed
 
-    def _launch(self, way: Way, view: View) -> list[str]:
+    def _launch(self, way: Way, mounts: BubblewrapMounts) -> list[str]:
         # The path of nothing, which is left out: only a mark.
-        program = [str(self.program), *_OPTIONS, "--ro-bind-try", f"/{mark()}", f"/{mark()}"]
+        program = [str(self.program), *_OPTIONS, "--ro-bind-try", f"/{start_watcher()}", f"/{start_watcher()}"]
         if os.getuid() == 0:
             program += ["--uid", str(_USER), "--gid", str(_USER)]
         launcher = [os.path.realpath(sys.executable), "-I", "-S", str(_LAUNCHER), way]
@@ -174,16 +177,16 @@ class Bubblewrap:
             case "nested":
                 return [*launcher, *program]
             case "mapped":
-                user = _NOBODYS + secrets.randbelow(_NOBODYS)
-                return [*launcher, str(user), str(self.tree or ""), *view.sources, "--", *program]
+                user = _FREE_USERS + secrets.randbelow(_FREE_USERS)
+                return [*launcher, str(user), str(self.tree or ""), *mounts.sources, "--", *program]
 
 
-def _bound(way: Way, confinement: Confinement) -> int | None:
+def _process_limit(way: Way, confinement: Confinement) -> int | None:
     """For the processes; root's as root are bound by none, and on an old kernel all of the user's count."""
     if os.getuid() == 0:
         return confinement.limits.processes if way == "mapped" else None
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
-    apart = release and (int(release[1]), int(release[2])) >= _COUNTED_APART
+    apart = release and (int(release[1]), int(release[2])) >= _COUNTS_NAMESPACE
     return confinement.limits.processes if apart else None
 
 
@@ -194,8 +197,8 @@ class _Status(msgspec.Struct, rename="kebab"):
     exit_code: int | None = None
 
 
-class _Leash:
-    own = 2  # bubblewrap, and the first process inside
+class _BubblewrapGuard:
+    own_processes = 2  # bubblewrap, and the first process inside
 
     def __init__(self, status: asyncio.StreamReader) -> None:
         self.arguments: list[str] = []
@@ -203,15 +206,15 @@ class _Leash:
         self._status = status
         self._first: asyncio.Task[int | None] | None = None
 
-    def give(self, option: str, descriptor: int, *operands: str) -> None:
+    def pass_descriptor(self, option: str, descriptor: int, *operands: str) -> None:
         self.descriptors.append(descriptor)
         self.arguments += [option, str(descriptor), *operands]
 
-    async def hold(self, process: Process) -> None:
+    async def attach(self, process: Process) -> None:
         await asyncio.wait({self._handle()})
 
-    async def end(self, process: Process) -> None:
-        done, _ = await asyncio.wait({self._handle()}, timeout=_MOMENT)
+    async def kill_all(self, process: Process) -> None:
+        done, _ = await asyncio.wait({self._handle()}, timeout=_STATUS_SECONDS)
         handle = done.pop().result() if done else None
         if handle is None:
             with suppress(ProcessLookupError):
@@ -219,22 +222,22 @@ class _Leash:
             return
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(handle, signal.SIGKILL)
-        await _readable(handle)
+        await _wait_readable(handle)
 
-    async def began(self) -> bool:
+    async def has_begun(self) -> bool:
         """Whether the command ran; else what came out is bubblewrap's."""
         lines = (await self._status.read()).splitlines()
         return any(msgspec.json.decode(line, type=_Status).exit_code is not None for line in lines)
 
     def close(self) -> None:
-        self._give_away()
+        self._close_descriptors()
         if self._first and not self._first.cancel():
             handle = self._first.result()
             if handle is not None:
                 os.close(handle)
 
     def _handle(self) -> asyncio.Task[int | None]:
-        self._give_away()
+        self._close_descriptors()
         if self._first is None:
             self._first = asyncio.create_task(self._first_process())
         return self._first
@@ -249,41 +252,43 @@ class _Leash:
         except OSError:
             return None
 
-    def _give_away(self) -> None:
+    def _close_descriptors(self) -> None:
         """Bubblewrap has its own by now."""
         while self.descriptors:
             os.close(self.descriptors.pop())
 
 
 @asynccontextmanager
-async def _held(home: Path) -> AsyncIterator[_Leash]:
+async def _open_guard(home: Path) -> AsyncIterator[_BubblewrapGuard]:
     reading, writing = os.pipe()
     status = asyncio.StreamReader()
-    leash = _Leash(status)
-    leash.give("--json-status-fd", writing)
+    guard = _BubblewrapGuard(status)
+    guard.pass_descriptor("--json-status-fd", writing)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(status),
         open(reading, "rb", buffering=0),  # noqa: ASYNC230, PTH123, SIM115  # a pipe, closed with its transport
     )
     try:
         user, group = (os.getuid(), os.getgid()) if os.getuid() else (_USER, _USER)
-        leash.give("--seccomp", _filled(seccomp_filter(platform.machine(), namespaces=True)))
+        guard.pass_descriptor("--seccomp", _make_memfd(seccomp_filter(platform.machine(), namespaces=True)))
         for place, text in FILES.items():
-            leash.give("--ro-bind-data", _filled(text.format(user=user, group=group, home=home).encode()), place)
-        yield leash
+            guard.pass_descriptor(
+                "--ro-bind-data", _make_memfd(text.format(user=user, group=group, home=home).encode()), place
+            )
+        yield guard
     finally:
-        leash.close()
+        guard.close()
         transport.close()
 
 
-def _filled(data: bytes) -> int:
+def _make_memfd(data: bytes) -> int:
     descriptor = os.memfd_create("callboard")
     os.write(descriptor, data)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
 
 
-async def _readable(descriptor: int) -> None:
+async def _wait_readable(descriptor: int) -> None:
     """Until it is; a process's handle is when the process is gone."""
     loop = asyncio.get_running_loop()
     gone = asyncio.Event()

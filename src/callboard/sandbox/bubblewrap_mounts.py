@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from callboard.sandbox.mount_points import steps_to
+from callboard.sandbox.mount_points import path_steps
 from callboard.sandbox.policy import Confinement
-from callboard.sandbox.readable_paths import SYSTEM, SYSTEM_FILES, can_be_reached, interpreter_places, readable_places
+from callboard.sandbox.readable_paths import SYSTEM, SYSTEM_FILES, find_readable_paths, interpreter_paths, is_reachable
 
 HOME = Path("/home/callboard")
 """Where the private home is."""
@@ -46,7 +46,7 @@ FILES = {
 }
 
 
-class View:
+class BubblewrapMounts:
     """Collects `arguments`. If `staged`, the sources are not at their own places, but by their number in /tmp."""
 
     def __init__(self, *, staged: bool) -> None:
@@ -54,7 +54,7 @@ class View:
         self.sources: list[str] = []
         self._staged = staged
 
-    def system(self, confinement: Confinement) -> None:
+    def add_system(self, confinement: Confinement) -> None:
         """The machine's programs, and what is made anew for each command."""
         for place in SYSTEM:
             if place.is_symlink():
@@ -62,28 +62,28 @@ class View:
             elif os.path.isdir(place):  # noqa: PTH112  # pathlib's raises for what may not be looked at
                 self.arguments += ["--ro-bind", str(place), str(place)]
         for place in SYSTEM_FILES:
-            if can_be_reached(place):
+            if is_reachable(place):
                 self.arguments += ["--ro-bind", str(place), str(place)]
-        self._processes()
+        self._add_proc()
         self.arguments += ["--dev", "/dev"]
         for place in PRIVATE:
-            self.arguments += ["--perms", "1777", "--size", str(confinement.limits.file), "--tmpfs", str(place)]
+            self.arguments += ["--perms", "1777", "--size", str(confinement.limits.file_bytes), "--tmpfs", str(place)]
 
-    def _processes(self) -> None:
+    def _add_proc(self) -> None:
         """/proc, where nothing can be written: its settings are the machine's, and root's without any capability."""
         self.arguments += ["--proc", "/proc"]
         for hidden in HIDDEN:
             if Path(hidden).is_dir():
                 self.arguments += ["--tmpfs", hidden, "--remount-ro", hidden]
-            elif can_be_reached(Path(hidden)):
+            elif is_reachable(Path(hidden)):
                 self.arguments += ["--ro-bind", os.devnull, hidden]
         self.arguments += ["--remount-ro", "/proc"]
 
-    def own(
+    def add_workspace(
         self,
         confinement: Confinement,
-        kept: Sequence[PurePosixPath],
-        borrowed: Sequence[PurePosixPath],
+        read_only: Sequence[PurePosixPath],
+        bind_mounts: Sequence[PurePosixPath],
         hidden: Sequence[PurePosixPath] = (),
     ) -> None:
         """What the confinement names. Its paths must be absolute, and without links."""
@@ -92,22 +92,22 @@ class View:
         # First, so that what is beneath them is not taken for a source of its own.
         for place in writable:
             self._source(place)
-        for place in readable_places(confinement):
+        for place in find_readable_paths(confinement):
             if not any(place.is_relative_to(each) for each in writable):
-                self._show(place)
+                self._bind(place)
         for place in sorted(writable):
-            self._show(place, option="--bind")
-        for place in interpreter_places():
+            self._bind(place, option="--bind")
+        for place in interpreter_paths():
             # Whoever could change it would be run by us.
-            if can_be_reached(place) and any(place.is_relative_to(each) for each in writable):
-                self._show(place)
-        for step in sorted({step for place in (*kept, *hidden) for step in steps_to(place)[:-1]}):
+            if is_reachable(place) and any(place.is_relative_to(each) for each in writable):
+                self._bind(place)
+        for step in sorted({step for place in (*read_only, *hidden) for step in path_steps(place)[:-1]}):
             # Renamed, it would take what is kept with it; a mount cannot be.
-            self._show(workspace / step, option="--bind")
-        for inside in kept:
-            self._show(workspace / inside)
-        for inside in borrowed:
-            self._show(workspace / inside, confinement.borrowed[str(inside)])
+            self._bind(workspace / step, option="--bind")
+        for inside in read_only:
+            self._bind(workspace / inside)
+        for inside in bind_mounts:
+            self._bind(workspace / inside, confinement.bind_mounts[str(inside)])
         for inside in hidden:
             covered = str(workspace / inside)
             if (workspace / inside).is_dir():
@@ -116,17 +116,17 @@ class View:
                 # A device is not opened there: reading is refused.
                 self.arguments += ["--ro-bind", os.devnull, covered]
 
-    def proxy(self, socket: Path, command: Sequence[str]) -> list[str]:
+    def add_proxy(self, socket: Path, command: Sequence[str]) -> list[str]:
         """Shows the proxy; the command that has it, if the relay is shown too."""
-        self._show(Path(_PROXY), socket)
-        self._show(Path(_RELAY), Path(__file__).with_name("relay.py"))
+        self._bind(Path(_PROXY), socket)
+        self._bind(Path(_RELAY), Path(__file__).with_name("relay.py"))
         return [os.path.realpath(sys.executable), "-I", "-S", _RELAY, _PROXY, *command]
 
-    def closed(self, workspace: Path) -> None:
+    def seal(self, workspace: Path) -> None:
         """What is left of the tree is nobody's to write to."""
         self.arguments += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(workspace)]
 
-    def _show(self, place: Path, source: Path | None = None, *, option: str = "--ro-bind") -> None:
+    def _bind(self, place: Path, source: Path | None = None, *, option: str = "--ro-bind") -> None:
         self.arguments += [option, self._source(source or place), str(place)]
 
     def _source(self, path: Path) -> str:

@@ -40,7 +40,7 @@ INSTALL: Final = "apt install bubblewrap, or pip install 'callboard[coding]', wh
 _NAMES = ("", "bubblewrap", "landlock", "none")
 
 # A file that is opened, and not written to, stays as it is.
-_PROOF = """
+_VERIFY_SCRIPT = """
 echo > "$1"
 for setting in /proc/sys/kernel/core_pattern /proc/sysrq-trigger; do
     (: >> "$setting") 2>/dev/null && echo "$setting is writable"
@@ -66,12 +66,12 @@ _candidates: dict[str, Candidate] = {}
 
 
 async def find_sandbox(
-    *, without: bool = False, prefer: str = "", unattended: bool = False, allow_weaker: bool = False
+    *, unconfined: bool = False, prefer: str = "", unattended: bool = False, allow_weaker: bool = False
 ) -> Sandbox:
     """Find the best sandbox of this machine: bubblewrap, else Landlock. Once found it is kept for the process.
 
     Args:
-        without: Take one that confines nothing; only on this request.
+        unconfined: Take one that confines nothing; only on this request.
         prefer: The name of the only one to try; "" for any.
         unattended: Nobody looks at the commands before they run. Then a sandbox that leaves something outside of the
             workspace open to change is refused.
@@ -84,10 +84,10 @@ async def find_sandbox(
         raise CallerError("no such sandbox", path=prefer, hint=f"it is one of {', '.join(_NAMES[1:])}")
     if sys.platform == "win32":
         raise SandboxUnavailable("commands are run on Linux and macOS only")
-    if without or prefer == "none":
+    if unconfined or prefer == "none":
         return Unconfined()
     reasons = []
-    async for candidate in candidates():
+    async for candidate in try_candidates():
         if prefer and not candidate.label.startswith(prefer):
             continue
         if candidate.sandbox is None:
@@ -107,19 +107,19 @@ async def find_sandbox(
     )
 
 
-async def candidates() -> AsyncIterator[Candidate]:
+async def try_candidates() -> AsyncIterator[Candidate]:
     """Every sandbox that this machine may have, best first, each tried when it is asked for and then kept."""
     if sys.platform != "linux":
         return
     for label, make in (
-        ("bubblewrap (system)", _system),
-        ("bubblewrap (bundled)", _bundled),
-        ("landlock", _landlock),
+        ("bubblewrap (system)", _find_system_bubblewrap),
+        ("bubblewrap (bundled)", _find_bundled_bubblewrap),
+        ("landlock", _find_landlock),
     ):
         if label not in _candidates:
             try:
                 sandbox = await make()
-                await prove(sandbox)
+                await verify(sandbox)
             except SandboxUnavailable as error:
                 _candidates[label] = Candidate(label=label, origin=error.path or "", reason=error.message)
             else:
@@ -133,21 +133,21 @@ def _origin(sandbox: Sandbox) -> str:
     return VERIFIED if sandbox.is_bundled else str(sandbox.program)
 
 
-async def _system() -> Bubblewrap:
+async def _find_system_bubblewrap() -> Bubblewrap:
     for program in SYSTEM_BUBBLEWRAPS:
         if program.exists():  # one system call
-            return Bubblewrap(trusted(program))
+            return Bubblewrap(check_owner(program))
     raise SandboxUnavailable("is not installed")
 
 
-async def _bundled() -> Bubblewrap:
+async def _find_bundled_bubblewrap() -> Bubblewrap:
     tree = await asyncio.to_thread(bundled_bubblewrap)
     if tree is None:
         raise SandboxUnavailable("the extra `coding` is not installed")
     return Bubblewrap(tree / BUNDLED, tree=tree)
 
 
-async def _landlock() -> Landlock:
+async def _find_landlock() -> Landlock:
     process = await asyncio.create_subprocess_exec(*PROGRAM, "abi", stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL)
     version, _ = await process.communicate()
     if not version.isdigit() or not int(version):
@@ -155,7 +155,7 @@ async def _landlock() -> Landlock:
     return Landlock(int(version))
 
 
-def trusted(program: Path) -> Path:
+def check_owner(program: Path) -> Path:
     """The program's own place, if only root can have put it there. Raises SandboxUnavailable."""
     place = Path(os.path.realpath(program))
     for each in (place, *place.parents):
@@ -170,16 +170,16 @@ def trusted(program: Path) -> Path:
     return place
 
 
-async def prove(sandbox: Sandbox) -> None:
+async def verify(sandbox: Sandbox) -> None:
     """Lets it run something that tries to write outside, and to a setting of the kernel. Raises SandboxUnavailable."""
     with tempfile.TemporaryDirectory(prefix="callboard-") as directory:
         workspace, outside = Path(directory, "workspace"), Path(directory, "outside")
         workspace.mkdir()  # noqa: ASYNC240  # one system call
-        outcome = await sandbox.run(["sh", "-c", _PROOF, "sh", str(outside)], Confinement(workspace=workspace))
+        outcome = await sandbox.run(["sh", "-c", _VERIFY_SCRIPT, "sh", str(outside)], Confinement(workspace=workspace))
         lines = outcome.output.decode(errors="replace").splitlines()
         if outside.exists():  # noqa: ASYNC240  # as above
             raise SandboxUnavailable(f"{sandbox.name} does not confine: a file outside was written")
         wrong = [line for line in lines if line.endswith(" is writable")]
         if wrong or lines[-1:] != ["ran"]:
-            said = "; ".join(wrong or lines) or f"exit code {outcome.code}"
-            raise SandboxUnavailable(f"{sandbox.name} does not confine: {said}")
+            message = "; ".join(wrong or lines) or f"exit code {outcome.code}"
+            raise SandboxUnavailable(f"{sandbox.name} does not confine: {message}")

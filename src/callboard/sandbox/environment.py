@@ -9,9 +9,9 @@ import os
 from pathlib import Path
 
 from callboard.sandbox.policy import Confinement
-from callboard.sandbox.readable_paths import can_be_reached, rustup_home
+from callboard.sandbox.readable_paths import is_reachable, rustup_home
 
-_PASSED = ("PATH", "LANG", "TERM", "TZ")
+_PASSED_VARIABLES = ("PATH", "LANG", "TERM", "TZ")
 _SET = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     # The machine's configuration of git is not readable, which git would complain of.
@@ -23,10 +23,10 @@ _SET = {
 }
 
 
-def environment_of(confinement: Confinement, home: Path, **further: str) -> dict[str, str]:
+def build_environment(confinement: Confinement, home: Path, **further: str) -> dict[str, str]:
     """The whole environment of a command; what the confinement adds comes last."""
-    passed = {name: value for name, value in os.environ.items() if name in _PASSED or name.startswith("LC_")}
+    passed = {name: value for name, value in os.environ.items() if name in _PASSED_VARIABLES or name.startswith("LC_")}
     # Found through HOME, which is another here.
-    if can_be_reached(rustup_home() / "toolchains"):
+    if is_reachable(rustup_home() / "toolchains"):
         passed["RUSTUP_HOME"] = str(rustup_home())
     return {**_SET, **passed, "HOME": str(home), **further, **confinement.environment}

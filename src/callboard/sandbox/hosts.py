@@ -24,44 +24,44 @@ _HOST_AND_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*)(?::(?P<port>[0-9]{1,5})
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
-class Entry(NamedTuple):
+class HostEntry(NamedTuple):
     """`*.` before a name stands for every name beneath it, not for itself."""
 
     host: str | Address
     ports: tuple[int, ...]
 
 
-class Hosts:
+class HostList:
     """The list, such as `("example.org", "*.example.org", "example.org:8443", "127.0.0.1:8080")`. Raises CallerError."""
 
     def __init__(self, entries: Iterable[str]) -> None:
-        self._entries = [_entry(entry) for entry in entries]
+        self._entries = [_parse_entry(entry) for entry in entries]
 
     def allow(self, host: str, port: int) -> bool:
         """Whether a name, or an address that stands for a name, may be asked for."""
-        name = normal(host)
+        name = normalize_host(host)
         return any(port in entry.ports and _matches(name, entry.host) for entry in self._entries)
 
     def allow_address(self, address: str, port: int) -> bool:
         """Whether an address that an allowed name has led to may be reached."""
-        found = _plain(ipaddress.ip_address(address.partition("%")[0]))
-        return (found.is_global and not found.is_multicast) or any(
-            found == entry.host and port in entry.ports for entry in self._entries
+        parsed = _unwrap_ipv4(ipaddress.ip_address(address.partition("%")[0]))
+        return (parsed.is_global and not parsed.is_multicast) or any(
+            parsed == entry.host and port in entry.ports for entry in self._entries
         )
 
 
-def host_and_port(text: str, default: int) -> tuple[str, int]:
+def split_host_port(text: str, default: int) -> tuple[str, int]:
     """The parts of `host`, `host:port` or `[address]:port`; raises ValueError."""
-    found = _HOST_AND_PORT.fullmatch(text)
-    if not found or not found["host"] or (found["port"] and not 0 < int(found["port"]) < 65536):
+    match = _HOST_AND_PORT.fullmatch(text)
+    if not match or not match["host"] or (match["port"] and not 0 < int(match["port"]) < 65536):
         raise ValueError(text)
-    return found["host"].strip("[]"), int(found["port"] or default)
+    return match["host"].strip("[]"), int(match["port"] or default)
 
 
-def normal(host: str) -> str | Address:
+def normalize_host(host: str) -> str | Address:
     """The host in the one spelling that it is compared in; raises ValueError."""
     try:
-        return _plain(ipaddress.ip_address(host))
+        return _unwrap_ipv4(ipaddress.ip_address(host))
     except ValueError:
         name = host.lower().removesuffix(".")
         # What ends with a number, some resolvers take for an address.
@@ -70,16 +70,16 @@ def normal(host: str) -> str | Address:
         return name
 
 
-def _entry(text: str) -> Entry:
+def _parse_entry(text: str) -> HostEntry:
     try:
-        host, port = host_and_port(text, 0)
+        host, port = split_host_port(text, 0)
         wild = host.startswith("*.")
-        found = normal(host.removeprefix("*."))
+        name = normalize_host(host.removeprefix("*."))
     except ValueError:
         raise CallerError(
             "is no host", path=f"hosts: {text!r}", hint="write it as example.org, *.example.org or example.org:8443"
         ) from None
-    return Entry(f"*.{found}" if wild else found, (port,) if port else PORTS)
+    return HostEntry(f"*.{name}" if wild else name, (port,) if port else PORTS)
 
 
 def _matches(name: str | Address, entry: str | Address) -> bool:
@@ -88,7 +88,7 @@ def _matches(name: str | Address, entry: str | Address) -> bool:
     return name == entry
 
 
-def _plain(address: Address) -> Address:
+def _unwrap_ipv4(address: Address) -> Address:
     """The IPv4 address that an IPv6 address stands for."""
     if isinstance(address, ipaddress.IPv6Address):
         if address in _NAT64:

@@ -47,7 +47,7 @@ _MAX_PATH, _MAX_VALUE = 4096, 65536
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class _Pass(Exception):  # no error
+class _LetThrough(Exception):  # no error
     """The kernel shall go on with the call as it is."""
 
 
@@ -84,8 +84,8 @@ class Judge:
         call = _Call(self, identifier, thread, arguments)
         value, error, flags = 0, 0, 0
         try:
-            value = _MADE[self._calls[number]](call)
-        except _Pass:
+            value = _HANDLERS[self._calls[number]](call)
+        except _LetThrough:
             flags = _CONTINUE
         except OSError as failed:
             error = -(failed.errno or errno.EPERM)
@@ -136,16 +136,16 @@ class _Call:
     def memory(self, address: int, size: int) -> bytes:
         """Up to so many bytes of the caller's memory; fewer where it ends."""
         with open(f"/proc/{self._thread}/mem", "rb", buffering=0) as memory:
-            found = os.pread(memory.fileno(), size, address)
-        self._still()
-        return found
+            data = os.pread(memory.fileno(), size, address)
+        self._check_valid()
+        return data
 
     def text(self, place: int, most: int = _MAX_PATH) -> bytes:
         """An argument that is a string."""
-        found, end, _ = self.memory(self.arguments[place], most).partition(b"\0")
+        text, end, _ = self.memory(self.arguments[place], most).partition(b"\0")
         if not end:
             raise OSError(errno.ENAMETOOLONG, "")
-        return found
+        return text
 
     def file(self, path: int | None, directory: int | None = None, *, follow: bool = True, empty: bool = False) -> int:
         """Opens the file that the arguments name, for nothing but naming it."""
@@ -167,7 +167,7 @@ class _Call:
     def writable(self, *arguments: Any, **options: Any) -> bytes:
         """A path by which the file is reached itself, if something of it may be set. Raises OSError if not."""
         file = self.file(*arguments, **options)
-        if not self.judge.may_write(_place(file)):
+        if not self.judge.may_write(_real_path(file)):
             raise OSError(errno.EPERM, "")
         return b"/proc/self/fd/%d" % file
 
@@ -177,17 +177,17 @@ class _Call:
         if not name.startswith(b"/"):
             base = _HERE if directory is None else self.number(directory)
             name = os.path.join(os.readlink(self._of_caller(base)), name)
-            self._still()
+            self._check_valid()
         return os.path.normpath(name)
 
-    def give(self, descriptor: int, flags: int) -> int:
+    def pass_descriptor(self, descriptor: int, flags: int) -> int:
         """Gives the caller a descriptor of ours; the number that it has there."""
         self._opened.append(descriptor)
         request = struct.pack("=QIIII", self.identifier, 0, descriptor, 0, flags & os.O_CLOEXEC)
-        given: int = _libc.ioctl(self.judge.listener, ctypes.c_ulong(_ADD_DESCRIPTOR), request)
-        if given < 0:
+        number: int = _libc.ioctl(self.judge.listener, ctypes.c_ulong(_ADD_DESCRIPTOR), request)
+        if number < 0:
             raise OSError(ctypes.get_errno(), "")
-        return given
+        return number
 
     def _of_caller(self, base: int) -> bytes:
         return b"/proc/%d/%s" % (self._thread, b"cwd" if base == _HERE else b"fd/%d" % base)
@@ -195,10 +195,10 @@ class _Call:
     def _open(self, path: bytes, flags: int, directory: int | None = None) -> int:
         descriptor = os.open(path, flags, dir_fd=directory)
         self._opened.append(descriptor)
-        self._still()
+        self._check_valid()
         return descriptor
 
-    def _still(self) -> None:
+    def _check_valid(self) -> None:
         if not self.judge.is_valid(self.identifier):
             raise OSError(errno.ESRCH, "")
 
@@ -207,14 +207,14 @@ def _is_beneath(place: bytes, roots: list[bytes]) -> bool:
     return any(place == root or place.startswith(root.rstrip(b"/") + b"/") for root in roots)
 
 
-def _place(descriptor: int) -> bytes:
+def _real_path(descriptor: int) -> bytes:
     return os.readlink(b"/proc/self/fd/%d" % descriptor)
 
 
-def _follows(call: _Call, flags: int | None) -> dict[str, bool]:
+def _read_flags(call: _Call, flags: int | None) -> dict[str, bool]:
     """As the flags of a call that ends in `at` say."""
-    given = 0 if flags is None else call.number(flags)
-    return {"follow": not given & _NO_FOLLOW, "empty": bool(given & _EMPTY_PATH)}
+    value = 0 if flags is None else call.number(flags)
+    return {"follow": not value & _NO_FOLLOW, "empty": bool(value & _EMPTY_PATH)}
 
 
 def _set_mode(call: _Call, file: bytes, mode: int) -> int:
@@ -236,8 +236,8 @@ def _set_times(call: _Call, file: bytes, times: int, form: str, factor: int) -> 
         accessed, changed = struct.unpack(form, call.memory(address, 16))
         spelled = (accessed, 0, changed, 0)
     else:
-        found = struct.unpack(form, call.memory(address, 32))
-        spelled = (found[0], found[1] * factor, found[2], found[3] * factor)
+        parts = struct.unpack(form, call.memory(address, 32))
+        spelled = (parts[0], parts[1] * factor, parts[2], parts[3] * factor)
     if _libc.utimensat(_HERE, file, struct.pack("=4q", *spelled), 0) < 0:
         raise OSError(ctypes.get_errno(), "")
     return 0
@@ -245,7 +245,7 @@ def _set_times(call: _Call, file: bytes, times: int, form: str, factor: int) -> 
 
 def _at_times(call: _Call, form: str, factor: int, flags: int | None) -> int:
     """utimensat(2) and futimesat(2): without a path the descriptor is meant."""
-    named: dict[str, Any] = _follows(call, flags) if call.arguments[1] else {"empty": True}
+    named: dict[str, Any] = _read_flags(call, flags) if call.arguments[1] else {"empty": True}
     file = call.writable(1 if call.arguments[1] else None, 0, **named)
     return _set_times(call, file, 2, form, factor)
 
@@ -267,67 +267,67 @@ def _remove_attribute(call: _Call, file: bytes) -> int:
 def _shared_name(call: _Call, path: int) -> bytes | None:
     """The name beneath /dev/shm, None for a file that is elsewhere, and for a path that cannot be read."""
     try:
-        found = call.text(path)
+        path_text = call.text(path)
     except OSError:
         return None
-    name = found[len(_SHARED_MEMORY) :].lstrip(b"/")
-    if not found.startswith(_SHARED_MEMORY) or not name or b"/" in name or name in (b".", b".."):
+    name = path_text[len(_SHARED_MEMORY) :].lstrip(b"/")
+    if not path_text.startswith(_SHARED_MEMORY) or not name or b"/" in name or name in (b".", b".."):
         return None
     return name
 
 
-def _opened(call: _Call, path: int, directory: int | None) -> int:
+def _open_shared(call: _Call, path: int, directory: int | None) -> int:
     flags, mode = call.number(path + 1), call.number(path + 2)
     name = _shared_name(call, path)
     if name is not None and not flags & os.O_DIRECTORY:
-        wanted = (flags & ~os.O_PATH) | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        return call.give(os.open(name, wanted, mode & 0o777, dir_fd=call.judge.shared), flags)
+        open_flags = (flags & ~os.O_PATH) | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        return call.pass_descriptor(os.open(name, open_flags, mode & 0o777, dir_fd=call.judge.shared), flags)
     if flags & os.O_DIRECTORY and not flags & os.O_PATH and _leads_out(call, path, directory):
-        return call.give(os.open(call.judge.empty, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), flags)
-    raise _Pass
+        return call.pass_descriptor(os.open(call.judge.empty, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), flags)
+    raise _LetThrough
 
 
 def _leads_out(call: _Call, path: int, directory: int | None) -> bool:
     try:
-        named, place = call.directory_of(path, directory), _place(call.file(path, directory))
+        named, place = call.directory_of(path, directory), _real_path(call.file(path, directory))
     except OSError:
         return False
     # What another process has open is refused, as by the kernel: it is no link of a tree.
     return call.judge.may_read(named) and not call.judge.may_read(place) and not named.startswith(_PROCESSES)
 
 
-def _linked(call: _Call, old: int, new: int) -> int:
+def _link_shared(call: _Call, old: int, new: int) -> int:
     names = _shared_name(call, old), _shared_name(call, new)
     if names[0] is None or names[1] is None:
-        raise _Pass
+        raise _LetThrough
     shared = call.judge.shared
     os.link(names[0], names[1], src_dir_fd=shared, dst_dir_fd=shared, follow_symlinks=False)
     return 0
 
 
-def _unlinked(call: _Call, path: int, flags: int | None) -> int:
+def _unlink_shared(call: _Call, path: int, flags: int | None) -> int:
     name = _shared_name(call, path)
     if name is None or (flags is not None and call.number(flags) & _REMOVES_DIRECTORY):
-        raise _Pass
+        raise _LetThrough
     os.unlink(name, dir_fd=call.judge.shared)
     return 0
 
 
-def _watched(call: _Call) -> int:
-    if not call.judge.may_read(_place(call.file(1))):
+def _check_watch(call: _Call) -> int:
+    if not call.judge.may_read(_real_path(call.file(1))):
         raise OSError(errno.EACCES, "")
-    raise _Pass
+    raise _LetThrough
 
 
-_MADE: dict[str, Callable[[_Call], int]] = {
+_HANDLERS: dict[str, Callable[[_Call], int]] = {
     "chmod": lambda call: _set_mode(call, call.writable(0), 1),
     "fchmod": lambda call: _set_mode(call, call.writable(None, 0, empty=True), 1),
     "fchmodat": lambda call: _set_mode(call, call.writable(1, 0), 2),
-    "fchmodat2": lambda call: _set_mode(call, call.writable(1, 0, **_follows(call, 3)), 2),
+    "fchmodat2": lambda call: _set_mode(call, call.writable(1, 0, **_read_flags(call, 3)), 2),
     "chown": lambda call: _set_owner(call, call.writable(0), 1),
     "lchown": lambda call: _set_owner(call, call.writable(0, follow=False), 1),
     "fchown": lambda call: _set_owner(call, call.writable(None, 0, empty=True), 1),
-    "fchownat": lambda call: _set_owner(call, call.writable(1, 0, **_follows(call, 4)), 2),
+    "fchownat": lambda call: _set_owner(call, call.writable(1, 0, **_read_flags(call, 4)), 2),
     "utime": lambda call: _set_times(call, call.writable(0), 1, _SECONDS, 1),
     "utimes": lambda call: _set_times(call, call.writable(0), 1, _TIMES, 1000),
     "futimesat": lambda call: _at_times(call, _TIMES, 1000, None),
@@ -338,11 +338,11 @@ _MADE: dict[str, Callable[[_Call], int]] = {
     "removexattr": lambda call: _remove_attribute(call, call.writable(0)),
     "lremovexattr": lambda call: _remove_attribute(call, call.writable(0, follow=False)),
     "fremovexattr": lambda call: _remove_attribute(call, call.writable(None, 0, empty=True)),
-    "inotify_add_watch": _watched,
-    "open": lambda call: _opened(call, 0, None),
-    "openat": lambda call: _opened(call, 1, 0),
-    "link": lambda call: _linked(call, 0, 1),
-    "linkat": lambda call: _linked(call, 1, 3),
-    "unlink": lambda call: _unlinked(call, 0, None),
-    "unlinkat": lambda call: _unlinked(call, 1, 2),
+    "inotify_add_watch": _check_watch,
+    "open": lambda call: _open_shared(call, 0, None),
+    "openat": lambda call: _open_shared(call, 1, 0),
+    "link": lambda call: _link_shared(call, 0, 1),
+    "linkat": lambda call: _link_shared(call, 1, 3),
+    "unlink": lambda call: _unlink_shared(call, 0, None),
+    "unlinkat": lambda call: _unlink_shared(call, 1, 2),
 }

@@ -15,29 +15,29 @@ from pathlib import Path
 
 import msgspec
 
-from callboard.sandbox.mount_points import checked, linked, put_back
+from callboard.sandbox.mount_points import check_paths, make_links, restore_files
 from callboard.sandbox.policy import Confinement, Outcome
 from callboard.sandbox.readable_paths import (
     SYSTEM,
     SYSTEM_FILES,
-    can_be_reached,
-    interpreter_places,
-    own_place,
-    readable_places,
+    find_readable_paths,
+    interpreter_paths,
+    is_reachable,
+    resolve_writable,
 )
 from callboard.sandbox.seccomp import judged_calls, seccomp_filter
-from callboard.sandbox.supervised_run import private_directories, supervise
+from callboard.sandbox.supervised_run import private_directories, run_supervised
 
 _READABLE = ("/proc", "/dev/random", "/dev/urandom", "/etc/passwd", "/etc/group", "/etc/hosts")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
 
-_LACKS = (
+_VISIBLE = (
     "other processes are visible",
     "there are no sockets at all, hosts or not",
     "nothing new can be made beside a directory that is kept",
 )
 # From which version of Landlock on it is not so.
-_LACKED_BEFORE = ((2, "files cannot be moved from one directory to another"),)
+_VISIBLE_BEFORE = ((2, "files cannot be moved from one directory to another"),)
 _OPEN_BEFORE = (
     (3, "files that are only readable can be truncated"),
     (5, "devices that are writable can be controlled"),
@@ -65,42 +65,42 @@ class Landlock:
 
     @property
     def visible(self) -> tuple[str, ...]:
-        lacks = [*_LACKS, *(lack for version, lack in _LACKED_BEFORE if self._version < version)]
+        lacks = [*_VISIBLE, *(lack for version, lack in _VISIBLE_BEFORE if self._version < version)]
         if os.getuid() == 0:
             lacks.append("commands run as root, though without its capabilities; processes are counted, not limited")
         return tuple(lacks)
 
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
-        workspace = own_place(confinement.workspace)
-        home = own_place(confinement.home) if confinement.home else None
+        workspace = resolve_writable(confinement.workspace)
+        home = resolve_writable(confinement.home) if confinement.home else None
         confined = msgspec.structs.replace(confinement, workspace=workspace, home=home)
-        kept = checked(confined.kept, workspace)
-        by_name = [str(place) for place in kept if len(place.parts) == 1 and not (workspace / place).is_dir()]
-        held = [workspace / place for place in kept if str(place) not in by_name]
-        held += [
-            place for place in map(Path, map(os.path.realpath, interpreter_places())) if place.is_relative_to(workspace)
+        read_only = check_paths(confined.read_only, workspace)
+        by_name = [str(place) for place in read_only if len(place.parts) == 1 and not (workspace / place).is_dir()]
+        protected = [workspace / place for place in read_only if str(place) not in by_name]
+        protected += [
+            place for place in map(Path, map(os.path.realpath, interpreter_paths())) if place.is_relative_to(workspace)
         ]
         with ExitStack() as stack:
-            stack.enter_context(put_back(workspace, by_name))
-            stack.enter_context(linked(workspace, confined.borrowed))
+            stack.enter_context(restore_files(workspace, by_name))
+            stack.enter_context(make_links(workspace, confined.bind_mounts))
             private, temporary, shared, empty = stack.enter_context(private_directories())
             reading, writing = os.pipe()
             os.write(writing, seccomp_filter(platform.machine(), namespaces=False))
             os.close(writing)
             stack.callback(os.close, reading)
             calls = judged_calls(platform.machine())
-            writable = [*_beside(workspace, held), home or private, temporary]
-            readable = [*SYSTEM, *SYSTEM_FILES, *map(Path, _READABLE), *readable_places(confined), workspace]
-            return await supervise(
+            writable = [*_list_beside(workspace, protected), home or private, temporary]
+            readable = [*SYSTEM, *SYSTEM_FILES, *map(Path, _READABLE), *find_readable_paths(confined), workspace]
+            return await run_supervised(
                 command,
                 confined,
                 home=home or private,
                 temporary=temporary,
                 stdin=stdin,
                 restrictions=[
-                    *(f"write={place}" for place in writable if can_be_reached(place)),
-                    *(f"device={place}" for place in _DEVICES if can_be_reached(Path(place))),
-                    *(f"read={place}" for place in readable if can_be_reached(place)),
+                    *(f"write={place}" for place in writable if is_reachable(place)),
+                    *(f"device={place}" for place in _DEVICES if is_reachable(Path(place))),
+                    *(f"read={place}" for place in readable if is_reachable(place)),
                     f"judged={','.join(f'{number}:{name}' for name, number in calls.items())}",
                     f"shared={shared}",
                     f"empty={empty}",
@@ -110,12 +110,12 @@ class Landlock:
             )
 
 
-def _beside(directory: Path, held: Sequence[Path]) -> Iterator[Path]:
+def _list_beside(directory: Path, protected: Sequence[Path]) -> Iterator[Path]:
     """What there is in a directory, without what is held; the directory itself if nothing in it is."""
-    if not any(place.is_relative_to(directory) for place in held):
+    if not any(place.is_relative_to(directory) for place in protected):
         yield directory
-    elif directory not in held:
+    elif directory not in protected:
         with os.scandir(directory) as entries:
             for entry in entries:
                 if not entry.is_symlink():
-                    yield from _beside(directory / entry.name, held)
+                    yield from _list_beside(directory / entry.name, protected)

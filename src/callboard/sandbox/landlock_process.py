@@ -34,7 +34,7 @@ _EXECUTE, _WRITE, _REFER, _TRUNCATE = 1, 1 << 1, 1 << 13, 1 << 14
 _REMOVE_DIRECTORY, _REMOVE, _MAKE_DIRECTORY, _MAKE_FILE, _MAKE_LINK = 1 << 4, 1 << 5, 1 << 7, 1 << 8, 1 << 12
 _MAKE_OTHERS = 1 << 6 | 1 << 9 | 1 << 10 | 1 << 11  # devices, sockets, pipes
 _CHANGES = _WRITE | _REMOVE_DIRECTORY | _REMOVE | _MAKE_DIRECTORY | _MAKE_FILE | _MAKE_LINK | _REFER | _TRUNCATE
-_OF_FILES = _EXECUTE | _WRITE | _TRUNCATE
+_FILE_RIGHTS = _EXECUTE | _WRITE | _TRUNCATE
 # The first version that knows it.
 _SINCE: Final = {_TRUNCATE: 3}
 _TCP, _NETWORK_SINCE = 3, 4  # bind and connect
@@ -96,21 +96,21 @@ def start_restricted(
 
 def _restrict_thread(permission: Permission) -> None:
     version = landlock_version()
-    handled = _known(_EXECUTE | _CHANGES | _MAKE_OTHERS, version)
+    handled = _supported(_EXECUTE | _CHANGES | _MAKE_OTHERS, version)
     network = _TCP if version >= _NETWORK_SINCE else 0
     scopes = _SCOPES if version >= _SCOPES_SINCE else 0
     attributes = struct.pack("=QQQ", handled, network, scopes)
     # Older kernels take the longer structure, if what they do not know of it is zero.
-    rules = _checked(_libc().syscall(_CREATE, attributes, len(attributes), 0))
+    rules = _check(_libc().syscall(_CREATE, attributes, len(attributes), 0))
     try:
         for paths, rights in (
             (permission.executable, _EXECUTE),
-            ((*permission.writable, Path(os.devnull)), _known(_CHANGES, version)),
+            ((*permission.writable, Path(os.devnull)), _supported(_CHANGES, version)),
         ):
             for path in paths:
                 _allow(rules, path, rights)
-        _checked(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-        _checked(_libc().syscall(_RESTRICT, rules, 0))
+        _check(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+        _check(_libc().syscall(_RESTRICT, rules, 0))
     finally:
         os.close(rules)
 
@@ -121,17 +121,17 @@ def _allow(rules: int, path: Path, rights: int) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return
     try:
-        allowed = rights if stat.S_ISDIR(os.fstat(place).st_mode) else rights & _OF_FILES
-        _checked(_libc().syscall(_ADD, rules, _BENEATH, struct.pack("=Qi", allowed, place), 0))
+        allowed = rights if stat.S_ISDIR(os.fstat(place).st_mode) else rights & _FILE_RIGHTS
+        _check(_libc().syscall(_ADD, rules, _BENEATH, struct.pack("=Qi", allowed, place), 0))
     finally:
         os.close(place)
 
 
-def _known(rights: int, version: int) -> int:
+def _supported(rights: int, version: int) -> int:
     return rights & ~sum(right for right, since in _SINCE.items() if version < since)
 
 
-def _checked(result: int) -> int:
+def _check(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -45,16 +45,16 @@ _PROGRAM = "/tmp/program"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int, what: str) -> int:
+def _check(result: int, what: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
     return result
 
 
-def _apart() -> None:
+def _make_mounts_private() -> None:
     """Mounts from here on are seen by this process only."""
-    _checked(_libc.mount(None, b"/", None, _RECURSIVELY | _PRIVATE, None), "mounts cannot be made private")
+    _check(_libc.mount(None, b"/", None, _RECURSIVELY | _PRIVATE, None), "mounts cannot be made private")
 
 
 def _guard_devices() -> None:
@@ -63,13 +63,13 @@ def _guard_devices() -> None:
         if not os.path.exists(device):  # noqa: PTH110  # as above
             continue
         path = device.encode()
-        _checked(_libc.mount(path, path, None, _BIND, None), device)
-        found = os.statvfs(device).f_flag
-        kept = sum(flag for given, flag in _FLAGS if found & given)
-        _checked(_libc.mount(None, path, None, _REMOUNT | _BIND | _READ_ONLY | kept, None), device)
+        _check(_libc.mount(path, path, None, _BIND, None), device)
+        flags = os.statvfs(device).f_flag
+        preserved = sum(flag for flag_seen, flag in _FLAGS if flags & flag_seen)
+        _check(_libc.mount(None, path, None, _REMOUNT | _BIND | _READ_ONLY | preserved, None), device)
 
 
-def _mapping(owner: int, group: int, user: int) -> int:
+def _make_id_mapping(owner: int, group: int, user: int) -> int:
     """A user namespace in which `owner` is `user` outside."""
     ready, go = os.pipe(), os.pipe()
     process = os.fork()
@@ -91,43 +91,43 @@ def _mapping(owner: int, group: int, user: int) -> int:
         os.waitpid(process, 0)
 
 
-def _taken(source: str, mappings: dict[tuple[int, int], int], user: int) -> int:
+def _open_mapped(source: str, mappings: dict[tuple[int, int], int], user: int) -> int:
     """A mount of what is at a path, that is nowhere yet."""
     flags = _CLONE | _CLOSE_ON_EXEC | _RECURSIVE
-    tree = _checked(_libc.syscall(_OPEN_TREE, _HERE, os.fsencode(source), flags), source)
-    found = os.stat(source)
-    owner = (found.st_uid, found.st_gid)
+    tree = _check(_libc.syscall(_OPEN_TREE, _HERE, os.fsencode(source), flags), source)
+    status = os.stat(source)
+    owner = (status.st_uid, status.st_gid)
     if owner not in mappings:
-        mappings[owner] = _mapping(*owner, user)
+        mappings[owner] = _make_id_mapping(*owner, user)
     attributes = struct.pack("=QQQQ", _MAP_IDS, 0, 0, mappings[owner])
     mapped = _libc.syscall(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH | _RECURSIVE, attributes, len(attributes))
-    _checked(mapped, f"the owner of {source} cannot be mapped")
+    _check(mapped, f"the owner of {source} cannot be mapped")
     return tree
 
 
-def _copies(tree: str) -> list[tuple[str, bytes]]:
+def _read_files(tree: str) -> list[tuple[str, bytes]]:
     """The files of a tree, by their path in it."""
-    found = []
+    files = []
     for directory, _, names in os.walk(tree):
         for name in names:
             path = os.path.join(directory, name)
             with open(path, "rb") as file:
-                found.append((os.path.relpath(path, tree), file.read()))
-    return found
+                files.append((os.path.relpath(path, tree), file.read()))
+    return files
 
 
 def _show(sources: list[str], copies: list[tuple[str, bytes]], user: int) -> None:
     """Shows in a new /tmp each source by its number, and the program."""
     mappings: dict[tuple[int, int], int] = {}
-    trees = [(_taken(source, mappings, user), os.path.isdir(source)) for source in sources]
-    _checked(_libc.mount(b"tmpfs", b"/tmp", b"tmpfs", _NO_SET_ID | _NO_DEVICES, b"mode=755"), "/tmp")
+    trees = [(_open_mapped(source, mappings, user), os.path.isdir(source)) for source in sources]
+    _check(_libc.mount(b"tmpfs", b"/tmp", b"tmpfs", _NO_SET_ID | _NO_DEVICES, b"mode=755"), "/tmp")
     for place, (tree, is_directory) in enumerate(trees):
         path = f"/tmp/{place}"
         if is_directory:
             os.mkdir(path)
         else:
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
-        _checked(_libc.syscall(_MOVE_MOUNT, tree, b"", _HERE, path.encode(), _FROM_EMPTY_PATH), sources[place])
+        _check(_libc.syscall(_MOVE_MOUNT, tree, b"", _HERE, path.encode(), _FROM_EMPTY_PATH), sources[place])
     for name, content in copies:
         path = os.path.join(_PROGRAM, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120  # as above
@@ -136,22 +136,22 @@ def _show(sources: list[str], copies: list[tuple[str, bytes]], user: int) -> Non
         os.chmod(path, 0o755)  # noqa: PTH101, S103  # as above; the program of a user who is nobody
 
 
-def _nested(command: list[str]) -> None:
+def _run_nested(command: list[str]) -> None:
     user, group = os.geteuid(), os.getegid()
-    _checked(_libc.unshare(_NEW_USERS | _NEW_MOUNTS), "user namespaces are not to be had")
+    _check(_libc.unshare(_NEW_USERS | _NEW_MOUNTS), "user namespaces are not to be had")
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
             file.write(text)
-    _apart()
+    _make_mounts_private()
     _guard_devices()
     os.execve(command[0], command, dict(os.environ))  # noqa: S606  # which is the purpose
 
 
-def _mapped(user: int, tree: str, sources: list[str], command: list[str]) -> None:
+def _run_mapped(user: int, tree: str, sources: list[str], command: list[str]) -> None:
     program: int | str = os.open(command[0], os.O_RDONLY)
-    copies = _copies(tree) if tree else []
-    _checked(_libc.unshare(_NEW_MOUNTS), "mount namespaces are not to be had")
-    _apart()
+    copies = _read_files(tree) if tree else []
+    _check(_libc.unshare(_NEW_MOUNTS), "mount namespaces are not to be had")
+    _make_mounts_private()
     _guard_devices()
     _show(sources, copies, user)
     if tree:
@@ -165,10 +165,10 @@ def _mapped(user: int, tree: str, sources: list[str], command: list[str]) -> Non
 def _main(way: str, arguments: list[str]) -> None:
     try:
         if way == "nested":
-            _nested(arguments)
+            _run_nested(arguments)
         else:
             between = arguments.index("--")
-            _mapped(int(arguments[0]), arguments[1], arguments[2:between], arguments[between + 1 :])
+            _run_mapped(int(arguments[0]), arguments[1], arguments[2:between], arguments[between + 1 :])
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         sys.exit(f"launcher: {where}{error.strerror}")

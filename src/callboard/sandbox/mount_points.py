@@ -30,50 +30,50 @@ _lock = threading.Lock()
 _made: Counter[Path] = Counter()
 
 
-def checked(places: Iterable[str], workspace: Path) -> list[PurePosixPath]:
+def check_paths(places: Iterable[str], workspace: Path) -> list[PurePosixPath]:
     """The places, parents first. Raises CallerError for what is not in the workspace, or reached through a link."""
-    found = sorted(map(PurePosixPath, places))
-    for place in found:
+    paths = sorted(map(PurePosixPath, places))
+    for place in paths:
         if place.is_absolute() or ".." in place.parts or not place.parts:
             raise CallerError("must be a path in the workspace", path=str(place))
-        for step in steps_to(place):
+        for step in path_steps(place):
             if (workspace / step).is_symlink():
                 raise CallerError(
                     "is a link, and so cannot be held", path=str(workspace / step), hint="put what it leads to here"
                 )
-        for step in steps_to(place)[:-1]:
+        for step in path_steps(place)[:-1]:
             if (workspace / step).exists() and not (workspace / step).is_dir():
                 raise CallerError("is no directory", path=str(workspace / step))
-    return found
+    return paths
 
 
-def steps_to(place: PurePosixPath) -> list[PurePosixPath]:
+def path_steps(place: PurePosixPath) -> list[PurePosixPath]:
     """The directories of the workspace that a place is in, outermost first, and the place."""
     return [*reversed(place.parents), place][1:]
 
 
 @contextmanager
-def made(workspace: Path, places: Sequence[PurePosixPath]) -> Iterator[None]:
+def make_directories(workspace: Path, places: Sequence[PurePosixPath]) -> Iterator[None]:
     """Makes an empty directory at each place where there is nothing."""
-    with _held(workspace, [(step, None) for place in places for step in steps_to(place)]):
+    with _hold(workspace, [(step, None) for place in places for step in path_steps(place)]):
         yield
 
 
 @contextmanager
-def linked(workspace: Path, borrowed: Mapping[str, Path]) -> Iterator[None]:
+def make_links(workspace: Path, bind_mounts: Mapping[str, Path]) -> Iterator[None]:
     """Makes a link at each place where there is nothing, to the directory that is borrowed there.
 
     For where nothing better is to be had. Raises CallerError for what is not in the workspace, or reached through a
     link.
     """
-    places = {PurePosixPath(place): Path(os.path.realpath(target)) for place, target in borrowed.items()}
-    parents = checked({str(place.parent) for place in places} - {"."}, workspace)
-    with made(workspace, parents), _held(workspace, places.items()):
+    places = {PurePosixPath(place): Path(os.path.realpath(target)) for place, target in bind_mounts.items()}
+    parents = check_paths({str(place.parent) for place in places} - {"."}, workspace)
+    with make_directories(workspace, parents), _hold(workspace, places.items()):
         yield
 
 
 @contextmanager
-def _held(workspace: Path, places: Iterable[tuple[PurePosixPath, Path | None]]) -> Iterator[None]:
+def _hold(workspace: Path, places: Iterable[tuple[PurePosixPath, Path | None]]) -> Iterator[None]:
     """Makes what is not there: links to targets, and empty directories."""
     held: list[tuple[Path, Path | None]] = []
     try:
@@ -95,7 +95,7 @@ def _held(workspace: Path, places: Iterable[tuple[PurePosixPath, Path | None]]) 
 
 
 @contextmanager
-def put_back(workspace: Path, names: Sequence[str]) -> Iterator[None]:
+def restore_files(workspace: Path, names: Sequence[str]) -> Iterator[None]:
     """Afterwards the files of these names in the workspace are as they were, and what was not there is not.
 
     For where nothing better is to be had. Raises CallerError for a file of more than 1 MiB.

@@ -30,7 +30,7 @@ _BEHIND: Final = 'exec 3<&0; "$@" <&3 3<&- &'
 
 
 @cache
-def mark() -> str:
+def start_watcher() -> str:
     """What the command lines of this process's sandboxes have in them; they are watched from now on."""
     name = f"callboard-{secrets.token_hex(12)}"
     reading, writing = os.pipe()

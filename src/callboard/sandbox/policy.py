@@ -14,7 +14,7 @@ import msgspec
 
 MIB = 1024 * 1024
 
-Stopped: TypeAlias = Literal["", "timeout", "output", "memory", "processes", "disk"]
+StopReason: TypeAlias = Literal["", "timeout", "output", "memory", "processes", "disk"]
 """Why a command was ended before it ended by itself; "" if it was not."""
 
 
@@ -29,11 +29,11 @@ class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     seconds: float = 120
-    output: int = MIB
+    output_bytes: int = MIB
     processes: int = 256
-    memory: int = 2048 * MIB
-    file: int = 512 * MIB
-    spare: int = 1024 * MIB
+    memory_bytes: int = 2048 * MIB
+    file_bytes: int = 512 * MIB
+    free_bytes: int = 1024 * MIB
 
 
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,8 +51,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
 
     workspace: Path
     readable: tuple[Path, ...] = ()
-    kept: tuple[str, ...] = (".git",)
-    borrowed: Mapping[str, Path] = {}
+    read_only: tuple[str, ...] = (".git",)
+    bind_mounts: Mapping[str, Path] = {}
     hidden: tuple[str, ...] = ()
     home: Path | None = None
     hosts: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Outcome(msgspec.Struct, frozen=True):
     code: int | None
     output: bytes
     total: int
-    stopped: Stopped
+    stop_reason: StopReason
     seconds: float
 
 

@@ -18,9 +18,9 @@ from time import thread_time
 from typing import Any, Protocol, TypeVar
 
 from callboard.errors import CallerError, SandboxUnavailable
-from callboard.sandbox.bounded_output import Kept
-from callboard.sandbox.policy import CommandLimits, Outcome, Stopped
-from callboard.sandbox.process_tree import processes, proportional, resident
+from callboard.sandbox.bounded_output import BoundedOutput
+from callboard.sandbox.policy import CommandLimits, Outcome, StopReason
+from callboard.sandbox.process_tree import list_processes, proportional_bytes, resident_bytes
 from callboard.sandbox.room import free_bytes
 
 _T = TypeVar("_T")
@@ -31,23 +31,23 @@ _GATE = """read -r _ || exit
 for limit in "-c 0" "-n 4096" "-f {blocks}" "-d {kibibytes}"; do ulimit $limit; done 2>/dev/null
 """
 _PROCESSES = "{{ ulimit -u {processes} || ulimit -p {processes}; }} 2>/dev/null\n"
-_BECOME = 'exec "$@"'
+_EXEC = 'exec "$@"'
 # Some programs read a pipe that they were not meant to.
 _NO_INPUT = " </dev/null"
 
-TOO_MUCH = 64
+MAX_OUTPUT_RATIO = 64
 """How many times what is kept a command may print before it is ended."""
 
 _BLOCK = 64 * 1024
-_PAUSE, _LONG_PAUSE = 0.05, 0.25
+_POLL_SECONDS, _SLOW_POLL_SECONDS = 0.05, 0.25
 """Seconds between two looks at the processes, where that is easy and where there are many."""
-_SHARE = 20
+_POLL_SHARE = 20
 """Between the two it is this many times what a look takes of the processor."""
-_PATIENCE = 10
+_END_SECONDS = 10
 """Seconds for whoever ends the processes, before it is ended itself."""
 
 
-class Leash(Protocol):
+class ProcessGuard(Protocol):
     """What holds a command's processes. `descriptors` are those that the first of them inherits; `own` is how many
     of them are ours.
     """
@@ -56,32 +56,32 @@ class Leash(Protocol):
     def descriptors(self) -> Sequence[int]: ...
 
     @property
-    def own(self) -> int: ...
+    def own_processes(self) -> int: ...
 
-    async def hold(self, process: Process) -> None:
+    async def attach(self, process: Process) -> None:
         """Called once, when the first process is there; the command begins when this returns."""
         ...
 
-    async def end(self, process: Process) -> None:
+    async def kill_all(self, process: Process) -> None:
         """Ends what is left of them, and returns when nothing is; the first may still be there to be waited for."""
         ...
 
 
-def at_the_gate(command: Sequence[str], limits: CommandLimits, *, processes: int | None, stdin: bytes) -> list[str]:
+def gate_command(command: Sequence[str], limits: CommandLimits, *, processes: int | None, stdin: bytes) -> list[str]:
     """The command behind a shell that waits for a line of input, limits itself, and becomes the command.
 
     `processes` counts threads too, and those that are not the command's where it has no namespace of its own; None
     leaves that to the watch.
     """
-    script = _GATE.format(blocks=limits.file // 512, kibibytes=limits.memory // 1024)
+    script = _GATE.format(blocks=limits.file_bytes // 512, kibibytes=limits.memory_bytes // 1024)
     if processes is not None:
         script += _PROCESSES.format(processes=processes)
-    return ["/bin/sh", "-c", script + _BECOME + ("" if stdin else _NO_INPUT), "sh", *command]
+    return ["/bin/sh", "-c", script + _EXEC + ("" if stdin else _NO_INPUT), "sh", *command]
 
 
-async def follow(
+async def run_guarded(
     command: Sequence[str],
-    leash: Leash,
+    guard: ProcessGuard,
     *,
     directory: Path,
     environment: Mapping[str, str],
@@ -96,7 +96,7 @@ async def follow(
     Raises SandboxUnavailable where it cannot be started, and CallerError for what is no command.
     """
     loop = asyncio.get_running_loop()
-    began = loop.time()
+    started_at = loop.time()
     start = asyncio.create_subprocess_exec(
         *command,
         stdin=PIPE,
@@ -104,7 +104,7 @@ async def follow(
         stderr=STDOUT,
         cwd=directory,
         env=environment,
-        pass_fds=leash.descriptors,
+        pass_fds=guard.descriptors,
         start_new_session=True,
         limit=_BLOCK,
     )
@@ -118,34 +118,36 @@ async def follow(
         raise SandboxUnavailable(f"cannot be started: {error.strerror}", path=command[0]) from None
     except ValueError as error:
         raise CallerError(f"is no command: {error}", path=repr(command)) from None
-    kept = Kept(limits.output)
+    output = BoundedOutput(limits.output_bytes)
     tasks: set[asyncio.Task[Any]] = set()
-    stopped: Stopped = ""
+    stop_reason: StopReason = ""
     try:
         if cancelled:
             raise cancelled
-        work = asyncio.create_task(_work(process, leash, stdin, kept, limits))
-        watch = asyncio.create_task(_watch(process.pid, leash.own, limits, writable))
+        work = asyncio.create_task(_run_command(process, guard, stdin, output, limits))
+        watch = asyncio.create_task(_watch(process.pid, guard.own_processes, limits, writable))
         tasks |= {work, watch}
         done, _ = await asyncio.wait(tasks, timeout=limits.seconds, return_when=asyncio.FIRST_COMPLETED)
-        stopped = done.pop().result() if done else "timeout"
+        stop_reason = done.pop().result() if done else "timeout"
     finally:
-        _, cancelled = await _finish(_end(process, leash, tasks))
+        _, cancelled = await _finish(_end(process, guard, tasks))
         if cancelled:
             raise cancelled
-    code = None if stopped or process.returncode is None else _status(process.returncode)
-    return Outcome(code, kept.value(), kept.total, stopped, loop.time() - began)
+    code = None if stop_reason or process.returncode is None else _status(process.returncode)
+    return Outcome(code, output.value(), output.total, stop_reason, loop.time() - started_at)
 
 
-async def _work(process: Process, leash: Leash, stdin: bytes, kept: Kept, limits: CommandLimits) -> Stopped:
+async def _run_command(
+    process: Process, guard: ProcessGuard, stdin: bytes, output: BoundedOutput, limits: CommandLimits
+) -> StopReason:
     """Until the command is over, or has printed too much."""
-    await leash.hold(process)
-    feeding = asyncio.create_task(_feed(process, stdin))
+    await guard.attach(process)
+    feeding = asyncio.create_task(_write_input(process, stdin))
     try:
         assert process.stdout  # noqa: S101  # a pipe
         while block := await process.stdout.read(_BLOCK):
-            kept.feed(block)
-            if kept.total > TOO_MUCH * limits.output:
+            output.feed(block)
+            if output.total > MAX_OUTPUT_RATIO * limits.output_bytes:
                 return "output"
         await process.wait()
     finally:
@@ -153,7 +155,7 @@ async def _work(process: Process, leash: Leash, stdin: bytes, kept: Kept, limits
     return ""
 
 
-async def _feed(process: Process, stdin: bytes) -> None:
+async def _write_input(process: Process, stdin: bytes) -> None:
     assert process.stdin  # noqa: S101  # a pipe
     with suppress(BrokenPipeError, ConnectionResetError):
         process.stdin.write(b"\n" + stdin)
@@ -161,32 +163,35 @@ async def _feed(process: Process, stdin: bytes) -> None:
     process.stdin.close()
 
 
-async def _watch(root: int, own: int, limits: CommandLimits, writable: Sequence[Path]) -> Stopped:
+async def _watch(root: int, own_processes: int, limits: CommandLimits, writable: Sequence[Path]) -> StopReason:
     """Until there are too many processes, or they use too much memory, or disk."""
-    pause = _PAUSE
-    least = {place: min(limits.spare, free_bytes(place) // 2) for place in writable}
+    pause = _POLL_SECONDS
+    least = {place: min(limits.free_bytes, free_bytes(place) // 2) for place in writable}
     while True:
         await asyncio.sleep(pause)
         # Not the time on the wall, which they could make long.
-        began = thread_time()
-        found = processes(root, limits.processes + own)
-        if len(found) > limits.processes + own:
+        started_at = thread_time()
+        pids = list_processes(root, limits.processes + own_processes)
+        if len(pids) > limits.processes + own_processes:
             return "processes"
         # The exact figure takes long, and is needed only where the other one says that it may be too much.
-        if resident(found) > limits.memory and await asyncio.to_thread(proportional, found) > limits.memory:
+        if (
+            resident_bytes(pids) > limits.memory_bytes
+            and await asyncio.to_thread(proportional_bytes, pids) > limits.memory_bytes
+        ):
             return "memory"
         if any(free_bytes(place) < free for place, free in least.items()):
             return "disk"
-        pause = min(max(_PAUSE, _SHARE * (thread_time() - began)), _LONG_PAUSE)
+        pause = min(max(_POLL_SECONDS, _POLL_SHARE * (thread_time() - started_at)), _SLOW_POLL_SECONDS)
 
 
-async def _end(process: Process, leash: Leash, tasks: set[asyncio.Task[Any]]) -> None:
+async def _end(process: Process, guard: ProcessGuard, tasks: set[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     try:
-        async with asyncio.timeout(_PATIENCE):
-            await leash.end(process)
+        async with asyncio.timeout(_END_SECONDS):
+            await guard.kill_all(process)
             assert process.stdout  # noqa: S101  # a pipe
             while await process.stdout.read(_BLOCK):
                 pass

@@ -12,19 +12,19 @@ from contextlib import suppress
 from mmap import PAGESIZE
 
 
-def processes(root: int, most: int) -> list[int]:
+def list_processes(root: int, limit: int) -> list[int]:
     """The process and those beneath it; looking ends when there are more than `most`."""
-    found = [root]
-    for process in found:
-        if len(found) > most:
+    pids = [root]
+    for pid in pids:
+        if len(pids) > limit:
             break
         with suppress(OSError):
-            for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208  # done often
-                found += map(int, _read(f"/proc/{process}/task/{thread}/children").split())
-    return found
+            for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  # done often
+                pids += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+    return pids
 
 
-def resident(processes: Sequence[int]) -> int:
+def resident_bytes(processes: Sequence[int]) -> int:
     """Bytes of memory, where what several share counts several times; a few microseconds a process."""
     total = 0
     for process in processes:
@@ -33,14 +33,14 @@ def resident(processes: Sequence[int]) -> int:
     return total
 
 
-def proportional(processes: Sequence[int]) -> int:
+def proportional_bytes(processes: Sequence[int]) -> int:
     """Bytes of memory, where what several share is divided among them; takes up to a millisecond for 100 MB."""
     total = 0
     for process in processes:
         try:
             rollup = _read(f"/proc/{process}/smaps_rollup")
         except OSError:
-            total += resident([process])
+            total += resident_bytes([process])
             continue
         for line in rollup.splitlines():
             if line.startswith(b"Pss:"):

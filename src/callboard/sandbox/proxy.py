@@ -17,21 +17,21 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from callboard.sandbox.hosts import Hosts, host_and_port
+from callboard.sandbox.hosts import HostList, split_host_port
 
 MAX_HEAD = 32 * 1024
 """Bytes of a request's line and headers."""
 MAX_CONNECTIONS = 64
 """Connections at once; more are refused."""
-_PATIENCE = 30
+_CONNECT_SECONDS = 30
 """Seconds for a request's head, and for a connection to its host."""
 _BLOCK = 64 * 1024
 
 # Of the connection to us, and not of what is asked (RFC 9110, section 7.6.1).
-_OURS = (b"connection", b"proxy-connection", b"proxy-authorization", b"keep-alive", b"host")
+_HOP_HEADERS = (b"connection", b"proxy-connection", b"proxy-authorization", b"keep-alive", b"host")
 
 
-class Refused(Exception):
+class ProxyError(Exception):
     """What is answered instead of what was asked for."""
 
     def __init__(self, status: int, reason: str, hint: str = "") -> None:
@@ -48,7 +48,7 @@ class Refused(Exception):
         )
 
 
-class Asked(NamedTuple):
+class ProxyRequest(NamedTuple):
     """Where a request leads, and what the host is sent first: nothing for CONNECT."""
 
     host: str
@@ -57,9 +57,9 @@ class Asked(NamedTuple):
 
 
 @asynccontextmanager
-async def opened_proxy(hosts: Sequence[str]) -> AsyncIterator[Path]:
+async def open_proxy(hosts: Sequence[str]) -> AsyncIterator[Path]:
     """The socket of a proxy that is there as long as this is. Raises CallerError for a list that is none."""
-    proxy = _Proxy(Hosts(hosts))
+    proxy = _Proxy(HostList(hosts))
     # Private, and short: the path of a socket has 107 bytes.
     directory = Path(tempfile.mkdtemp(prefix="callboard-", dir="/tmp"))  # mkdtemp's are nobody else's
     try:
@@ -76,98 +76,100 @@ async def opened_proxy(hosts: Sequence[str]) -> AsyncIterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def asked(head: bytes) -> Asked:
+def parse_request(head: bytes) -> ProxyRequest:
     """What a request's head asks for. Raises Refused."""
     try:
-        return _asked(*head.removesuffix(b"\r\n\r\n").split(b"\r\n"))
+        return _parse_lines(*head.removesuffix(b"\r\n\r\n").split(b"\r\n"))
     except ValueError:
-        raise Refused(400, "this is no request to a proxy") from None
+        raise ProxyError(400, "this is no request to a proxy") from None
 
 
-def _asked(line: bytes, *headers: bytes) -> Asked:
+def _parse_lines(line: bytes, *headers: bytes) -> ProxyRequest:
     method, target, version = line.split(b" ")
     if not version.startswith(b"HTTP/1.") or not method.isalpha():
         raise ValueError(line)
     if method == b"CONNECT":
-        return Asked(*host_and_port(target.decode("ascii"), 443), b"")
+        return ProxyRequest(*split_host_port(target.decode("ascii"), 443), b"")
     scheme, _, rest = target.partition(b"://")
     if scheme.lower() != b"http":
         raise ValueError(line)
     authority, slash, path = rest.partition(b"/")
-    host, port = host_and_port(authority.decode("ascii"), 80)
-    kept = [header for header in headers if header.partition(b":")[0].strip().lower() not in _OURS]
-    lines = [b" ".join((method, (slash or b"/") + path, version)), b"Host: " + authority, *kept, b"Connection: close"]
-    return Asked(host, port, b"\r\n".join(lines) + b"\r\n\r\n")
+    host, port = split_host_port(authority.decode("ascii"), 80)
+    passed = [header for header in headers if header.partition(b":")[0].strip().lower() not in _HOP_HEADERS]
+    lines = [b" ".join((method, (slash or b"/") + path, version)), b"Host: " + authority, *passed, b"Connection: close"]
+    return ProxyRequest(host, port, b"\r\n".join(lines) + b"\r\n\r\n")
 
 
 class _Proxy:
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(self, hosts: HostList) -> None:
         self._hosts = hosts
-        self._served: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         task = asyncio.current_task()
         assert task  # noqa: S101  # asyncio starts one
-        self._served.add(task)
+        self._tasks.add(task)
         try:
             await self._exchange(reader, writer)
-        except Refused as refused:
+        except ProxyError as refused:
             with suppress(OSError):
                 writer.write(refused.answer)
                 await writer.drain()
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
             pass
         finally:
-            self._served.discard(task)
+            self._tasks.discard(task)
             writer.close()
 
     async def close(self) -> None:
         self._closed = True
-        for task in self._served:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._served, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _exchange(self, reader: StreamReader, writer: StreamWriter) -> None:
-        if self._closed or len(self._served) > MAX_CONNECTIONS:
-            raise Refused(503, "too many connections at once")
-        async with asyncio.timeout(_PATIENCE):
-            wanted = asked(await reader.readuntil(b"\r\n\r\n"))
-            answers, questions = await self._reach(wanted)
+        if self._closed or len(self._tasks) > MAX_CONNECTIONS:
+            raise ProxyError(503, "too many connections at once")
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            request = parse_request(await reader.readuntil(b"\r\n\r\n"))
+            answers, questions = await self._connect(request)
         try:
-            if wanted.head:
-                questions.write(wanted.head)
+            if request.head:
+                questions.write(request.head)
             else:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             await asyncio.gather(_copy(reader, questions), _copy(answers, writer))
         finally:
             questions.close()
 
-    async def _reach(self, wanted: Asked) -> tuple[StreamReader, StreamWriter]:
-        place = wanted.host if wanted.port in (80, 443) else f"{wanted.host}:{wanted.port}"
+    async def _connect(self, request: ProxyRequest) -> tuple[StreamReader, StreamWriter]:
+        place = request.host if request.port in (80, 443) else f"{request.host}:{request.port}"
         try:
-            allowed = self._hosts.allow(wanted.host, wanted.port)
+            allowed = self._hosts.allow(request.host, request.port)
         except ValueError:
-            raise Refused(400, "this is no name of a host") from None
+            raise ProxyError(400, "this is no name of a host") from None
         if not allowed:
-            raise Refused(403, f"{place} is not among the hosts that are allowed", f'add "{place}" to the list `hosts`')
+            raise ProxyError(
+                403, f"{place} is not among the hosts that are allowed", f'add "{place}" to the list `hosts`'
+            )
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(wanted.host, wanted.port, type=socket.SOCK_STREAM)
+            infos = await loop.getaddrinfo(request.host, request.port, type=socket.SOCK_STREAM)
         except OSError:
-            raise Refused(502, f"{place} is not known") from None
-        addresses = [str(each[4][0]) for each in found]
-        inside = [address for address in addresses if self._hosts.allow_address(address, wanted.port)]
-        if not inside:
-            raise Refused(
+            raise ProxyError(502, f"{place} is not known") from None
+        addresses = [str(each[4][0]) for each in infos]
+        allowed_addresses = [address for address in addresses if self._hosts.allow_address(address, request.port)]
+        if not allowed_addresses:
+            raise ProxyError(
                 403,
                 f"{place} has an address that is not public",
-                f'add that address too, such as "{addresses[0]}:{wanted.port}", to the list `hosts`',
+                f'add that address too, such as "{addresses[0]}:{request.port}", to the list `hosts`',
             )
-        for address in inside:
+        for address in allowed_addresses:
             with suppress(OSError):
-                return await asyncio.open_connection(address, wanted.port, limit=_BLOCK)
-        raise Refused(502, f"{place} does not answer")
+                return await asyncio.open_connection(address, request.port, limit=_BLOCK)
+        raise ProxyError(502, f"{place} does not answer")
 
 
 async def _copy(reader: StreamReader, writer: StreamWriter) -> None:

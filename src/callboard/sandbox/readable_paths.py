@@ -105,36 +105,40 @@ _TOOLCHAINS = (
 _MAX_FILE = 64 * 1024
 
 
-def readable_places(confinement: Confinement) -> list[Path]:
+def find_readable_paths(confinement: Confinement) -> list[Path]:
     """What is shown besides the system, each at its own place, none of them beneath another."""
-    asked = [
-        *(place for directory in confinement.borrowed.values() for place in (directory, *_base_of(directory))),
-        *worktree_places(confinement.workspace),
+    wanted_paths = [
+        *(
+            place
+            for directory in confinement.bind_mounts.values()
+            for place in (directory, *_find_base_python(directory))
+        ),
+        *worktree_paths(confinement.workspace),
     ]
     for place in confinement.readable:
         if not os.access(place, os.R_OK) and os.path.lexists(place):  # pathlib's raises here
             raise CallerError("cannot be read, and so not be shown", path=str(place), hint="take it off `readable`")
-    homes = _homes()
+    homes = _find_homes()
     entries = confinement.environment.get("PATH", os.environ.get("PATH", "")).split(":")
-    found = {
-        *_programs_and_python(tuple([entry for entry in entries if not _is_own(entry, confinement)]), homes),
-        *(place for place in map(_absolute, asked) if _may_be_shown(place, homes)),
+    paths = {
+        *_find_programs_and_python(tuple([entry for entry in entries if not _is_own(entry, confinement)]), homes),
+        *(place for place in map(_absolute, wanted_paths) if _may_be_shown(place, homes)),
         # What the caller names itself is the caller's to say.
         *map(_absolute, confinement.readable),
     }
     shown: list[Path] = []
-    for place in sorted(found):
-        if not _is_beneath(place, (*SYSTEM, *shown)) and can_be_reached(place):
+    for place in sorted(paths):
+        if not _is_beneath(place, (*SYSTEM, *shown)) and is_reachable(place):
             shown.append(place)
     return shown
 
 
-def interpreter_places() -> list[Path]:
+def interpreter_paths() -> list[Path]:
     """What our own Python is made of."""
-    return [Path(sys.prefix), Path(sys.base_prefix), *_base_of(Path(sys.prefix))]
+    return [Path(sys.prefix), Path(sys.base_prefix), *_find_base_python(Path(sys.prefix))]
 
 
-def can_be_reached(place: Path) -> bool:
+def is_reachable(place: Path) -> bool:
     """Whether it is there; what lies in a directory that we may not search is not, and is no error."""
     return os.path.exists(place)  # noqa: PTH110  # pathlib's raises for what may not be looked at
 
@@ -143,7 +147,7 @@ def rustup_home() -> Path:
     return Path(os.environ.get("RUSTUP_HOME", "~/.rustup")).expanduser()
 
 
-def worktree_places(workspace: Path) -> list[Path]:
+def worktree_paths(workspace: Path) -> list[Path]:
     """The directories of a git worktree that lie elsewhere, none if the workspace is none.
 
     The `.git` of a worktree is a file, which whoever works there may have written. So it is believed only where
@@ -153,22 +157,22 @@ def worktree_places(workspace: Path) -> list[Path]:
     with suppress(OSError, ValueError):
         if pointer.is_symlink() or not pointer.is_file():
             return []
-        place = Path(os.path.realpath(workspace / _text(pointer).removeprefix("gitdir:").strip()))
+        place = Path(os.path.realpath(workspace / _read_text(pointer).removeprefix("gitdir:").strip()))
         common = place.parent.parent
-        points_back = os.path.realpath(place / _text(place / "gitdir").strip()) == os.path.realpath(pointer)
+        points_back = os.path.realpath(place / _read_text(place / "gitdir").strip()) == os.path.realpath(pointer)
         if place.parent.name == "worktrees" and points_back and (common / "objects").is_dir():
             return [common]
     return []
 
 
-def own_place(directory: Path) -> Path:
+def resolve_writable(directory: Path) -> Path:
     """A directory that a command may write to, without links. Raises CallerError."""
     place = Path(os.path.realpath(directory))
     if not place.is_dir():
         raise CallerError("there is no such directory", path=str(directory))
     if _is_beneath(place, map(Path, ("/proc", "/sys", "/dev"))):
         raise CallerError("this is the kernel's, and no place to work in", path=str(directory))
-    if any(_is_beneath(home, [place]) for home in _homes()):
+    if any(_is_beneath(home, [place]) for home in _find_homes()):
         raise CallerError(
             "a command that may write here could read every key in your home directory",
             path=str(directory),
@@ -178,12 +182,12 @@ def own_place(directory: Path) -> Path:
 
 
 @functools.lru_cache(maxsize=8)
-def _programs_and_python(entries: tuple[str, ...], homes: frozenset[Path]) -> list[Path]:
+def _find_programs_and_python(entries: tuple[str, ...], homes: frozenset[Path]) -> list[Path]:
     """Looked up once: a command is run often, and PATH's directories stay what they are."""
     paths = [Path(entry) for entry in entries if entry.startswith("/")]
-    asked = [*(place for path in paths for place in _of_programs(path)), *interpreter_places()]
-    found = {place for place in map(_absolute, asked) if _may_be_shown(place, homes)}
-    return [place for place in sorted(found) if not _is_beneath(place, SYSTEM)]
+    wanted_paths = [*(place for path in paths for place in _find_toolchain_paths(path)), *interpreter_paths()]
+    shown = {place for place in map(_absolute, wanted_paths) if _may_be_shown(place, homes)}
+    return [place for place in sorted(shown) if not _is_beneath(place, SYSTEM)]
 
 
 def _is_own(entry: str, confinement: Confinement) -> bool:
@@ -192,23 +196,23 @@ def _is_own(entry: str, confinement: Confinement) -> bool:
     return _is_beneath(Path(os.path.realpath(entry)), writable) or _is_beneath(Path(entry), writable)
 
 
-def _of_programs(entry: Path) -> Iterator[Path]:
+def _find_toolchain_paths(entry: Path) -> Iterator[Path]:
     if not os.path.isdir(entry):  # noqa: PTH112  # as in can_be_reached
         return
     yield entry
     there = Path(os.path.realpath(entry))
     for mark, part in _TOOLCHAINS:
-        if can_be_reached(there / mark):
+        if is_reachable(there / mark):
             yield there / part
-    if can_be_reached(there / "rustup"):
+    if is_reachable(there / "rustup"):
         yield rustup_home()
-    yield from _base_of(there.parent)
+    yield from _find_base_python(there.parent)
 
 
-def _base_of(prefix: Path) -> Iterator[Path]:
+def _find_base_python(prefix: Path) -> Iterator[Path]:
     """What the Python of a virtual environment was made from."""
     with suppress(OSError, ValueError):
-        for line in _text(prefix / "pyvenv.cfg").splitlines():
+        for line in _read_text(prefix / "pyvenv.cfg").splitlines():
             name, _, value = line.partition("=")
             if name.strip() == "home" and value.strip().startswith("/"):
                 base = Path(value.strip()).parent
@@ -229,7 +233,7 @@ def _may_be_shown(place: Path, homes: Iterable[Path]) -> bool:
     return True
 
 
-def _homes() -> frozenset[Path]:
+def _find_homes() -> frozenset[Path]:
     homes = {os.path.expanduser("~")}  # noqa: PTH111  # pathlib's raises where there is none
     with suppress(ImportError, KeyError):
         import pwd  # noqa: PLC0415  # not on Windows
@@ -249,6 +253,6 @@ def _absolute(place: Path) -> Path:
     return Path(os.path.abspath(place))  # noqa: PTH100  # the link is shown as it is spelled
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     with file.open("rb") as opened:
         return opened.read(_MAX_FILE).decode()

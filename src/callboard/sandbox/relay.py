@@ -42,7 +42,7 @@ def _relay(listener: socket.socket, proxy: str) -> None:
     asyncio.run(listen())
 
 
-def _apart(listener: socket.socket, proxy: str) -> None:
+def _detach(listener: socket.socket, proxy: str) -> None:
     """Two forks, so that a command that waits for all of its children does not wait for this."""
     child = os.fork()
     if child:
@@ -65,7 +65,7 @@ def _main(proxy: str, command: list[str]) -> None:
     listener.bind(("127.0.0.1", 0))
     listener.listen(64)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    _apart(listener, proxy)
+    _detach(listener, proxy)
     environment = dict(os.environ, NO_PROXY="localhost,127.0.0.1,::1", no_proxy="localhost,127.0.0.1,::1")
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         environment[name] = environment[name.lower()] = url

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from callboard.sandbox.bubblewrap import Bubblewrap
-from callboard.sandbox.detect import INSTALL, Candidate, candidates
+from callboard.sandbox.detect import INSTALL, Candidate, try_candidates
 
 
 class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,16 +47,16 @@ async def examine_sandboxes() -> SandboxReport:
     Returns:
         What came of each, best first, and which of them commands run in.
     """
-    found = [candidate async for candidate in candidates()]
-    working = [each for each in found if each.sandbox]
+    tried = [candidate async for candidate in try_candidates()]
+    working = [each for each in tried if each.sandbox]
     holding = [each for each in working if each.sandbox and not each.sandbox.open]
     used = holding[0] if holding else None
-    rows = tuple(_row(candidate, used) for candidate in found)
+    rows = tuple(_row(candidate, used) for candidate in tried)
     return SandboxReport(
         used=used.label if used else "",
         attended=working[0].label if working else "",
         unattended=used is not None,
-        summary=_summary(found, used, working),
+        summary=_summary(tried, used, working),
         hint="" if used else INSTALL,
         sandboxes=rows,
     )
@@ -76,11 +76,11 @@ def _row(candidate: Candidate, used: Candidate | None) -> SandboxRow:
     )
 
 
-def _summary(found: list[Candidate], used: Candidate | None, working: list[Candidate]) -> str:
+def _summary(tried: list[Candidate], used: Candidate | None, working: list[Candidate]) -> str:
     if used:
-        before = [each.label for each in found[: found.index(used)]]
+        before = [each.label for each in tried[: tried.index(used)]]
         why = f"{' and '.join(before)} cannot be had" if before else "it is the first choice"
-        if any(each.sandbox for each in found[: found.index(used)]):
+        if any(each.sandbox for each in tried[: tried.index(used)]):
             why = f"{' and '.join(before)} cannot be had, or does not hold"
         return f"commands run in {used.label}: {why}"
     if working:

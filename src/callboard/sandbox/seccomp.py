@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from callboard.errors import SandboxUnavailable
-from callboard.sandbox.syscalls import CALLS, JUDGED, OWN_NETWORK, REFUSED, SHARED, Machine, Rule, Test
+from callboard.sandbox.syscalls import CALLS, JUDGED, OWN_NETWORK, REFUSED, SHARED, ArgumentTest, Machine, SyscallRule
 
 # linux/bpf_common.h and linux/seccomp.h
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -42,7 +42,7 @@ def seccomp_filter(machine: str, *, namespaces: bool) -> bytes:
 
     `namespaces` says whether the command has its own. Raises SandboxUnavailable for other machines.
     """
-    architecture = architecture_of(machine)
+    architecture = parse_machine(machine)
     families = OWN_NETWORK if namespaces else ()
     steps = [
         _Step(_LOAD, _ARCHITECTURE),
@@ -52,16 +52,16 @@ def seccomp_filter(machine: str, *, namespaces: bool) -> bytes:
     ]
     if architecture == "x86_64":
         steps += [_Step(_IF_AT_LEAST, _X32, if_false=1), _Step(_RETURN, _KILL)]
-    for rule in rules_of(namespaces=namespaces):
+    for rule in list_rules(namespaces=namespaces):
         number = getattr(CALLS[rule.call], architecture)
         if number is not None:
-            steps += _refused(number, rule)
-    steps += _sockets(getattr(CALLS["socket"], architecture), families)
+            steps += _rule_steps(number, rule)
+    steps += _socket_steps(getattr(CALLS["socket"], architecture), families)
     steps.append(_Step(_RETURN, _ALLOW))
     return b"".join(struct.pack("=HBBI", step.code, step.if_true, step.if_false, step.value) for step in steps)
 
 
-def architecture_of(machine: str) -> Machine:
+def parse_machine(machine: str) -> Machine:
     """As the tables name it. Raises SandboxUnavailable for one that they do not have."""
     match machine:
         case "x86_64" | "AMD64":
@@ -72,19 +72,19 @@ def architecture_of(machine: str) -> Machine:
             raise SandboxUnavailable(f"there is no table of system calls for {machine}")
 
 
-def rules_of(*, namespaces: bool) -> tuple[Rule, ...]:
+def list_rules(*, namespaces: bool) -> tuple[SyscallRule, ...]:
     """The rules for a command, in their order: the first that fits is the one that holds."""
     return REFUSED if namespaces else (*REFUSED, *SHARED, *JUDGED)
 
 
 def judged_calls(machine: str) -> dict[str, int]:
     """The number of each call that is left to a supervisor."""
-    architecture = architecture_of(machine)
+    architecture = parse_machine(machine)
     numbers = {rule.call: getattr(CALLS[rule.call], architecture) for rule in JUDGED}
     return {name: number for name, number in numbers.items() if number is not None}
 
 
-def _refused(number: int, rule: Rule) -> list[_Step]:
+def _rule_steps(number: int, rule: SyscallRule) -> list[_Step]:
     return _if_number(
         number,
         [*_if_all(rule.tests), _Step(_RETURN, _NOTIFY if rule.error is None else _ERROR | rule.error)],
@@ -92,7 +92,7 @@ def _refused(number: int, rule: Rule) -> list[_Step]:
     )
 
 
-def _sockets(number: int, families: Sequence[int]) -> list[_Step]:
+def _socket_steps(number: int, families: Sequence[int]) -> list[_Step]:
     """A family that is not among these is as if the kernel had been built without it."""
     inside = [
         _Step(_LOAD, _ARGUMENTS),
@@ -108,7 +108,7 @@ def _if_number(number: int, inside: list[_Step], *, reload: Sequence[object]) ->
     return [_Step(_IF_EQUAL, number, if_false=len(inside) + len(after)), *inside, *after]
 
 
-def _if_all(tests: Sequence[Test]) -> list[_Step]:
+def _if_all(tests: Sequence[ArgumentTest]) -> list[_Step]:
     """Falls through where every test says yes, else jumps over the one step that follows."""
     steps: list[_Step] = []
     for place, test in enumerate(tests):

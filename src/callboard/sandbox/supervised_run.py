@@ -19,30 +19,30 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from callboard.errors import SandboxUnavailable
-from callboard.sandbox.environment import environment_of
+from callboard.sandbox.environment import build_environment
 from callboard.sandbox.policy import Confinement, Outcome
-from callboard.sandbox.process import at_the_gate, follow
+from callboard.sandbox.process import gate_command, run_guarded
 
 PROGRAM = [os.path.realpath(sys.executable), "-I", "-S", str(Path(__file__).with_name("supervisor.py"))]
 
 
-class _Leash:
-    own = 1  # the supervisor
+class _SupervisorGuard:
+    own_processes = 1  # the supervisor
 
     def __init__(self, descriptors: Sequence[int]) -> None:
         self._ours, self._theirs = socket.socketpair()
         self.lifeline = self._theirs.fileno()
         self.descriptors = [self.lifeline, *descriptors]
 
-    async def hold(self, process: Process) -> None:
+    async def attach(self, process: Process) -> None:
         self._theirs.close()
 
-    async def end(self, process: Process) -> None:
+    async def kill_all(self, process: Process) -> None:
         self._theirs.close()
         with suppress(OSError):
             self._ours.shutdown(socket.SHUT_WR)
 
-    def complaint(self) -> str:
+    def read_error(self) -> str:
         """Why the command did not begin, "" if it did."""
         self._ours.setblocking(False)
         with suppress(OSError):
@@ -67,7 +67,7 @@ def private_directories() -> Iterator[tuple[Path, Path, Path, Path]]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-async def supervise(
+async def run_supervised(
     command: Sequence[str],
     confinement: Confinement,
     *,
@@ -78,36 +78,36 @@ async def supervise(
     descriptors: Sequence[int] = (),
 ) -> Outcome:
     """Runs a command; `descriptors` are those that the restrictions name. Raises SandboxUnavailable."""
-    leash = _Leash(descriptors)
+    guard = _SupervisorGuard(descriptors)
     try:
-        bound = await asyncio.to_thread(_bound, confinement)
-        behind = at_the_gate(command, confinement.limits, processes=bound, stdin=stdin)
-        outcome = await follow(
-            [*PROGRAM, str(leash.lifeline), *restrictions, "--", *behind],
-            leash,
+        processes = await asyncio.to_thread(_process_limit, confinement)
+        gated = gate_command(command, confinement.limits, processes=processes, stdin=stdin)
+        outcome = await run_guarded(
+            [*PROGRAM, str(guard.lifeline), *restrictions, "--", *gated],
+            guard,
             directory=confinement.workspace,
-            environment=environment_of(confinement, home, TMPDIR=str(temporary)),
+            environment=build_environment(confinement, home, TMPDIR=str(temporary)),
             stdin=stdin,
             limits=confinement.limits,
             writable=[confinement.workspace, home, temporary],
         )
-        complaint = leash.complaint()
+        error = guard.read_error()
     finally:
-        leash.close()
-    if complaint:
-        raise SandboxUnavailable(f"this machine refuses: {complaint}")
+        guard.close()
+    if error:
+        raise SandboxUnavailable(f"this machine refuses: {error}")
     return outcome
 
 
-def _bound(confinement: Confinement) -> int | None:
+def _process_limit(confinement: Confinement) -> int | None:
     """The limit is for all processes and threads of a user, those that are here already included; root has none."""
     user = os.getuid()
     if user == 0 or not sys.platform.startswith("linux"):
         return None
-    here = 0
+    running = 0
     for process in Path("/proc").glob("[0-9]*/task"):
         with suppress(OSError):
-            found = process.stat()
+            status = process.stat()
             # Two of a directory's links are its own.
-            here += (found.st_nlink - 2) * (found.st_uid == user)
-    return here + confinement.limits.processes
+            running += (status.st_nlink - 2) * (status.st_uid == user)
+    return running + confinement.limits.processes

@@ -39,13 +39,13 @@ _SECCOMP_CALL = {"x86_64": 317, "aarch64": 277}
 _CREATE, _ADD, _RESTRICT, _VERSION = 444, 445, 446, 1
 _EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
 _TRUNCATE, _IOCTL = 1 << 14, 1 << 15
-_OF_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE | _IOCTL
+_FILE_RIGHTS = _EXECUTE | _WRITE | _READ | _TRUNCATE | _IOCTL
 # By version: what may be forbidden of files, and the size of the structure with what of the network and of others.
 _FILES = (0, 0x1FFF, 0x3FFF, 0x7FFF, 0x7FFF, 0xFFFF, 0xFFFF, 0xFFFF)
 _SIZES = (0, 8, 8, 8, 16, 16, 24, 24)
 _TCP, _SCOPES = 3, 3  # bind and connect; abstract sockets and signals
 
-_OF_LANDLOCK = ("write", "device", "read")
+_LANDLOCK_KINDS = ("write", "device", "read")
 
 _CAPABILITY_VERSION = 0x20080522  # linux/capability.h
 _CAPABILITIES = 64
@@ -57,33 +57,33 @@ _linux = sys.platform == "linux"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int) -> int:
+def _check(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return result
 
 
-def _version() -> int:
-    found: int = _libc.syscall(_CREATE, None, 0, _VERSION)
-    return min(max(0, found), len(_FILES) - 1)
+def _landlock_version() -> int:
+    version: int = _libc.syscall(_CREATE, None, 0, _VERSION)
+    return min(max(0, version), len(_FILES) - 1)
 
 
 def _restrict_files(restrictions: list[tuple[str, str]]) -> None:
-    version = _version()
+    version = _landlock_version()
     if not version:
         raise OSError("no Landlock")
     handled = _FILES[version]
     attributes = struct.pack("=QQQ", handled, _TCP, _SCOPES)[: _SIZES[version]]
-    rules = _checked(_libc.syscall(_CREATE, attributes, len(attributes), 0))
+    rules = _check(_libc.syscall(_CREATE, attributes, len(attributes), 0))
     for kind, path in restrictions:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
         allowed = handled & (_EXECUTE | _READ | _LIST) if kind == "read" else handled
         if not stat.S_ISDIR(os.fstat(place).st_mode):
-            allowed &= _OF_FILES
-        _checked(_libc.syscall(_ADD, rules, 1, struct.pack("=Qi", allowed, place), 0))
+            allowed &= _FILE_RIGHTS
+        _check(_libc.syscall(_ADD, rules, 1, struct.pack("=Qi", allowed, place), 0))
         os.close(place)
-    _checked(_libc.syscall(_RESTRICT, rules, 0))
+    _check(_libc.syscall(_RESTRICT, rules, 0))
     os.close(rules)
 
 
@@ -91,43 +91,43 @@ def _drop_capabilities() -> None:
     for number in range(_CAPABILITIES):
         _libc.prctl(_DROP_BOUND, number, 0, 0, 0)
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
-    _checked(_libc.capset(header, bytes(24)))
+    _check(_libc.capset(header, bytes(24)))
 
 
-def _install(descriptor: int, *, listens: bool) -> int:
+def _install_filter(descriptor: int, *, notify: bool) -> int:
     """Installs the filter; the descriptor that its calls are taken from, if anybody `listens`."""
     with open(descriptor, "rb") as file:
         program = file.read()
-    kept = ctypes.create_string_buffer(program, len(program))
-    filtering = struct.pack("@HP", len(program) // 8, ctypes.addressof(kept))
+    buffer = ctypes.create_string_buffer(program, len(program))
+    filtering = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
     call = _SECCOMP_CALL[os.uname().machine]
-    if not listens:
-        return _checked(_libc.syscall(call, _SET_FILTER, 0, filtering))
+    if not notify:
+        return _check(_libc.syscall(call, _SET_FILTER, 0, filtering))
     # From Linux 5.19 on a caller is not woken by signals while it waits, and its call not made twice.
-    found: int = _libc.syscall(call, _SET_FILTER, _LISTENER | _KILLABLE, filtering)
-    return found if found >= 0 else _checked(_libc.syscall(call, _SET_FILTER, _LISTENER, filtering))
+    listener: int = _libc.syscall(call, _SET_FILTER, _LISTENER | _KILLABLE, filtering)
+    return listener if listener >= 0 else _check(_libc.syscall(call, _SET_FILTER, _LISTENER, filtering))
 
 
-def _become(command: list[str], restrictions: list[tuple[str, str]], judge: _socket.socket) -> None:
+def _exec_restricted(command: list[str], restrictions: list[tuple[str, str]], channel: _socket.socket) -> None:
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     if restrictions:
-        _checked(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-        _restrict_files([each for each in restrictions if each[0] in _OF_LANDLOCK])
+        _check(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+        _restrict_files([each for each in restrictions if each[0] in _LANDLOCK_KINDS])
         if os.geteuid() == 0:
             _drop_capabilities()
         named = dict(restrictions)
-        listener = _install(int(named["seccomp"]), listens="judged" in named)
+        listener = _install_filter(int(named["seccomp"]), notify="judged" in named)
         if "judged" in named:
             rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("=i", listener))]
-            judge.sendmsg([b"1"], rights)
+            channel.sendmsg([b"1"], rights)
             # From here on nothing may be called that is judged, until the other side has it.
-            judge.recv(1)
+            channel.recv(1)
     os.execv(command[0], command)  # noqa: S606  # which is the purpose
 
 
-def _judge(restrictions: list[tuple[str, str]], command: _socket.socket) -> tuple[int, Judge | None]:
+def _receive_judge(restrictions: list[tuple[str, str]], command: _socket.socket) -> tuple[int, Judge | None]:
     """Takes what the command's calls come from: its number, and who judges them."""
     named = dict(restrictions)
     if "judged" not in named:
@@ -144,7 +144,7 @@ def _judge(restrictions: list[tuple[str, str]], command: _socket.socket) -> tupl
     from judge import Judge  # type: ignore[import-not-found]  # noqa: PLC0415  # for this alone, and a script's sibling
 
     calls = {int(number): name for number, _, name in (each.partition(":") for each in named["judged"].split(","))}
-    places: dict[str, list[bytes]] = {kind: [] for kind in _OF_LANDLOCK}
+    places: dict[str, list[bytes]] = {kind: [] for kind in _LANDLOCK_KINDS}
     for kind, value in restrictions:
         if kind in places:
             places[kind].append(os.fsencode(os.path.realpath(value)))
@@ -153,7 +153,7 @@ def _judge(restrictions: list[tuple[str, str]], command: _socket.socket) -> tupl
     return listener, judge
 
 
-def _beneath(root: int) -> list[int]:
+def _descendants(root: int) -> list[int]:
     """The processes that came of this one; all are looked at, since it is done once."""
     parents = {}
     for name in os.listdir("/proc"):
@@ -163,13 +163,13 @@ def _beneath(root: int) -> list[int]:
                     parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
             except OSError:
                 pass
-    found = [root]
-    for process in found:
-        found += [child for child, parent in parents.items() if parent == process]
-    return found[1:]
+    pids = [root]
+    for process in pids:
+        pids += [child for child, parent in parents.items() if parent == process]
+    return pids[1:]
 
 
-def _reaped(statuses: dict[int, int]) -> bool:
+def _reap(statuses: dict[int, int]) -> bool:
     """Takes note of the children that are over; whether any is left."""
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -179,10 +179,10 @@ def _reaped(statuses: dict[int, int]) -> bool:
     return True
 
 
-def _end(group: int) -> None:
+def _kill_all(group: int) -> None:
     """Until this process has no child: what is ended leaves its own to it."""
-    while _reaped({}):
-        for process in _beneath(os.getpid()) if _linux else [-group]:
+    while _reap({}):
+        for process in _descendants(os.getpid()) if _linux else [-group]:
             try:
                 os.kill(process, signal.SIGKILL)
             except OSError:
@@ -190,7 +190,7 @@ def _end(group: int) -> None:
         select.select([], [], [], _PATIENCE)
 
 
-def _started(command: list[str], restrictions: list[tuple[str, str]], lifeline: int) -> tuple[int, int, Judge | None]:
+def _start(command: list[str], restrictions: list[tuple[str, str]], lifeline: int) -> tuple[int, int, Judge | None]:
     """The command's process, what its calls are taken from, and who judges them."""
     os.set_inheritable(lifeline, False)
     ours, theirs = _socket.socketpair()
@@ -198,31 +198,31 @@ def _started(command: list[str], restrictions: list[tuple[str, str]], lifeline: 
     if not child:
         ours.close()
         try:
-            _become(command, restrictions, theirs)
+            _exec_restricted(command, restrictions, theirs)
         except OSError as error:
             os.write(lifeline, str(error).encode())
         finally:
             os._exit(1)
     theirs.close()
-    return (child, *_judge(restrictions, ours))
+    return (child, *_receive_judge(restrictions, ours))
 
 
 def _main(lifeline: int, restrictions: list[tuple[str, str]], command: list[str]) -> int:
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    told: list[bool] = []
+    terminations: list[bool] = []
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+    signal.signal(signal.SIGTERM, lambda *_: terminations.append(True))
     if _linux:
-        _checked(_libc.prctl(_SUBREAPER, 1, 0, 0, 0))
-        _checked(_libc.prctl(_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0))
-    child, listener, judge = _started(command, restrictions, lifeline)
+        _check(_libc.prctl(_SUBREAPER, 1, 0, 0, 0))
+        _check(_libc.prctl(_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0))
+    child, listener, judge = _start(command, restrictions, lifeline)
     watched = select.poll()
     for descriptor in (lifeline, awake, *([listener] if judge else [])):
         watched.register(descriptor, select.POLLIN)
     statuses: dict[int, int] = {}
-    while child not in statuses and not told:
+    while child not in statuses and not terminations:
         ready = dict(watched.poll())
         if lifeline in ready:
             break
@@ -236,15 +236,15 @@ def _main(lifeline: int, restrictions: list[tuple[str, str]], command: list[str]
         if awake in ready:
             os.read(awake, 4096)
             statuses.clear()
-            _reaped(statuses)
-    _end(child)
+            _reap(statuses)
+    _kill_all(child)
     status = statuses.get(child, int(signal.SIGKILL))
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else _SIGNALLED + os.WTERMSIG(status)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "abi":
-        sys.stdout.write(str(_version()))
+        sys.stdout.write(str(_landlock_version()))
     else:
         _between = sys.argv.index("--")
         _restrictions = [(kind, value) for kind, _, value in (each.partition("=") for each in sys.argv[2:_between])]

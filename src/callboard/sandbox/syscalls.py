@@ -12,14 +12,14 @@ from typing import Literal, NamedTuple, TypeAlias
 Machine: TypeAlias = Literal["x86_64", "aarch64"]
 
 
-class Call(NamedTuple):
+class SyscallNumbers(NamedTuple):
     """The number of a system call on each architecture, None where it has none."""
 
     x86_64: int | None
     aarch64: int | None
 
 
-class Test(NamedTuple):
+class ArgumentTest(NamedTuple):
     """A question about the low 32 bits of an argument; the kernel looks at no others of those below."""
 
     argument: int
@@ -28,142 +28,142 @@ class Test(NamedTuple):
     value: int
 
 
-class Rule(NamedTuple):
+class SyscallRule(NamedTuple):
     """A system call that fails with `error` where every test says yes; with None a supervisor judges it."""
 
     call: str
     error: int | None = errno.EPERM
-    tests: tuple[Test, ...] = ()
+    tests: tuple[ArgumentTest, ...] = ()
 
 
-CALLS: dict[str, Call] = {
+CALLS: dict[str, SyscallNumbers] = {
     # other processes
-    "ptrace": Call(101, 117),
-    "process_vm_readv": Call(310, 270),
-    "process_vm_writev": Call(311, 271),
-    "process_madvise": Call(440, 440),
-    "kcmp": Call(312, 272),
-    "pidfd_getfd": Call(438, 438),
-    "prlimit64": Call(302, 261),
-    "process_mrelease": Call(448, 448),
-    "setpriority": Call(141, 140),
-    "ioprio_set": Call(251, 30),
-    "sched_setparam": Call(142, 118),
-    "sched_setscheduler": Call(144, 119),
-    "sched_setaffinity": Call(203, 122),
-    "sched_setattr": Call(314, 274),
-    "fcntl": Call(72, 25),
+    "ptrace": SyscallNumbers(101, 117),
+    "process_vm_readv": SyscallNumbers(310, 270),
+    "process_vm_writev": SyscallNumbers(311, 271),
+    "process_madvise": SyscallNumbers(440, 440),
+    "kcmp": SyscallNumbers(312, 272),
+    "pidfd_getfd": SyscallNumbers(438, 438),
+    "prlimit64": SyscallNumbers(302, 261),
+    "process_mrelease": SyscallNumbers(448, 448),
+    "setpriority": SyscallNumbers(141, 140),
+    "ioprio_set": SyscallNumbers(251, 30),
+    "sched_setparam": SyscallNumbers(142, 118),
+    "sched_setscheduler": SyscallNumbers(144, 119),
+    "sched_setaffinity": SyscallNumbers(203, 122),
+    "sched_setattr": SyscallNumbers(314, 274),
+    "fcntl": SyscallNumbers(72, 25),
     # file systems
-    "mount": Call(165, 40),
-    "umount2": Call(166, 39),
-    "pivot_root": Call(155, 41),
-    "chroot": Call(161, 51),
-    "open_tree": Call(428, 428),
-    "open_tree_attr": Call(467, 467),
-    "move_mount": Call(429, 429),
-    "fsopen": Call(430, 430),
-    "fsconfig": Call(431, 431),
-    "fsmount": Call(432, 432),
-    "fspick": Call(433, 433),
-    "mount_setattr": Call(442, 442),
-    "quotactl": Call(179, 60),
-    "quotactl_fd": Call(443, 443),
-    "name_to_handle_at": Call(303, 264),
-    "open_by_handle_at": Call(304, 265),
-    "fanotify_init": Call(300, 262),
+    "mount": SyscallNumbers(165, 40),
+    "umount2": SyscallNumbers(166, 39),
+    "pivot_root": SyscallNumbers(155, 41),
+    "chroot": SyscallNumbers(161, 51),
+    "open_tree": SyscallNumbers(428, 428),
+    "open_tree_attr": SyscallNumbers(467, 467),
+    "move_mount": SyscallNumbers(429, 429),
+    "fsopen": SyscallNumbers(430, 430),
+    "fsconfig": SyscallNumbers(431, 431),
+    "fsmount": SyscallNumbers(432, 432),
+    "fspick": SyscallNumbers(433, 433),
+    "mount_setattr": SyscallNumbers(442, 442),
+    "quotactl": SyscallNumbers(179, 60),
+    "quotactl_fd": SyscallNumbers(443, 443),
+    "name_to_handle_at": SyscallNumbers(303, 264),
+    "open_by_handle_at": SyscallNumbers(304, 265),
+    "fanotify_init": SyscallNumbers(300, 262),
     # namespaces
-    "unshare": Call(272, 97),
-    "setns": Call(308, 268),
-    "clone": Call(56, 220),
-    "clone3": Call(435, 435),
+    "unshare": SyscallNumbers(272, 97),
+    "setns": SyscallNumbers(308, 268),
+    "clone": SyscallNumbers(56, 220),
+    "clone3": SyscallNumbers(435, 435),
     # large and often broken parts of the kernel
-    "bpf": Call(321, 280),
-    "add_key": Call(248, 217),
-    "request_key": Call(249, 218),
-    "keyctl": Call(250, 219),
-    "perf_event_open": Call(298, 241),
-    "userfaultfd": Call(323, 282),
-    "io_uring_setup": Call(425, 425),
-    "io_uring_enter": Call(426, 426),
-    "io_uring_register": Call(427, 427),
-    "lookup_dcookie": Call(212, 18),
-    "move_pages": Call(279, 239),
-    "migrate_pages": Call(256, 238),
+    "bpf": SyscallNumbers(321, 280),
+    "add_key": SyscallNumbers(248, 217),
+    "request_key": SyscallNumbers(249, 218),
+    "keyctl": SyscallNumbers(250, 219),
+    "perf_event_open": SyscallNumbers(298, 241),
+    "userfaultfd": SyscallNumbers(323, 282),
+    "io_uring_setup": SyscallNumbers(425, 425),
+    "io_uring_enter": SyscallNumbers(426, 426),
+    "io_uring_register": SyscallNumbers(427, 427),
+    "lookup_dcookie": SyscallNumbers(212, 18),
+    "move_pages": SyscallNumbers(279, 239),
+    "migrate_pages": SyscallNumbers(256, 238),
     # the machine
-    "kexec_load": Call(246, 104),
-    "kexec_file_load": Call(320, 294),
-    "init_module": Call(175, 105),
-    "finit_module": Call(313, 273),
-    "delete_module": Call(176, 106),
-    "swapon": Call(167, 224),
-    "swapoff": Call(168, 225),
-    "reboot": Call(169, 142),
-    "acct": Call(163, 89),
-    "syslog": Call(103, 116),
-    "vhangup": Call(153, 58),
-    "settimeofday": Call(164, 170),
-    "clock_settime": Call(227, 112),
-    "clock_adjtime": Call(305, 266),
-    "adjtimex": Call(159, 171),
-    "sethostname": Call(170, 161),
-    "setdomainname": Call(171, 162),
-    "iopl": Call(172, None),
-    "ioperm": Call(173, None),
+    "kexec_load": SyscallNumbers(246, 104),
+    "kexec_file_load": SyscallNumbers(320, 294),
+    "init_module": SyscallNumbers(175, 105),
+    "finit_module": SyscallNumbers(313, 273),
+    "delete_module": SyscallNumbers(176, 106),
+    "swapon": SyscallNumbers(167, 224),
+    "swapoff": SyscallNumbers(168, 225),
+    "reboot": SyscallNumbers(169, 142),
+    "acct": SyscallNumbers(163, 89),
+    "syslog": SyscallNumbers(103, 116),
+    "vhangup": SyscallNumbers(153, 58),
+    "settimeofday": SyscallNumbers(164, 170),
+    "clock_settime": SyscallNumbers(227, 112),
+    "clock_adjtime": SyscallNumbers(305, 266),
+    "adjtimex": SyscallNumbers(159, 171),
+    "sethostname": SyscallNumbers(170, 161),
+    "setdomainname": SyscallNumbers(171, 162),
+    "iopl": SyscallNumbers(172, None),
+    "ioperm": SyscallNumbers(173, None),
     # memory that is in no process's account
-    "memfd_create": Call(319, 279),
-    "memfd_secret": Call(447, 447),
+    "memfd_create": SyscallNumbers(319, 279),
+    "memfd_secret": SyscallNumbers(447, 447),
     # those of which some uses are refused
-    "ioctl": Call(16, 29),
-    "chmod": Call(90, None),
-    "fchmod": Call(91, 52),
-    "fchmodat": Call(268, 53),
-    "fchmodat2": Call(452, 452),
-    "open": Call(2, None),
-    "openat": Call(257, 56),
-    "openat2": Call(437, 437),
-    "creat": Call(85, None),
-    "mknod": Call(133, None),
-    "mknodat": Call(259, 33),
-    "socket": Call(41, 198),
-    "socketpair": Call(53, 199),
+    "ioctl": SyscallNumbers(16, 29),
+    "chmod": SyscallNumbers(90, None),
+    "fchmod": SyscallNumbers(91, 52),
+    "fchmodat": SyscallNumbers(268, 53),
+    "fchmodat2": SyscallNumbers(452, 452),
+    "open": SyscallNumbers(2, None),
+    "openat": SyscallNumbers(257, 56),
+    "openat2": SyscallNumbers(437, 437),
+    "creat": SyscallNumbers(85, None),
+    "mknod": SyscallNumbers(133, None),
+    "mknodat": SyscallNumbers(259, 33),
+    "socket": SyscallNumbers(41, 198),
+    "socketpair": SyscallNumbers(53, 199),
     # memory, messages and semaphores that processes have in common
-    "shmget": Call(29, 194),
-    "shmat": Call(30, 196),
-    "shmctl": Call(31, 195),
-    "msgget": Call(68, 186),
-    "msgsnd": Call(69, 189),
-    "msgrcv": Call(70, 188),
-    "msgctl": Call(71, 187),
-    "semget": Call(64, 190),
-    "semop": Call(65, 193),
-    "semtimedop": Call(220, 192),
-    "semctl": Call(66, 191),
-    "mq_open": Call(240, 180),
-    "mq_unlink": Call(241, 181),
+    "shmget": SyscallNumbers(29, 194),
+    "shmat": SyscallNumbers(30, 196),
+    "shmctl": SyscallNumbers(31, 195),
+    "msgget": SyscallNumbers(68, 186),
+    "msgsnd": SyscallNumbers(69, 189),
+    "msgrcv": SyscallNumbers(70, 188),
+    "msgctl": SyscallNumbers(71, 187),
+    "semget": SyscallNumbers(64, 190),
+    "semop": SyscallNumbers(65, 193),
+    "semtimedop": SyscallNumbers(220, 192),
+    "semctl": SyscallNumbers(66, 191),
+    "mq_open": SyscallNumbers(240, 180),
+    "mq_unlink": SyscallNumbers(241, 181),
     # what is known of files besides their content
-    "chown": Call(92, None),
-    "fchown": Call(93, 55),
-    "lchown": Call(94, None),
-    "fchownat": Call(260, 54),
-    "utime": Call(132, None),
-    "utimes": Call(235, None),
-    "futimesat": Call(261, None),
-    "utimensat": Call(280, 88),
-    "setxattr": Call(188, 5),
-    "lsetxattr": Call(189, 6),
-    "fsetxattr": Call(190, 7),
-    "removexattr": Call(197, 14),
-    "lremovexattr": Call(198, 15),
-    "fremovexattr": Call(199, 16),
-    "setxattrat": Call(463, 463),
-    "removexattrat": Call(466, 466),
-    "file_setattr": Call(469, 469),
-    "inotify_add_watch": Call(254, 27),
+    "chown": SyscallNumbers(92, None),
+    "fchown": SyscallNumbers(93, 55),
+    "lchown": SyscallNumbers(94, None),
+    "fchownat": SyscallNumbers(260, 54),
+    "utime": SyscallNumbers(132, None),
+    "utimes": SyscallNumbers(235, None),
+    "futimesat": SyscallNumbers(261, None),
+    "utimensat": SyscallNumbers(280, 88),
+    "setxattr": SyscallNumbers(188, 5),
+    "lsetxattr": SyscallNumbers(189, 6),
+    "fsetxattr": SyscallNumbers(190, 7),
+    "removexattr": SyscallNumbers(197, 14),
+    "lremovexattr": SyscallNumbers(198, 15),
+    "fremovexattr": SyscallNumbers(199, 16),
+    "setxattrat": SyscallNumbers(463, 463),
+    "removexattrat": SyscallNumbers(466, 466),
+    "file_setattr": SyscallNumbers(469, 469),
+    "inotify_add_watch": SyscallNumbers(254, 27),
     # names of files
-    "link": Call(86, None),
-    "linkat": Call(265, 37),
-    "unlink": Call(87, None),
-    "unlinkat": Call(263, 35),
+    "link": SyscallNumbers(86, None),
+    "linkat": SyscallNumbers(265, 37),
+    "unlink": SyscallNumbers(87, None),
+    "unlinkat": SyscallNumbers(263, 35),
 }
 
 # Without a test for its arguments.
@@ -244,36 +244,36 @@ _SETS_ATTRIBUTES = (
 _ALL = 0xFFFFFFFF
 _UNIX, _INTERNET, _INTERNET_6, _NETLINK = 1, 2, 10, 16
 
-REFUSED: tuple[Rule, ...] = (
-    *(Rule(name) for name in _ALWAYS),
-    *(Rule(name, errno.ENOSYS) for name in _AS_IF_ABSENT),
-    Rule("clone", tests=(Test(0, "any", _NEW_NAMESPACES),)),
-    Rule("ioctl", tests=(Test(1, "equal", _TIOCSTI),)),
-    Rule("ioctl", tests=(Test(1, "equal", _TIOCLINUX),)),
-    Rule("chmod", tests=(Test(1, "any", _SET_ID),)),
-    Rule("fchmod", tests=(Test(1, "any", _SET_ID),)),
-    Rule("fchmodat", tests=(Test(2, "any", _SET_ID),)),
-    Rule("fchmodat2", tests=(Test(2, "any", _SET_ID),)),
-    Rule("open", tests=(Test(1, "any", _MAKES_A_FILE), Test(2, "any", _SET_ID))),
-    Rule("openat", tests=(Test(2, "any", _MAKES_A_FILE), Test(3, "any", _SET_ID))),
-    Rule("creat", tests=(Test(1, "any", _SET_ID),)),
-    Rule("mknod", tests=(Test(1, "any", _SET_ID),)),
-    Rule("mknodat", tests=(Test(2, "any", _SET_ID),)),
+REFUSED: tuple[SyscallRule, ...] = (
+    *(SyscallRule(name) for name in _ALWAYS),
+    *(SyscallRule(name, errno.ENOSYS) for name in _AS_IF_ABSENT),
+    SyscallRule("clone", tests=(ArgumentTest(0, "any", _NEW_NAMESPACES),)),
+    SyscallRule("ioctl", tests=(ArgumentTest(1, "equal", _TIOCSTI),)),
+    SyscallRule("ioctl", tests=(ArgumentTest(1, "equal", _TIOCLINUX),)),
+    SyscallRule("chmod", tests=(ArgumentTest(1, "any", _SET_ID),)),
+    SyscallRule("fchmod", tests=(ArgumentTest(1, "any", _SET_ID),)),
+    SyscallRule("fchmodat", tests=(ArgumentTest(2, "any", _SET_ID),)),
+    SyscallRule("fchmodat2", tests=(ArgumentTest(2, "any", _SET_ID),)),
+    SyscallRule("open", tests=(ArgumentTest(1, "any", _MAKES_A_FILE), ArgumentTest(2, "any", _SET_ID))),
+    SyscallRule("openat", tests=(ArgumentTest(2, "any", _MAKES_A_FILE), ArgumentTest(3, "any", _SET_ID))),
+    SyscallRule("creat", tests=(ArgumentTest(1, "any", _SET_ID),)),
+    SyscallRule("mknod", tests=(ArgumentTest(1, "any", _SET_ID),)),
+    SyscallRule("mknodat", tests=(ArgumentTest(2, "any", _SET_ID),)),
     # Whoever opens the file next waits for the one who has a lease on it.
-    Rule("fcntl", tests=(Test(1, "equal", _F_SETLEASE),)),
+    SyscallRule("fcntl", tests=(ArgumentTest(1, "equal", _F_SETLEASE),)),
     # The kernel loads a module for a kind of socket that it has not met: SCTP, DCCP, TIPC, families of netlink.
-    Rule("socketpair", errno.EAFNOSUPPORT, (Test(0, "other", _UNIX),)),
+    SyscallRule("socketpair", errno.EAFNOSUPPORT, (ArgumentTest(0, "other", _UNIX),)),
     *(
-        Rule(
-            "socket", errno.ESOCKTNOSUPPORT, (Test(0, "equal", family), Test(1, "any", 4))
+        SyscallRule(
+            "socket", errno.ESOCKTNOSUPPORT, (ArgumentTest(0, "equal", family), ArgumentTest(1, "any", 4))
         )  # SOCK_SEQPACKET, SOCK_DCCP
         for family in (_INTERNET, _INTERNET_6)
     ),
     *(
-        Rule(
+        SyscallRule(
             "socket",
             errno.EPROTONOSUPPORT,
-            (Test(0, "equal", family), *(Test(2, "other", protocol) for protocol in protocols)),
+            (ArgumentTest(0, "equal", family), *(ArgumentTest(2, "other", protocol) for protocol in protocols)),
         )
         for family, protocols in (
             (_INTERNET, (0, 1, 6, 17)),  # ICMP, TCP, UDP
@@ -287,12 +287,12 @@ REFUSED: tuple[Rule, ...] = (
 OWN_NETWORK = (_UNIX, _INTERNET, _INTERNET_6, _NETLINK)
 """The families of sockets for a command that has a network namespace of its own. AF_VSOCK, for one, leads out of it."""
 
-SHARED: tuple[Rule, ...] = (
+SHARED: tuple[SyscallRule, ...] = (
     # A pair of datagram sockets can send to the path of any other.
-    Rule("socketpair", tests=(Test(1, "any", 2),)),
+    SyscallRule("socketpair", tests=(ArgumentTest(1, "any", 2),)),
     # What others have is found by its number, so it does not help to refuse only making more.
     *(
-        Rule(name, errno.ENOSYS)
+        SyscallRule(name, errno.ENOSYS)
         for name in (
             *("shmget", "shmat", "shmctl", "msgget", "msgsnd", "msgrcv", "msgctl"),
             *("semget", "semop", "semtimedop", "semctl", "mq_open", "mq_unlink"),
@@ -300,27 +300,27 @@ SHARED: tuple[Rule, ...] = (
     ),
     # Another process, or all of a user; 0 is oneself.
     *(
-        Rule(name, tests=(Test(0, "any", _ALL),))
+        SyscallRule(name, tests=(ArgumentTest(0, "any", _ALL),))
         for name in ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr")
     ),
-    *(Rule(name, tests=(Test(1, "any", _ALL),)) for name in ("setpriority", "ioprio_set")),
-    *(Rule(name, tests=(Test(0, "any", 2),)) for name in ("setpriority", "ioprio_set")),
-    Rule("process_mrelease"),
+    *(SyscallRule(name, tests=(ArgumentTest(1, "any", _ALL),)) for name in ("setpriority", "ioprio_set")),
+    *(SyscallRule(name, tests=(ArgumentTest(0, "any", 2),)) for name in ("setpriority", "ioprio_set")),
+    SyscallRule("process_mrelease"),
     # Who is sent a signal when something can be read.
-    *(Rule("fcntl", tests=(Test(1, "equal", command),)) for command in (_F_SETOWN, _F_SETOWN_EX)),
-    *(Rule("ioctl", tests=(Test(1, "equal", command),)) for command in (_FIOSETOWN, _SIOCSPGRP)),
+    *(SyscallRule("fcntl", tests=(ArgumentTest(1, "equal", command),)) for command in (_F_SETOWN, _F_SETOWN_EX)),
+    *(SyscallRule("ioctl", tests=(ArgumentTest(1, "equal", command),)) for command in (_FIOSETOWN, _SIOCSPGRP)),
     # Landlock does not ask who may do it, and the path of a file is not known here.
-    *(Rule("ioctl", tests=(Test(1, "equal", command),)) for command in _SETS_ATTRIBUTES),
-    *(Rule(name, errno.ENOSYS) for name in ("setxattrat", "removexattrat", "file_setattr")),
+    *(SyscallRule("ioctl", tests=(ArgumentTest(1, "equal", command),)) for command in _SETS_ATTRIBUTES),
+    *(SyscallRule(name, errno.ENOSYS) for name in ("setxattrat", "removexattrat", "file_setattr")),
 )
 """What a command is refused besides, where it has no namespaces of its own."""
 
 # O_EXCL, O_DIRECTORY and O_NOFOLLOW, of which the last two are other bits on each architecture.
 _OPENS_SPECIALLY = 0o740200
 
-JUDGED: tuple[Rule, ...] = (
+JUDGED: tuple[SyscallRule, ...] = (
     *(
-        Rule(name, None)
+        SyscallRule(name, None)
         for name in (
             *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
             *("utime", "utimes", "futimesat", "utimensat", "inotify_add_watch"),
@@ -328,7 +328,7 @@ JUDGED: tuple[Rule, ...] = (
             *("link", "linkat", "unlink", "unlinkat"),
         )
     ),
-    Rule("open", None, (Test(1, "any", _OPENS_SPECIALLY),)),
-    Rule("openat", None, (Test(2, "any", _OPENS_SPECIALLY),)),
+    SyscallRule("open", None, (ArgumentTest(1, "any", _OPENS_SPECIALLY),)),
+    SyscallRule("openat", None, (ArgumentTest(2, "any", _OPENS_SPECIALLY),)),
 )
 """What the supervisor does in a command's place, where it has no namespaces of its own: see `supervisor`."""

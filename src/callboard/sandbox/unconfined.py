@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from callboard.sandbox.mount_points import linked
+from callboard.sandbox.mount_points import make_links
 from callboard.sandbox.policy import Confinement, Outcome
-from callboard.sandbox.readable_paths import own_place
-from callboard.sandbox.supervised_run import private_directories, supervise
+from callboard.sandbox.readable_paths import resolve_writable
+from callboard.sandbox.supervised_run import private_directories, run_supervised
 
 
 class Unconfined:
@@ -23,6 +23,6 @@ class Unconfined:
     visible = ("everything that you can read",)
 
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
-        confined = msgspec.structs.replace(confinement, workspace=own_place(confinement.workspace))
-        with linked(confined.workspace, confined.borrowed), private_directories() as (home, temporary, *_):
-            return await supervise(command, confined, home=confined.home or home, temporary=temporary, stdin=stdin)
+        confined = msgspec.structs.replace(confinement, workspace=resolve_writable(confinement.workspace))
+        with make_links(confined.workspace, confined.bind_mounts), private_directories() as (home, temporary, *_):
+            return await run_supervised(command, confined, home=confined.home or home, temporary=temporary, stdin=stdin)

@@ -22,8 +22,8 @@ QUICK = {
 
 def outcome_of(root, *, borrowed=None, without=True, **given):
     async def run():
-        sandbox = await find_sandbox(without=without)
-        confinement = Confinement(workspace=root, borrowed=borrowed or {}, environment=QUICK)
+        sandbox = await find_sandbox(unconfined=without)
+        confinement = Confinement(workspace=root, bind_mounts=borrowed or {}, environment=QUICK)
         workspace = Workspace(root, sandbox=sandbox, confinement=confinement)
         await workspace.connect()
         try:

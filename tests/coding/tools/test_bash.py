@@ -19,7 +19,7 @@ def run(tmp_path):
 
     def call(command, *, limits=None, without=True, sandbox=None, **given):
         async def running():
-            found = sandbox or await find_sandbox(without=without)
+            found = sandbox or await find_sandbox(unconfined=without)
             confinement = Confinement(workspace=tmp_path, limits=limits or CommandLimits())
             workspace = Workspace(tmp_path, sandbox=found, confinement=confinement)
             ensemble = Ensemble("coding", [bash], {}, workspace)
@@ -68,7 +68,7 @@ def test_a_command_that_runs_too_long(run):
 
 
 def test_a_command_that_prints_too_much(run):
-    text = run("yes 0123456789", limits=CommandLimits(output=1000)).text
+    text = run("yes 0123456789", limits=CommandLimits(output_bytes=1000)).text
     assert "(stopped: it printed" in text
     assert len(text) < 2000
 
@@ -109,7 +109,7 @@ def test_it_tells_that_it_runs(tmp_path, monkeypatch):
     heard = []
 
     async def running():
-        workspace = Workspace(tmp_path, sandbox=await find_sandbox(without=True))
+        workspace = Workspace(tmp_path, sandbox=await find_sandbox(unconfined=True))
         await workspace.connect()
         try:
             await run_command.run_command(
@@ -133,7 +133,7 @@ def _text(path):
 
 def test_cancelling_ends_the_command(tmp_path):
     async def running():
-        workspace = Workspace(tmp_path, sandbox=await find_sandbox(without=True))
+        workspace = Workspace(tmp_path, sandbox=await find_sandbox(unconfined=True))
         ensemble = Ensemble("coding", [bash], {}, workspace)
         await ensemble.connect()
         task = asyncio.create_task(execute_one(ensemble, {"command": "mkfifo fifo; echo $$ > pid; read -r _ < fifo"}))

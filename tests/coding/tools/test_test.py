@@ -28,7 +28,7 @@ def made(root):
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
     confinement = Confinement(workspace=root, environment=environment)
-    return Workspace(root, sandbox=asyncio.run(find_sandbox(without=True)), confinement=confinement)
+    return Workspace(root, sandbox=asyncio.run(find_sandbox(unconfined=True)), confinement=confinement)
 
 
 def call(workspace, name="run_tests", **arguments):

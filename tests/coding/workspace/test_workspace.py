@@ -17,7 +17,7 @@ def test_it_lives_as_long_as_it_is_connected(tmp_path):
     assert workspace.root == tmp_path.resolve()
     assert workspace.files.read("f", 1) == b"x"
     assert workspace.confinement.workspace == workspace.root
-    assert workspace.confinement.kept == (".git",)
+    assert workspace.confinement.read_only == (".git",)
     assert workspace.confinement.hosts == ()
     asyncio.run(workspace.disconnect())
     with pytest.raises(RuntimeError, match="not connected"):

@@ -32,7 +32,7 @@ from callboard.coding.jobs.store import JobStore
 from callboard.core import InvocationCanister, Model, Verdict
 from callboard.errors import CallboardError, CallerError
 from callboard.modes import plan_of
-from callboard.programs import work_in
+from callboard.programs import exclude_repository
 
 
 async def run_job(
@@ -63,7 +63,7 @@ async def run_job(
         CallerError: Nothing was begun; or a fault is to be mended, and its tests cannot be run. Other errors are the
             job's.
     """
-    work_in(request.directory)
+    exclude_repository(request.directory)
     if request.issue:
         request = msgspec.structs.replace(
             request, github_text=await github.issue_text(request.issue, request.directory)

@@ -74,7 +74,7 @@ class JobWorkspace:
     async def __aenter__(self) -> Self:
         request, tree = self._request, self._tree
         self._sandbox = await find_sandbox(
-            without=request.without_sandbox,
+            unconfined=request.without_sandbox,
             unattended=True,
             allow_weaker=request.allow_weaker_sandbox or self._settings.sandbox.allow_weaker,
         )

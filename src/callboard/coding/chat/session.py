@@ -30,7 +30,7 @@ from callboard.configuration.coding import Access
 from callboard.core import AssistantCanister, Canister, InvocationCanister, Model, RolledBack, Usage
 from callboard.errors import CallboardError, CallerError
 from callboard.execution.result_store import KeptResults
-from callboard.programs import work_in
+from callboard.programs import exclude_repository
 
 
 class ChatSession:
@@ -210,7 +210,7 @@ async def open_chat(
     At the end its job is completed; failed if a CallboardError or OSError ended it, cancelled by a cancellation, and
     removed if there was no turn.
     """
-    work_in(request.directory)
+    exclude_repository(request.directory)
     job = resume or jobs.create("chat", "", request.directory, model=model.name, input=request.input)
     folder = jobs.folder(job.id)
     with _removed_without_a_turn(jobs, job), jobs.running(job.id), JobLog(folder) as log:

@@ -30,7 +30,7 @@ import msgspec
 
 from callboard.coding.git.settings import PROTOCOLS
 from callboard.errors import CallerError
-from callboard.programs import find_program, search_path
+from callboard.programs import find_program, trusted_search_path
 from callboard.sandbox.landlock_process import Permission, landlock_version, start_restricted
 
 MAX_OUTPUT: Final = 64 * 1024 * 1024
@@ -230,7 +230,7 @@ def git_environment(
     inherited = (*_INHERITED, *(_INHERITED_ONLINE if online else ()))
     environment = {name: os.environ[name] for name in inherited if name in os.environ}
     environment |= {
-        "PATH": search_path(),
+        "PATH": trusted_search_path(),
         "LC_ALL": "C",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",

@@ -134,7 +134,7 @@ async def _run(  # noqa: PLR0917  # one call, with the names of the one above
 
 def _ground(workspace: Workspace, folder: str, selection: Selection) -> tuple[str, ProjectFolder]:
     """The folder that is tested: the given one, a package of its own in it, or the only folder that has tests."""
-    files, borrowed = workspace.files, tuple(workspace.confinement.borrowed)
+    files, borrowed = workspace.files, tuple(workspace.confinement.bind_mounts)
     root = str(workspace.root)
     python = _python(workspace)
 
@@ -174,7 +174,7 @@ def _is_root(folder: ProjectFolder) -> bool:
 def _python(workspace: Workspace) -> str:
     """The interpreter of the tree's own environment; a borrowed one where it lies, else the first on PATH."""
     for name in _VENVS:
-        borrowed = workspace.confinement.borrowed.get(name)
+        borrowed = workspace.confinement.bind_mounts.get(name)
         if borrowed is not None:
             return f"{borrowed}/bin/python"
         if (workspace.root / name / "bin" / "python").exists():
@@ -189,7 +189,9 @@ def _environment(runner: Runner, workspace: Workspace, path: str) -> Mapping[str
     if runner.kind == "python":
         variables["PYTHONPATH"] = os.pathsep.join([*([f"{top}/src"] if (top / "src").is_dir() else []), str(top)])
         # Only what the user installed: a folder of the tree is not put on the way to programs.
-        borrowed = [workspace.confinement.borrowed[name] for name in _VENVS if name in workspace.confinement.borrowed]
+        borrowed = [
+            workspace.confinement.bind_mounts[name] for name in _VENVS if name in workspace.confinement.bind_mounts
+        ]
         if borrowed:
             programs = workspace.confinement.environment.get("PATH") or os.environ.get("PATH", os.defpath)
             variables["PATH"] = f"{borrowed[0]}/bin{os.pathsep}{programs}"

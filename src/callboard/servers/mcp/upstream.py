@@ -18,7 +18,7 @@ import mcp_types as types
 
 from callboard.errors import CallerError, SchemaError
 from callboard.mcp import McpEnsemble
-from callboard.mcp.elicitation import Action
+from callboard.mcp.elicitation import ElicitAction
 from callboard.mcp.sanitize import clean_schema
 from callboard.schema import compile_schema
 from callboard.servers.mcp.client_proxy import Asked, McpClientProxy
@@ -43,7 +43,7 @@ class Upstream:
         finally:
             self._calling.remove(peer)
 
-    async def elicit(self, text: str, schema: Mapping[str, Any]) -> tuple[Action, Mapping[str, Any] | None]:
+    async def elicit(self, text: str, schema: Mapping[str, Any]) -> tuple[ElicitAction, Mapping[str, Any] | None]:
         """The answer of the client's user; a page to open is not passed on."""
         peer = self._peer("elicitation")
         if peer is None or not schema:
@@ -68,7 +68,7 @@ class Upstream:
 def upstream_tool(invoker: Invoker) -> types.Tool | None:
     """The tool of another server that the invoker calls, if it does."""
     ensemble = invoker.ensemble
-    return ensemble.tool_of(invoker) if isinstance(ensemble, McpEnsemble) else None
+    return ensemble.find_tool(invoker) if isinstance(ensemble, McpEnsemble) else None
 
 
 def output_schema(tool: types.Tool) -> dict[str, Any] | None:

@@ -1,8 +1,8 @@
 """Which servers speak an older protocol, remembered between processes.
 
 A server that does not answer the newer protocol's first request costs ten seconds, and one that ends at it is started
-twice; with this file they do so once. Together with the era stands what the server says it is, so that an update is
-asked anew. It is a cache: where it cannot be read or written, the server is asked.
+twice; with this cache only once. The file holds the server's name and version, so that an updated server is asked again. A
+cache that cannot be read or written is ignored.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from callboard.storage.atomic_file import write_private
 from callboard.storage.directories import state_directory
 
 
-class Eras:
-    """The servers that speak an older protocol, in a directory, by default `mcp` of `state_directory()`."""
+class ProtocolCache:
+    """The servers that speak an older protocol, in a directory, by default in our state directory."""
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory or state_directory() / "mcp" / "eras"
@@ -29,8 +29,8 @@ class Eras:
         except OSError:
             return False
 
-    def note(self, settings: ServerSettings, *, legacy: bool, version: str) -> None:
-        """Remembers how the server was connected; one that was updated since is forgotten."""
+    def remember(self, settings: ServerSettings, *, legacy: bool, version: str) -> None:
+        """Store how the server was connected; forget one that was updated since."""
         path = state_file(self._directory, settings)
         data = version.encode("utf-8", "replace")
         with suppress(OSError):

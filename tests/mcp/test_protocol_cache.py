@@ -11,10 +11,10 @@ import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from callboard.errors import CallerError
-from callboard.mcp import McpEnsemble, server_at
-from callboard.mcp.client import Link
-from callboard.mcp.eras import Eras
+from callboard.mcp import McpEnsemble, parse_address
+from callboard.mcp.client import McpClient
 from callboard.mcp.errors import ServerFailure
+from callboard.mcp.protocol_cache import ProtocolCache
 from callboard.mcp.settings import ServerSettings
 
 SMALL = Path(__file__).with_name("servers") / "small.py"
@@ -38,7 +38,7 @@ def connected(settings, eras=None, uses=1):
 
     async def scene():
         for _ in range(uses):
-            link = Link(settings, eras=eras)
+            link = McpClient(settings, protocols=eras)
             try:
                 await link.start()
                 await link.tools()
@@ -55,7 +55,7 @@ def count(journal, what):
 
 def test_a_program_that_ends_at_the_newer_protocols_request_is_asked_in_the_older_one(journal, tmp_path):
     strict = settings(journal, "--ends-at-discover")
-    eras = Eras(tmp_path / "eras")
+    eras = ProtocolCache(tmp_path / "eras")
     assert connected(strict, eras) == "2025-11-25"
     assert count(journal, "server/discover") == 1
     assert connected(strict, eras, uses=2) == "2025-11-25"
@@ -67,7 +67,7 @@ def test_without_a_memory_it_connects_all_the_same(journal):
 
 
 def test_a_program_that_ends_always_is_started_once_in_each_protocol_and_says_why(journal, tmp_path):
-    eras = Eras(tmp_path / "eras")
+    eras = ProtocolCache(tmp_path / "eras")
     with pytest.raises(ServerFailure, match="ended with status 1; its last words: not yet"):
         connected(settings(journal, "--fail", "9"), eras)
     assert sum(line.startswith("start") for line in journal.read_text().splitlines()) == 2
@@ -75,7 +75,7 @@ def test_a_program_that_ends_always_is_started_once_in_each_protocol_and_says_wh
 
 
 def test_a_server_that_was_updated_is_asked_anew(journal, tmp_path):
-    eras = Eras(tmp_path / "eras")
+    eras = ProtocolCache(tmp_path / "eras")
     old = settings(journal)
     connected(old, eras, uses=2)
     assert count(journal, "server/discover") == 1
@@ -87,9 +87,9 @@ def test_a_server_that_was_updated_is_asked_anew(journal, tmp_path):
 
 
 def test_a_server_that_speaks_only_the_newer_protocol_now_is_found_out_at_once(journal, tmp_path):
-    eras = Eras(tmp_path / "eras")
+    eras = ProtocolCache(tmp_path / "eras")
     modern = settings(journal, "--era", "modern")
-    eras.note(modern, legacy=True, version="small 0")
+    eras.remember(modern, legacy=True, version="small 0")
     assert connected(modern, eras) == "2026-07-28"
     assert connected(modern, eras) == "2026-07-28"
     assert count(journal, "initialize") == 1
@@ -106,7 +106,7 @@ def test_what_the_settings_say_is_not_found_out(journal):
 
 def test_a_memory_that_cannot_be_written_costs_nothing(journal, tmp_path):
     (tmp_path / "eras").touch()
-    assert connected(settings(journal), Eras(tmp_path / "eras")) == "2025-11-25"
+    assert connected(settings(journal), ProtocolCache(tmp_path / "eras")) == "2025-11-25"
 
 
 def test_an_ensemble_remembers_beside_its_pins(journal, tmp_path, monkeypatch):
@@ -128,4 +128,4 @@ def test_the_protocols_are_those_of_the_sdk():
 
 def test_a_protocol_that_is_none_is_refused():
     with pytest.raises(CallerError, match="Invalid enum value 'banana'"):
-        server_at("stdio://x", protocol="banana")
+        parse_address("stdio://x", protocol="banana")

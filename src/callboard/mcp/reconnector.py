@@ -1,0 +1,259 @@
+"""Connect a server, and reconnect it while calls wait for a connection.
+
+Laws: all that wait share one try, and without a waiting call nothing is tried. A server that fails at the newer protocol's
+first request is asked in the older one.
+
+The SDK asks in the newer protocol first and falls back when the answer is an error, or none for ten seconds. Programs
+of the Rust SDK end at that request instead, so they are started once more and asked in the older one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from callboard.errors import CallerError
+from callboard.mcp.connection import Connection, open_connection
+from callboard.mcp.connection_state import ConnectionState, State, Transition
+from callboard.mcp.errors import (
+    ServerFailure,
+    ServerTimeout,
+    ServerUnreachable,
+    is_lost,
+    is_server_error,
+    to_failure,
+)
+from callboard.mcp.events import ServerEvent, StateChanged
+from callboard.mcp.protocol_cache import ProtocolCache
+from callboard.mcp.settings import ServerSettings
+
+if TYPE_CHECKING:
+    import httpx2
+
+_MAX_STDERR_CHARS: Final = 300
+"""What fits into a line of `callboard mcp list`."""
+_STACK_FRAMES: Final = re.compile(
+    r'^[ \t]+File ".*\n?(?:[ \t]{4,}.*\n?)*|^[ \t]+at .*\n?|^Traceback .*\n?|^Node\.js v.*\n?', re.MULTILINE
+)
+"""Stack traces of Python and Node.js, which surround the message of an exception."""
+_NO_VERSION: Final = frozenset({"auto", "legacy"})
+
+
+class Reconnector:
+    """The connections of one server, one after another.
+
+    Args:
+        settings: How the server is reached.
+        make_callbacks: Makes the callbacks that the SDK calls for a connection.
+        on_connected: Called with each connection that is ready.
+        on_noise: Called with each line that was no message.
+        emit: Called with state changes.
+        auth: Signs HTTP requests.
+        protocols: Remembers which protocol the server speaks.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        make_callbacks: Callable[[Connection], dict[str, Any]],
+        on_connected: Callable[[Connection], None],
+        on_noise: Callable[[bytes], None],
+        emit: Callable[[ServerEvent], None],
+        auth: httpx2.Auth | None,
+        protocols: ProtocolCache | None,
+    ) -> None:
+        self.path = f"mcp.{settings.name}"
+        self.current: Connection | None = None
+        self.failure: ServerFailure | None = None
+        """Why the last try failed; None after a success."""
+        self._settings = settings
+        self._make_callbacks = make_callbacks
+        self._on_connected = on_connected
+        self._on_noise = on_noise
+        self._emit = emit
+        self._auth = auth
+        self._connection_state = ConnectionState()
+        self._protocols = protocols if settings.protocol == "auto" else None
+        remembered = self._protocols is not None and self._protocols.is_legacy(settings)
+        self._known_mode = "legacy" if remembered or _is_legacy(settings.protocol) else "auto"
+        self._mode = self._known_mode
+        self._task: asyncio.Task[None] | None = None
+        self._waiting = 0
+        self._failures = 0
+        self._closed = False
+        self._state_changed = asyncio.Event()
+        self._wake = asyncio.Event()
+
+    @property
+    def state(self) -> State:
+        return self._connection_state.state
+
+    async def start(self) -> None:
+        """Connect now, whatever failed before. Raises ServerFailure if this one try fails."""
+        failures = self._failures
+        if not self._closed:
+            self._feed("started")
+        await self.wait_connected(lambda: self._failures > failures)
+
+    async def wait_connected(self, has_failed: Callable[[], bool] = lambda: False) -> Connection:
+        """Wait for a connection. Raises ServerFailure when there will be none, or as soon as `has_failed()`."""
+        self._waiting += 1
+        try:
+            while (connection := self.current) is None or self._closed:
+                if self._closed:
+                    raise ServerUnreachable("it is closed", path=self.path)
+                if self.failure is not None and (self.state == "failed" or has_failed()):
+                    raise self.failure.copy()
+                if self._task is None or self._task.done():
+                    self._task = asyncio.create_task(self._run(), name=self.path)
+                self._wake.set()
+                await self._state_changed.wait()
+            return connection
+        finally:
+            self._waiting -= 1
+
+    def mark_answered(self, connection: Connection) -> None:
+        """A call was answered on this connection, which resets the backoff."""
+        if not connection.has_answered and connection is self.current:
+            connection.has_answered = True
+            self._feed("answered")
+
+    async def aclose(self) -> None:
+        """Close the connection for good."""
+        self._closed = True
+        if self.current is not None:
+            self.current.end("")
+        elif self._task is not None:
+            self._task.cancel()
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+        self._feed("closed")
+
+    async def _run(self) -> None:
+        """Open and close every connection, which the SDK wants in one task. Return when no call waits for one."""
+        while not self._closed and await self._wait_until_due():
+            self._feed("trying")
+            if await self._connect(may_switch=True):
+                await self._connect(may_switch=False)
+
+    async def _connect(self, *, may_switch: bool) -> bool:
+        """Hold one connection until it is closed. Return whether the other protocol is to be tried at once."""
+        connection = Connection(self.path, self._on_end, self._on_noise)
+        try:
+            async with open_connection(
+                connection, self._settings, self._mode, self._make_callbacks(connection), self._auth
+            ):
+                self._use(connection)
+                await connection.closed.wait()
+        except Exception as error:  # noqa: BLE001  # whatever the SDK raises, the connection is lost
+            switches = (
+                self.state == "connecting" and not self._closed and self._may_other_protocol_help(connection, error)
+            )
+            if switches:
+                self._switch_protocol()
+            if self.state == "connecting" and not (switches and may_switch):
+                self._record_failure(connection, error)
+            connection.end(to_failure(error, self.path).message)
+            return switches and may_switch
+        return False
+
+    async def _wait_until_due(self) -> bool:
+        """Wait until the next try may be made; return False if no call waits for it any more."""
+        await asyncio.sleep(0)  # lets a `start` whose try has failed stop waiting
+        while True:
+            self._wake.clear()
+            if not self._waiting or self.state == "failed":
+                return False
+            wait = self._connection_state.seconds_until_retry(_now())
+            if not wait:
+                return True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+
+    def _use(self, connection: Connection) -> None:
+        if connection.closed.is_set():
+            raise ServerUnreachable(connection.why, path=self.path)
+        protocol = self._settings.protocol
+        if protocol not in _NO_VERSION and connection.is_modern == _is_legacy(protocol):
+            message = f"it speaks {connection.client.protocol_version}, not {protocol}"
+            raise CallerError(message, path=f"{self.path}.protocol", hint='protocol = "auto"')
+        self._mode = self._known_mode = "auto" if connection.is_modern else "legacy"
+        if self._protocols is not None:
+            info = connection.client.server_info
+            version = f"{info.name} {info.version}" if info else ""
+            self._protocols.remember(self._settings, legacy=not connection.is_modern, version=version)
+        self.current = connection
+        self.failure = None
+        self._feed("opened")
+        self._on_connected(connection)
+
+    def _record_failure(self, connection: Connection, error: Exception) -> None:
+        if isinstance(error, TimeoutError) and not isinstance(error, ServerFailure):
+            if not connection.received:  # some servers older than 2026 ignore the newer protocol's request
+                self._switch_protocol()
+            text = add_stderr(connection, f"it did not answer within {self._settings.connect_timeout:g} s")
+            self.failure = ServerTimeout(text, path=self.path, hint="its connect_timeout can be raised")
+        else:
+            self._mode = self._known_mode
+            failure = to_failure(error, self.path)
+            is_connection_lost = is_lost(error, closed=connection.closed.is_set())
+            text = add_stderr(connection, (is_connection_lost and connection.why) or failure.message)
+            self.failure = type(failure)(text, path=failure.path, hint=failure.hint, permanent=failure.permanent)
+        self._failures += 1
+        self._feed("failed" if self.failure.permanent else "refused", self.failure.message)
+
+    def _may_other_protocol_help(self, connection: Connection, error: Exception) -> bool:
+        """Whether a program ended silently at the newer protocol's request, or refused the older one's."""
+        if self._settings.protocol != "auto":
+            return False
+        if self._mode == "auto":
+            return connection.program_exited and not connection.received
+        return is_server_error(error)
+
+    def _switch_protocol(self) -> None:
+        """Use the other protocol for the next try, where the settings leave it open."""
+        if self._settings.protocol == "auto":
+            self._mode = "legacy" if self._mode == "auto" else "auto"
+            if self._protocols is not None:
+                self._protocols.forget(self._settings)
+
+    def _on_end(self, connection: Connection) -> None:
+        if connection is self.current:
+            self.current = None
+            if not self._closed:
+                self._feed("lost", connection.why)
+
+    def _feed(self, transition: Transition, why: str = "") -> None:
+        before = self.state
+        if self._connection_state.feed(transition, _now()) != before:
+            self._emit(StateChanged(self._settings.name, self.state, why))
+        changed, self._state_changed = self._state_changed, asyncio.Event()
+        changed.set()
+        self._wake.set()
+
+
+def add_stderr(connection: Connection, why: str) -> str:
+    """The reason, with the end of the program's standard error and its first line that was no message."""
+    errors = _STACK_FRAMES.sub("", f"{connection.stderr}\n").strip() or connection.stderr
+    noise = connection.first_noise
+    return "; ".join(
+        [
+            why,
+            *([f"its last words: {errors[-_MAX_STDERR_CHARS:].strip()}"] if errors else []),
+            *([f"it wrote to its standard output what is no message, first: {noise}"] if noise else []),
+        ]
+    )
+
+
+def _is_legacy(protocol: str) -> bool:
+    """The versions are dates; from 2026 on there is no session."""
+    return protocol == "legacy" or protocol < "2026"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
