@@ -15,7 +15,7 @@ _MODULES = sys.stdlib_module_names | {"pytest"}
 
 
 def add_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
-    """The code, below imports of what it uses and does not bind: modules, and names that one of the files defines.
+    """Put imports above the code for the names that it uses and does not bind: modules, and names that one file defines.
 
     `defined` has the names of each file. Code that is not Python is returned as it is.
     """
@@ -33,7 +33,7 @@ def add_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
 
 
 def _import(name: str, defined: Mapping[str, Collection[str]]) -> str:
-    """The line that imports a name, "" where it is not known from where."""
+    """The line that imports a name, "" if its module is not known or not unique."""
     if name in _MODULES:
         return f"import {name}\n"
     modules = [module for path, names in defined.items() if name in names and (module := _module(path))]
@@ -41,7 +41,7 @@ def _import(name: str, defined: Mapping[str, Collection[str]]) -> str:
 
 
 def _module(path: str) -> str:
-    """How a file is imported; "" for one that is not."""
+    """The dotted name of a file's module, "" for a file that cannot be imported."""
     place = PurePosixPath(path)
     parts = [*place.parent.parts, *([] if place.stem == "__init__" else [place.stem])]
     if parts[:1] == ["src"]:
@@ -56,7 +56,7 @@ def _used(tree: ast.AST) -> Iterator[str]:
 
 
 def _bound(tree: ast.AST) -> set[str]:
-    """Every name that is bound anywhere in it; in which scope makes no difference to a file of tests."""
+    """Every name that is bound anywhere; scopes are ignored, which is enough for a file of tests."""
     names: set[str] = set()
     for node in ast.walk(tree):
         match node:
@@ -74,7 +74,7 @@ def _bound(tree: ast.AST) -> set[str]:
 
 
 def _leads(node: ast.stmt) -> bool:
-    """Whether it stands above the imports: the docstring, and what is imported from the future."""
+    """Whether it comes before the imports: the docstring, and imports from `__future__`."""
     docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return docstring or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
 
@@ -84,5 +84,5 @@ def _imports(node: ast.stmt | None) -> bool:
 
 
 def _order(line: str) -> tuple[bool, str]:
-    """Modules, and then names of them, as they are mostly written."""
+    """Sort `import` before `from`."""
     return line.startswith("from"), line

@@ -27,7 +27,7 @@ def parse_patch(text: str, path: str = "") -> list[FilePatch]:
 
 
 def parse_apply_patch(text: str) -> list[FilePatch]:
-    """The files of a patch. Raises EditRefused."""
+    """Parse a patch. Raises EditRefused."""
     # Numbered as they are in all of the text.
     lines = [*enumerate(text.split("\n"), 1)]
     begin = next((at for at, (_, line) in enumerate(lines) if line.strip() == BEGIN), None)

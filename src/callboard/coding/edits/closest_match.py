@@ -14,9 +14,9 @@ from typing import Final
 from callboard.coding.edits.result import format_line_range, number_lines, split_lines
 
 _EXACT: Final = 4000
-"""Characters of text that is repeated to be copied."""
+"""Characters up to which the file's exact text is quoted, for the model to copy."""
 _SHOWN: Final = 12
-"""Lines that are shown of what is near."""
+"""Lines of the closest match that are shown."""
 _TRIED: Final = 2000
 """Lines that are compared by their characters."""
 _COMPARED: Final = 200
@@ -67,7 +67,7 @@ def _differ(sought: Sequence[str]) -> str:
 
 
 def _find(lines: Sequence[str], sought: Sequence[str], *, whole: bool) -> int | None:
-    """The index of the first of the sought lines, which stand there as lines, or with more before and behind them."""
+    """The index of the first sought line; without `whole`, the first may begin and the last end within a line."""
     if not any(sought):
         return None
     text = "\n".join(["", *lines, ""])
@@ -76,7 +76,7 @@ def _find(lines: Sequence[str], sought: Sequence[str], *, whole: bool) -> int | 
 
 
 def _by_lines(lines: Sequence[str], sought: Sequence[str]) -> int | None:
-    """The index of the part of that many lines of which most are among the sought ones."""
+    """The index of the window, of as many lines, that shares the most lines with the sought ones."""
     telling = {line.strip() for line in sought if re.search(r"\w", line)}
     same = [line.strip() in telling for line in lines]
     size = min(len(sought), len(lines))

@@ -16,7 +16,7 @@ from callboard.coding.edits.closest_match import describe_closest_match
 from callboard.coding.edits.result import Change, EditRefused, Span, split_lines
 
 _CANDIDATES: Final = 1000
-"""Places that are looked at for one hunk."""
+"""Places that are considered for one hunk."""
 _LISTED: Final = 10
 NO_END: Final = "\\"
 """The first character of a line that says that the line above has no end (`\\ No newline at end of file`)."""
@@ -114,7 +114,7 @@ class _OldText(NamedTuple):
 
 
 def _place(old_text: _OldText, hunk: Hunk, cursor: int, shift: int) -> int:
-    """The index of the line that the hunk begins at."""
+    """The index of the line where the hunk begins."""
     old = hunk.old
     start = _below(old_text.lines, hunk.heads, cursor)
     if not old:

@@ -22,7 +22,7 @@ def parse_range(text: str) -> tuple[int, int | None]:
 
 
 def replace_lines(text: str, start: int, end: int, content: str) -> Change:
-    """The lines from `start` to `end` give way to the content's; an empty content deletes them. Raises EditRefused."""
+    """Replace the lines from `start` to `end`; an empty content deletes them. Raises EditRefused."""
     lines = split_lines(text)
     check_range(lines, start, end)
     new = split_lines(content)
@@ -31,7 +31,7 @@ def replace_lines(text: str, start: int, end: int, content: str) -> Change:
 
 
 def insert_lines(text: str, line: int, content: str) -> Change:
-    """The content's first line becomes `line`, which with all behind it moves down. Raises EditRefused."""
+    """Insert the content before `line`. Raises EditRefused."""
     lines = split_lines(text)
     if not 1 <= line <= len(lines) + 1:
         raise EditRefused(f"the file has {_count(lines)}; content can be put at 1 to {len(lines) + 1}")
@@ -42,7 +42,7 @@ def insert_lines(text: str, line: int, content: str) -> Change:
 
 
 def check_range(lines: list[str], start: int, end: int) -> None:
-    """Raises EditRefused for a range that is not in these lines."""
+    """Raise EditRefused for a range that is not in these lines."""
     if start < 1 or end < start or end > len(lines):
         raise EditRefused(f"the file has {_count(lines)}; {start}:{end} is no range of them")
 

@@ -25,31 +25,33 @@ _ELIDED: Final = re.compile(
 )
 _START: Final = re.compile(r"[\w@/#]|\s+(?:@|def |async def )")
 MAX_CUT: Final = 20
-"""Places at which it is tried whether what stands above them is whole."""
+"""Places where the code is cut to see whether the part above parses."""
 _CONSTANT: Final = re.compile(
     r"(?:export\s+)?(?:const\s+|let\s+|var\s+|final\s+)?([A-Za-z_]\w*)\s*(?::[^=\n]{1,80})?=[^=]"
 )
 _GATHERS: Final = frozenset({"__init__", "index", "mod", "lib"})
-"""Files that may be nothing but imports."""
+"""Stems of files that may hold nothing but imports."""
 _TESTING: Final = re.compile(r"(?:test|it|describe)(?:\.\w+)?\(\s*([\"'`])(.{1,200}?)\1")
 
 
 class TopLevelItem(NamedTuple):
-    """A statement at the top of a text, or a method: lines from `start` to before `end`, from 0; what it defines.
-
-    The comments right above it begin at `start`, it itself at `bare`.
-    """
+    """A statement at the top of a text, or a method."""
 
     start: int
+    """The first line, from 0, with the comments right above it."""
     bare: int
+    """The first line without these comments."""
     end: int
+    """The line behind the last."""
     names: tuple[str, ...]
+    """What it defines."""
     inner: tuple[TopLevelItem, ...] = ()
+    """The methods of a class."""
     is_import: bool = False
 
 
 def replace_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str, ...]]:
-    """The text with the code put in, and the names of what was put. Raises EditRefused."""
+    """Put the code's definitions into the text; return the new text and the names. Raises EditRefused."""
     code = textwrap.dedent(code).strip("\n") + "\n"
     if elided := _ELIDED.search(code):
         raise EditRefused(f"the code leaves something out: {elided[0].strip()!r}; write all of the function")
@@ -121,7 +123,7 @@ def remove_tests(code: str, path: str, failed: Collection[str]) -> str:
 
 
 def cut_broken_end(code: str, path: str) -> str:
-    """The code up to where its last whole definition ends, if it is broken behind that, as a reply is that was cut."""
+    """Cut the code behind its last whole definition if the rest does not parse, as in a reply that was cut off."""
     lines = code.splitlines(keepends=True)
     starts = [number for number, line in enumerate(lines) if _START.match(line)]
     for end in [len(lines), *reversed(starts[-MAX_CUT:])]:
@@ -132,7 +134,7 @@ def cut_broken_end(code: str, path: str) -> str:
 
 
 def _is_among(names: Collection[str], failed: Collection[str]) -> bool:
-    """Whether a runner's name is that of a definition: in a group or a class, with parameters, or with a part of it."""
+    """Whether a runner's name means one of these definitions: in a group or a class, with parameters or a subtest."""
     plain = {name.removeprefix("test ") for name in names}
     return any(
         each == name or each.endswith((f" {name}", f".{name}", f":{name}")) or each.startswith((f"{name}[", f"{name}/"))
@@ -142,7 +144,7 @@ def _is_among(names: Collection[str], failed: Collection[str]) -> bool:
 
 
 def list_definitions(code: str, path: str) -> tuple[str, ...]:
-    """What a piece of code defines, in the language of a path."""
+    """The names that a piece of code defines, in the language of the path."""
     return tuple(name for piece in _pieces(textwrap.dedent(code), path) for name in piece.names)
 
 
@@ -159,7 +161,7 @@ def _put_inner(
 
 
 def _only(methods: dict[str, TopLevelItem], name: str) -> TopLevelItem | None:
-    """The one method of that name, with or without what it is in."""
+    """The method of that name, with or without its class, if there is only one."""
     if name in methods:
         return methods[name]
     matches = [piece for path, piece in methods.items() if path.rpartition(".")[2] == name.rpartition(".")[2]]
@@ -179,7 +181,7 @@ def _sound(changed: str, before: str, path: str) -> str:
 
 
 def _head(lines: list[str], pieces: tuple[TopLevelItem, ...]) -> int:
-    """Where the first import belongs: before the first definition, behind what stands above it."""
+    """The index where the first import belongs: before the first definition and the blank lines above it."""
     first = min([piece.start for piece in pieces if piece.names], default=len(lines))
     while first and not lines[first - 1].strip():
         first -= 1

@@ -8,7 +8,7 @@ from callboard.coding.edits.closest_match import describe_closest_match
 from callboard.coding.edits.result import Change, EditRefused, Span
 
 _LISTED: Final = 10
-"""Places that are named."""
+"""Line numbers that an error lists."""
 
 
 def replace_text(text: str, old: str, new: str, *, every: bool = False) -> Change:
@@ -53,7 +53,7 @@ def _line_numbers(text: str, places: list[int]) -> list[int]:
 
 
 def _spans(text: str, places: list[int], old: str, new: str) -> list[Span]:
-    """The lines that were touched; those that touch the same line are one span."""
+    """The spans of changed lines; replacements in the same line are one span."""
     spans: list[Span] = []
     lines, more = old.count("\n"), new.count("\n")
     ends = old.endswith("\n") and (not new or new.endswith("\n"))

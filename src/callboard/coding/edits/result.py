@@ -16,7 +16,7 @@ class EditRefused(ValueError):
 
 
 class Span(NamedTuple):
-    """`removed` lines of the old text from `start` on, 1-based, of which `added` lines were made."""
+    """`removed` lines of the old text, from line `start` (from 1), became `added` lines."""
 
     start: int
     removed: int
@@ -31,18 +31,18 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text without their ends; what stands behind the last end is one more, if there is anything."""
+    """Split a text into lines without their ends; text behind the last line end is a line, an empty rest is not."""
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
 def join_lines(lines: Sequence[str], like: str) -> str:
-    """The text of these lines; the last one ends as the last of another text does, or as all do in an empty one."""
+    """Join lines to a text that ends as `like` does, with a line end if `like` is empty."""
     return "\n".join(lines) + "\n" * bool(lines and (not like or like.endswith("\n")))
 
 
 def number_lines(lines: Sequence[str], start: int) -> str:
-    """Lines as they are shown, the first with the number `start`."""
+    """Format lines with their numbers, the first with `start`."""
     return "\n".join([f"{number}| {_shorten_line(line)}" for number, line in enumerate(lines, start)])
 
 

@@ -19,7 +19,7 @@ from callboard.coding.edits.result import EditRefused
 _HEADER: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@.*", re.ASCII)
 _LOOSE: Final = re.compile(r"@@(?:\s*-(\d{1,9}))?.*", re.ASCII)
 _SIGNED: Final = "-- "
-"""What stands above the signature of a mail."""
+"""The line above the signature of a mail."""
 _NOWHERE: Final = "/dev/null"
 _GIT: Final = "diff --git "
 _ESCAPED: Final = re.compile(r'\\([0-7]{3}|[abtnvfr"\\])')
@@ -27,7 +27,7 @@ _CHARACTERS: Final = dict(zip("abtnvfr", "\a\b\t\n\v\f\r", strict=True))
 
 
 class _File(msgspec.Struct):
-    """What was read of one file so far."""
+    """What was parsed of one file."""
 
     old: str = ""
     new: str = ""
@@ -38,11 +38,11 @@ class _File(msgspec.Struct):
 
 
 class _Miscounted(Exception):
-    """The counts are not those of the lines."""
+    """A hunk's counts do not fit its lines."""
 
 
 def parse_unified_diff(text: str, path: str = "") -> list[FilePatch]:
-    """The files of a diff; `path` is the one of hunks without a file. Raises EditRefused."""
+    """Parse a diff; `path` is the file of hunks without one. Raises EditRefused."""
     lines = _unfenced(text.split("\n"))
     try:
         files = _read(lines, counted=True)
@@ -148,14 +148,14 @@ def _patch(read: _File, path: str) -> FilePatch:
 
 
 def _plain(old: str, new: str) -> tuple[str, str]:
-    """Without `a/` and `b/`, where both have theirs, or the other is the same without."""
+    """Remove `a/` and `b/` if both paths have theirs, or the other path is the same without it."""
     if old.startswith("a/") and new.startswith("b/"):
         return old[2:], new[2:]
     return old.removeprefix("a/") if old == f"a/{new}" else old, new.removeprefix("b/") if new == f"b/{old}" else new
 
 
 def _name(text: str) -> str:
-    """A path as the header has it: up to a time, or quoted as git quotes."""
+    """The path in a header: the text before a tab and a time, unquoted as git quotes."""
     text = text.partition("\t")[0].rstrip()
     if len(text) < 2 or text[0] != '"' or text[-1] != '"':
         return text
@@ -170,7 +170,7 @@ def _character(match: re.Match[str]) -> str:
 
 
 def _unfenced(lines: list[str]) -> list[str]:
-    """Without the fence that a model puts around it; the lines keep their numbers."""
+    """Blank out the code fence that a model puts around a diff; the lines keep their numbers."""
     fences = [at for at, line in enumerate(lines) if line.startswith("```")]
     if len(fences) > 1 and not any(line.strip() for line in lines[: fences[0]]):
         return ["", *[""] * fences[0], *lines[fences[0] + 1 : fences[-1]]]

@@ -10,23 +10,26 @@ import msgspec
 
 
 class Definition(NamedTuple):
-    """What a node defines. `field` has its name, or what its name is in; a `scope` holds other definitions."""
+    """What a node defines."""
 
     kind: str
     field: str = "name"
+    """The field with its name, or with the node that has the name in it."""
     scope: bool = False
+    """Whether it holds other definitions."""
 
 
 class Language(msgspec.Struct, frozen=True):
-    """A language. `module` and `function` give its grammar; `callables` are nodes that make a variable a function."""
-
     name: str
     suffixes: tuple[str, ...]
     module: str
+    """The Python package of its grammar."""
     definitions: Mapping[str, Definition]
     imports: frozenset[str]
     function: str = "language"
+    """The package's function that returns the grammar."""
     callables: frozenset[str] = frozenset()
+    """Kinds of values that make a variable a function."""
 
 
 _FUNC: Final = Definition("func")

@@ -27,20 +27,20 @@ from callboard.coding.outlines.tree_sitter_parsing import MAX_BYTES
 from callboard.coding.outlines.values import ParsedText
 
 START: Final = 10.0
-"""Seconds that the process has for its first answer besides."""
+"""Seconds more for the first answer, while the process starts."""
 PATIENCE: Final = 12.0
 """Seconds for an answer; the process ends itself before."""
 MAX_ANSWER: Final = 64 * 1024 * 1024
 """Bytes of one answer."""
 REMEMBERED: Final = 32
-"""Texts of which the answers are kept: an edit asks about the same ones several times."""
+"""Texts whose answers are cached: an edit asks about the same ones several times."""
 _BLOCK: Final = 64 * 1024
 
 _DECODER: Final[msgspec.json.Decoder[ParsedText | None]] = msgspec.json.Decoder(ParsedText | None)
 
 
 class ParserProcess:
-    """One process, started when it is first asked, and again when it has ended. May be asked by any thread."""
+    """One process, started at the first request, and again after it has ended. Safe for threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class ParserProcess:
         self._known: OrderedDict[tuple[str, bytes], ParsedText | None] = OrderedDict()
 
     def parse(self, text: str, language: Language) -> ParsedText | None:
-        """What a grammar read; None where there is none, or the text could not be parsed within the limits."""
+        """Parse a text; None if there is no grammar, or not within the limits."""
         data = text.encode("utf-8", "surrogatepass")
         if len(data) > MAX_BYTES:
             return None
@@ -63,7 +63,7 @@ class ParserProcess:
             return self._known[key]
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -115,7 +115,7 @@ def _start_process() -> subprocess.Popen[bytes]:
 
 
 def _exchange(process: subprocess.Popen[bytes], request: bytes, seconds: float) -> bytes:
-    """The answer to a request. Raises OSError, EOFError, ValueError and TimeoutError."""
+    """Send a request and read the answer. Raises OSError, EOFError, ValueError and TimeoutError."""
     assert process.stdin is not None  # noqa: S101  # both are pipes
     assert process.stdout is not None  # noqa: S101
     reading, writing = process.stdout.fileno(), process.stdin.fileno()

@@ -75,7 +75,7 @@ _IMPORTS: Final = {
 
 
 def find_symbols(text: str, language: str) -> Iterator[tuple[int, str, str]]:
-    """Line, kind and name of what seems to be defined."""
+    """Line, kind and name of each line that looks like a definition."""
     for number, line in enumerate(text.split("\n"), 1):
         for kind, expression in _SYMBOLS[language]:
             if match := expression.match(line[:_LONGEST]):
@@ -84,6 +84,6 @@ def find_symbols(text: str, language: str) -> Iterator[tuple[int, str, str]]:
 
 
 def find_imports(text: str, language: str) -> list[int]:
-    """The numbers of lines that seem to import something."""
+    """The numbers of lines that look like imports."""
     expression = _IMPORTS[language]
     return [number for number, line in enumerate(text.split("\n"), 1) if expression.match(line[:_LONGEST])]

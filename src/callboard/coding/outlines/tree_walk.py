@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Tree, TreeCursor
 
 MAX_STATEMENTS: Final = 100_000
-"""Statements at the top of a text that is taken apart; one with more is read as if it had none."""
+"""Statements at the top of a text; a text with more counts as one without any."""
 _FUNCTIONS: Final = frozenset({"func", "method"})
 _MODULES: Final = frozenset({"module", "namespace"})
 _NAMED: Final = 4
-"""Scopes that a symbol's path names."""
+"""Levels of scopes in a symbol's path."""
 _REQUIRE: Final = b"require"
 
 
@@ -34,7 +34,7 @@ def read_tree(text: str, language: Language) -> ParsedText | None:
 
 
 def _statements(tree: Tree) -> list[Statement]:
-    """What stands at the top of the text, with the rows at which it begins and ends, the last not in it."""
+    """The statements at the top of the text, each with its first row and the row behind its last."""
     root = tree.root_node
     if root.named_child_count > MAX_STATEMENTS:
         return []
@@ -114,7 +114,7 @@ _C_DECLARATORS: Final = frozenset(
 
 
 def _declared(node: Node | None, kind: str) -> Node | None:
-    """The name in a declarator of C; of a declaration only that of a function."""
+    """The name in a C declarator; a declaration counts only if it declares a function."""
     is_function = False
     while node is not None and node.type in _C_DECLARATORS:
         is_function = is_function or node.type == "function_declarator"
@@ -123,7 +123,7 @@ def _declared(node: Node | None, kind: str) -> Node | None:
 
 
 def _receiver(node: Node) -> str:
-    """The type that a method of Go is of."""
+    """The receiver's type of a Go method."""
     receiver = node.child_by_field_name("receiver")
     text = (receiver.text or b"") if receiver is not None else b""
     return text.decode("utf-8", "replace").strip("()").partition("[")[0].rpartition(" ")[2].lstrip("*")
@@ -151,7 +151,7 @@ def _broken_line(tree: Tree) -> int | None:
 
 
 def _to_broken_child(cursor: TreeCursor) -> bool:
-    """Goes to the first child that has an error in it."""
+    """Move to the first child with an error in it."""
     if not cursor.goto_first_child():
         return False
     while (node := cursor.node) is None or not (node.has_error or node.is_missing):

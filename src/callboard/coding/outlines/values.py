@@ -8,7 +8,7 @@ import msgspec
 
 
 class Symbol(msgspec.Struct, frozen=True):
-    """What is defined at a line, from 1; `scope` is what it is in, with dots."""
+    """A definition at a line, from 1; `scope` is the dotted path of the definitions around it."""
 
     line: int
     kind: str
@@ -21,7 +21,7 @@ class Symbol(msgspec.Struct, frozen=True):
 
 
 class Outline(msgspec.Struct, frozen=True):
-    """What a text defines, and the numbers of the lines at which it imports."""
+    """The definitions of a text, and the numbers of its import lines."""
 
     symbols: list[Symbol]
     imports: list[int]
@@ -36,7 +36,7 @@ class Statement(NamedTuple):
 
 
 class ParsedText(msgspec.Struct, frozen=True):
-    """What a grammar read; `broken` is the line, from 1, of the first syntax error."""
+    """What a grammar found in a text; `broken` is the line, from 1, of the first syntax error."""
 
     symbols: list[Symbol]
     imports: list[int]

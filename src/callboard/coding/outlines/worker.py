@@ -23,7 +23,7 @@ MEMORY = 1024 * 1024 * 1024
 SECONDS = 4
 """Of the processor, for one text."""
 CLOCK = 10
-"""Seconds for one text by the clock, on a machine that has much else to do."""
+"""Seconds of wall-clock time for one text, for a busy machine."""
 
 
 def confine() -> None:
@@ -49,7 +49,7 @@ def _begin() -> None:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Until nothing more is asked."""
+    """Answer requests until the input ends."""
     import msgspec  # noqa: PLC0415  # found behind our own place, see below
 
     from callboard.coding.outlines.languages import LANGUAGES  # noqa: PLC0415

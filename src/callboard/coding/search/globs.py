@@ -11,7 +11,7 @@ from typing import Final
 
 _BRACES: Final = re.compile(r"\{([^{}]*)\}")
 _EXPANDED: Final = 64
-"""Patterns that one with braces stands for at most."""
+"""Patterns that one pattern with braces expands to, at most."""
 
 
 class Glob:
@@ -21,7 +21,7 @@ class Glob:
         self._patterns = [each.removeprefix("./").split("/") for each in _expanded(pattern)]
 
     def matches(self, path: str) -> bool:
-        """Whether the path is one of these."""
+        """Whether the pattern matches a path."""
         names = path.split("/")
         return any(
             fnmatchcase(names[-1], steps[0]) if len(steps) == 1 else _matches(steps, names) for steps in self._patterns
@@ -42,7 +42,7 @@ def _expanded(pattern: str) -> list[str]:
 
 
 def _matches(steps: list[str], names: list[str]) -> bool:
-    """Whether the steps are these names; `reached` are the numbers of names that the steps so far can stand for."""
+    """Whether the steps match the names; `reached` holds how many names the steps so far can match."""
     reached = {0}
     for step in steps:
         if step == "**":

@@ -29,13 +29,13 @@ _ANSWER: Final = 64 * 1024
 """Bytes of one answer at most; numbers of 1000 lines have fewer."""
 
 Text: TypeAlias = tuple[str, str]
-"""A path, and what is in the file."""
+"""A path, and the file's text."""
 
 
 async def search_with_python(
     query: Query, paths: Sequence[str], read: Callable[[str], str | None], given_up: Callable[[str], None]
 ) -> AsyncGenerator[tuple[str, list[int]], None]:
-    """The files that have matching lines, with the numbers of these, in the order of the paths.
+    """Yield the files with matching lines and these lines' numbers, in the order of the paths.
 
     `read` gives a file's text, None for what is none; it runs in a thread. `given_up` is told of files that took
     longer than 3 seconds.

@@ -27,7 +27,7 @@ def numbers(expression: re.Pattern[str], text: str) -> Iterator[int]:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Until nothing more is asked."""
+    """Answer requests until the input ends."""
     warnings.simplefilter("ignore")
     pattern, ignore_case = json.loads(requests.readline())
     expression = re.compile(pattern, re.IGNORECASE if ignore_case else 0)

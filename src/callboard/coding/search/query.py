@@ -22,13 +22,13 @@ class Query(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """A text that each line that matches has; "" if none is known."""
+        """A text that every matching line contains, "" if none is known."""
         plain = self.fixed or not re.search(r"[^\w\s\"'`:;,=<>/%&!@~-]", self.pattern)
         return self.pattern if plain and not self.ignore_case and self.pattern.isprintable() else ""
 
 
 def parse_query(pattern: str, *, ignore_case: bool = False) -> Query:
-    """The query; a pattern that is no regular expression is searched for as it is, as in `foo(`."""
+    """Parse a pattern; one that is no regular expression, as `foo(`, is searched for as a text."""
     with warnings.catch_warnings():
         # Of expressions that will mean something else one day.
         warnings.simplefilter("ignore")

@@ -38,14 +38,14 @@ class NotForRipgrep(Exception):
 
 
 def find_ripgrep() -> str:
-    """Its path, "" where there is none that may be taken."""
+    """The path of ripgrep, "" if there is none that we may run."""
     return find_program("rg") or ""
 
 
 async def run_ripgrep(
     program: str, root: Path, query: Query, start: str
 ) -> AsyncGenerator[tuple[str, list[int]], None]:
-    """The files that have matching lines below `start`, from the root, with the numbers of these, by path.
+    """Yield the files below `start` with matching lines and these lines' numbers, by path from the root.
 
     Raises NotForRipgrep before the first.
     """

@@ -23,7 +23,7 @@ from callboard.coding.workspace.workspace import Workspace
 async def search_lines(
     workspace: Workspace, query: Query, start: str, glob: Glob, tell: Callable[[str], None]
 ) -> AsyncGenerator[tuple[str, list[tuple[int, str]]], None]:
-    """The files below `start`, or the one that it is, that have matching lines, with these and their numbers, by path.
+    """Yield the files below `start`, or the file `start`, with their matching lines and line numbers, by path.
 
     `tell` is told what was not searched. Raises OSError where `start` is not there.
     """

@@ -30,7 +30,7 @@ def _command(selection: Selection, _folder: ProjectFolder) -> list[str]:
 
 
 def read_cargo(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
-    """What cargo and its test binaries printed."""
+    """Read the output of cargo and its test binaries."""
     lines = output.splitlines()
     passed = failed = skipped = begun = ended = 0
     failures: list[Failure] = []

@@ -25,7 +25,7 @@ _MAX_MANIFEST = 256 * 1024
 
 
 def read_folder(files: ConfinedDirectory, place: str = "", borrowed: Sequence[str] = ()) -> ProjectFolder:
-    """What is known of a folder beneath the root; `borrowed` are folders that are shown there too.
+    """Read what detection needs of a folder beneath the root; `borrowed` folders count as if they were in it.
 
     Raises OSError for one that is not there.
     """

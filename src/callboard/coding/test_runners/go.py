@@ -32,7 +32,7 @@ def _command(selection: Selection, _folder: ProjectFolder) -> list[str]:
 
 
 def read_go(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
-    """The events of `go test -json`; what is no event is what the compiler said."""
+    """Read the events of `go test -json`; other lines are the compiler's."""
     tests: dict[tuple[str, str], str] = {}
     outputs: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     packages: dict[str, str] = {}
@@ -112,7 +112,7 @@ def _failure(package: str, test: str, lines: list[str], module: str, root: str) 
 
 
 def _compiled(lines: list[str], root: str) -> list[Failure]:
-    """What the compiler complained of."""
+    """The compiler's errors."""
     matches = [match for line in lines if (match := _AT.fullmatch(line))]
     return [Failure("build", format_location(each[1], each[2], root), each[3]) for each in matches]
 

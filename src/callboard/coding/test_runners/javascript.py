@@ -26,7 +26,7 @@ def _script(folder: ProjectFolder, name: str) -> str:
 
 
 def _framework(script: str) -> str:
-    """The one that a script runs, "" if it is none of them or not said."""
+    """The framework that a script runs, "" if it is unknown."""
     words = script.replace("/", " ").split()
     if "node" in words and "--test" in words:
         return "node"
@@ -53,7 +53,7 @@ def _command(selection: Selection, folder: ProjectFolder) -> list[str]:
 
 
 def _without_script(selection: Selection, folder: ProjectFolder) -> list[str]:
-    """Where package.json names no tests: the framework that it depends on, else node's own."""
+    """The command where package.json has no test script: the framework that it depends on, else node's own runner."""
     manifest = folder.json("package.json")
     dependencies = {name for key in ("devDependencies", "dependencies") for name in _names(manifest.get(key))}
     framework = next((name for name in _PATTERNS if name in dependencies), "node")
@@ -71,7 +71,7 @@ def _names(value: object) -> list[str]:
 
 
 def read_npm(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
-    """What the framework printed that the script names, else the one whose summary is there."""
+    """Read the output of the framework that the script names, else of the one whose summary is there."""
     framework = _framework(_script(folder, "test"))
     if framework and (tally := _READERS[framework](output, folder.root)).complete:
         return tally

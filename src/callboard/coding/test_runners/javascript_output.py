@@ -181,7 +181,7 @@ def read_mocha(output: str, root: str) -> Tally:
 
 
 def _summary(lines: list[str], pattern: re.Pattern[str]) -> dict[str, dict[str, int]]:
-    """The last line of each name, as what is counted in it."""
+    """The counts in the last line of each name."""
     counts: dict[str, dict[str, int]] = {}
     for line in reversed(lines):
         if match := pattern.fullmatch(line):
@@ -201,7 +201,7 @@ def _until(lines: list[str], start: int, is_end: Callable[[str], bool]) -> list[
 
 
 def _split(body: list[str], root: str) -> tuple[str, str]:
-    """Where it happened, and what was said before the code and the stack."""
+    """The location, and the message without code and stack."""
     places = [
         place for line in body if (at := _STACK.fullmatch(line)) and (place := format_location(at[1], at[2], root))
     ]
@@ -213,5 +213,5 @@ def _split(body: list[str], root: str) -> tuple[str, str]:
 
 
 def _once(failures: list[Failure]) -> tuple[Failure, ...]:
-    """A failure that is told twice, as jest does at its end, counts once."""
+    """Remove duplicates: jest repeats failures at its end."""
     return tuple({(each.name, each.place, each.message): each for each in failures}.values())

@@ -26,7 +26,7 @@ _READERS = (read_pytest, read_unittest, read_cargo, read_go, read_npm)
 
 
 def target(folder: ProjectFolder) -> str:
-    """The target that tests, "" for none."""
+    """The target that runs tests, "" for none."""
     targets = {match for name in MAKEFILES for match in _TARGET.findall(folder.texts.get(name, ""))}
     return "test" if "test" in targets else "check" if targets else ""
 

@@ -54,7 +54,7 @@ def _unittest_command(selection: Selection, folder: ProjectFolder) -> list[str]:
 
 
 def _as_path(module: str) -> str:
-    """A dotted module as the path that it has; a path, or a test in one, as it is."""
+    """The path of a dotted module; a path, or a test in one, is returned as it is."""
     if "/" in module or "::" in module or module.endswith(".py"):
         return module
     return module.replace(".", "/") + ".py"
@@ -65,7 +65,7 @@ def _as_module(module: str) -> str:
 
 
 def read_pytest(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
-    """What pytest printed, in any verbosity."""
+    """Read pytest's output, in any verbosity."""
     lines = output.splitlines()
     counts: dict[str, int] = {}
     complete = False
@@ -127,7 +127,7 @@ def _failure(name: str, body: list[str], root: str) -> Failure:
 
 
 def read_unittest(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
-    """What unittest printed."""
+    """Read unittest's output."""
     lines = output.splitlines()
     ran, counts, complete = 0, {"": 0}, False
     for index in range(len(lines) - 1, -1, -1):
@@ -159,7 +159,7 @@ def read_unittest(output: str, _code: int | None, folder: ProjectFolder) -> Tall
 
 
 def _end(lines: list[str], start: int) -> int:
-    """Where the section that begins at `start` ends."""
+    """The index where the section that begins at `start` ends."""
     for index in range(start, len(lines)):
         if lines[index] in ("=" * 70, "-" * 70):
             return index

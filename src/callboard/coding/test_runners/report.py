@@ -12,21 +12,21 @@ from typing import ClassVar, Final
 import msgspec
 
 MAX_FAILURES: Final = 200
-"""Failures that are kept of a run."""
+"""Failures in a report."""
 MAX_MESSAGE: Final = 2000
-"""Characters of a failure's message that are kept."""
+"""Characters of a failure's message."""
 MAX_LINE: Final = 4000
-"""Characters of a line that are read, which bounds what a line can cost."""
+"""Characters of a line that are parsed, which bounds the cost of a hostile line."""
 MAX_SUMMARY: Final = 6000
 MAX_END: Final = 2500
-"""Characters of the output's end that are kept where no failure could be read from it."""
+"""Characters of the output's end, for a report without readable failures."""
 
 _SHOWN_FAILURES = 12
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A test that failed, or something that kept tests from running. `place` is `file:line`, "" if unknown."""
+    """A test that failed, or an error that kept tests from running. `place` is `file:line`, "" if unknown."""
 
     name: str
     place: str = ""
@@ -34,18 +34,18 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """What a parser read. `complete` says that the output ends with the runner's own summary.
-
-    `text` is the output as it reads, where it came as events.
-    """
+    """The results in a runner's output."""
 
     passed: int = 0
     failed: int = 0
     skipped: int = 0
     errors: int = 0
+    """Failures outside of tests: at import, in a fixture, at compiling."""
     failures: tuple[Failure, ...] = ()
     complete: bool = False
+    """Whether the output ends with the runner's own summary."""
     text: str = ""
+    """The output as text, where it came as events."""
 
     @property
     def total(self) -> int:
@@ -53,12 +53,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TestReport(Tally, frozen=True, kw_only=True):
-    """A run of tests. `errors` are what failed outside of a test: at import, in a fixture, at compiling.
-
-    `code` is the exit code of the process, None if it was stopped; `stopped` says by what. `digest` names the content
-    of the tree that it ran on, "" if unknown. `end` is the end of the output, where no failure could be read from it.
-    `lacks` says what is not installed, where the run says nothing of the code for want of it.
-    """
+    """A run of tests."""
 
     # Not a test, as pytest would think.
     __test__: ClassVar[bool] = False
@@ -66,11 +61,16 @@ class TestReport(Tally, frozen=True, kw_only=True):
     runner: str
     command: tuple[str, ...]
     code: int | None = None
+    """The exit code, None if the run was stopped."""
     stopped: str = ""
+    """Why it was stopped."""
     digest: str = ""
+    """Names the content of the tree that was tested, "" if unknown."""
     output_end: str = ""
+    """The end of the output, if no failure could be read from it."""
     notes: tuple[str, ...] = ()
     missing_runner: str = ""
+    """Says that the runner is not installed, if the run tells nothing about the code because of that."""
 
     @property
     def is_good(self) -> bool:
@@ -128,7 +128,7 @@ def make_report(
     notes: Iterable[str] = (),
     root: str = "",
 ) -> TestReport:
-    """The report of a run whose output is `output`; paths beneath the root are told without it."""
+    """Make the report of a run; paths beneath the root are shortened."""
     values = {**msgspec.structs.asdict(tally), "text": ""}
     output = tally.text or output
     if stopped or code is None:
@@ -148,13 +148,13 @@ def make_report(
 
 
 def strip_terminal_codes(output: str) -> str:
-    """The output without what is for terminals, and without the rest of very long lines."""
+    """Remove terminal escapes, and cut very long lines."""
     lines = _ESCAPES.sub("", output).replace("\r\n", "\n").split("\n")
     return "\n".join([line[:MAX_LINE] for line in lines])
 
 
 def format_location(path: str, line: str, root: str) -> str:
-    """`file:line` from the root on, "" for a file that lies elsewhere."""
+    """Format `file:line` relative to the root, "" for a file outside of the project."""
     path = path.removeprefix("file://")
     if root and path.startswith(f"{root.rstrip('/')}/"):
         path = path[len(root.rstrip("/")) + 1 :]

@@ -22,9 +22,9 @@ from callboard.errors import CallerError
 from callboard.tools.context import Progress
 
 SECONDS: Final = 600.0
-"""That a run of tests may take, by default."""
+"""Default time limit of a run."""
 MAX_COUNT: Final = 20
-"""Times that tests are run again."""
+"""Limit of `Selection.count`."""
 
 _CD: Final = ("/bin/sh", "-c", 'cd -- "$0" && exec "$@"')
 # The seed's default, and what else means everything.
@@ -33,7 +33,7 @@ _VENVS: Final = (".venv", "venv")
 
 
 def _unheard(_done: float, _total: float | None = None, _message: str = "", /) -> None:
-    """Where nobody is told."""
+    """Progress that nobody listens to."""
 
 
 async def run_tests(
@@ -46,7 +46,7 @@ async def run_tests(
     progress: Progress = _unheard,
     digest: Callable[[], Awaitable[str]] | None = None,
 ) -> TestReport:
-    """Runs the tests of a folder beneath the root, "" for the root itself, and reports.
+    """Run the tests of a folder beneath the root, "" for the root itself.
 
     `kind` is the runner's, guessed from the files if "". Raises CallerError where nothing says how the folder is
     tested, or for a name that is none; SandboxUnavailable where commands cannot be run.
@@ -83,7 +83,7 @@ async def run_tests(
 
 
 def _says_nothing(report: TestReport, runner: Runner) -> bool:
-    """Whether no test ran, or one could not be imported for want of the runner."""
+    """Whether no test ran, or one could not be imported because the runner is missing."""
     message = f"No module named '{runner.name}'"
     return not (report.total or report.skipped) or any(message in failure.message for failure in report.failures)
 
@@ -102,7 +102,7 @@ async def _run(  # noqa: PLR0917  # one call, with the names of the one above
     seconds: float,
     progress: Progress,
 ) -> TestReport:
-    """As often as asked, until it fails; where the runner does not count itself, we do."""
+    """Run the command `count` times, or once if the runner repeats by itself; stop at the first failure."""
     command = runner.command(selection, ground)
     counts = any(part.startswith("-count=") for part in command)
     environment = {**runner.environment, **_environment(runner, workspace, place)}
@@ -133,7 +133,7 @@ async def _run(  # noqa: PLR0917  # one call, with the names of the one above
 
 
 def _ground(workspace: Workspace, folder: str, selection: Selection) -> tuple[str, ProjectFolder]:
-    """The folder that is tested: the given one, a package of its own in it, or the only folder that has tests."""
+    """Choose the folder to test: the given one, the package's own in it, or the only folder with tests."""
     files, borrowed = workspace.files, tuple(workspace.confinement.bind_mounts)
     root = str(workspace.root)
     python = _python(workspace)
@@ -172,7 +172,7 @@ def _is_root(folder: ProjectFolder) -> bool:
 
 
 def _python(workspace: Workspace) -> str:
-    """The interpreter of the tree's own environment; a borrowed one where it lies, else the first on PATH."""
+    """The interpreter of the project's virtual environment, own or borrowed, else the first on PATH."""
     for name in _VENVS:
         borrowed = workspace.confinement.bind_mounts.get(name)
         if borrowed is not None:
@@ -183,7 +183,7 @@ def _python(workspace: Workspace) -> str:
 
 
 def _environment(runner: Runner, workspace: Workspace, path: str) -> Mapping[str, str]:
-    """What depends on where the tree is: its own sources come before what is installed of it."""
+    """Variables by which the project's sources come before an installed copy of it."""
     variables: dict[str, str] = {}
     top = workspace.root / path
     if runner.kind == "python":
@@ -201,7 +201,7 @@ def _environment(runner: Runner, workspace: Workspace, path: str) -> Mapping[str
 
 
 def _check(selection: Selection) -> None:
-    """Raises CallerError for what a runner would take for an option."""
+    """Raise CallerError for a value that a runner would take for an option."""
     for name in ("package", "run", "module", "script"):
         value = getattr(selection, name)
         if value.startswith("-") or "\0" in value or "\n" in value:
@@ -211,7 +211,7 @@ def _check(selection: Selection) -> None:
 
 
 def _notes(runner: Runner, selection: Selection) -> list[str]:
-    """What was asked for and means nothing to the runner."""
+    """A note about the parts of the selection that the runner ignores."""
     options = [name for name in ("package", "run", "script", "module") if getattr(selection, name)]
     ignored = [name for name in options if name not in runner.options]
     return [f"({', '.join(ignored)}: not used by {runner.name})"] if ignored else []

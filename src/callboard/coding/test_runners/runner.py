@@ -13,55 +13,58 @@ Kind: TypeAlias = Literal["go", "npm", "python", "cargo", "make"]
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tests are asked for (seed 003); "" is all of them.
-
-    `package` is a package or folder, `module` one module or file of tests, `run` a pattern of test names, `script` a
-    script of package.json or a target of make; `count` is how often they run.
-    """
+    """Which tests to run; "" means all."""
 
     package: str = ""
+    """A package or folder."""
     run: str = ""
+    """A pattern of test names."""
     script: str = ""
+    """A script of package.json, or a target of make."""
     module: str = ""
+    """A module or file of tests."""
     count: int = 1
+    """How often they run."""
     verbose: bool = False
 
 
 class ProjectFolder(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a folder: where it is, the names in it (those of folders end with `/`), and the text of files
-    that say how it is built. `tests` are the names in its folder of tests, `python` is its interpreter.
-    """
+    """A folder that may have tests."""
 
     root: str = ""
     names: frozenset[str] = frozenset()
+    """The names in it; those of folders end with `/`."""
     texts: Mapping[str, str] = {}
+    """The manifests in it, such as package.json, by name."""
     tests: frozenset[str] = frozenset()
+    """The names in its folder of tests."""
     python: str = "python3"
+    """Its interpreter."""
 
     def json(self, name: str) -> dict[str, Any]:
         """A file's JSON object, empty if it has none."""
         try:
-            read = msgspec.json.decode(self.texts.get(name, ""))
+            value = msgspec.json.decode(self.texts.get(name, ""))
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             return {}
-        return read if isinstance(read, dict) else {}
+        return value if isinstance(value, dict) else {}
 
 
 class Runner(msgspec.Struct, frozen=True, kw_only=True):
-    """One runner. `fits` says whether a folder is one of its kind; `command` is what is run there.
-
-    `read` is given the output and the exit code, None if it was stopped. `honours` are the parts of a selection that
-    mean something to it, `manifests` the files whose text it reads. Where `absent` is in the output of a run that
-    failed, `instead` is tried.
-    """
+    """One runner."""
 
     name: str
     kind: Kind
     matches: Callable[[ProjectFolder], bool]
+    """Whether it tests such a folder."""
     command: Callable[[Selection, ProjectFolder], list[str]]
     parse: Callable[[str, int | None, ProjectFolder], Tally]
+    """Reads the output and the exit code, which is None if the run was stopped."""
     options: frozenset[str]
+    """The fields of a Selection that it supports."""
     manifests: tuple[str, ...] = ()
+    """The files whose text it needs."""
     environment: Mapping[str, str] = {}
     missing_message: str = ""
+    """How the output of a failed run ends if the runner is not installed; then `fallback` runs."""
     fallback: Runner | None = None

@@ -14,7 +14,7 @@ from callboard.coding.workspace.workspace import Workspace
 from callboard.tools import Ensemble, Invoker, Tool
 
 TIMEOUT: Final = 60
-"""Seconds of a call to a tool that says nothing else."""
+"""Default time limit of a tool, in seconds."""
 
 _OF_ONE_ACTION: Final = {"bash": "bash", "test": "run_tests"}
 """The tools of one action, and its name where each action is a tool."""
@@ -36,7 +36,7 @@ def make_ensemble(workspace: Workspace, actions: Iterable[str], *, single: bool)
 
 
 def single_action(name: str, arguments: Mapping[str, Any]) -> str:
-    """The single name of the action that a call means; of a call that means none, the tool's name."""
+    """The action's own name, such as `read_file`, of a call; the tool's name if the call names no action."""
     invoker = _invokers().get(name)
     if invoker is None:
         return _OF_ONE_ACTION.get(name, name)
@@ -55,7 +55,7 @@ def purpose_of(invoker: Invoker) -> str:
 
 
 def action_names(name: str) -> tuple[str, ...]:
-    """The single names of what one of the seven tools does, where they are other ones; nothing for another name."""
+    """The own names of a tool's actions, except the tool's; empty for a name that is none of the seven."""
     tool = _tools().get(name)
     if tool is None:
         return ()

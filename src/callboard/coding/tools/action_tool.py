@@ -23,7 +23,7 @@ from callboard.tools import Context, Tool
 ACTION = "action"
 """The argument that names the action."""
 _ANNOTATIONS = ("description", "default")
-"""What a property says besides what its values may be."""
+"""Keywords of a property that do not restrict its values."""
 
 
 class ToolAction(Tool[..., Any]):
@@ -114,7 +114,7 @@ class ActionTool(Tool[..., Any]):
         }
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The action, and its arguments as its own schema has them. Raises ArgumentsInvalid."""
+        """Choose the action, and validate the arguments by its schema. Raises ArgumentsInvalid."""
         values = as_object(arguments)
         # A model that has to write every argument writes null for those that it does not mean.
         name, rest = self._choose({key: value for key, value in values.items() if value is not None})
@@ -203,7 +203,7 @@ def _make_function(actions: Mapping[str, Tool[..., Any]]) -> Callable[..., Any]:
 
 
 def _kinds(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What a value may be, one way each; not null, since what is not meant is left out here."""
+    """The alternatives of a schema, without null: here an argument that is not meant is left out."""
     kind = {keyword: value for keyword, value in schema.items() if keyword not in _ANNOTATIONS}
     ways = kind["anyOf"] if [*kind] == ["anyOf"] else [kind]
     return [way for way in ways if way != {"type": "null"}]

@@ -109,7 +109,7 @@ def _insert(context: Context, path: str, line: int, content: str) -> str:
 
 
 def _range(opened: OpenedFile, start_line: int | str, end_line: int | None) -> tuple[int, int]:
-    """The first and the last line that are meant; one line where no last one is said."""
+    """The first and the last line of a range; by default one line."""
     if isinstance(start_line, int):
         return start_line, end_line or start_line
     first, last = parse_range(start_line)
@@ -119,7 +119,7 @@ def _range(opened: OpenedFile, start_line: int | str, end_line: int | None) -> t
 
 
 class _Patch(ToolAction):
-    """Its argument `files` is what the patch says, whatever the call does: permissions look at it."""
+    """Fills in `files` from the patch, whatever the call wrote: the permission rules judge these paths."""
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         values = super().validate(arguments)

@@ -91,7 +91,7 @@ file = ActionTool(
 
 
 def append_text(context: Context, path: str, content: str) -> str:
-    """What is done by `append_file`."""
+    """See `append_file`."""
     workspace = get_workspace(context)
     with workspace.changing:
         try:

@@ -184,7 +184,7 @@ async def _repository(context: Context) -> Repository:
 
 
 def _paths(workspace: Workspace, repository: Repository, files: Sequence[str]) -> list[str]:
-    """Paths as git writes them. Raises PermissionError for one that is not beneath the root."""
+    """Paths relative to the repository. Raises PermissionError for one outside of the root."""
     relative = []
     for each in files:
         path = Path(os.path.normpath(workspace.root / each))

@@ -42,7 +42,7 @@ def put_code(
 
 
 def _spans(old: list[str], new: list[str]) -> tuple[Span, ...]:
-    """Where the lines differ; all of them, where there are many."""
+    """The spans where the lines differ; one span of all lines for a large text."""
     if len(old) + len(new) > MAX_COMPARED:
         return (Span(1, len(old), len(new)),)
     opcodes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()

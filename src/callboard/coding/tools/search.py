@@ -24,7 +24,7 @@ from callboard.tools.context import Permits, everything
 SECONDS: Final = 30.0
 """One search."""
 MOST: Final = 1000
-"""Results that a call can ask for."""
+"""Largest number of results of a call."""
 _LINE: Final = 303
 """Characters of a line that are shown."""
 _MENTIONS: Final = 5
@@ -39,7 +39,7 @@ ALIASES: Final = {"path": "directory"}
 
 
 class _Results:
-    """Lines of results up to a limit, and what is said behind them. Files that `permits` refuses have none.
+    """Lines of results up to a limit, and notes. Files that `permits` denies have none.
 
     That there are such files is said whether they match or not: else what is in them could be guessed, search by search.
     """
@@ -164,7 +164,7 @@ async def _lines(context: Context, query: Query, start: str, file_pattern: str, 
 async def _matches(
     workspace: Workspace, query: Query, start: str, file_pattern: str, results: _Results
 ) -> AsyncGenerator[tuple[str, Sequence[tuple[int, str]]]]:
-    """What matches, until the time is over."""
+    """Yield matches until the time is over."""
     end = asyncio.get_running_loop().time() + SECONDS
     async with aclosing(
         search_lines(workspace, query, start, Glob(file_pattern), results.notes.append)

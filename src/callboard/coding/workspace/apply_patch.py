@@ -23,7 +23,7 @@ _SHOWN: Final = 8
 
 
 class _Planned(msgspec.Struct, frozen=True):
-    """What is to be written for one file, and what is told of it when it is."""
+    """What is written for one file, and how the result describes it."""
 
     writes: tuple[FileChange, ...]
     summary: str
@@ -32,12 +32,12 @@ class _Planned(msgspec.Struct, frozen=True):
 
 
 def patched_paths(patches: Iterable[FilePatch]) -> list[str]:
-    """The paths that they are about."""
+    """The paths that the patches change."""
     return list(dict.fromkeys(path for each in patches for path in (each.path, each.target) if path))
 
 
 def apply_patches(workspace: Workspace, patches: list[FilePatch]) -> str:
-    """Applies them, and says what was done. Raises EditRefused, NotText and OSError; nothing is changed then."""
+    """Apply patches; return a description. Raises EditRefused, NotText and OSError, and then changes nothing."""
     merged = _merged(patches)
     taken: set[str] = set()
     planned: list[_Planned] = []
@@ -58,7 +58,7 @@ def apply_patches(workspace: Workspace, patches: list[FilePatch]) -> str:
 
 
 def _merged(patches: list[FilePatch]) -> list[FilePatch]:
-    """Parts about the same file, one after the other, as one."""
+    """Merge neighbouring parts about the same file."""
     merged: list[FilePatch] = []
     for each in patches:
         last = merged[-1] if merged else None

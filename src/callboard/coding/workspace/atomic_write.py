@@ -13,7 +13,7 @@ from callboard.storage.confined_directory import ConfinedDirectory
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """What a file was and what it is to be; None is no file. `mode` are its permissions, if it has or shall have any."""
+    """A file's content before and after, None where there is no file, and its permissions."""
 
     path: str
     before: bytes | None
@@ -22,7 +22,7 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 def write_files(files: ConfinedDirectory, changes: Sequence[FileChange]) -> None:
-    """Writes and deletes. Raises what the first that fails raises; what could not be put back is in its notes."""
+    """Write and delete files. Raises the first error; its notes name the files that could not be restored."""
     done: list[FileChange] = []
     try:
         for change in changes:

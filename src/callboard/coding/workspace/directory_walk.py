@@ -17,9 +17,9 @@ import msgspec
 from callboard.storage.confined_directory import DIRECTORY, ConfinedDirectory
 
 SKIPPED: Final = frozenset({"node_modules", "vendor", ".venv", "__pycache__", "target", "dist", "build"})
-"""Directories that hold what others wrote or what was made; so do those that are hidden."""
+"""Directories of installed packages and build results; hidden ones are skipped too."""
 MAX_ENTRIES: Final = 200_000
-"""Names that one walk looks at."""
+"""Names that one walk reads."""
 
 Kind: TypeAlias = Literal["file", "directory", "link", "other"]
 
@@ -33,7 +33,7 @@ class DirectoryEntry(msgspec.Struct, frozen=True):
 
 
 class DirectoryListing(msgspec.Struct, frozen=True):
-    """What was found, breadth first, in each directory by name. `cut` says that there is more."""
+    """Entries, breadth first, in each directory by name; `cut` if there are more."""
 
     entries: list[DirectoryEntry]
     cut: bool
@@ -52,7 +52,7 @@ def walk_directory(
     depth: int | None = None,
     skip: Callable[[str], bool] = is_skipped,
 ) -> DirectoryListing:
-    """The entries in a directory and below it, down to `depth` levels; no directory that `skip` names is entered.
+    """List a directory and those below, down to `depth` levels; directories for which `skip` holds are not entered.
 
     Raises OSError for a directory that cannot be opened; one below it that cannot is passed over. Linear in the
     entries, times the depth of the directories.
@@ -79,12 +79,12 @@ def files_below(files: ConfinedDirectory, path: str, limit: int = MAX_ENTRIES) -
 
 
 def path_sort_key(path: str) -> tuple[bytes, ...]:
-    """What paths are sorted by: name by name, as bytes."""
+    """A sort key: name by name, as bytes."""
     return tuple(os.fsencode(path).split(b"/"))
 
 
 def _entries(root: int, steps: tuple[str, ...], limit: int) -> list[tuple[str, Kind]]:
-    """The names in the directory that these steps lead to, each opened from the one before."""
+    """The names in a directory; each step is opened relative to the one before."""
     opened = os.dup(root)
     try:
         for step in steps:
@@ -106,5 +106,5 @@ def _kind(entry: os.DirEntry[str]) -> Kind:
 
 
 def describe_omitted(count: int) -> str:
-    """What is said of files that the rules keep a call from."""
+    """The words for files that the rules deny to a call."""
     return f"{count} {'file is' if count == 1 else 'files are'} left out, by the rules"

@@ -29,7 +29,7 @@ _NAMES: Final = 10_000
 
 
 class OpenedFile(msgspec.Struct, frozen=True):
-    """A text file; `key` is its one path, `path` the one that it was asked by, `data` what is in it."""
+    """A text file: the path that the call used, the canonical one (`key`), the bytes and the text."""
 
     path: str
     key: str
@@ -42,7 +42,7 @@ class OpenedFile(msgspec.Struct, frozen=True):
 
 
 def open_text(workspace: Workspace, path: str) -> OpenedFile:
-    """A text file. Raises OSError, and NotText for one that is none."""
+    """Read a text file. Raises OSError, and NotText for a binary file."""
     try:
         data = workspace.files.read(path, MAX_BYTES)
     except FileNotFoundError:
@@ -57,7 +57,7 @@ def open_text(workspace: Workspace, path: str) -> OpenedFile:
 
 
 def show_lines(workspace: Workspace, opened: OpenedFile, start: int, end: int) -> tuple[str, int]:
-    """These lines with their numbers, as far as they fit, and the number of the last that does. They are seen then."""
+    """Format these lines as far as they fit, and mark them as seen; return also the number of the last one."""
     lines = opened.lines[start - 1 : end]
     room = MAX_SHOWN
     fitting = 0
@@ -71,7 +71,7 @@ def show_lines(workspace: Workspace, opened: OpenedFile, start: int, end: int) -
 
 
 def check_seen(workspace: Workspace, opened: OpenedFile, start: int, end: int) -> None:
-    """Raises EditRefused, which shows them, for lines that the model has not seen as they are."""
+    """Raise EditRefused, which shows the lines, if the model has not seen them as they are."""
     lines = opened.lines[start - 1 : end]
     sight = workspace.seen.compare(opened.key, start, lines)
     if sight == "seen":
@@ -87,7 +87,7 @@ def check_seen(workspace: Workspace, opened: OpenedFile, start: int, end: int) -
 
 
 def save(workspace: Workspace, opened: OpenedFile, change: Change) -> str:
-    """Writes the changed text, and shows it around the change. Raises EditRefused where nothing changes, NotText, OSError."""
+    """Write the changed text and describe the change. Raises EditRefused if nothing changes, NotText and OSError."""
     if change.text == opened.file.text:
         raise EditRefused("nothing would change: the file has that already")
     data = encode_file(opened.file.apply(change))
@@ -96,7 +96,7 @@ def save(workspace: Workspace, opened: OpenedFile, change: Change) -> str:
 
 
 def encode_file(file: TextFile) -> bytes:
-    """What is to be written. Raises NotText for a character that the encoding lacks, and for more than 10 MB."""
+    """Encode a file. Raises NotText for a character that the encoding lacks, and for more than 10 MB."""
     data = file.encode()
     if len(data) > MAX_BYTES:
         raise NotText(f"the content has more than {MAX_BYTES} bytes")
@@ -104,7 +104,7 @@ def encode_file(file: TextFile) -> bytes:
 
 
 def describe_change(workspace: Workspace, opened: OpenedFile, change: Change) -> str:
-    """What is told of a change that was made: the lines around it, and whether the text can still be parsed."""
+    """Describe a change: the lines around it, and whether the text still parses."""
     lines = split_lines(change.text)
     shift = 0
     shown: list[str] = []

@@ -14,13 +14,13 @@ from callboard.errors import CallerError
 from callboard.tools.context import Permits, denied_places, everything
 
 MAX_ENTRIES: Final = 500_000
-"""Names that are looked at."""
+"""Names that are read."""
 MAX_HIDDEN: Final = 1000
 """Paths that are hidden; each is a mount."""
 
 
 def find_hidden_paths(root: Path, permits: Permits) -> tuple[str, ...]:
-    """The paths beneath the root that the rules keep from commands: what is there, and what they name by itself.
+    """The paths beneath the root that the rules hide from commands: existing ones, and those that a rule names literally.
 
     A directory stands for all that is in it; links are none, since what they lead to is judged by its own name. Not
     looked into are `.git`, which the sandbox keeps, and directories that hold what others wrote. Raises CallerError

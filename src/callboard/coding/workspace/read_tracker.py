@@ -13,7 +13,7 @@ Sight: TypeAlias = Literal["seen", "changed", "unseen"]
 
 
 class ReadTracker:
-    """The lines of files that were shown, by the files' canonical paths. Takes memory for what was shown, no more.
+    """Hashes of the lines that were shown, by the files' canonical paths.
 
     Only hashes are kept, of Python's own, which nobody outside of the process can choose.
     """
@@ -23,12 +23,12 @@ class ReadTracker:
         self._lock = Lock()
 
     def record(self, path: str, start: int, lines: Sequence[str]) -> None:
-        """These lines were shown; the first has the number `start`, from 1."""
+        """Record lines that were shown; the first has the number `start`, from 1."""
         with self._lock:
             self._files.setdefault(path, {}).update(enumerate(map(hash, lines), start))
 
     def compare(self, path: str, start: int, lines: Sequence[str]) -> Sight:
-        """Whether these lines are what was shown under their numbers; `unseen` if any was never shown."""
+        """Compare lines with those that were shown under their numbers; `unseen` if any was never shown."""
         with self._lock:
             known = self._files.get(path, {})
             hashes = [known.get(number) for number in range(start, start + len(lines))]
@@ -37,14 +37,14 @@ class ReadTracker:
         return "seen" if hashes == [*map(hash, lines)] else "changed"
 
     def copy(self) -> ReadTracker:
-        """What was shown so far; what is shown to one of them later is not known to the other."""
+        """An independent copy."""
         copied = ReadTracker()
         with self._lock:
             copied._files = {path: {**lines} for path, lines in self._files.items()}
         return copied
 
     def forget(self, path: str, start: int = 1) -> None:
-        """What was shown from line `start` on has another number now, or is gone."""
+        """Forget the lines from `start` on: they have other numbers now, or are gone."""
         with self._lock:
             known = self._files.get(path, {})
             self._files[path] = {number: line for number, line in known.items() if number < start}

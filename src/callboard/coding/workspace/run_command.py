@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from callboard.sandbox import Outcome
 
 MAX_SECONDS: Final = 3600.0
-"""That a command may be given."""
+"""Longest time limit of a command."""
 EVERY: Final = 2.0
 """Seconds between two words on how far a command is."""
 
@@ -62,7 +62,7 @@ async def run_command(
 
 
 def describe_stop(outcome: Outcome, workspace: Workspace, seconds: float) -> str:
-    """Why a command was ended, "" if it ended by itself."""
+    """The words for why a command was stopped, "" if it ended by itself."""
     limits = workspace.confinement.limits
     words = {
         "": "",
@@ -76,5 +76,5 @@ def describe_stop(outcome: Outcome, workspace: Workspace, seconds: float) -> str
 
 
 def find_shell() -> str:
-    """The shell that commands are for: bash where there is one."""
+    """The shell for commands: bash where there is one."""
     return next((path for path in ("/bin/bash", "/usr/bin/bash") if Path(path).exists()), "/bin/sh")

@@ -13,7 +13,7 @@ from callboard.sandbox import CommandLimits, Confinement
 def make_confinement(
     settings: CodingSettings, root: Path, folder: Path, borrowed: Mapping[str, Path] | None = None
 ) -> Confinement:
-    """Of commands that work in `root`. Their home is in the job's folder, and is made if it is not there."""
+    """Make the confinement of commands that work in `root`; their home is made in the job's folder."""
     home = folder / "home"
     home.mkdir(exist_ok=True, mode=0o700)
     limits = settings.limits

@@ -14,7 +14,7 @@ import msgspec
 from callboard.coding.edits.result import Change
 
 MAX_BYTES: Final = 10 * 1024 * 1024
-"""Bytes of a file that is read as text (seed 003)."""
+"""Bytes of a file that is read as text."""
 
 _MARKS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _NO_TEXT: Final = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f]")
@@ -22,23 +22,21 @@ _NO_TEXT: Final = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f]")
 
 
 class NotText(ValueError):
-    """A file that is no text, or text that its file's encoding cannot say."""
+    """A binary file, or a text that the file's encoding cannot express."""
 
 
 class TextFile(msgspec.Struct, frozen=True):
-    """The text, its lines ending with LF alone, and what else the file is made of.
-
-    `endings` are those of its lines in the file, in order, as far as they end; empty where all are LF. `bom` is the
-    mark at its beginning.
-    """
+    """A text, and what the bytes of its file need besides."""
 
     text: str
+    """With LF alone."""
     encoding: str = "utf-8"
     bom: bytes = b""
     endings: tuple[str, ...] = ()
+    """The line endings in the file, in order; empty if all are LF."""
 
     def encode(self) -> bytes:
-        """The file. Raises NotText for a character that the encoding does not have."""
+        """Encode the file. Raises NotText for a character that the encoding does not have."""
         text = self.text
         if self.endings:
             lines = text.split("\n")
@@ -52,7 +50,7 @@ class TextFile(msgspec.Struct, frozen=True):
             ) from None
 
     def apply(self, change: Change) -> TextFile:
-        """The same file with another text: lines that were kept keep their endings, new ones have the usual one."""
+        """Apply a change: unchanged lines keep their endings, new ones get the file's usual one."""
         if not self.endings:
             return msgspec.structs.replace(self, text=change.text)
         usual = max(("\n", "\r\n"), key=self.endings.count)
@@ -71,7 +69,7 @@ class TextFile(msgspec.Struct, frozen=True):
 
 
 def decode(data: bytes) -> TextFile:
-    """The text of a file: UTF-8, UTF-16 with its mark, else Latin-1. Raises NotText for what is binary."""
+    """Decode a file: UTF-8, UTF-16 with a byte order mark, else Latin-1. Raises NotText for a binary one."""
     if len(data) > MAX_BYTES:
         raise NotText(f"the file has more than {MAX_BYTES} bytes")
     bom, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
@@ -91,5 +89,5 @@ def decode(data: bytes) -> TextFile:
 
 
 def normalize_newlines(text: str) -> str:
-    """The text with LF for each CRLF."""
+    """Replace CRLF by LF."""
     return text.replace("\r\n", "\n")

@@ -31,10 +31,11 @@ READ_ONLY: Final = (".git",)
 class Workspace:
     """A directory that a model works in; the connection of the ensembles `coding` and `coding_single`.
 
-    `files` are the files beneath it; `changing` is held from reading a file to writing what was made of it. `sandbox`
-    is found when it connects, if it is not given; where there is none it stays None, and `unavailable` says why.
-    `repository` is the one that `git` works in, found at its first use if it is not given; `may_push` that it may push.
-    `reports` are of the tests that ran, in their order.
+    Args:
+        root: The directory.
+        sandbox: For commands; by default the best one is found when the workspace connects.
+        confinement: What commands may see and do; by default the root, and no network.
+        prefer: The name of the sandbox to use; "none" for none.
     """
 
     def __init__(
@@ -49,14 +50,18 @@ class Workspace:
         self.files = ConfinedDirectory(str(root), READ_ONLY)
         self.seen = ReadTracker()
         self.changing = RLock()
+        """Is held from reading a file to writing the edited text."""
         self.sandbox = sandbox
         self.unavailable = ""
+        """Why there is no sandbox."""
         self._tree: Tree | None = None
         self.repository: Repository | None = None
+        """The one that the tool `git` works in; found at its first use."""
         self.may_push = False
         self.reports: list[TestReport] = []
+        """Of the test runs, in their order."""
         self.permits: Permits = everything
-        """What commands may have of the files; the rest is hidden from them where the sandbox can do that."""
+        """The files that commands may see; the sandbox hides the rest if it can."""
         self._confinement = confinement
         self._prefer = prefer
 
@@ -70,12 +75,12 @@ class Workspace:
         return self._confinement
 
     def aliases(self, path: str) -> list[str]:
-        """Every name of what a path leads to, for the rules; see ConfinedDirectory."""
+        """Every name of a file, for the permission rules; see ConfinedDirectory.aliases."""
         return self.files.aliases(path)
 
     @property
     def tree(self) -> Tree | None:
-        """Where the job works, if it is one's."""
+        """The tree of the job that works here, None for a chat."""
         return self._tree
 
     @tree.setter
@@ -89,7 +94,7 @@ class Workspace:
         return self.sandbox.notice if self.sandbox else self.unavailable and f"commands cannot run: {self.unavailable}"
 
     async def connect(self) -> None:
-        """Opens the root, and finds a sandbox. Raises CallerError."""
+        """Open the root, and find a sandbox. Raises CallerError."""
         exclude_repository(self.root)
         await self.files.connect()
         self.root = Path(os.path.realpath(self.root))  # noqa: ASYNC240  # a few links, once
@@ -102,7 +107,7 @@ class Workspace:
                 self.unavailable = str(error)
 
     async def disconnect(self) -> None:
-        """Closes the root."""
+        """Close the root."""
         await self.files.disconnect()
 
 
@@ -112,7 +117,7 @@ def connection(
     hosts: Sequence[str] = (),
     readable: Sequence[str] = (),
 ) -> Workspace:
-    """What the ensemble connects to, by its options.
+    """Make the workspace that an ensemble connects to, by its options.
 
     `root` is the directory, by default the current one; `sandbox` the one that commands run in, by default the best
     there is; `hosts` what they may reach, by default nothing; `readable` further directories that they may read.
@@ -135,7 +140,7 @@ def connection(
 
 
 def get_workspace(context: Context, *, opens_any: bool = False) -> Workspace:
-    """The workspace of a running tool, whose files open from now on only as far as the rules permit this call.
+    """Get the workspace of a running tool; from now on its files open only as far as the rules permit this call.
 
     `opens_any` is for a tool that does not show what it opens, as the search for a test runner's settings.
     """
