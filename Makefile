@@ -1,5 +1,6 @@
 # make run    set everything up and watch a local model call a tool
 # make test   set everything up and pass the tests
+# make test-fast  pass the tests that are not in tests/slow.txt: most of them, in under a minute
 
 PYTHON ?= python3
 VENV := .venv
@@ -26,7 +27,7 @@ OURSELVES := --no-deps --no-build-isolation --editable .
 export PYTHONDONTWRITEBYTECODE :=
 EXTRAS := local gateway store mcp coding dev
 
-.PHONY: run test check conformance test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents bench-threads eval-agents fuzz soak soak-coding clean help lock
+.PHONY: run test test-fast slow check conformance test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents bench-threads eval-agents fuzz soak soak-coding clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -49,6 +50,13 @@ test: $(INSTALLED) check
 	@$(MAKE) --silent --no-print-directory $(SERVERS)/.installed || echo "[mcp] the servers cannot be had: tested without them"
 	@echo "[tests] every test once"
 	@$(BIN)/python -m pytest -q --numprocesses auto --dist worksteal tests tests/mcp_servers
+
+test-fast: $(INSTALLED)
+	@$(BIN)/python -m pytest -q --numprocesses auto --dist worksteal -m "not slow" tests
+
+# make slow   write tests/slow.txt anew, by a run of all tests
+slow: $(INSTALLED)
+	@WRITE_SLOW=1 $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal tests tests/mcp_servers
 
 $(PROGRAMS)/.installed: tests/programs.txt
 	@echo "[programs] $(PROGRAMS): ripgrep and PostgreSQL, for the tests of what uses them (about 80 MB the first time)"

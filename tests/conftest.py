@@ -53,6 +53,71 @@ def may_be_skipped(test, reason):
     )
 
 
+# What takes long: seconds, and a file or a function of tests. `make slow` writes it anew.
+SLOW = ROOT / "tests/slow.txt"
+SECONDS = {name: float(seconds) for seconds, name in map(str.split, SLOW.read_text("utf-8").splitlines())}
+LONG = 0.15
+"""Seconds from which on a function, with all its parameters, is slow."""
+
+
+class Durations:
+    """Writes SLOW: each slow function, or a file most of which is slow."""
+
+    def __init__(self):
+        self.functions = Counter()
+
+    def pytest_runtest_logreport(self, report):
+        self.functions[report.nodeid.partition("[")[0]] += report.duration
+
+    def pytest_sessionfinish(self):
+        files, slow = Counter(), Counter()
+        for function, seconds in self.functions.items():
+            files[function.partition("::")[0]] += seconds
+            slow[function.partition("::")[0]] += seconds * (seconds >= LONG)
+        whole = {file for file, seconds in slow.items() if seconds > max(LONG, 0.8 * files[file])}
+        rows = [(files[file], file) for file in whole]
+        rows += [
+            (seconds, function)
+            for function, seconds in self.functions.items()
+            if seconds >= LONG and function.partition("::")[0] not in whole
+        ]
+        text = "".join([f"{seconds:.1f} {name}\n" for seconds, name in sorted(rows, reverse=True)])
+        SLOW.write_text(text, "utf-8")
+
+
+def seconds_of(item):
+    """Those of the test's file or function in SLOW, or 0."""
+    function = item.nodeid.partition("[")[0]
+    return SECONDS.get(function) or SECONDS.get(function.partition("::")[0], 0)
+
+
+def dealt(items, workers):
+    """The tests in an order in which each worker, which begins with an equal part of them, gets the longest first.
+
+    What is left at the end, when one takes tests from another, is short.
+    """
+    files = {}
+    for item in items:
+        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    costs = {
+        file: sum({item.nodeid.partition("[")[0]: seconds_of(item) for item in files[file]}.values()) for file in files
+    }
+    hands = [[] for _ in range(workers)]
+    order = sorted(files, key=lambda file: (-costs[file], -len(files[file]), file))
+    for place, file in enumerate(order):
+        (hands[place % workers] if costs[file] else min(hands, key=len)).extend(files[file])
+    return [item for hand in hands for item in hand]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if seconds_of(item):
+            item.add_marker("slow")
+    if hasattr(config, "workerinput"):
+        items[:] = dealt(items, config.workerinput["workercount"])
+
+
 class Count:
     """Counts what passed, and why what did not run did not. Fails the run for a skip that is not in the table."""
 
@@ -106,6 +171,8 @@ def pytest_collection_finish():
 def pytest_configure(config):
     if not hasattr(config, "workerinput"):  # a worker's reports come to the one that started it
         config.pluginmanager.register(Count(), "count")
+        if "WRITE_SLOW" in os.environ:
+            config.pluginmanager.register(Durations(), "durations")
 
 
 @pytest.fixture(scope="session", autouse=True)
