@@ -1,4 +1,5 @@
 """The coding agents (seed 003): a repository and a task in, a tested change back.
 
-Owns the seven tools, the places where jobs work, the phases of a job and the evidence that it is done, and its record.
+`agents` run jobs and `chat` conversations; `jobs` holds their records. They work in a `workspace` with the seven `tools`,
+which use `edits`, `outlines`, `search` and `test_runners`; `git` makes the trees of jobs.
 """

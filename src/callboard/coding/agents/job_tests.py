@@ -77,7 +77,7 @@ class JobTests:
 
     @property
     def transcript(self) -> str:
-        """The command of the last run, and what came of it."""
+        """The command of the last run, and its report."""
         return f"$ {' '.join(self._last.command)}\n{self._last.summary}" if self._last else ""
 
     def mark_changed(self) -> None:

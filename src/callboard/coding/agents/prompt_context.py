@@ -21,24 +21,10 @@ MAX_TREE: Final = 200
 MAX_DIFF: Final = 12_000
 
 _SOURCES: Final = frozenset(
-    [
-        ".py",
-        ".go",
-        ".js",
-        ".mjs",
-        ".cjs",
-        ".ts",
-        ".tsx",
-        ".jsx",
-        ".rs",
-        ".java",
-        ".c",
-        ".h",
-        ".rb",
-        ".php",
-        ".cs",
-        ".sh",
-    ]
+    (
+        *(".py", ".go", ".js", ".mjs", ".cjs", ".ts", ".tsx", ".jsx", ".rs", ".java", ".c", ".h", ".rb", ".php"),
+        *(".cs", ".sh"),
+    )
 )
 _HUNK: Final = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
 # Relative paths: not those of URLs, nor absolute ones, nor such as lead up.

@@ -1,4 +1,4 @@
-"""The record of a job: what was asked, how far it is, what came of it. It is `job.json` in the job's folder."""
+"""The record of a job: its input, its state and its output. It is `job.json` in the job's folder."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The jobs on disk: a folder for each, with its record `job.json` and the lock of the process that runs it.
 
 Laws: `job.json` is always whole, for it is replaced and never written over; a job runs exactly while its process holds
-the lock, so that a job whose process died is found out by whoever reads it.
+the lock, so that every reader can tell that a job's process died.
 """
 
 from __future__ import annotations
