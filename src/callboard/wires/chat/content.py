@@ -1,7 +1,4 @@
-"""Contents as the parts of a message.
-
-Owns what text, pictures and files look like on this wire, both ways. Knows nothing of messages.
-"""
+"""Encode contents as the parts of a message, and decode them."""
 
 from __future__ import annotations
 
@@ -28,8 +25,8 @@ from callboard.wires.chat.schema import (
     FileShape,
     ImagePart,
     ImageUrl,
+    MessageContent,
     RefusalPart,
-    Said,
     TextPart,
 )
 from callboard.wires.common.client_input import extra_for, unnamed_in
@@ -44,7 +41,7 @@ from callboard.wires.common.contents import (
 )
 
 _TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
-"""What OpenAI hears, by its names."""
+"""The formats of audio that OpenAI accepts."""
 _FORMATS = {
     **{f"audio/{name}": "wav" for name in ("wav", "x-wav", "wave", "vnd.wave")},
     **{f"audio/{name}": "mp3" for name in ("mpeg", "mp3", "x-mp3", "mpeg3", "x-mpeg-3")},
@@ -67,7 +64,7 @@ def _encode_part(content: Content) -> dict[str, Any] | None:
             return {"type": "text", "text": text}
         case PictureContent(data=data, mime_type=mime_type, url=url) if data or url:
             where: dict[str, Any] = {"url": url if not data else encode_data_url(data, mime_type)}
-            return {"type": "image_url", "image_url": where | _kept(content.extra, "detail")}
+            return {"type": "image_url", "image_url": where | _field(content.extra, "detail")}
         case FileContent(data=data, mime_type=mime_type, extra=extra) if data and is_audio(mime_type):
             named = _FORMATS.get(mime_type.partition(";")[0].strip().lower()) or (extra or {}).get("format")
             audio = {"data": encode_base64(data), "format": named}
@@ -75,8 +72,8 @@ def _encode_part(content: Content) -> dict[str, Any] | None:
         case FileContent(data=data, mime_type=mime_type, name=name) if data:
             file = {"filename": name} if name else {}
             return {"type": "file", "file": file | {"file_data": encode_data_url(data, mime_type)}}
-        case FileContent(extra=extra) if _kept(extra, "file_id"):
-            return {"type": "file", "file": _kept(extra, "file_id")}
+        case FileContent(extra=extra) if _field(extra, "file_id"):
+            return {"type": "file", "file": _field(extra, "file_id")}
         case _:
             return None
 
@@ -97,31 +94,31 @@ def encode_content(content: Iterable[Content], dropped: list[str]) -> str | list
 
 def split_media(result: ResultCanister) -> tuple[ResultCanister, tuple[Content, ...]]:
     """The result as its own message carries it, and the contents of a user's message for what only that can hold."""
-    said: list[Content] = []
+    texts: list[Content] = []
     parts: list[Content] = []
     for content in result.content:
         if isinstance(content, PictureContent | FileContent) and encode_part(content) is not None:
-            said.append(TextualContent(f"[{content_kind(content)}: in the next message]"))
+            texts.append(TextualContent(f"[{content_kind(content)}: in the next message]"))
             parts.append(content)
         else:
-            said.append(content)
+            texts.append(content)
     if not parts:
         return result, ()
-    whose = TextualContent(f"From the result of {result.invocation_id}:")
-    return msgspec.structs.replace(result, content=tuple(said)), (whose, *parts)
+    heading = TextualContent(f"From the result of {result.invocation_id}:")
+    return msgspec.structs.replace(result, content=tuple(texts)), (heading, *parts)
 
 
-def decode_content(said: Said, path: str, raw: Any = None) -> tuple[Content, ...]:
+def decode_content(content: MessageContent, path: str, raw: Any = None) -> tuple[Content, ...]:
     """The contents of a message; `raw` is the same with all fields. Raises CallerError below `path` for data that are none."""
-    if not said:
+    if not content:
         return ()
-    if isinstance(said, str):
-        return (TextualContent(said),)
-    contents = [_decode_part(part, f"{path}[{place}]") for place, part in enumerate(said)]
-    return tuple(map(_with_own, contents, raw)) if isinstance(raw, list) else tuple(contents)
+    if isinstance(content, str):
+        return (TextualContent(content),)
+    contents = [_decode_part(part, f"{path}[{index}]") for index, part in enumerate(content)]
+    return tuple(map(_with_unnamed_fields, contents, raw)) if isinstance(raw, list) else tuple(contents)
 
 
-def _with_own(content: Content, raw: Mapping[str, Any]) -> Content:
+def _with_unnamed_fields(content: Content, raw: Mapping[str, Any]) -> Content:
     """With the fields of its part that have no name here."""
     own = unnamed_in(raw, ("type", str(raw.get("type")), *_INSIDE))
     return replace(content, extra={**(content.extra or {}), **extra_for("chat", own)}) if own else content
@@ -171,5 +168,5 @@ def _audio(audio: Audio, path: str) -> FileContent:
     return FileContent(data, f"audio/{audio.format}", extra={"format": audio.format})
 
 
-def _kept(extra: Mapping[str, Any] | None, key: str) -> dict[str, Any]:
+def _field(extra: Mapping[str, Any] | None, key: str) -> dict[str, Any]:
     return {key: extra[key]} if extra and key in extra else {}

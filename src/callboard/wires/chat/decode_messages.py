@@ -1,7 +1,4 @@
-"""Messages become canisters.
-
-Owns what a client's messages mean. Knows nothing of the rest of its request.
-"""
+"""Decode a client's messages into canisters."""
 
 from __future__ import annotations
 
@@ -45,13 +42,13 @@ _FIELDS = {
 def decode_messages(
     messages: Iterable[Message], raw: Iterable[Mapping[str, Any]], *, model: str
 ) -> tuple[Canister, ...]:
-    """The conversation; reasoning is taken to be the model's own. Raises CallerError with the place.
+    """The conversation; reasoning is taken to be the model's own. Raises CallerError with the path.
 
-    `raw` are the same messages with all their fields: those without a name here go to `extra`.
+    `raw` are the same messages with all fields: those without a name here go to `extra`.
     """
     canisters: list[Canister] = []
-    for place, (message, fields) in enumerate(zip(messages, raw, strict=True)):
-        path = f"messages[{place}]"
+    for index, (message, fields) in enumerate(zip(messages, raw, strict=True)):
+        path = f"messages[{index}]"
         content = decode_content(message.content, f"{path}.content", fields.get("content"))
         extra = extra_for("chat", unnamed_in(fields, _FIELDS[type(message)])) or None
         match message:
@@ -76,8 +73,8 @@ def _turn(
     if message.refusal:
         content = (*content, RefusalContent(message.refusal))
     calls = message.tool_calls or []
-    said: list[Canister] = [AssistantCanister(content, extra=extra)] if content or extra or not calls else []
-    return said + [_invocation(call, f"{path}.tool_calls[{place}]") for place, call in enumerate(calls)]
+    canisters: list[Canister] = [AssistantCanister(content, extra=extra)] if content or extra or not calls else []
+    return canisters + [_invocation(call, f"{path}.tool_calls[{index}]") for index, call in enumerate(calls)]
 
 
 def _invocation(call: Call, path: str) -> InvocationCanister:

@@ -1,6 +1,5 @@
-"""Canisters become messages.
+"""Encode canisters as messages.
 
-Owns the order and form of a request's messages. Knows nothing of tools, controls or names: `on_wire` is given.
 Laws: every call is followed at once by its result, and every result follows its call; arguments are an object.
 """
 
@@ -59,19 +58,19 @@ OPENAI_CHAT = ChatCapabilities()
 def encode_messages(
     canisters: Sequence[Canister],
     request: Request,
-    naming: ToolNames,
+    names: ToolNames,
     _: Any = None,
     *,
     capabilities: ChatCapabilities = OPENAI_CHAT,
 ) -> EncodedMessages:
-    messages = MessageEncoder(canisters, model=request.model, on_wire=naming.on_wire, capabilities=capabilities)
+    messages = MessageEncoder(canisters, model=request.model, on_wire=names.on_wire, capabilities=capabilities)
     if request.prefill and canisters[-1] is request.canisters[-1]:
         messages.body[-1].update(CHAT_PREFILLS[request.prefill][0])
     return EncodedMessages(messages.body, messages.dropped)
 
 
 class MessageEncoder:
-    """The messages of a conversation; `dropped` names what they could not carry."""
+    """The messages of canisters in `body`; `dropped` names what they could not carry."""
 
     def __init__(
         self,
@@ -83,7 +82,7 @@ class MessageEncoder:
     ) -> None:
         self.body: list[dict[str, Any]] = []
         self.dropped: list[str] = []
-        self._replayed = model if capabilities.reasoning_field else None
+        self._reasoning_origin = model if capabilities.reasoning_field else None
         self._on_wire = on_wire
         self._capabilities = capabilities
         for step in group_turns(canisters):
@@ -111,10 +110,10 @@ class MessageEncoder:
                 match content:
                     case TextualContent():
                         text.append(content)
-                    case RefusalContent(text=said):
-                        refusal.append(said)
-                    case ReasoningContent(text=said, origin=origin) if said and origin == self._replayed:
-                        reasoning.append(said)
+                    case RefusalContent(text=value):
+                        refusal.append(value)
+                    case ReasoningContent(text=value, origin=origin) if value and origin == self._reasoning_origin:
+                        reasoning.append(value)
                     case _:
                         self.dropped.append(content_kind(content))
         fields = {name: value for each in turn.texts for name, value in own_fields("chat", each.extra).items()}
@@ -124,11 +123,11 @@ class MessageEncoder:
             fields["refusal"] = "".join(refusal)
         if turn.invocations:
             fields["tool_calls"] = [self._call(call) for call in turn.invocations]
-        said = self._joined(text, "")
+        joined = self._join(text, "")
         contents = [each for canister in turn.texts for each in canister.content]
-        if contents and not said and not fields and all(map(original_item, contents)):
-            return  # nothing of it can be said here, and an empty message is an answer
-        self._add("assistant", None if not said and (refusal or turn.invocations) else said, **fields)
+        if contents and not joined and not fields and all(map(original_item, contents)):
+            return  # this wire carries nothing of it, and an empty message would be an answer
+        self._add("assistant", None if not joined and (refusal or turn.invocations) else joined, **fields)
         self._results(turn.results)
 
     def _call(self, call: InvocationCanister) -> dict[str, Any]:
@@ -137,18 +136,18 @@ class MessageEncoder:
         return {"id": call.identifier, "type": "function", "function": function}
 
     def _results(self, results: Iterable[ResultCanister]) -> None:
-        """A tool message for each; what only a user's message can hold follows after all of them."""
-        carried: list[Content] = []
+        """A tool message for each; pictures and files, which only a user's message can hold, follow after all of them."""
+        media: list[Content] = []
         for result in results:
-            said, parts = split_media(result) if self._capabilities.content_parts else (result, ())
-            carried += parts
-            contents = result_contents(said)
+            message, parts = split_media(result) if self._capabilities.content_parts else (result, ())
+            media += parts
+            contents = result_contents(message)
             texts = [each for each in contents if isinstance(each, TextualContent)]
             self.dropped += [content_kind(each) for each in contents if not isinstance(each, TextualContent)]
             fields = own_fields("chat", result.extra)
-            self._add("tool", self._joined(texts), tool_call_id=said.invocation_id, **fields)
-        if carried:
-            self._add("user", self._content(carried))
+            self._add("tool", self._join(texts), tool_call_id=message.invocation_id, **fields)
+        if media:
+            self._add("user", self._content(media))
 
     def _content(self, content: Iterable[Content]) -> str | list[dict[str, Any]]:
         return encode_content(content, self.dropped) if self._capabilities.content_parts else self._text(content)
@@ -159,10 +158,10 @@ class MessageEncoder:
         self.dropped += [content_kind(item) for item in content if not isinstance(item, TextualContent)]
         if self._capabilities.content_parts and any(item.extra for item in texts):
             return encode_content(texts, self.dropped)
-        return self._joined(texts)
+        return self._join(texts)
 
-    def _joined(self, texts: Iterable[TextualContent], between: str = "\n") -> str:
-        """The texts as one, which has none of their fields."""
+    def _join(self, texts: Iterable[TextualContent], between: str = "\n") -> str:
+        """The texts as one string, which cannot hold their extra fields."""
         for item in texts:
             if item.extra:
                 self.dropped += [f"messages.content.{name}" for name in own_fields("chat", item.extra)]

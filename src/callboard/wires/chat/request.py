@@ -1,7 +1,6 @@
-"""A request to a model, as the body of POST /chat/completions.
+"""The body of POST /chat/completions, encoded and decoded.
 
-Owns the body's fields in both directions; messages are in `messages` and `decode_messages`. Knows no backend:
-what one of them calls otherwise is its profile's affair.
+What an endpoint calls otherwise than OpenAI is in its profile and not here.
 Law: decode_request(encode_request(r).body) is r, as far as the wire carries it.
 """
 
@@ -38,8 +37,8 @@ _CONTROLS = ("temperature", "top_p", "max_tokens", "seed")
 
 def encode_request(request: Request) -> EncodedRequest:
     """The request as a chat body. A value that is None or the wire's default is left out."""
-    naming = ToolNames(request)
-    return _encode_body(encode_messages(request.canisters, request, naming), request, naming)
+    names = ToolNames(request)
+    return _encode_body(encode_messages(request.canisters, request, names), request, names)
 
 
 class RequestEncoder(ConversationEncoder[ToolNames]):
@@ -49,16 +48,16 @@ class RequestEncoder(ConversationEncoder[ToolNames]):
         super().__init__(ToolNames, partial(encode_messages, capabilities=capabilities), _encode_body, max_cached)
 
 
-def _encode_body(messages: EncodedMessages, request: Request, naming: ToolNames) -> EncodedRequest:
+def _encode_body(messages: EncodedMessages, request: Request, names: ToolNames) -> EncodedRequest:
     body: dict[str, Any] = {"model": request.model, "messages": messages.messages}
     dropped = list(messages.dropped)
-    strictness = StrictTools(WIRE)
+    strict_tools = StrictTools(WIRE)
     hosted = [{"type": tool.kind, **tool.definition} for tool in request.hosted if tool.wire == WIRE]
-    if tools := [_tool(strictness.held(tool), naming) for tool in request.tools] + hosted:
+    if tools := [_encode_tool(strict_tools.fit(tool), names) for tool in request.tools] + hosted:
         body["tools"] = tools
-        dropped += strictness.dropped
+        dropped += strict_tools.dropped
         if request.tool_choice != "auto":
-            body["tool_choice"] = _choice(request.tool_choice, naming)
+            body["tool_choice"] = _encode_choice(request.tool_choice, names)
         if request.parallel is not None:
             body["parallel_tool_calls"] = request.parallel
     elif request.tool_choice not in {"auto", "none"}:
@@ -81,7 +80,7 @@ def _encode_body(messages: EncodedMessages, request: Request, naming: ToolNames)
     if request.prefill:
         body.update(CHAT_PREFILLS[request.prefill][1])
     body.update(request.extra)
-    return EncodedRequest(body, naming.reverse, tuple(dropped), strictness.nullable, strictness.respelled)
+    return EncodedRequest(body, names.reverse, tuple(dropped), strict_tools.nullable, strict_tools.respelled)
 
 
 def decode_request(body: Mapping[str, Any]) -> Request:
@@ -90,32 +89,34 @@ def decode_request(body: Mapping[str, Any]) -> Request:
     Tools of another type than `function` and `custom` are hosted ones. `stream_options` are about
     the client's own stream and left out too. Fields that have no name here go to `extra` as they are.
     """
-    asked = read_shape(body, ChatRequest, "", "a chat request")
+    parsed = read_shape(body, ChatRequest, "", "a chat request")
     extra = {name: value for name, value in body.items() if name not in _FIELDS and value is not None}
-    prefill = _prefill(asked, extra)
-    constraint = _constraint(asked.response_format)
-    if constraint is None and asked.response_format not in (None, {"type": "text"}):
-        extra["response_format"] = asked.response_format
-    max_tokens = asked.max_tokens if asked.max_completion_tokens is None else asked.max_completion_tokens
-    stop = (asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop or ())
+    prefill = _decode_prefill(parsed, extra)
+    constraint = _decode_constraint(parsed.response_format)
+    if constraint is None and parsed.response_format not in (None, {"type": "text"}):
+        extra["response_format"] = parsed.response_format
+    max_tokens = parsed.max_tokens if parsed.max_completion_tokens is None else parsed.max_completion_tokens
+    stop = (parsed.stop,) if isinstance(parsed.stop, str) else tuple(parsed.stop or ())
     return Request(
-        model=asked.model,
-        canisters=decode_messages(asked.messages, body["messages"], model=asked.model),
-        tools=_declarations(asked.tools or [], body),
-        tool_choice=_chosen(asked.tool_choice or "auto"),
-        parallel=asked.parallel_tool_calls,
+        model=parsed.model,
+        canisters=decode_messages(parsed.messages, body["messages"], model=parsed.model),
+        tools=_decode_tools(parsed.tools or [], body),
+        tool_choice=_decode_choice(parsed.tool_choice or "auto"),
+        parallel=parsed.parallel_tool_calls,
         constraint=constraint,
-        controls=Controls(asked.temperature, asked.top_p, max_tokens, asked.seed, stop, asked.reasoning_effort),
-        stream=bool(asked.stream),
+        controls=Controls(parsed.temperature, parsed.top_p, max_tokens, parsed.seed, stop, parsed.reasoning_effort),
+        stream=bool(parsed.stream),
         extra=extra,
-        hosted=tuple([_hosted(tool) for tool in body.get("tools") or () if tool.get("type") not in _OWN_TYPES]),
+        hosted=tuple(
+            [_decode_hosted_tool(tool) for tool in body.get("tools") or () if tool.get("type") not in _OWN_TYPES]
+        ),
         prefill=prefill,
     )
 
 
-def _prefill(asked: ChatRequest, extra: dict[str, Any]) -> str:
-    """How a reply is asked for that goes on from the last message; the fields of the body are no longer in `extra`."""
-    last = asked.messages[-1] if asked.messages else None
+def _decode_prefill(parsed: ChatRequest, extra: dict[str, Any]) -> str:
+    """How the request asks for a reply that continues the last message; its fields are taken out of `extra`."""
+    last = parsed.messages[-1] if parsed.messages else None
     if not isinstance(last, AssistantMessage):
         return ""
     if extra.get("continue_final_message") is True:
@@ -125,12 +126,12 @@ def _prefill(asked: ChatRequest, extra: dict[str, Any]) -> str:
     return "prefix" if last.prefix else "partial" if last.partial else ""
 
 
-def _hosted(tool: Mapping[str, Any]) -> HostedTool:
+def _decode_hosted_tool(tool: Mapping[str, Any]) -> HostedTool:
     return HostedTool(WIRE, tool["type"], {name: value for name, value in tool.items() if name != "type"})
 
 
-def _tool(tool: ToolDeclaration, naming: ToolNames) -> dict[str, Any]:
-    function: dict[str, Any] = {"name": naming.on_wire(tool.name)}
+def _encode_tool(tool: ToolDeclaration, names: ToolNames) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": names.on_wire(tool.name)}
     if description := tool.full_description:
         function["description"] = description
     function["parameters"] = dict(CUSTOM_SCHEMA) if tool.kind == "custom" else tool.schema or _NO_SCHEMA
@@ -141,23 +142,23 @@ def _tool(tool: ToolDeclaration, naming: ToolNames) -> dict[str, Any]:
     return {"type": "function", **extra, "function": function | extra.get("function", {})}
 
 
-def _choice(choice: ToolChoice, naming: ToolNames) -> Any:
+def _encode_choice(choice: ToolChoice, names: ToolNames) -> Any:
     if isinstance(choice, NamedTool):
-        return {"type": "function", "function": {"name": naming.on_wire(choice.name)}}
+        return {"type": "function", "function": {"name": names.on_wire(choice.name)}}
     return choice
 
 
-def _declarations(tools: list[FunctionTool], body: Mapping[str, Any]) -> tuple[ToolDeclaration, ...]:
+def _decode_tools(tools: list[FunctionTool], body: Mapping[str, Any]) -> tuple[ToolDeclaration, ...]:
     declared: list[ToolDeclaration] = []
-    for place, tool in enumerate(tools):
+    for index, tool in enumerate(tools):
         if tool.type == "custom":
             if tool.custom is None:
-                raise CallerError("a custom tool without its definition", path=f"tools[{place}].custom")
-            declared.append(_custom(tool.custom))
+                raise CallerError("a custom tool without its definition", path=f"tools[{index}].custom")
+            declared.append(_decode_custom_tool(tool.custom))
         if tool.type != "function":
             continue
         if tool.function is None:
-            raise CallerError("a function tool without its function", path=f"tools[{place}].function")
+            raise CallerError("a function tool without its function", path=f"tools[{index}].function")
         function = tool.function
         declared.append(
             ToolDeclaration(
@@ -165,19 +166,19 @@ def _declarations(tools: list[FunctionTool], body: Mapping[str, Any]) -> tuple[T
                 function.description or "",
                 function.parameters or _NO_SCHEMA,
                 strict=function.strict,
-                extra=extra_for(WIRE, _unnamed(body["tools"][place])),
+                extra=extra_for(WIRE, _unnamed_fields(body["tools"][index])),
             )
         )
     return tuple(declared)
 
 
-def _custom(tool: Custom) -> ToolDeclaration:
+def _decode_custom_tool(tool: Custom) -> ToolDeclaration:
     grammar = tool.format.grammar if tool.format else None
     form = None if grammar is None else {"type": "grammar", "syntax": grammar.syntax, "definition": grammar.definition}
     return ToolDeclaration(tool.name, tool.description or "", CUSTOM_SCHEMA, kind="custom", grammar=form)
 
 
-def _chosen(choice: Literal["auto", "none", "required"] | NamedChoice) -> ToolChoice:
+def _decode_choice(choice: Literal["auto", "none", "required"] | NamedChoice) -> ToolChoice:
     if not isinstance(choice, NamedChoice):
         return choice
     named = choice.custom or choice.function
@@ -186,7 +187,7 @@ def _chosen(choice: Literal["auto", "none", "required"] | NamedChoice) -> ToolCh
     return NamedTool(named.name)
 
 
-def _unnamed(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _unnamed_fields(tool: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a tool that have no name here, those of its function under `function`."""
     fields = unnamed(tool, FunctionTool.__struct_fields__)
     if function := unnamed(tool["function"], Function.__struct_fields__):
@@ -194,10 +195,10 @@ def _unnamed(tool: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _constraint(form: Any) -> Constraint | None:
+def _decode_constraint(form: Any) -> Constraint | None:
     if not isinstance(form, Mapping) or form.get("type") != "json_schema":
         return None
-    asked = form.get("json_schema")
-    if not isinstance(asked, Mapping) or not isinstance(asked.get("schema", {}), Mapping):
+    parsed = form.get("json_schema")
+    if not isinstance(parsed, Mapping) or not isinstance(parsed.get("schema", {}), Mapping):
         raise CallerError("a json_schema without its schema", path="response_format.json_schema")
-    return Constraint(str(asked.get("name") or "reply"), asked.get("schema", {}), bool(asked.get("strict")))
+    return Constraint(str(parsed.get("name") or "reply"), parsed.get("schema", {}), bool(parsed.get("strict")))

@@ -1,7 +1,7 @@
-"""What stands on the wire, as types.
+"""The types of a backend's frames and of a client's request.
 
-Owns the shapes of a backend's chunks and of a client's request. Fields that backends fill with anything are
-`Any` and looked at where they are used; fields that have no name here are skipped while they are read.
+Fields that backends fill with anything are `Any` and checked where they are used; fields without a name here are
+skipped.
 Source: the `openai` package 3.54 and what backends were seen to send.
 """
 
@@ -128,12 +128,12 @@ class AudioPart(_Part, tag="input_audio"):
     input_audio: Audio
 
 
-Said: TypeAlias = str | list[TextPart | RefusalPart | ImagePart | FilePart | AudioPart] | None
+MessageContent: TypeAlias = str | list[TextPart | RefusalPart | ImagePart | FilePart | AudioPart] | None
 """The content of a message in a request."""
 
 
 class _Message(msgspec.Struct, tag_field="role", kw_only=True):
-    content: Said = None
+    content: MessageContent = None
 
 
 class SystemMessage(_Message, tag="system"):

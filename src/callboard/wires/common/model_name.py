@@ -1,8 +1,8 @@
 """Which names of models may be sent to an endpoint.
 
 A client of the gateway chooses the name, and Gemini's wire puts it into the URL beside the operator's key. So a name
-is letters and digits of any script and a few signs, and what could lead out of a path or end one (`..`, `?`, `#`, `%`,
-a backslash, control characters) is in none, on every wire.
+is letters and digits of any script and a few signs; characters that could leave a path or end it (`..`, `?`, `#`, `%`,
+a backslash, control characters) are refused on every wire.
 """
 
 from __future__ import annotations

@@ -27,16 +27,16 @@ _LETTERED = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _NO_LETTERS = frozenset("-0123456789")
 _NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 _STRICT = {"chat": "OPENAI", "responses": "OPENAI", "messages": "ANTHROPIC"}
-"""Whose strict mode a wire has."""
+"""The provider whose strict mode a wire has."""
 _MOST = 8 * 1024
-"""Bytes of a schema whose forms are kept."""
-_KEPT = 512
+"""Bytes of a schema whose forms are cached."""
+_MAX_CACHED = 512
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class ToolNames:
-    """The names of one request: `on_wire` of each declared name, `reverse` where the two differ.
+    """The names of one request's tools: `on_wire` of each declared name, `reverse` where the two differ.
 
     `called` are the names that were called, by default those of the request's canisters.
     """
@@ -45,7 +45,7 @@ class ToolNames:
 
     def __init__(self, request: Request, called: Iterable[str] | None = None) -> None:
         self._wire: dict[str, str] = {}
-        self._taken: set[str] = set()
+        self._used: set[str] = set()
         tools = [tool.name for tool in request.tools]
         self.add(name for name in tools if self.safe.fullmatch(name))
         self.add(tools)
@@ -61,19 +61,19 @@ class ToolNames:
         return {wire: name for name, wire in self._wire.items() if wire != name}
 
     def add(self, names: Iterable[str]) -> None:
-        """Names that are called after all others."""
+        """Adds names of tools that were called, after all others."""
         for name in names:
             if name not in self._wire:
-                self._wire[name] = wire = self._free(name)
-                self._taken.add(wire)
+                self._wire[name] = wire = self._unused_name(name)
+                self._used.add(wire)
 
-    def _spelled(self, name: str) -> str:
+    def _safe_name(self, name: str) -> str:
         return _UNSAFE.sub("_", name)
 
-    def _free(self, name: str) -> str:
-        safe = self._spelled(name)
+    def _unused_name(self, name: str) -> str:
+        safe = self._safe_name(name)
         wire, salt = safe, 0
-        while wire in self._taken or not 0 < len(wire) <= LONGEST:
+        while wire in self._used or not 0 < len(wire) <= LONGEST:
             digest = hashlib.sha256(f"{name}\0{salt}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
             wire = f"{safe[: LONGEST - 9]}_{digest}"
             salt += 1
@@ -85,8 +85,8 @@ class LetteredToolNames(ToolNames):
 
     safe: ClassVar = _LETTERED
 
-    def _spelled(self, name: str) -> str:
-        spelled = super()._spelled(name)
+    def _safe_name(self, name: str) -> str:
+        spelled = super()._safe_name(name)
         return f"_{spelled}" if spelled[:1] in _NO_LETTERS else spelled
 
 
@@ -95,26 +95,26 @@ def called_names(canisters: Iterable[Canister]) -> Iterable[str]:
 
 
 def dropped_descriptions(namespaces: Iterable[str]) -> list[str]:
-    """What is dropped with namespaces, whose tools go by their whole names."""
+    """The names of descriptions that are lost because tools go by their whole names."""
     return [f"description of the namespace {name}" for name in namespaces]
 
 
 def dedupe_tools(tools: Iterable[ToolDeclaration]) -> tuple[tuple[ToolDeclaration, ...], tuple[str, ...]]:
-    """The first tool of each name, for providers refuse two, and what is told of those that say something else."""
+    """The first tool of each name, for providers refuse two, and the names of those whose definitions differ."""
     first: dict[str, ToolDeclaration] = {}
     others = [tool for tool in tools if first.setdefault(tool.name, tool) != tool]
     return tuple(first.values()), tuple([duplicate_name(tool.name) for tool in others])
 
 
 def duplicate_name(name: str) -> str:
-    """What is told of a definition that does not count."""
+    """The name of a definition that is dropped."""
     return f"second definition of the tool {name}"
 
 
 class StrictTools:
-    """The tools of one request as they are declared on a wire, a row of `schema.fitted.RULES`.
+    """The schemas of one request's tools, for a wire of `schema.provider_limits.RULES`.
 
-    `dropped` says what tools lose, `nullable` and `respelled` are as of EncodedRequest.
+    `dropped` names what tools lose; `nullable` and `respelled` are as of EncodedRequest.
     """
 
     def __init__(self, wire: str) -> None:
@@ -123,13 +123,13 @@ class StrictTools:
         self.respelled: dict[str, Fitted] = {}
         self._wire = wire
 
-    def held(self, tool: ToolDeclaration) -> ToolDeclaration:
-        """The tool with the schema that the provider takes: strict, if it asks for that and there is such a form."""
+    def fit(self, tool: ToolDeclaration) -> ToolDeclaration:
+        """The tool with the schema that the provider accepts: strict if the tool asks for it and there is a strict form."""
         if tool.kind == "custom":  # CUSTOM_SCHEMA is strict, and fits
             return tool
         if tool.strict and self._wire in _STRICT:
             tool = self._strict(tool)
-        form = _kept(_fitted, tool.schema or _NO_SCHEMA, self._wire)
+        form = _cached(_fit_schema, tool.schema or _NO_SCHEMA, self._wire)
         if form is None:
             return tool
         self.dropped += [f"{keyword} at the root of the parameters of {tool.name}" for keyword in form.lost]
@@ -138,34 +138,35 @@ class StrictTools:
         return replace(tool, schema=form.schema)
 
     def _strict(self, tool: ToolDeclaration) -> ToolDeclaration:
-        given = tool.schema or _NO_SCHEMA
-        form = _kept(_strict_form, given, self._wire)
+        schema = tool.schema or _NO_SCHEMA
+        form = _cached(_strict_form, schema, self._wire)
         if form is None:
             self.dropped.append(f"strict of the tool {tool.name}")
             return replace(tool, strict=False)
-        if form == given:
+        if form == schema:
             return tool
         self.dropped += [
-            f"{keyword} in the strict parameters of {tool.name}" for keyword in _kept(_lost, given, self._wire)
+            f"{keyword} in the strict parameters of {tool.name}"
+            for keyword in _cached(_lost_bounds, schema, self._wire)
         ]
         if _STRICT[self._wire] == "OPENAI":
-            self.nullable[tool.name] = given
+            self.nullable[tool.name] = schema
         return replace(tool, schema=form)
 
 
-def _kept(make: Any, schema: Mapping[str, Any], wire: str) -> Any:
-    """What is made of the schema for the wire."""
+def _cached(make: Any, schema: Mapping[str, Any], wire: str) -> Any:
+    """make(schema, wire), cached for small schemas."""
     try:
         json = _encode(schema)
         if len(json) <= _MOST:
-            return _remembered(make, json, wire)
+            return _cached_by_json(make, json, wire)
     except (TypeError, ValueError, RecursionError):  # the body cannot be written either
         pass
     return make(schema, wire)
 
 
-@lru_cache(_KEPT)
-def _remembered(make: Any, json: bytes, wire: str) -> Any:
+@lru_cache(_MAX_CACHED)
+def _cached_by_json(make: Any, json: bytes, wire: str) -> Any:
     return make(_decode(json), wire)
 
 
@@ -179,15 +180,15 @@ def _strict_form(schema: Mapping[str, Any], wire: str) -> Mapping[str, Any] | No
         return None
 
 
-def _lost(schema: Mapping[str, Any], wire: str) -> list[str]:
-    """What the strict form does not say; the arguments are checked for it when they come."""
+def _lost_bounds(schema: Mapping[str, Any], wire: str) -> list[str]:
+    """Bounds that the strict form lacks: the arguments are checked for them when they come."""
     from callboard.schema.strict import lost_bounds  # noqa: PLC0415 - few ask for it
 
     return lost_bounds(schema, _strict_form(schema, wire) or {})
 
 
-def _fitted(schema: Mapping[str, Any], wire: str) -> Fitted | None:
-    """The form that the wire's providers take; None where that is the schema itself."""
+def _fit_schema(schema: Mapping[str, Any], wire: str) -> Fitted | None:
+    """The form that the wire's providers accept; None where that is the schema itself."""
     from callboard.schema.provider_limits import RULES, fitted  # noqa: PLC0415 - not before tools are declared
 
     form = fitted(schema, RULES[wire])

@@ -1,8 +1,6 @@
-"""A body in the one spelling that the shapes have.
+"""A client's body with names in camel case and lists where the API takes one object for a list of it.
 
-Owns which of a client's fields are renamed, and which become lists. Google reads `system_instruction` and
-`systemInstruction` alike, and one object where a list of them could stand; its own examples use all of it. Knows
-nothing of what the fields mean.
+Google reads `system_instruction` and `systemInstruction` alike, and its own examples use both.
 Law: what a user or a tool named is never renamed.
 """
 

@@ -1,7 +1,4 @@
-"""Contents as the parts of a turn, and results as function responses.
-
-Owns what text, pictures, files and results look like on this wire, both ways. Knows nothing of turns.
-"""
+"""Encode contents as the parts of a turn and results as function responses, and decode them."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ def encode_part(content: Content, dropped: list[str]) -> dict[str, Any] | None:
         case PictureContent(data=data, url=url) | FileContent(data=data, url=url) if data or url:
             if isinstance(content, FileContent) and content.name:
                 dropped.append("name of a file")
-            return _media(content) | _kept(content.extra)
+            return _media(content) | _media_fields(content.extra)
         case _:
             dropped.append(content_kind(content))
             return None
@@ -64,15 +61,15 @@ def _media(content: PictureContent | FileContent) -> dict[str, Any]:
     return {"fileData": {"mimeType": mime_type, "fileUri": content.url}}
 
 
-def _kept(extra: Mapping[str, Any] | None) -> dict[str, Any]:
+def _media_fields(extra: Mapping[str, Any] | None) -> dict[str, Any]:
     return {key: extra[key] for key in _MEDIA if key in extra} if extra else {}
 
 
 def encode_result(result: ResultCanister, dropped: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The response object, and the parts that stand behind it.
+    """The response object, and the parts that follow it.
 
-    A JSON object in the one spelling that decoding gives back is the response itself; other texts stay to the
-    letter, for a model may have to quote them.
+    A JSON object that is spelled as decoding would spell it is the response itself; other texts stay as they are, for
+    a model may have to quote them.
     """
     parts: list[dict[str, Any]] = []
     for content in result.content:
@@ -85,21 +82,21 @@ def encode_result(result: ResultCanister, dropped: list[str]) -> tuple[dict[str,
     text = result.text
     if result.error is not None:
         return {ERROR: text or result.error.message}, parts
-    if text.startswith("{") and text.endswith("}") and (found := _object(text)) is not None:
-        return found, parts
+    if text.startswith("{") and text.endswith("}") and (decoded := _object(text)) is not None:
+        return decoded, parts
     return {OUTPUT: text}, parts
 
 
 def _object(text: str) -> dict[str, Any] | None:
     try:
-        found = _decode(text)
-        same = _encode(found).decode() == text
+        decoded = _decode(text)
+        same = _encode(decoded).decode() == text
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
-    return found if same and _wrapped(found) is None else None
+    return decoded if same and _only_text(decoded) is None else None
 
 
-def _wrapped(response: Mapping[str, Any]) -> tuple[str, str] | None:
+def _only_text(response: Mapping[str, Any]) -> tuple[str, str] | None:
     """The key and text of a response that is only one text."""
     if len(response) == 1:
         ((key, value),) = response.items()
@@ -110,11 +107,11 @@ def _wrapped(response: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def decode_result(response: FunctionResponse, identifier: str, path: str) -> ResultCanister:
     """The result that a client gives back. Raises CallerError below `path` for data that are none."""
-    said = {OUTPUT: ""} if response.response is None else response.response
-    key, text = _wrapped(said) or (OUTPUT, _encode(said).decode())
+    value = {OUTPUT: ""} if response.response is None else response.response
+    key, text = _only_text(value) or (OUTPUT, _encode(value).decode())
     content: list[Content] = [TextualContent(text)] if text else []
-    for place, part in enumerate(response.parts or []):
-        content += decode_media(part, f"{path}.parts[{place}]")
+    for index, part in enumerate(response.parts or []):
+        content += decode_media(part, f"{path}.parts[{index}]")
     error = ToolError("execution", text.removeprefix(_HEAD)) if key == ERROR else None
     return ResultCanister(invocation_id=identifier, content=tuple(content), error=error)
 

@@ -1,8 +1,6 @@
-"""Contents become canisters.
+"""Decode a client's contents into canisters, and find the call of a result whose identifier is missing.
 
-Owns what a client's turns mean, and which result answers which call where identifiers are missing. Knows nothing
-of the rest of its request.
-Law: what a reply left in a conversation, and the client sent back, is what the reply's events fold to; constant work a part.
+Law: a reply that a client sends back decodes to what its events fold to; constant work a part.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ def instructions(instruction: Instruction | None) -> list[Canister]:
 class MessageDecoder:
     """The `canisters` of a conversation; reasoning that is not sealed is taken to be the model's own.
 
-    Raises CallerError with the place.
+    Raises CallerError with the index.
     """
 
     def __init__(self, turns: Iterable[ContentShape], *, model: str) -> None:
@@ -52,15 +50,15 @@ class MessageDecoder:
         self._used: set[str] = set()
         self._waiting: set[str] = set()
         """Identifiers of the turn's calls without result."""
-        self._named: dict[str, deque[str]] = {}
+        self._by_name: dict[str, deque[str]] = {}
         """The turn's calls by their names, answered ones too."""
         replying = False  # a client may keep each chunk of a stream as a content
-        for place, turn in enumerate(turns):
+        for index, turn in enumerate(turns):
             parts = turn.parts or []
-            path = f"contents[{place}]"
+            path = f"contents[{index}]"
             if turn.role == "model":
                 if not replying:
-                    self._waiting, self._named = set(), {}
+                    self._waiting, self._by_name = set(), {}
                 self._model_turn(parts, path)
             else:
                 self.canisters += self._fold.finish()
@@ -69,7 +67,7 @@ class MessageDecoder:
         self.canisters += self._fold.finish()
 
     def _model_turn(self, parts: Iterable[Part], path: str) -> None:
-        for place, part in enumerate(parts):
+        for index, part in enumerate(parts):
             signature, origin = unseal(from_client(part.thought_signature or ""), self._model)
             if part.thought:
                 self._fold.feed(ReasoningPiece(part.text or "", signature, origin))
@@ -80,7 +78,7 @@ class MessageDecoder:
                 self._call(part.function_call)
             elif part.text:
                 self._fold.feed(TextPiece(part.text))
-            elif media := decode_media(part, f"{path}.parts[{place}]"):
+            elif media := decode_media(part, f"{path}.parts[{index}]"):
                 self.canisters += [*self._fold.finish(), AssistantCanister(tuple(media))]
 
     def _call(self, call: FunctionCall) -> None:
@@ -90,43 +88,43 @@ class MessageDecoder:
         self._count += 1
         self._used.add(identifier)
         self._waiting.add(identifier)
-        self._named.setdefault(call.name, deque()).append(identifier)
+        self._by_name.setdefault(call.name, deque()).append(identifier)
         arguments = call.args or {}
         raw = _encode(arguments).decode()
         self.canisters += self._fold.feed(InvocationEnded(0, identifier, call.name, arguments, raw))
 
     def _user_turn(self, parts: Iterable[Part], path: str) -> None:
-        said: list[Content] = []
+        contents: list[Content] = []
         result: ResultCanister | None = None  # pictures and files at once behind it are its own
-        for place, part in enumerate(parts):
-            where = f"{path}.parts[{place}]"
+        for index, part in enumerate(parts):
+            where = f"{path}.parts[{index}]"
             if (response := part.function_response) is not None:
-                self._close(result, said)
+                self._close(result, contents)
                 result = decode_result(response, self._answered(response), f"{where}.functionResponse")
-                said = []
+                contents = []
             elif part.text:
                 if result is not None:
-                    self._close(result, said)
-                    result, said = None, []
-                said.append(TextualContent(part.text))
+                    self._close(result, contents)
+                    result, contents = None, []
+                contents.append(TextualContent(part.text))
             else:
-                said += decode_media(part, where)
-        self._close(result, said)
+                contents += decode_media(part, where)
+        self._close(result, contents)
 
-    def _close(self, result: ResultCanister | None, said: list[Content]) -> None:
+    def _close(self, result: ResultCanister | None, contents: list[Content]) -> None:
         if result is not None:
-            content = (*result.content, *said)
-            self.canisters.append(msgspec.structs.replace(result, content=content) if said else result)
-        elif said:
-            self.canisters.append(UserCanister(tuple(said)))
+            content = (*result.content, *contents)
+            self.canisters.append(msgspec.structs.replace(result, content=content) if contents else result)
+        elif contents:
+            self.canisters.append(UserCanister(tuple(contents)))
 
     def _answered(self, response: FunctionResponse) -> str:
         """The identifier of the call: the response's own, else that of the first call of its name that waits."""
-        found = response.id or ""
-        if found not in self._waiting and found not in self._used:
-            named = self._named.get(response.name, deque())
+        identifier = response.id or ""
+        if identifier not in self._waiting and identifier not in self._used:
+            named = self._by_name.get(response.name, deque())
             while named and named[0] not in self._waiting:
                 named.popleft()
-            found = named[0] if named else found or response.name
-        self._waiting.discard(found)
-        return found
+            identifier = named[0] if named else identifier or response.name
+        self._waiting.discard(identifier)
+        return identifier

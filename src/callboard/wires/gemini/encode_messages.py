@@ -1,8 +1,7 @@
-"""Canisters become contents.
+"""Encode canisters as contents.
 
-Owns the order and form of a request's group_turns. Knows nothing of tools, controls or names: `on_wire` is given.
 Laws: neighbours of one role are one content; the results of a turn follow it at once, in one content; a signature
-stands on the part that had it.
+stays on the part that had it.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ from callboard.wires.gemini.thought_signatures import split
 
 
 def encode_messages(
-    canisters: Sequence[Canister], request: Request, naming: ToolNames, after: Any = None, *, stand_in: str = ""
+    canisters: Sequence[Canister], request: Request, names: ToolNames, after: Any = None, *, stand_in: str = ""
 ) -> EncodedMessages:
     """The contents of canisters; the state that those after them need is the role of the last content."""
     contents = MessageEncoder(
-        canisters, model=request.model, on_wire=naming.on_wire, role=after or "", stand_in=stand_in
+        canisters, model=request.model, on_wire=names.on_wire, role=after or "", stand_in=stand_in
     )
     return EncodedMessages(contents.body, contents.dropped, contents.more, contents.system, contents.role)
 

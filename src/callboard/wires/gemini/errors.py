@@ -1,7 +1,4 @@
-"""What a backend says when it refuses, and what a client is told.
-
-Owns Google's error bodies in both directions, a list of one as well. Knows nothing of HTTP but the status number.
-"""
+"""Google's error bodies, decoded and encoded."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Why a reply ended, and what it cost, in Google's words.
-
-Owns the table of finish reasons and the counts of tokens, both ways. Knows nothing of parts.
-"""
+"""Google's finish reasons and counts of tokens, decoded and encoded."""
 
 from __future__ import annotations
 

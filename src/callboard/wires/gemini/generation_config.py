@@ -1,7 +1,4 @@
-"""How to sample and how much to think, as generationConfig.
-
-Owns the controls in both directions. Knows nothing of schemas or tools.
-"""
+"""The controls of a request as generationConfig, encoded and decoded."""
 
 from __future__ import annotations
 
@@ -34,15 +31,15 @@ def encode_controls(controls: Controls, dropped: list[str], *, budgets: bool) ->
     if controls.stop:
         config["stopSequences"] = list(controls.stop)
     if controls.effort is not None:
-        thinking = _thinking(controls.effort, budgets=budgets)
-        if thinking is None or _effort(thinking) != controls.effort:
+        thinking = _encode_effort(controls.effort, budgets=budgets)
+        if thinking is None or _decode_effort(thinking) != controls.effort:
             dropped.append(f"effort {controls.effort}")
         if thinking is not None:
             config["thinkingConfig"] = thinking
     return config
 
 
-def _thinking(effort: str, *, budgets: bool) -> dict[str, Any] | None:
+def _encode_effort(effort: str, *, budgets: bool) -> dict[str, Any] | None:
     """The thinkingConfig of an effort, the nearest that there is; None for a word that is none."""
     if effort == "none":
         return {"thinkingBudget": 0}
@@ -52,7 +49,7 @@ def _thinking(effort: str, *, budgets: bool) -> dict[str, Any] | None:
     return {"includeThoughts": True, **amount}
 
 
-def _effort(thinking: Mapping[str, Any]) -> str | None:
+def _decode_effort(thinking: Mapping[str, Any]) -> str | None:
     """The effort that a thinkingConfig asks for; a budget of -1 leaves it to the model."""
     if (level := thinking.get("thinkingLevel")) is not None:
         return _EFFORTS.get(level.upper())
@@ -65,7 +62,7 @@ def decode_controls(generation: GenerationConfig, rest: dict[str, Any]) -> Contr
     """The controls; what they say whole is no longer in `rest`."""
     for name in (*_FIELDS, "stopSequences"):
         rest.pop(name, None)
-    effort = _read(generation.thinking_config, rest)
+    effort = _pop_effort(generation.thinking_config, rest)
     return Controls(
         generation.temperature,
         generation.top_p,
@@ -76,12 +73,12 @@ def decode_controls(generation: GenerationConfig, rest: dict[str, Any]) -> Contr
     )
 
 
-def _read(thinking: ThinkingConfig | None, rest: dict[str, Any]) -> str | None:
+def _pop_effort(thinking: ThinkingConfig | None, rest: dict[str, Any]) -> str | None:
     if thinking is None:
         return None
-    effort = _effort({"thinkingLevel": thinking.thinking_level, "thinkingBudget": thinking.thinking_budget})
+    effort = _decode_effort({"thinkingLevel": thinking.thinking_level, "thinkingBudget": thinking.thinking_budget})
     if effort is not None and any(
-        rest["thinkingConfig"] == _thinking(effort, budgets=budgets) for budgets in (False, True)
+        rest["thinkingConfig"] == _encode_effort(effort, budgets=budgets) for budgets in (False, True)
     ):
         del rest["thinkingConfig"]
     return effort

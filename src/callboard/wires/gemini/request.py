@@ -1,7 +1,6 @@
-"""A request to a model, as the body of POST /models/MODEL:generateContent.
+"""The body and path of POST /models/MODEL:generateContent, encoded and decoded.
 
-Owns the body's fields in both directions; turns are in `contents` and `transcript`. Knows no backend: what one of
-them calls otherwise is its profile's affair. A model and whether it streams stand in the URL.
+The model, and whether it streams, are in the URL.
 Law: decode_request(encode_request(r).body, model=r.model, stream=r.stream) is r, as far as the wire carries it.
 """
 
@@ -57,7 +56,7 @@ _MODES: Mapping[str, ToolChoice] = {
 
 
 def request_path(model: str, *, stream: bool) -> str:
-    """What stands behind the endpoint's base URL, which ends in the API's version.
+    """What is appended to the endpoint's base URL, which ends in the API's version.
 
     Raises:
         CallerError: The name would be more than one segment of the path, or name another method.
@@ -72,9 +71,9 @@ def encode_request(request: Request, *, json_schema: bool = True, budgets: bool 
     Schemas are sent as JSON Schema, or without `json_schema` in the OpenAPI subset of older models. The effort
     is a thinkingLevel, or with `budgets` the thinkingBudget that models before Gemini 3 take.
     """
-    naming = LetteredToolNames(request)
-    messages = encode_messages(request.canisters, request, naming)
-    return _encode_body(messages, request, naming, json_schema=json_schema, budgets=budgets)
+    names = LetteredToolNames(request)
+    messages = encode_messages(request.canisters, request, names)
+    return _encode_body(messages, request, names, json_schema=json_schema, budgets=budgets)
 
 
 class RequestEncoder(ConversationEncoder[LetteredToolNames]):
@@ -92,18 +91,18 @@ class RequestEncoder(ConversationEncoder[LetteredToolNames]):
 
 
 def _encode_body(
-    messages: EncodedMessages, request: Request, naming: LetteredToolNames, *, json_schema: bool, budgets: bool
+    messages: EncodedMessages, request: Request, names: LetteredToolNames, *, json_schema: bool, budgets: bool
 ) -> EncodedRequest:
     dropped = list(messages.dropped)
     body: dict[str, Any] = {"contents": messages.messages}
     if messages.system:
         body["systemInstruction"] = {"parts": messages.system}
-    strictness = StrictTools(WIRE if json_schema else _PARAMETERS)
-    if tools := _tools(request, naming, dropped, strictness, json_schema=json_schema):
+    strict_tools = StrictTools(WIRE if json_schema else _PARAMETERS)
+    if tools := _encode_tools(request, names, dropped, strict_tools, json_schema=json_schema):
         body["tools"] = tools
     if request.tools:
         if request.tool_choice != "auto":
-            body["toolConfig"] = {"functionCallingConfig": _choice(request.tool_choice, naming)}
+            body["toolConfig"] = {"functionCallingConfig": _encode_choice(request.tool_choice, names)}
         if request.parallel is False:
             dropped.append("parallel")
     elif request.tool_choice not in {"auto", "none"}:
@@ -121,7 +120,7 @@ def _encode_body(
     for name, value in request.extra.items():
         merged = name in _MERGED and isinstance(value, Mapping)
         body[name] = {**body.get(name, {}), **value} if merged else value
-    return EncodedRequest(body, naming.reverse, tuple(dropped), respelled=strictness.respelled)
+    return EncodedRequest(body, names.reverse, tuple(dropped), respelled=strict_tools.respelled)
 
 
 def decode_request(body: Mapping[str, Any], *, model: str = "", stream: bool = False) -> Request:
@@ -133,23 +132,23 @@ def decode_request(body: Mapping[str, Any], *, model: str = "", stream: bool = F
     """
     try:
         body = wrap_lists(camel_case(body))
-        asked = msgspec.convert(body, GenerateRequest)
-        model = _model(model or asked.model or "")
+        parsed = msgspec.convert(body, GenerateRequest)
+        model = _short_name(model or parsed.model or "")
         if not model:
             hint = "it stands in the URL: /models/MODEL:generateContent"
             raise CallerError("no model is named", path="model", hint=hint)
-        canisters = (*instructions(asked.system_instruction), *MessageDecoder(asked.contents, model=model).canisters)
+        canisters = (*instructions(parsed.system_instruction), *MessageDecoder(parsed.contents, model=model).canisters)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise input_error(error, "", "a generateContent request") from None
     extra = {name: value for name, value in body.items() if name not in _FIELDS and value is not None}
-    declared, hosted = _declared(asked, body)
-    choice, declared, config = _chosen(asked.tool_config, declared, body)
+    declared, hosted = _decode_tools(parsed, body)
+    choice, declared, config = _decode_choice(parsed.tool_config, declared, body)
     if config:
         extra["toolConfig"] = config
-    generation = asked.generation_config or GenerationConfig()
+    generation = parsed.generation_config or GenerationConfig()
     rest = dict(body.get("generationConfig") or {})
     controls = decode_controls(generation, rest)
-    constraint = _constraint(generation, rest)
+    constraint = _decode_constraint(generation, rest)
     if rest := {name: value for name, value in rest.items() if value is not None}:
         extra["generationConfig"] = rest
     return Request(
@@ -167,8 +166,8 @@ def decode_request(body: Mapping[str, Any], *, model: str = "", stream: bool = F
 
 def _resource(model: str) -> str:
     check_model_name(model)
-    collection, found, name = model.partition("/")
-    if not found:
+    collection, slash, name = model.partition("/")
+    if not slash:
         collection, name = "models", model
     # A colon ends the name, and aiohttp would send a quoted one as it is.
     if collection not in _COLLECTIONS or not name.strip(".") or "/" in name or ":" in name:
@@ -178,18 +177,18 @@ def _resource(model: str) -> str:
     return f"{collection}/{quoted}"
 
 
-def _model(resource: str) -> str:
+def _short_name(resource: str) -> str:
     return resource.removeprefix("models/")
 
 
-def _tools(
-    request: Request, naming: LetteredToolNames, dropped: list[str], strictness: StrictTools, *, json_schema: bool
+def _encode_tools(
+    request: Request, names: LetteredToolNames, dropped: list[str], strict_tools: StrictTools, *, json_schema: bool
 ) -> list[dict[str, Any]]:
     tools: list[dict[str, Any]] = []
     if request.tools:
-        held = map(strictness.held, request.tools)
-        declarations = [_declaration(tool, naming, dropped, json_schema=json_schema) for tool in held]
-        dropped += strictness.dropped
+        held = map(strict_tools.fit, request.tools)
+        declarations = [_encode_tool(tool, names, dropped, json_schema=json_schema) for tool in held]
+        dropped += strict_tools.dropped
         tools.append({"functionDeclarations": declarations})
     for tool in request.hosted:
         if tool.wire == WIRE:
@@ -199,10 +198,10 @@ def _tools(
     return tools
 
 
-def _declaration(
-    tool: ToolDeclaration, naming: LetteredToolNames, dropped: list[str], *, json_schema: bool
+def _encode_tool(
+    tool: ToolDeclaration, names: LetteredToolNames, dropped: list[str], *, json_schema: bool
 ) -> dict[str, Any]:
-    declaration: dict[str, Any] = {"name": naming.on_wire(tool.name)}
+    declaration: dict[str, Any] = {"name": names.on_wire(tool.name)}
     schema = CUSTOM_SCHEMA if tool.kind == "custom" else tool.schema
     if description := tool.full_description:
         declaration["description"] = description
@@ -215,26 +214,26 @@ def _declaration(
     return {**declaration, **tool.extra.get(WIRE, {})}
 
 
-def _choice(choice: ToolChoice, naming: LetteredToolNames) -> dict[str, Any]:
+def _encode_choice(choice: ToolChoice, names: LetteredToolNames) -> dict[str, Any]:
     if isinstance(choice, NamedTool):
-        return {"mode": "ANY", "allowedFunctionNames": [naming.on_wire(choice.name)]}
+        return {"mode": "ANY", "allowedFunctionNames": [names.on_wire(choice.name)]}
     return {"mode": {"none": "NONE", "required": "ANY"}.get(choice, "AUTO")}
 
 
-def _declared(
-    asked: GenerateRequest, body: Mapping[str, Any]
+def _decode_tools(
+    parsed: GenerateRequest, body: Mapping[str, Any]
 ) -> tuple[tuple[ToolDeclaration, ...], tuple[HostedTool, ...]]:
     declared: list[ToolDeclaration] = []
     hosted: list[HostedTool] = []
-    for tool, raw in zip(asked.tools or [], body.get("tools") or [], strict=True):
-        declared += map(_tool, tool.function_declarations or [], raw.get("functionDeclarations") or [])
+    for tool, raw in zip(parsed.tools or [], body.get("tools") or [], strict=True):
+        declared += map(_decode_tool, tool.function_declarations or [], raw.get("functionDeclarations") or [])
         for kind, definition in raw.items():
             if kind != "functionDeclarations" and isinstance(definition, Mapping):
                 hosted.append(HostedTool(WIRE, kind, definition))
     return tuple(declared), tuple(hosted)
 
 
-def _tool(declaration: Declaration, raw: Mapping[str, Any]) -> ToolDeclaration:
+def _decode_tool(declaration: Declaration, raw: Mapping[str, Any]) -> ToolDeclaration:
     schema = declaration.parameters_json_schema
     if schema is None and declaration.parameters:
         schema = decode_schema(declaration.parameters)
@@ -242,7 +241,7 @@ def _tool(declaration: Declaration, raw: Mapping[str, Any]) -> ToolDeclaration:
     return ToolDeclaration(declaration.name, declaration.description or "", schema or NO_SCHEMA, extra=extra)
 
 
-def _chosen(
+def _decode_choice(
     config: ToolConfig | None, declared: tuple[ToolDeclaration, ...], body: Mapping[str, Any]
 ) -> tuple[ToolChoice, tuple[ToolDeclaration, ...], dict[str, Any]]:
     """The choice, the tools that it leaves, and what else the toolConfig says."""
@@ -256,10 +255,10 @@ def _chosen(
         and (calling.mode or "").upper() != _VALIDATED
     ):
         del rest["functionCallingConfig"]
-    return *_allowed(calling, declared), rest
+    return *_decode_mode(calling, declared), rest
 
 
-def _allowed(
+def _decode_mode(
     calling: CallingConfig, declared: tuple[ToolDeclaration, ...]
 ) -> tuple[ToolChoice, tuple[ToolDeclaration, ...]]:
     mode = calling.mode or "AUTO"
@@ -275,7 +274,7 @@ def _allowed(
     return choice, declared
 
 
-def _constraint(generation: GenerationConfig, rest: dict[str, Any]) -> Constraint | None:
+def _decode_constraint(generation: GenerationConfig, rest: dict[str, Any]) -> Constraint | None:
     """The schema of the reply; what it took is no longer in `rest`."""
     if generation.response_mime_type == "text/plain":
         rest.pop("responseMimeType")

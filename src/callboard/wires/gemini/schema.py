@@ -1,7 +1,7 @@
-"""What stands on the wire, as types.
+"""The types of a backend's frames and of a client's request.
 
-Owns the shapes of a backend's chunks and of a client's request. Fields that backends fill with anything are
-`Any` and looked at where they are used; fields that have no name here are skipped while they are read.
+Fields that backends fill with anything are `Any` and checked where they are used; fields without a name here are
+skipped.
 Source: the `google-genai` package 3.4 and Google's reference of generateContent.
 """
 

@@ -1,7 +1,6 @@
-"""Contents as the blocks of a message.
+"""Encode contents as the blocks of a message, and decode them.
 
-Owns what text, pictures, documents and thinking look like on this wire, both ways. Knows nothing of messages.
-Law: a block that has no name here is kept whole, as a text with the block in its `extra`, and written back.
+Law: a block of a type that is not read here is kept whole, as a text with the block in its `extra`, and written back.
 """
 
 from __future__ import annotations
@@ -43,18 +42,17 @@ _PICTURES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 _PDF = "application/pdf"
 
 
-def carried(extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What of an `extra` stands on this wire."""
+def encode_extra(extra: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The fields of an `extra` that this wire has."""
     return {name: extra[name] for name in extra.keys() & _CARRIED} if extra else {}
 
 
-def kept(block: Mapping[str, Any]) -> dict[str, Any] | None:
+def decode_extra(block: Mapping[str, Any]) -> dict[str, Any] | None:
     """The fields of a block that go to `extra`."""
-    found = {name: block[name] for name in block.keys() & _CARRIED if block[name] is not None}
-    return found or None
+    return {name: block[name] for name in block.keys() & _CARRIED if block[name] is not None} or None
 
 
-def encode_block(content: Content, model: str = "") -> dict[str, Any] | None:
+def encode_part(content: Content, model: str = "") -> dict[str, Any] | None:
     """The content as a block; None for what this wire cannot carry, and for reasoning that is not of `model`.
 
     A refusal is its text, for this wire has no block for one.
@@ -80,11 +78,11 @@ def encode_block(content: Content, model: str = "") -> dict[str, Any] | None:
             block = {"type": "document", "source": source} | ({"title": name} if name else {})
     if block.get("source", block) is None:
         return None
-    return block | carried(content.extra) if content.extra else block
+    return block | encode_extra(content.extra) if content.extra else block
 
 
-def blank(content: Content) -> bool:
-    """Whether the content is a text of nothing but whitespace, which the API refuses."""
+def is_blank(content: Content) -> bool:
+    """Whether the content is a text of whitespace, which the API refuses."""
     return (
         isinstance(content, TextualContent | RefusalContent)
         and (not content.text or content.text.isspace())
@@ -92,16 +90,16 @@ def blank(content: Content) -> bool:
     )
 
 
-def encode_blocks(contents: Iterable[Content], dropped: list[str], model: str = "") -> list[dict[str, Any]]:
-    """The contents that say something; `dropped` gets those that the wire cannot carry."""
+def encode_content(contents: Iterable[Content], dropped: list[str], model: str = "") -> list[dict[str, Any]]:
+    """The blocks of contents that are not blank; `dropped` gets what the wire cannot carry."""
     blocks: list[dict[str, Any]] = []
     for content in contents:
         if type(content) is TextualContent and content.extra is None:
             text = content.text
             if text and not text.isspace():
                 blocks.append({"type": "text", "text": text})
-        elif not blank(content):
-            block = encode_block(content, model)
+        elif not is_blank(content):
+            block = encode_part(content, model)
             if block is None:
                 dropped.append(content_kind(content))
             else:
@@ -116,25 +114,25 @@ def encode_document(canister: DocumentCanister, dropped: list[str]) -> dict[str,
         case (TextualContent(text=text, extra=None),) if text and not text.isspace():
             source = {"type": "text", "media_type": "text/plain", "data": text}
         case contents:
-            blocks = encode_blocks([c for c in contents if isinstance(c, TextualContent | PictureContent)], dropped)
+            blocks = encode_content([c for c in contents if isinstance(c, TextualContent | PictureContent)], dropped)
             dropped += [content_kind(c) for c in contents if not isinstance(c, TextualContent | PictureContent)]
             if not blocks:
                 return None
             source = {"type": "content", "content": blocks}
     title = {"title": canister.title} if canister.title else {}
-    return {"type": "document", "source": source, **title, **carried(canister.extra)}
+    return {"type": "document", "source": source, **title, **encode_extra(canister.extra)}
 
 
-def decode_contents(said: str | list[dict[str, Any]] | None, path: str, model: str = "") -> tuple[Content, ...]:
+def decode_content(content: str | list[dict[str, Any]] | None, path: str, model: str = "") -> tuple[Content, ...]:
     """The contents of blocks. Raises CallerError below `path` for blocks that are none."""
-    if not said:
+    if not content:
         return ()
-    if isinstance(said, str):
-        return (TextualContent(said),)
-    return tuple([decode_block(block, f"{path}[{place}]", model) for place, block in enumerate(said)])
+    if isinstance(content, str):
+        return (TextualContent(content),)
+    return tuple([decode_part(block, f"{path}[{index}]", model) for index, block in enumerate(content)])
 
 
-def decode_block(block: dict[str, Any], path: str, model: str) -> Content:
+def decode_part(block: dict[str, Any], path: str, model: str) -> Content:
     """The content of a block; thinking that is not sealed is taken to be `model`'s own. Raises CallerError below `path`."""
     name = block.get("type")
     if not isinstance(name, str):
@@ -144,7 +142,7 @@ def decode_block(block: dict[str, Any], path: str, model: str) -> Content:
             text = block.get("text")
             if len(block) == 2 and type(text) is str:
                 return TextualContent(text)
-            return TextualContent(read_shape(block, TextBlock, path).text, extra=kept(block))
+            return TextualContent(read_shape(block, TextBlock, path).text, extra=decode_extra(block))
         case "thinking":
             shape = read_shape(block, ThinkingBlock, path)
             return ReasoningContent(shape.thinking, *unseal(shape.signature or "", model))
@@ -156,32 +154,32 @@ def decode_block(block: dict[str, Any], path: str, model: str) -> Content:
         case "document":
             return _document(block, path)
         case _:
-            return TextualContent(_readable(block), extra={NAME: block})
+            return TextualContent(_readable_text(block), extra={NAME: block})
 
 
 def decode_document(block: dict[str, Any], path: str) -> DocumentCanister | None:
-    """The document that stands in a block as text; None for one that is a file. Raises CallerError."""
+    """The document of a block that holds text; None for one that is a file. Raises CallerError."""
     shape = read_shape(block, DocumentBlock, path)
     match shape.source:
         case TextSource(data=text) | ContentSource(content=str(text)):
-            content = decode_contents(text, path)
+            content = decode_content(text, path)
         case ContentSource(content=list(blocks)):
-            content = decode_contents(blocks, f"{path}.source.content")
+            content = decode_content(blocks, f"{path}.source.content")
         case _:
             return None
-    return DocumentCanister(content, title=shape.title or "", extra=kept(block))
+    return DocumentCanister(content, title=shape.title or "", extra=decode_extra(block))
 
 
 def _image(block: dict[str, Any], path: str) -> Content:
     match read_shape(block, ImageBlock, path).source:
         case Base64Source(media_type=mime_type, data=data):
             return PictureContent(
-                data=decode_base64(data, f"{path}.source.data"), mime_type=mime_type, extra=kept(block)
+                data=decode_base64(data, f"{path}.source.data"), mime_type=mime_type, extra=decode_extra(block)
             )
         case UrlSource(url=url):
-            return PictureContent(url=url, extra=kept(block))
+            return PictureContent(url=url, extra=decode_extra(block))
         case FileSource(file_id=file_id):
-            return PictureContent(extra={"file_id": file_id, **(kept(block) or {})})
+            return PictureContent(extra={"file_id": file_id, **(decode_extra(block) or {})})
 
 
 def _document(block: dict[str, Any], path: str) -> Content:
@@ -190,18 +188,21 @@ def _document(block: dict[str, Any], path: str) -> Content:
     match shape.source:
         case Base64Source(media_type=mime_type, data=data):
             return FileContent(
-                data=decode_base64(data, f"{path}.source.data"), mime_type=mime_type, name=name, extra=kept(block)
+                data=decode_base64(data, f"{path}.source.data"),
+                mime_type=mime_type,
+                name=name,
+                extra=decode_extra(block),
             )
         case UrlSource(url=url):
-            return FileContent(url=url, mime_type=_PDF, name=name, extra=kept(block))
+            return FileContent(url=url, mime_type=_PDF, name=name, extra=decode_extra(block))
         case FileSource(file_id=file_id):
-            return FileContent(name=name, extra={"file_id": file_id, **(kept(block) or {})})
+            return FileContent(name=name, extra={"file_id": file_id, **(decode_extra(block) or {})})
         case TextSource(data=text):
             return FileContent(
-                data=text.encode("utf-8", "replace"), mime_type="text/plain", name=name, extra=kept(block)
+                data=text.encode("utf-8", "replace"), mime_type="text/plain", name=name, extra=decode_extra(block)
             )
         case ContentSource():
-            return TextualContent(_readable(block), extra={NAME: block})
+            return TextualContent(_readable_text(block), extra={NAME: block})
 
 
 def _picture_source(picture: PictureContent) -> dict[str, Any] | None:
@@ -209,12 +210,12 @@ def _picture_source(picture: PictureContent) -> dict[str, Any] | None:
         if picture.mime_type not in _PICTURES:
             return None
         return {"type": "base64", "media_type": picture.mime_type, "data": encode_base64(picture.data)}
-    return _elsewhere(picture)
+    return _reference(picture)
 
 
 def _file_source(file: FileContent) -> dict[str, Any] | None:
     if not file.data:
-        return _elsewhere(file)
+        return _reference(file)
     if file.mime_type == _PDF:
         return {"type": "base64", "media_type": _PDF, "data": encode_base64(file.data)}
     if file.mime_type.startswith("text/"):
@@ -225,7 +226,7 @@ def _file_source(file: FileContent) -> dict[str, Any] | None:
     return None
 
 
-def _elsewhere(content: PictureContent | FileContent) -> dict[str, Any] | None:
+def _reference(content: PictureContent | FileContent) -> dict[str, Any] | None:
     if content.url:
         return {"type": "url", "url": content.url}
     if content.extra and "file_id" in content.extra:
@@ -233,8 +234,8 @@ def _elsewhere(content: PictureContent | FileContent) -> dict[str, Any] | None:
     return None
 
 
-def _readable(block: Mapping[str, Any]) -> str:
-    """What of a block without a name here another wire can say: its texts, or the tool that it refers to."""
+def _readable_text(block: Mapping[str, Any]) -> str:
+    """The text of a block of another type, for other wires: its texts, or the tool that it refers to."""
     if block.get("type") == "tool_reference":
         return f"tool {block.get('tool_name')}"
     source = block.get("source")

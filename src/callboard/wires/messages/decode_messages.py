@@ -1,7 +1,4 @@
-"""Messages become canisters.
-
-Owns what a client's messages mean. Knows nothing of the rest of its request.
-"""
+"""Decode a client's messages into canisters."""
 
 from __future__ import annotations
 
@@ -20,27 +17,27 @@ from callboard.core import (
     joined,
 )
 from callboard.wires.common.client_input import client_json, read_shape
-from callboard.wires.messages.content import decode_block, decode_contents, decode_document, kept
+from callboard.wires.messages.content import decode_content, decode_document, decode_extra, decode_part
 from callboard.wires.messages.encode_messages import AS_SYSTEM
-from callboard.wires.messages.schema import Said, ToolResultBlock, ToolUseBlock
+from callboard.wires.messages.schema import RequestMessage, ToolResultBlock, ToolUseBlock
 
 
 def decode_messages(
-    system: str | list[dict[str, Any]] | None, messages: Iterable[Said], *, model: str
+    system: str | list[dict[str, Any]] | None, messages: Iterable[RequestMessage], *, model: str
 ) -> tuple[Canister, ...]:
-    """The conversation; thinking that is not sealed is taken to be the model's own. Raises CallerError with the place.
+    """The conversation; thinking that is not sealed is taken to be the model's own. Raises CallerError with the path.
 
     Each block of `system` is a canister. A document that is text is one too; other documents are files.
     """
-    canisters: list[Canister] = [SupervisorCanister((part,)) for part in decode_contents(system, "system")]
-    for place, message in enumerate(messages):
-        path = f"messages[{place}].content"
+    canisters: list[Canister] = [SupervisorCanister((part,)) for part in decode_content(system, "system")]
+    for index, message in enumerate(messages):
+        path = f"messages[{index}].content"
         content = message.content
         if message.role == "system":
-            canisters.append(SupervisorCanister(decode_contents(content, path), extra=AS_SYSTEM))
+            canisters.append(SupervisorCanister(decode_content(content, path), extra=AS_SYSTEM))
         elif isinstance(content, str):
             speaker = UserCanister if message.role == "user" else AssistantCanister
-            canisters.append(speaker(decode_contents(content, path)))
+            canisters.append(speaker(decode_content(content, path)))
         elif message.role == "user":
             _user(content, path, canisters)
         else:
@@ -49,15 +46,15 @@ def decode_messages(
 
 
 def _user(blocks: list[dict[str, Any]], path: str, canisters: list[Canister]) -> None:
-    said: list[Content] = []
+    contents: list[Content] = []
 
     def close() -> None:
-        if said:
-            canisters.append(UserCanister(tuple(said)))
-            said.clear()
+        if contents:
+            canisters.append(UserCanister(tuple(contents)))
+            contents.clear()
 
-    for place, block in enumerate(blocks):
-        where = f"{path}[{place}]"
+    for index, block in enumerate(blocks):
+        where = f"{path}[{index}]"
         match block.get("type"):
             case "tool_result":
                 close()
@@ -66,35 +63,35 @@ def _user(blocks: list[dict[str, Any]], path: str, canisters: list[Canister]) ->
                 close()
                 canisters.append(document)
             case _:
-                said.append(decode_block(block, where, ""))
+                contents.append(decode_part(block, where, ""))
     close()
 
 
 def _assistant(blocks: list[dict[str, Any]], model: str, path: str, canisters: list[Canister]) -> None:
-    said: list[Content] = []
-    for place, block in enumerate(blocks):
-        where = f"{path}[{place}]"
+    contents: list[Content] = []
+    for index, block in enumerate(blocks):
+        where = f"{path}[{index}]"
         if block.get("type") != "tool_use":
-            said.append(decode_block(block, where, model))
+            contents.append(decode_part(block, where, model))
             continue
-        if said:
-            canisters.append(AssistantCanister(tuple(said)))
-            said = []
+        if contents:
+            canisters.append(AssistantCanister(tuple(contents)))
+            contents = []
         canisters.append(_invocation(block, where))
-    if said:
-        canisters.append(AssistantCanister(tuple(said)))
+    if contents:
+        canisters.append(AssistantCanister(tuple(contents)))
 
 
 def _invocation(block: dict[str, Any], path: str) -> InvocationCanister:
     shape = read_shape(block, ToolUseBlock, path)
     raw = client_json(shape.input, f"{path}.input")
-    return InvocationCanister(shape.id, shape.name, shape.input, raw, extra=kept(block))
+    return InvocationCanister(shape.id, shape.name, shape.input, raw, extra=decode_extra(block))
 
 
 def _result(block: dict[str, Any], path: str) -> ResultCanister:
     shape = read_shape(block, ToolResultBlock, path)
-    content = decode_contents(shape.content, f"{path}.content")
+    content = decode_content(shape.content, f"{path}.content")
     error = None
     if shape.is_error:
         error = ToolError("execution", joined(content))
-    return ResultCanister(content, invocation_id=shape.tool_use_id, error=error, extra=kept(block))
+    return ResultCanister(content, invocation_id=shape.tool_use_id, error=error, extra=decode_extra(block))

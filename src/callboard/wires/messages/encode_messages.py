@@ -1,7 +1,6 @@
-"""Canisters become messages.
+"""Encode canisters as messages.
 
-Owns the order and form of a request's messages. Knows nothing of tools, controls or names: `on_wire` is given.
-Laws: user and assistant take group_turns; a turn's results are in one message, before whatever the user says; a call's
+Laws: user and assistant take turns; a turn's results are in one message, before what the user says; a call's
 identifier is one that the API accepts and that no other call has.
 """
 
@@ -32,7 +31,7 @@ from callboard.wires.common.group_turns import Turn, group_turns, tag_instructio
 from callboard.wires.common.request_encoder import EncodedMessages
 from callboard.wires.common.tool_calls import arguments_object
 from callboard.wires.common.tool_declarations import ToolNames
-from callboard.wires.messages.content import blank, carried, encode_blocks, encode_document
+from callboard.wires.messages.content import encode_content, encode_document, encode_extra, is_blank
 
 AS_SYSTEM: Mapping[str, Any] = {"role": "system"}
 """The `extra` of instructions that stood among the messages as a message of their own."""
@@ -43,30 +42,29 @@ _encode = msgspec.json.Encoder().encode
 
 
 class EncodedPrefix(msgspec.Struct, frozen=True):
-    """What messages have to know of those before them.
-
-    `role` is that of the last one, empty where there is none yet but system, and `identifiers` those of the calls.
-    `marked` tells whether a block has a breakpoint of its own, `behind` how many bytes of JSON the last message has
-    behind its last block that can be one; None where it has no such block.
-    """
+    """What the encoding of messages has to know of those before them."""
 
     role: str = ""
-    opened: bool = False
+    """Of the last message; "" while there is none but system."""
+    started: bool = False
     """Whether there was more than leading instructions."""
     identifiers: Mapping[str, int] = MappingProxyType({})
-    marked: bool = False
+    """Of the calls."""
+    has_breakpoint: bool = False
+    """Whether a block came with a breakpoint."""
     behind: int | None = None
+    """Bytes of the last message's JSON after its last block that can be a breakpoint; None without such a block."""
 
 
 NO_PREFIX = EncodedPrefix()
 
 
 def encode_messages(
-    canisters: Sequence[Canister], request: Request, naming: ToolNames, after: EncodedPrefix | None = None
+    canisters: Sequence[Canister], request: Request, names: ToolNames, after: EncodedPrefix | None = None
 ) -> EncodedMessages:
     """The messages of canisters; `after` is the state that those before them left."""
-    messages = MessageEncoder(canisters, model=request.model, on_wire=naming.on_wire, before=after or NO_PREFIX)
-    return EncodedMessages(messages.body, messages.dropped, messages.more, messages.system, messages.past)
+    messages = MessageEncoder(canisters, model=request.model, on_wire=names.on_wire, before=after or NO_PREFIX)
+    return EncodedMessages(messages.body, messages.dropped, messages.more, messages.system, messages.prefix)
 
 
 class MessageEncoder:
@@ -95,8 +93,8 @@ class MessageEncoder:
         self._role = before.role
         self._blocks = self.more
         self._used = dict(before.identifiers)
-        first = 0 if before.opened else _leading(canisters)
-        self._opened = before.opened or first < len(canisters)
+        first = 0 if before.started else _leading(canisters)
+        self._started = before.started or first < len(canisters)
         for canister in canisters[:first]:
             self.system += self._instructions(canister)
         rest = canisters[first:]
@@ -107,9 +105,9 @@ class MessageEncoder:
                     count = len(step.texts) + len(step.invocations)
                     self._turn([next(spoken) for _ in range(count)], step.results)
                 case UserCanister(content=content):
-                    self._add("user", encode_blocks(content, self.dropped))
+                    self._add("user", encode_content(content, self.dropped))
                 case ResultCanister():
-                    self._add("user", encode_blocks(result_contents(step), self.dropped))
+                    self._add("user", encode_content(result_contents(step), self.dropped))
                 case DocumentCanister():
                     block = encode_document(step, self.dropped)
                     self._add("user", [] if block is None else [block])
@@ -118,19 +116,19 @@ class MessageEncoder:
                     if extra and extra.get("role") == "system":
                         self._add("system", blocks)
                     elif blocks:
-                        text = joined([part for part in step.content if not blank(part)])
+                        text = joined([part for part in step.content if not is_blank(part)])
                         self._add("user", [{"type": "text", "text": tag_instructions(text)}])
 
     @property
-    def past(self) -> EncodedPrefix:
-        """What those behind have to know."""
+    def prefix(self) -> EncodedPrefix:
+        """What the messages after these have to know."""
         blocks = [*self.system, *self.more, *[block for message in self.body for block in message["content"]]]
         return EncodedPrefix(
             self._role,
-            self._opened,
+            self._started,
             self._used,
-            self._before.marked or any(map(is_marked, blocks)),
-            _behind(self._blocks, None if self.body else self._before.behind),
+            self._before.has_breakpoint or any(map(has_breakpoint, blocks)),
+            _bytes_after_last(self._blocks, None if self.body else self._before.behind),
         )
 
     def _add(self, role: str, blocks: list[dict[str, Any]]) -> None:
@@ -157,9 +155,9 @@ class MessageEncoder:
                         "name": self._on_wire(name),
                         "input": arguments_object(canister.arguments, canister.raw),
                     }
-                    blocks.append(call | carried(extra) if extra else call)
+                    blocks.append(call | encode_extra(extra) if extra else call)
                 case AssistantCanister(content=content):
-                    blocks += encode_blocks(content, self.dropped, self._model)
+                    blocks += encode_content(content, self.dropped, self._model)
                 case _:
                     pass
         self._add("assistant", blocks)
@@ -167,14 +165,14 @@ class MessageEncoder:
 
     def _result(self, identifier: str, result: ResultCanister) -> dict[str, Any]:
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": identifier}
-        content = encode_blocks(result.content, self.dropped)
+        content = encode_content(result.content, self.dropped)
         if result.error is not None:
             block["is_error"] = True
             if not content and result.error.message:
                 content = [{"type": "text", "text": result.error.message}]
         if content:
             block["content"] = content
-        return block | carried(result.extra) if result.extra else block
+        return block | encode_extra(result.extra) if result.extra else block
 
     def _identifier(self, identifier: str) -> str:
         """One of a-z, A-Z, 0-9, _ and - that no call before has."""
@@ -189,10 +187,10 @@ class MessageEncoder:
     def _instructions(self, canister: Canister) -> list[dict[str, Any]]:
         content = canister.content if isinstance(canister, SupervisorCanister) else ()
         self.dropped += [content_kind(part) for part in content if not isinstance(part, TextualContent)]
-        return encode_blocks([part for part in content if isinstance(part, TextualContent)], self.dropped)
+        return encode_content([part for part in content if isinstance(part, TextualContent)], self.dropped)
 
 
-def is_marked(block: Mapping[str, Any]) -> bool:
+def has_breakpoint(block: Mapping[str, Any]) -> bool:
     """Whether there is a breakpoint on the block, or on one inside it."""
     if "cache_control" in block:
         return True
@@ -206,7 +204,7 @@ def _leading(canisters: Sequence[Canister]) -> int:
     return next((i for i, c in enumerate(canisters) if not isinstance(c, SupervisorCanister)), len(canisters))
 
 
-def _behind(blocks: Sequence[Mapping[str, Any]], behind: int | None) -> int | None:
+def _bytes_after_last(blocks: Sequence[Mapping[str, Any]], behind: int | None) -> int | None:
     """Bytes behind the last block that can be a breakpoint, with these at the end of a message that had `behind`."""
     for block in blocks:
         if block.get("type") not in _UNCACHED:

@@ -1,7 +1,5 @@
-"""What a backend says when it refuses, and what a client is told.
+"""Anthropic's error types and their statuses, decoded and encoded.
 
-Owns Anthropic's error types and their statuses; the generic reading of a body is the chat wire's. Knows nothing
-of HTTP but the status number.
 Source: the error objects of the `anthropic` package 2.12.
 """
 

@@ -1,6 +1,5 @@
-"""A request to a model, as the body of POST /messages.
+"""The body of POST /messages, encoded and decoded.
 
-Owns the body's fields in both directions; messages are in `messages` and `decode_messages`. Knows no backend.
 Law: decode_request(encode_request(r).body) is r, as far as the wire carries it.
 """
 
@@ -33,12 +32,12 @@ from callboard.wires.messages.encode_messages import (
     EncodedPrefix,
     MessageEncoder,
     encode_messages,
-    is_marked,
+    has_breakpoint,
 )
 from callboard.wires.messages.schema import NAME, MessagesRequest, OutputFormat
 
 MAX_TOKENS = 4096
-"""The bound of a reply whose request has none, for the API requires one."""
+"""The `max_tokens` of a request without one: the API requires it."""
 BREAKPOINT: Mapping[str, Any] = {"type": "ephemeral"}
 _BREAKPOINT = msgspec.json.encode({"cache_control": BREAKPOINT})[1:-1]
 
@@ -52,9 +51,9 @@ _CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"
 
 def encode_request(request: Request) -> EncodedRequest:
     """The request as a body of this wire."""
-    naming = ToolNames(request)
-    encoder = MessageEncoder(request.canisters, model=request.model, on_wire=naming.on_wire)
-    return _encode_body(EncodedMessages(encoder.body, encoder.dropped, system=encoder.system), request, naming)
+    names = ToolNames(request)
+    encoder = MessageEncoder(request.canisters, model=request.model, on_wire=names.on_wire)
+    return _encode_body(EncodedMessages(encoder.body, encoder.dropped, system=encoder.system), request, names)
 
 
 class RequestEncoder(ConversationEncoder[ToolNames]):
@@ -69,7 +68,7 @@ class RequestEncoder(ConversationEncoder[ToolNames]):
 
 
 def _encode_body(
-    messages: EncodedMessages, request: Request, naming: ToolNames, *, breakpoints: bool = False
+    messages: EncodedMessages, request: Request, names: ToolNames, *, breakpoints: bool = False
 ) -> EncodedRequest:
     dropped = list(messages.dropped)
     controls = request.controls
@@ -78,9 +77,9 @@ def _encode_body(
     if messages.system:
         body["system"] = messages.system
     body["messages"] = messages.messages
-    strictness = StrictTools(NAME)
-    tools = [_tool(strictness.held(tool), naming) for tool in request.tools]
-    dropped += strictness.dropped
+    strict_tools = StrictTools(NAME)
+    tools = [_encode_tool(strict_tools.fit(tool), names) for tool in request.tools]
+    dropped += strict_tools.dropped
     for hosted in request.hosted:
         if hosted.wire == NAME:
             tools.append({"type": hosted.kind, **hosted.definition})
@@ -89,24 +88,26 @@ def _encode_body(
     if tools:
         body["tools"] = tools
         if request.tool_choice != "auto" or request.parallel is not None:
-            body["tool_choice"] = _choice(request, naming)
+            body["tool_choice"] = _encode_choice(request, names)
     elif request.tool_choice not in {"auto", "none"}:
         dropped.append("tool_choice")
     dropped += dropped_descriptions(request.namespaces)
-    _control(body, controls, dropped)
+    _encode_controls(body, controls, dropped)
     if request.constraint is not None:
         form = {"type": "json_schema", "schema": request.constraint.schema}
         body["output_config"] = body.get("output_config", {}) | {"format": form}
     if request.stream:
         body["stream"] = True
-    past: EncodedPrefix = messages.state or NO_PREFIX
-    if breakpoints and not (past.marked or "cache_control" in request.extra or any(map(is_marked, tools))):
-        _break(body, past)
-    given = request.extra
-    if "output_config" in body and isinstance(given.get("output_config"), Mapping):
-        given = {**given, "output_config": {**body["output_config"], **given["output_config"]}}
-    body.update(given)
-    return EncodedRequest(body, naming.reverse, tuple(dropped), strictness.nullable, strictness.respelled)
+    prefix: EncodedPrefix = messages.state or NO_PREFIX
+    if breakpoints and not (
+        prefix.has_breakpoint or "cache_control" in request.extra or any(map(has_breakpoint, tools))
+    ):
+        _add_breakpoints(body, prefix)
+    extra = request.extra
+    if "output_config" in body and isinstance(extra.get("output_config"), Mapping):
+        extra = {**extra, "output_config": {**body["output_config"], **extra["output_config"]}}
+    body.update(extra)
+    return EncodedRequest(body, names.reverse, tuple(dropped), strict_tools.nullable, strict_tools.respelled)
 
 
 def decode_request(body: Mapping[str, Any]) -> Request:
@@ -117,39 +118,39 @@ def decode_request(body: Mapping[str, Any]) -> Request:
     """
     if not isinstance(body, Mapping):
         raise CallerError("a request is an object")
-    asked = read_shape(body, MessagesRequest, "")
+    parsed = read_shape(body, MessagesRequest, "")
     extra = {name: value for name, value in body.items() if name not in _FIELDS and value is not None}
-    output = dict(asked.output_config or {})
+    output = dict(parsed.output_config or {})
     effort = output.pop("effort", None)
     if effort is not None and not isinstance(effort, str):
         raise CallerError("an effort is a string", path="output_config.effort")
-    if asked.thinking == {"type": "disabled"} and effort is None:
+    if parsed.thinking == {"type": "disabled"} and effort is None:
         effort = "none"
-    elif asked.thinking is not None:
-        extra["thinking"] = asked.thinking
-    constraint = _constraint(output)
+    elif parsed.thinking is not None:
+        extra["thinking"] = parsed.thinking
+    constraint = _pop_constraint(output)
     if output:
         extra["output_config"] = output
-    declared, hosted = _declarations(asked.tools or [])
-    choice, parallel = _chosen(asked.tool_choice)
+    declared, hosted = _decode_tools(parsed.tools or [])
+    choice, parallel = _decode_choice(parsed.tool_choice)
     return Request(
-        model=asked.model,
-        canisters=decode_messages(asked.system, asked.messages, model=asked.model),
+        model=parsed.model,
+        canisters=decode_messages(parsed.system, parsed.messages, model=parsed.model),
         tools=declared,
         tool_choice=choice,
         parallel=parallel,
         constraint=constraint,
         controls=Controls(
-            asked.temperature, asked.top_p, asked.max_tokens, stop=tuple(asked.stop_sequences or ()), effort=effort
+            parsed.temperature, parsed.top_p, parsed.max_tokens, stop=tuple(parsed.stop_sequences or ()), effort=effort
         ),
-        stream=bool(asked.stream),
+        stream=bool(parsed.stream),
         extra=extra,
         hosted=hosted,
-        prefill="last" if asked.messages and asked.messages[-1].role == "assistant" else "",
+        prefill="last" if parsed.messages and parsed.messages[-1].role == "assistant" else "",
     )
 
 
-def _control(body: dict[str, Any], controls: Controls, dropped: list[str]) -> None:
+def _encode_controls(body: dict[str, Any], controls: Controls, dropped: list[str]) -> None:
     if controls.temperature is not None:
         body["temperature"] = min(controls.temperature, 1)
         if controls.temperature > 1:
@@ -171,22 +172,22 @@ def _control(body: dict[str, Any], controls: Controls, dropped: list[str]) -> No
             dropped.append(f"effort {controls.effort}")
 
 
-def _tool(tool: ToolDeclaration, naming: ToolNames) -> dict[str, Any]:
+def _encode_tool(tool: ToolDeclaration, names: ToolNames) -> dict[str, Any]:
     description = tool.full_description
     schema = dict(CUSTOM_SCHEMA) if tool.kind == "custom" else tool.schema or _NO_SCHEMA
-    lowered: dict[str, Any] = {"name": naming.on_wire(tool.name)}
+    encoded: dict[str, Any] = {"name": names.on_wire(tool.name)}
     if description:
-        lowered["description"] = description
-    lowered["input_schema"] = schema
+        encoded["description"] = description
+    encoded["input_schema"] = schema
     if tool.strict is not None:
-        lowered["strict"] = tool.strict
-    return {**lowered, **tool.extra.get(NAME, {})}
+        encoded["strict"] = tool.strict
+    return {**encoded, **tool.extra.get(NAME, {})}
 
 
-def _choice(request: Request, naming: ToolNames) -> dict[str, Any]:
+def _encode_choice(request: Request, names: ToolNames) -> dict[str, Any]:
     choice: dict[str, Any]
     if isinstance(request.tool_choice, NamedTool):
-        choice = {"type": "tool", "name": naming.on_wire(request.tool_choice.name)}
+        choice = {"type": "tool", "name": names.on_wire(request.tool_choice.name)}
     else:
         choice = {"type": _CHOICES[request.tool_choice]}
     if request.parallel is not None and request.tool_choice != "none":
@@ -194,31 +195,31 @@ def _choice(request: Request, naming: ToolNames) -> dict[str, Any]:
     return choice
 
 
-def _break(body: dict[str, Any], past: EncodedPrefix) -> None:
-    """Breakpoints in a body whose messages and system are JSON already."""
+def _add_breakpoints(body: dict[str, Any], prefix: EncodedPrefix) -> None:
+    """Adds breakpoints to a body whose messages and system are JSON already."""
     if loaded := [tool for tool in body.get("tools", ()) if not tool.get("defer_loading")]:
         loaded[-1]["cache_control"] = dict(BREAKPOINT)  # the others are not in the prompt
     if "system" in body:
-        body["system"] = _broken(body["system"], len("]"))
-    if past.behind is not None:
-        body["messages"] = _broken(body["messages"], past.behind + len("]}]"))
+        body["system"] = _with_breakpoint(body["system"], len("]"))
+    if prefix.behind is not None:
+        body["messages"] = _with_breakpoint(body["messages"], prefix.behind + len("]}]"))
 
 
-def _broken(blocks: msgspec.Raw, behind: int) -> msgspec.Raw:
-    """With a breakpoint as the last field of the block that ends so many bytes before the end."""
+def _with_breakpoint(blocks: msgspec.Raw, behind: int) -> msgspec.Raw:
+    """The blocks with a breakpoint as the last field of the one that ends so many bytes before the end."""
     json = memoryview(blocks)
     end = len(json) - behind - len("}")
     comma = b"" if json[end - 1] == ord("{") else b","
     return msgspec.Raw(b"".join([json[:end], comma, _BREAKPOINT, json[end:]]))
 
 
-def _declarations(tools: list[dict[str, Any]]) -> tuple[tuple[ToolDeclaration, ...], tuple[HostedTool, ...]]:
+def _decode_tools(tools: list[dict[str, Any]]) -> tuple[tuple[ToolDeclaration, ...], tuple[HostedTool, ...]]:
     declared: list[ToolDeclaration] = []
     hosted: list[HostedTool] = []
-    for place, tool in enumerate(tools):
+    for index, tool in enumerate(tools):
         match tool.get("type"):
             case None | "custom":
-                shape = read_shape(tool, schema.Tool, f"tools[{place}]")
+                shape = read_shape(tool, schema.Tool, f"tools[{index}]")
                 description = shape.description or ""
                 extra = extra_for(NAME, unnamed(tool, _TOOL))
                 declared.append(
@@ -227,11 +228,11 @@ def _declarations(tools: list[dict[str, Any]]) -> tuple[tuple[ToolDeclaration, .
             case str(kind):
                 hosted.append(HostedTool(NAME, kind, tool))
             case _:
-                raise CallerError("a type is a string", path=f"tools[{place}].type")
+                raise CallerError("a type is a string", path=f"tools[{index}].type")
     return tuple(declared), tuple(hosted)
 
 
-def _chosen(choice: schema.Choice | None) -> tuple[ToolChoice, bool | None]:
+def _decode_choice(choice: schema.Choice | None) -> tuple[ToolChoice, bool | None]:
     if choice is None:
         return "auto", None
     alone = choice.disable_parallel_tool_use
@@ -247,8 +248,8 @@ def _chosen(choice: schema.Choice | None) -> tuple[ToolChoice, bool | None]:
             return "auto", parallel
 
 
-def _constraint(output: dict[str, Any]) -> Constraint | None:
-    """The schema that the output has to follow, no longer in `output`; another format stays there."""
+def _pop_constraint(output: dict[str, Any]) -> Constraint | None:
+    """The schema that the output has to follow, taken out of `output`; another format stays there."""
     form = output.get("format")
     if form is None:
         output.pop("format", None)

@@ -1,7 +1,7 @@
-"""What stands on the wire, as types.
+"""The types of a backend's frames and of a client's request.
 
-Owns the shapes of a backend's frames and of a client's request. Fields of a frame are `Any` and looked at where
-they are used; fields that have no name here are skipped while they are read.
+Fields that backends fill with anything are `Any` and checked where they are used; fields without a name here are
+skipped.
 Source: the `anthropic` package 2.12.
 """
 
@@ -142,7 +142,7 @@ class ToolResultBlock(msgspec.Struct):
     is_error: bool | None = None
 
 
-class Said(msgspec.Struct):
+class RequestMessage(msgspec.Struct):
     """A message of a request."""
 
     role: Literal["user", "assistant", "system"]
@@ -185,7 +185,7 @@ Choice: TypeAlias = AutoChoice | NoChoice | AnyChoice | ToolChoice
 
 class MessagesRequest(msgspec.Struct):
     model: str
-    messages: list[Said]
+    messages: list[RequestMessage]
     system: str | list[dict[str, Any]] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: Choice | None = None

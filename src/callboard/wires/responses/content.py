@@ -1,7 +1,4 @@
-"""Contents as the parts of an item.
-
-Owns what text, pictures, files and refusals look like on this wire, both ways. Knows nothing of items.
-"""
+"""Encode contents as the parts of an item, and decode them."""
 
 from __future__ import annotations
 
@@ -22,9 +19,9 @@ from callboard.wires.responses.schema import (
     FilePart,
     ImagePart,
     ImageUrl,
+    MessageContent,
     OutputPart,
     RefusalPart,
-    Said,
     TextPart,
 )
 
@@ -49,7 +46,7 @@ def encode_part(content: Content) -> dict[str, Any] | None:
             part = {"type": "input_image", "detail": (extra or {}).get("detail") or "auto"}
             if data or url:
                 return part | {"image_url": encode_data_url(data, mime_type) if data else url}
-            return part | kept if (kept := _kept(extra, "file_id")) else None
+            return part | field if (field := _field(extra, "file_id")) else None
         case FileContent(data=data, mime_type=mime_type, name=name, url=url, extra=extra):
             if data and is_audio(mime_type):
                 return None
@@ -58,7 +55,7 @@ def encode_part(content: Content) -> dict[str, Any] | None:
                 return file | {"file_data": encode_data_url(data, mime_type)}
             if url:
                 return file | {"file_url": url}
-            return file | kept if (kept := _kept(extra, "file_id")) else None
+            return file | field if (field := _field(extra, "file_id")) else None
         case _:
             return None
 
@@ -77,8 +74,8 @@ def encode_content(content: Iterable[Content], dropped: list[str]) -> str | list
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "input_text" else parts
 
 
-def encode_spoken(content: Iterable[TextualContent | RefusalContent]) -> str | list[dict[str, Any]]:
-    """What the model itself said: a string where it is one text, else parts."""
+def encode_output_text(content: Iterable[TextualContent | RefusalContent]) -> str | list[dict[str, Any]]:
+    """The text of the model: a string where it is one text, else parts."""
     parts: list[dict[str, Any]] = [
         {"type": "refusal", "refusal": item.text}
         if isinstance(item, RefusalContent)
@@ -88,22 +85,22 @@ def encode_spoken(content: Iterable[TextualContent | RefusalContent]) -> str | l
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "output_text" else parts
 
 
-def decode_content(said: Said, path: str, dropped: list[str]) -> tuple[Content, ...]:
+def decode_content(content: MessageContent, path: str, dropped: list[str]) -> tuple[Content, ...]:
     """The contents of an item; parts of a type that is not known are dropped.
 
     Raises CallerError below `path` for a part that is not what its type says.
     """
-    if not said:
+    if not content:
         return ()
-    if isinstance(said, str):
-        return (TextualContent(said),)
+    if isinstance(content, str):
+        return (TextualContent(content),)
     contents: list[Content] = []
-    for place, part in enumerate(said):
+    for index, part in enumerate(content):
         shape = _SHAPES.get(named) if isinstance(named := part.get("type"), str) else None
         if shape is None:
             dropped.append(f"part {named}")
         else:
-            where = f"{path}[{place}]"
+            where = f"{path}[{index}]"
             contents.append(_content(read_shape(part, shape, where, f"a part {named}"), where))
     return tuple(contents)
 
@@ -146,5 +143,5 @@ def _file(part: FilePart, path: str) -> FileContent:
     raise CallerError("a file without file_data, file_url or file_id", path=path)
 
 
-def _kept(extra: Mapping[str, Any] | None, key: str) -> dict[str, Any]:
+def _field(extra: Mapping[str, Any] | None, key: str) -> dict[str, Any]:
     return {key: extra[key]} if extra and extra.get(key) else {}

@@ -1,8 +1,7 @@
-"""Items become canisters.
+"""Decode the items of a client's input into canisters.
 
-Owns what the items of a client's input mean. Knows nothing of the rest of its request.
-Law: no type of item is refused. What the provider's own tools did is kept as it came, for this wire alone; what
-is of no use to any model is dropped, and `dropped` says so.
+Law: no type of item is refused. What the provider's own tools did is kept as it came, for this wire alone; what is of
+no use to any model is dropped, and `dropped` names it.
 """
 
 from __future__ import annotations
@@ -63,45 +62,45 @@ _KEPT = frozenset(
 class MessageDecoder:
     """The conversation; reasoning whose origin is not known is taken to be the asked model's own.
 
-    Tools that are declared among the items are given to `declared`. Raises CallerError with the place of an item
+    Tools that are declared among the items are added to `tools`. Raises CallerError with the path of an item
     that is not what its type says.
     """
 
-    def __init__(self, items: Iterable[Mapping[str, Any]], *, model: str, declared: ToolDecoder) -> None:
+    def __init__(self, items: Iterable[Mapping[str, Any]], *, model: str, tools: ToolDecoder) -> None:
         self.canisters: list[Canister] = []
         self.dropped: list[str] = []
         self._model = model
-        self._declared = declared
-        self._said: list[Content] = []
+        self._tools = tools
+        self._turn: list[Content] = []
         self._identifiers: dict[str, str] = {}
-        for place, item in enumerate(items):
-            self._take(item, f"input[{place}]")
-        self._settle()
+        for index, item in enumerate(items):
+            self._decode_item(item, f"input[{index}]")
+        self._close_turn()
 
-    def _take(self, item: Mapping[str, Any], path: str) -> None:
+    def _decode_item(self, item: Mapping[str, Any], path: str) -> None:
         match item.get("type") or ("message" if "role" in item else None):
             case "message":
                 self._message(read_shape(item, Message, path, "a message"), path)
             case "function_call":
                 call = read_shape(item, Call, path, "a function call")
-                self._call(call, _called(call, path), call.arguments, path)
+                self._call(call, _call_name(call, path), call.arguments, path)
             case "function_call_output" | "custom_tool_call_output" | "mcp_tool_call_output":
                 self._output(read_shape(item, Output, path, "a call's output"), path)
             case "reasoning":
                 self._reasoning(read_shape(item, Reasoning, path, "reasoning"), path)
             case "custom_tool_call":
                 call = read_shape(item, Call, path, "a custom tool's call")
-                self._call(call, _called(call, path), {CUSTOM_KEY: call.input}, path)
+                self._call(call, _call_name(call, path), {CUSTOM_KEY: call.input}, path)
             case "additional_tools":
-                self._declared.take(read_shape(item, Tools, path, "additional tools").tools, f"{path}.tools")
+                self._tools.decode(read_shape(item, Tools, path, "additional tools").tools, f"{path}.tools")
             case "tool_search_call" if item.get("call_id"):
                 call = read_shape(item, Call, path, "a tool search")
                 self._call(call, SEARCH, call.arguments, path)
             case "tool_search_output":
-                self._found(read_shape(item, Output, path, "the output of a tool search"), path)
+                self._search_output(read_shape(item, Output, path, "the output of a tool search"), path)
             case "agent_message":
-                said = read_shape(item, AgentMessage, path, "an agent's message")
-                self._add(UserCanister(_from(said.author) + decode_content(said.content, path, self.dropped)))
+                message = read_shape(item, AgentMessage, path, "an agent's message")
+                self._add(UserCanister(_author(message.author) + decode_content(message.content, path, self.dropped)))
             case str(kind) if kind in _RUN_BY_CLIENT and (item.get("call_id") or item.get("id")):
                 name, field = _RUN_BY_CLIENT[kind]
                 self._call(read_shape(item, Call, path, "a call"), name, item.get(field), path)
@@ -110,17 +109,17 @@ class MessageDecoder:
             case "compaction" if (summary := read_summary(item.get("encrypted_content"))) is not None:
                 self._add(UserCanister((TextualContent(summary),)))
             case str(kind) if kind in _KEPT or kind.endswith("_call"):
-                self._said.append(ReasoningContent("", extra={ITEM: dict(item)}))
+                self._turn.append(ReasoningContent("", extra={ITEM: dict(item)}))
             case kind:
                 self.dropped.append(f"item {kind}")
 
-    def _settle(self) -> None:
-        if self._said:
-            self.canisters.append(AssistantCanister(tuple(self._said)))
-            self._said = []
+    def _close_turn(self) -> None:
+        if self._turn:
+            self.canisters.append(AssistantCanister(tuple(self._turn)))
+            self._turn = []
 
     def _add(self, canister: Canister) -> None:
-        self._settle()
+        self._close_turn()
         self.canisters.append(canister)
 
     def _message(self, message: Message, path: str) -> None:
@@ -132,8 +131,8 @@ class MessageDecoder:
                 self._add(SupervisorCanister(content))
             case "assistant":
                 extra = {"phase": message.phase} if message.phase else None
-                self.canisters.append(AssistantCanister((*self._said, *content), extra=extra))
-                self._said = []
+                self.canisters.append(AssistantCanister((*self._turn, *content), extra=extra))
+                self._turn = []
             case "tool" if message.tool_call_id:  # as chat has it; seed 002's clients send it here
                 self._add(ResultCanister(content, invocation_id=message.tool_call_id))
             case role:
@@ -145,7 +144,7 @@ class MessageDecoder:
         text = "\n\n".join([part.text for part in parts if isinstance(part, TextualContent)])
         opaque, origin = unseal(item.encrypted_content or "", self._model)
         if text or opaque:
-            self._said.append(ReasoningContent(text, opaque, origin))
+            self._turn.append(ReasoningContent(text, opaque, origin))
 
     def _call(self, call: Call, name: str, arguments: Any, path: str) -> None:
         identifier = call.call_id or call.id
@@ -160,32 +159,32 @@ class MessageDecoder:
         identifier = output.call_id or self._identifiers.get(output.id or "", output.id or "")
         if not (identifier or output.name):
             raise CallerError("an output without call_id", path=f"{path}.call_id")
-        said = output.output
-        if isinstance(said, dict) and "type" in said:
-            said = [said]
-        if not (isinstance(said, str) or said is None or _are_parts(said)):
-            said = client_json(said, path)
-        content = decode_content(said, f"{path}.output", self.dropped)
+        value = output.output
+        if isinstance(value, dict) and "type" in value:
+            value = [value]
+        if not (isinstance(value, str) or value is None or _are_parts(value)):
+            value = client_json(value, path)
+        content = decode_content(value, f"{path}.output", self.dropped)
         if not output.call_id and output.name:  # Codex's app tells so what the user did in it
-            content = _from(output.name) + content
+            content = _author(output.name) + content
         self._add(ResultCanister(content, invocation_id=identifier))
 
-    def _found(self, output: Output, path: str) -> None:
-        found = ToolDecoder()
-        found.take(output.tools, f"{path}.tools")
-        self._declared.take(output.tools, f"{path}.tools")
+    def _search_output(self, output: Output, path: str) -> None:
+        found_tools = ToolDecoder()
+        found_tools.decode(output.tools, f"{path}.tools")
+        self._tools.decode(output.tools, f"{path}.tools")
         if output.call_id:
-            names = "\n".join([tool.name for tool in found.tools]) or NOTHING_FOUND
+            names = "\n".join([tool.name for tool in found_tools.tools]) or NOTHING_FOUND
             self._add(ResultCanister((TextualContent(names),), invocation_id=output.call_id))
 
 
-def _called(call: Call, path: str) -> str:
+def _call_name(call: Call, path: str) -> str:
     if not call.name:
         raise CallerError("a call without a name", path=f"{path}.name")
     return f"{call.namespace}__{call.name}" if call.namespace else call.name
 
 
-def _from(author: str | None) -> tuple[Content, ...]:
+def _author(author: str | None) -> tuple[Content, ...]:
     return (TextualContent(f"From {author}:\n"),) if author else ()
 
 

@@ -1,7 +1,6 @@
-"""Canisters become the items of a request's input.
+"""Encode canisters as the items of a request's input.
 
-Owns the order and form of a request's items. Knows nothing of the rest of its body.
-Law: items stand in the order of their canisters; every call's output follows its turn, in the order of the calls.
+Law: items are in the order of their canisters; every call's output follows its turn, in the order of the calls.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from callboard.wires.common.custom_tools import custom_text
 from callboard.wires.common.group_turns import Turn, group_turns
 from callboard.wires.common.request_encoder import EncodedMessages
 from callboard.wires.common.tool_calls import arguments_object
-from callboard.wires.responses.content import encode_content, encode_spoken
+from callboard.wires.responses.content import encode_content, encode_output_text
 from callboard.wires.responses.tool_declarations import ToolEncoder
 
 _OUTPUTS = {"function": "function_call_output", "custom": "custom_tool_call_output"}
@@ -38,16 +37,16 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_messages(
-    canisters: Sequence[Canister], request: Request, spelling: ToolEncoder, after: Any = None
+    canisters: Sequence[Canister], request: Request, tools: ToolEncoder, after: Any = None
 ) -> EncodedMessages:
     """The items of canisters; the state that those after them need is only that there are some."""
     apart = after is None and bool(instructions(canisters))
-    items = MessageEncoder(canisters[1:] if apart else canisters, model=request.model, spelling=spelling)
+    items = MessageEncoder(canisters[1:] if apart else canisters, model=request.model, tools=tools)
     return EncodedMessages(items.body, items.dropped, state=True)
 
 
 def instructions(canisters: Sequence[Canister]) -> str:
-    """What the first supervisor said, which stands apart from the items where it is one text."""
+    """The text of the first supervisor, which is no item where it is one text."""
     match canisters[:1]:
         case [SupervisorCanister(content=(TextualContent(text=text),))]:
             return text
@@ -58,18 +57,18 @@ def instructions(canisters: Sequence[Canister]) -> str:
 class MessageEncoder:
     """The items of canisters; `dropped` names what they could not carry."""
 
-    def __init__(self, canisters: Sequence[Canister], *, model: str, spelling: ToolEncoder) -> None:
+    def __init__(self, canisters: Sequence[Canister], *, model: str, tools: ToolEncoder) -> None:
         self.body: list[dict[str, Any]] = []
         self.dropped: list[str] = []
         self._model = model
-        self._spelling = spelling
-        said = iter(
+        self._tools = tools
+        spoken = iter(
             [canister for canister in canisters if isinstance(canister, AssistantCanister | InvocationCanister)]
         )
         for step in group_turns(canisters):
             match step:
                 case Turn():
-                    self._turn(step, said)
+                    self._turn(step, spoken)
                 case SupervisorCanister(content=content):
                     self._message("system", encode_content(content, self.dropped))
                 case UserCanister(content=content):
@@ -82,34 +81,34 @@ class MessageEncoder:
     def _message(self, role: str, content: Any, **fields: Any) -> None:
         self.body.append({"type": "message", "role": role, "content": content, **fields})
 
-    def _turn(self, turn: Turn, said: Iterator[AssistantCanister | InvocationCanister]) -> None:
+    def _turn(self, turn: Turn, spoken: Iterator[AssistantCanister | InvocationCanister]) -> None:
         for _ in range(len(turn.texts) + len(turn.invocations)):
-            canister = next(said)
+            canister = next(spoken)
             if isinstance(canister, InvocationCanister):
                 self.body.append(self._call(canister))
             else:
-                self._said(canister)
+                self._assistant(canister)
         for call, result in zip(turn.invocations, turn.results, strict=True):
             self._result(call, result)
 
-    def _said(self, canister: AssistantCanister) -> None:
+    def _assistant(self, canister: AssistantCanister) -> None:
         phase = {"phase": canister.extra["phase"]} if canister.extra and canister.extra.get("phase") else {}
-        spoken: list[TextualContent | RefusalContent] = []
+        texts: list[TextualContent | RefusalContent] = []
         for content in canister.content:
             match content:
                 case TextualContent() | RefusalContent():
-                    spoken.append(content)
+                    texts.append(content)
                 case ReasoningContent():
-                    self._speak(spoken, phase)
+                    self._flush(texts, phase)
                     self._reasoning(content)
                 case _:
                     self.dropped.append(content_kind(content))
-        self._speak(spoken, phase)
+        self._flush(texts, phase)
 
-    def _speak(self, spoken: list[TextualContent | RefusalContent], phase: dict[str, Any]) -> None:
-        if spoken:
-            self._message("assistant", encode_spoken(spoken), **phase)
-            spoken.clear()
+    def _flush(self, texts: list[TextualContent | RefusalContent], phase: dict[str, Any]) -> None:
+        if texts:
+            self._message("assistant", encode_output_text(texts), **phase)
+            texts.clear()
 
     def _reasoning(self, content: ReasoningContent) -> None:
         if content.extra and isinstance(item := content.extra.get(ITEM), dict):
@@ -124,28 +123,28 @@ class MessageEncoder:
             self.body.append({"type": "reasoning", "summary": [], "content": [thought]})
 
     def _call(self, call: InvocationCanister) -> dict[str, Any]:
-        head = {"call_id": call.identifier, **self._spelling.called(call.name)}
-        match self._spelling.kind(call.name):
+        head = {"call_id": call.identifier, **self._tools.name_fields(call.name)}
+        match self._tools.kind(call.name):
             case "custom":
                 return {"type": "custom_tool_call", **head, "input": custom_text(call.arguments, call.raw)}
             case "search":
                 arguments = arguments_object(call.arguments, call.raw)
-                return {"type": "tool_search_call", **_searched(call), "arguments": arguments}
+                return {"type": "tool_search_call", **_search_fields(call), "arguments": arguments}
             case "function":
                 json = _encode(arguments_object(call.arguments, call.raw)).decode()
                 return {"type": "function_call", **head, "arguments": json}
 
     def _result(self, call: InvocationCanister, result: ResultCanister) -> None:
-        called = self._spelling.kind(call.name)
-        if called == "search":
-            tools, whole = self._spelling.found(result)
+        tool_kind = self._tools.kind(call.name)
+        if tool_kind == "search":
+            tools, whole = self._tools.encode_search_output(result)
             if not whole:
                 self.dropped.append("text of a tool search's result")
-            self.body.append({"type": "tool_search_output", **_searched(call), "tools": tools})
+            self.body.append({"type": "tool_search_output", **_search_fields(call), "tools": tools})
             return
         output = encode_content(result_contents(result), self.dropped)
-        self.body.append({"type": _OUTPUTS[called], "call_id": call.identifier, "output": output})
+        self.body.append({"type": _OUTPUTS[tool_kind], "call_id": call.identifier, "output": output})
 
 
-def _searched(call: InvocationCanister) -> dict[str, Any]:
+def _search_fields(call: InvocationCanister) -> dict[str, Any]:
     return {"call_id": call.identifier, "execution": "client", "status": "completed"}

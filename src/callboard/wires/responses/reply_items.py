@@ -205,7 +205,7 @@ class CustomCall(Call):
         return rest
 
     def break_off(self) -> None:
-        self.text = self._input.given
+        self.text = self._input.sent
 
 
 class SearchCall(Call):

@@ -1,7 +1,6 @@
-"""A request to a model, as the body of POST /responses.
+"""The body of POST /responses, encoded and decoded.
 
-Owns the body's fields in both directions; items are in `items` and `transcript`. Knows no backend and keeps no
-state: `previous_response_id` and `conversation` are for the server to resolve.
+It keeps no state: `previous_response_id` and `conversation` are for the server to resolve.
 Law: decode_request(encode_request(r).body) is r, as far as the wire carries it.
 """
 
@@ -32,7 +31,7 @@ _CONTROLS = (("temperature", "temperature"), ("top_p", "top_p"), ("max_output_to
 
 
 class DecodedRequest(msgspec.Struct, frozen=True):
-    """What a client asked for, and what of it could not be read into a request, once for each."""
+    """A client's request, and the names of what it could not hold."""
 
     request: Request
     dropped: tuple[str, ...] = ()
@@ -43,8 +42,8 @@ def encode_request(request: Request) -> EncodedRequest:
 
     Reasoning, `store` and `include` are overridden by `extra`; its `reasoning` and `text` are added to ours.
     """
-    spelling = ToolEncoder(request)
-    return _encode_body(encode_messages(request.canisters, request, spelling), request, spelling)
+    tools = ToolEncoder(request)
+    return _encode_body(encode_messages(request.canisters, request, tools), request, tools)
 
 
 class RequestEncoder(ConversationEncoder[ToolEncoder]):
@@ -54,18 +53,18 @@ class RequestEncoder(ConversationEncoder[ToolEncoder]):
         super().__init__(ToolEncoder, encode_messages, _encode_body, max_cached)
 
 
-def _encode_body(messages: EncodedMessages, request: Request, spelling: ToolEncoder) -> EncodedRequest:
+def _encode_body(messages: EncodedMessages, request: Request, tool_encoder: ToolEncoder) -> EncodedRequest:
     body: dict[str, Any] = {"model": request.model}
     if head := instructions(request.canisters):
         body["instructions"] = head
     body["input"] = messages.messages
-    dropped = [*spelling.dropped, *messages.dropped]
+    dropped = [*tool_encoder.dropped, *messages.dropped]
     hosted = [{"type": tool.kind, **tool.definition} for tool in request.hosted if tool.wire == WIRE]
     dropped += [f"tool {tool.kind}" for tool in request.hosted if tool.wire != WIRE]
-    if tools := spelling.tools() + hosted:
+    if tools := tool_encoder.encode_tools() + hosted:
         body["tools"] = tools
         if request.tool_choice != "auto":
-            body["tool_choice"] = spelling.choice(request.tool_choice)
+            body["tool_choice"] = tool_encoder.encode_choice(request.tool_choice)
         if request.parallel is not None:
             body["parallel_tool_calls"] = request.parallel
     elif request.tool_choice not in {"auto", "none"}:
@@ -75,16 +74,16 @@ def _encode_body(messages: EncodedMessages, request: Request, spelling: ToolEnco
             body[field] = value
     dropped += [name for name in ("seed", "stop") if getattr(request.controls, name) not in (None, ())]
     extra = dict(request.extra)
-    if reasoning := _joined({"effort": request.controls.effort}, extra.pop("reasoning", None)):
+    if reasoning := _merge_fields({"effort": request.controls.effort}, extra.pop("reasoning", None)):
         body["reasoning"] = reasoning
-    if text := _joined({"format": _format(request.constraint)}, extra.pop("text", None)):
+    if text := _merge_fields({"format": _encode_format(request.constraint)}, extra.pop("text", None)):
         body["text"] = text
     if request.stream:
         body["stream"] = True
     body["store"] = False
     body["include"] = [ENCRYPTED]
     body.update(extra)
-    return EncodedRequest(body, spelling.names, tuple(dropped), spelling.nullable, spelling.respelled)
+    return EncodedRequest(body, tool_encoder.names, tuple(dropped), tool_encoder.nullable, tool_encoder.respelled)
 
 
 def decode_request(body: Mapping[str, Any]) -> Request:
@@ -99,52 +98,52 @@ def decode_request(body: Mapping[str, Any]) -> Request:
 
 def read_request(body: Mapping[str, Any]) -> DecodedRequest:
     """As `decode_request`, with what was dropped."""
-    asked = read_shape(body, ResponsesRequest, "", "a Responses request")
-    declared = ToolDecoder()
-    declared.take(asked.tools, "tools")
-    canisters: list[Canister] = [SupervisorCanister(contents(asked.instructions))] if asked.instructions else []
+    parsed = read_shape(body, ResponsesRequest, "", "a Responses request")
+    tool_decoder = ToolDecoder()
+    tool_decoder.decode(parsed.tools, "tools")
+    canisters: list[Canister] = [SupervisorCanister(contents(parsed.instructions))] if parsed.instructions else []
     dropped: list[str] = []
-    if isinstance(asked.input, str):
-        if asked.input:
-            canisters.append(UserCanister(contents(asked.input)))
+    if isinstance(parsed.input, str):
+        if parsed.input:
+            canisters.append(UserCanister(contents(parsed.input)))
     else:
-        transcript = MessageDecoder(asked.input or (), model=asked.model, declared=declared)
-        canisters += transcript.canisters
-        dropped += transcript.dropped
-    choice = declared.choose(asked.tool_choice)
+        messages = MessageDecoder(parsed.input or (), model=parsed.model, tools=tool_decoder)
+        canisters += messages.canisters
+        dropped += messages.dropped
+    choice = tool_decoder.decode_choice(parsed.tool_choice)
     extra = {name: value for name, value in body.items() if name not in _FIELDS and value is not None}
-    if asked.include is not None and asked.include != [ENCRYPTED]:
-        extra["include"] = asked.include
-    if asked.store:
+    if parsed.include is not None and parsed.include != [ENCRYPTED]:
+        extra["include"] = parsed.include
+    if parsed.store:
         extra["store"] = True
-    reasoning, text = dict(asked.reasoning or {}), dict(asked.text or {})
+    reasoning, text = dict(parsed.reasoning or {}), dict(parsed.text or {})
     effort = reasoning.pop("effort", None)
     if not (effort is None or isinstance(effort, str)):
         raise CallerError("not an effort", path="reasoning.effort")
-    constraint = _constraint(text)
+    constraint = _pop_constraint(text)
     extra |= {name: rest for name, rest in (("reasoning", reasoning), ("text", text)) if rest}
     request = Request(
-        model=asked.model,
+        model=parsed.model,
         canisters=tuple(canisters),
-        tools=declared.tools,
+        tools=tool_decoder.tools,
         tool_choice=choice,
-        parallel=asked.parallel_tool_calls,
+        parallel=parsed.parallel_tool_calls,
         constraint=constraint,
-        controls=Controls(asked.temperature, asked.top_p, asked.max_output_tokens, effort=effort),
-        stream=bool(asked.stream),
+        controls=Controls(parsed.temperature, parsed.top_p, parsed.max_output_tokens, effort=effort),
+        stream=bool(parsed.stream),
         extra=extra,
-        hosted=declared.hosted,
-        namespaces=declared.namespaces,
+        hosted=tool_decoder.hosted,
+        namespaces=tool_decoder.namespaces,
     )
-    return DecodedRequest(request, dedupe([*declared.dropped, *dropped]))
+    return DecodedRequest(request, dedupe([*tool_decoder.dropped, *dropped]))
 
 
-def _joined(ours: Mapping[str, Any], extra: Any) -> dict[str, Any]:
-    given = {name: value for name, value in ours.items() if value is not None}
-    return given | dict(extra) if isinstance(extra, Mapping) else given
+def _merge_fields(ours: Mapping[str, Any], extra: Any) -> dict[str, Any]:
+    fields = {name: value for name, value in ours.items() if value is not None}
+    return fields | dict(extra) if isinstance(extra, Mapping) else fields
 
 
-def _format(constraint: Constraint | None) -> dict[str, Any] | None:
+def _encode_format(constraint: Constraint | None) -> dict[str, Any] | None:
     if constraint is None:
         return None
     return {
@@ -155,14 +154,14 @@ def _format(constraint: Constraint | None) -> dict[str, Any] | None:
     }
 
 
-def _constraint(text: dict[str, Any]) -> Constraint | None:
+def _pop_constraint(text: dict[str, Any]) -> Constraint | None:
     """The constraint in `text`, taken out of it; a format of another kind is left there."""
     form = text.get("format")
     kind = form.get("type") if isinstance(form, Mapping) else None
     if kind == "json_schema":
         del text["format"]
-        asked = read_shape(form, Format, "text.format", "a json_schema")
-        return Constraint(asked.name or "reply", asked.schema, bool(asked.strict))
+        parsed = read_shape(form, Format, "text.format", "a json_schema")
+        return Constraint(parsed.name or "reply", parsed.schema, bool(parsed.strict))
     if form is None or kind == "text":
         text.pop("format", None)
     return None

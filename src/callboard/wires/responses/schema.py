@@ -1,7 +1,7 @@
-"""What stands on the wire, as types.
+"""The types of a backend's frames and of a client's request.
 
-Owns the shapes of a backend's frames and of a client's request. Fields that backends fill with anything are
-`Any` and looked at where they are used; fields that have no name here are skipped while they are read.
+Fields that backends fill with anything are `Any` and checked where they are used; fields without a name here are
+skipped.
 Source: the `openai` package 3.54, the Open Responses specification 2026-04-24, and what Codex 0.169 sends.
 """
 
@@ -102,13 +102,13 @@ class OutputPart(msgspec.Struct):
     body: str = ""
 
 
-Said: TypeAlias = str | list[dict[str, Any]] | None
+MessageContent: TypeAlias = str | list[dict[str, Any]] | None
 """The content of a message in a request."""
 
 
 class Message(msgspec.Struct):
     role: str
-    content: Said = None
+    content: MessageContent = None
     phase: str | None = None
     tool_call_id: str | None = None
 
@@ -117,7 +117,7 @@ class AgentMessage(msgspec.Struct):
     """What another agent said to this one."""
 
     author: str | None = None
-    content: Said = None
+    content: MessageContent = None
 
 
 class Reasoning(msgspec.Struct):

@@ -1,7 +1,6 @@
-"""Items of a client's input, as a server lists them.
+"""Items of a client's input as a server lists them: with the type, the identifier and the parts that a client may omit.
 
-Owns what a listed item has that a client may leave out: its type, its identifier, its content as parts.
-Law: nothing that was said is changed, and the same input gives the same items.
+Law: nothing of an item is changed, and the same input gives the same items.
 """
 
 from __future__ import annotations
@@ -23,26 +22,28 @@ _TEXT: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def input_items(said: Any) -> list[Any]:
+def input_items(value: Any) -> list[Any]:
     """The items of a body's `input`: a text is one message of the user."""
-    if said is None or said == "":
+    if value is None or value == "":
         return []
-    if isinstance(said, str):
-        return [{"type": "message", "role": "user", "content": said}]
-    return list(said)
+    if isinstance(value, str):
+        return [{"type": "message", "role": "user", "content": value}]
+    return list(value)
 
 
 def complete_items(items: Iterable[Mapping[str, Any]], base: str) -> list[dict[str, Any]]:
     """The items with type and identifier; those without one get it from `base` and their place."""
-    return [_listed(item, base, place) for place, item in enumerate(items)]
+    return [_complete_item(item, base, place) for place, item in enumerate(items)]
 
 
-def _listed(item: Mapping[str, Any], base: str, place: int) -> dict[str, Any]:
+def _complete_item(item: Mapping[str, Any], base: str, place: int) -> dict[str, Any]:
     kind = item.get("type") or ("message" if "role" in item else "unknown")
     if not isinstance(kind, str):
         kind = "unknown"
-    given = item.get("id")
-    identifier = given if isinstance(given, str) and given else f"{_PREFIXES.get(kind, 'item')}_{base}_in{place}"
+    identifier = item.get("id")
+    identifier = (
+        identifier if isinstance(identifier, str) and identifier else f"{_PREFIXES.get(kind, 'item')}_{base}_in{place}"
+    )
     whole = {**item, "type": kind, "id": identifier}
     if kind == "message":
         whole["content"] = _parts(item.get("content"), item.get("role"))

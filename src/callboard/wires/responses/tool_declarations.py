@@ -1,7 +1,6 @@
-"""Tools and the choice among them, both ways.
+"""Encode tools and the choice among them, and decode them.
 
-Owns what a tool is called on this wire: a namespaced one by its namespace and local name, any other by a safe
-name. Knows nothing of items or bodies.
+On this wire a namespaced tool is called by its namespace and its local name, any other by a safe name.
 """
 
 from __future__ import annotations
@@ -58,35 +57,37 @@ _SAFE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class ToolEncoder:
-    """What the tools of one request are called. `names` leads back from a name on the wire to the declared one,
-    where the two differ; a namespaced tool's is `namespace__local`. Tools that a search found stand in its output.
+    """The tools of one request on the wire.
+
+    `names` leads from a name on the wire to the declared one, where the two differ; that of a namespaced tool is
+    `namespace__local`. Tools that a search found are declared in its output.
     """
 
     def __init__(self, request: Request, called: Iterable[str] | None = None) -> None:
-        self._naming = ToolNames(request, called)
-        self._strictness = StrictTools(WIRE)
-        self._declared = {tool.name: self._strictness.held(tool) for tool in request.tools}
-        self._apart = {name for name, tool in self._declared.items() if _apart(tool)}
+        self._names = ToolNames(request, called)
+        self._strict_tools = StrictTools(WIRE)
+        self._declared = {tool.name: self._strict_tools.fit(tool) for tool in request.tools}
+        self._namespaced = {name for name, tool in self._declared.items() if _is_namespaced(tool)}
         self._namespaces = request.namespaces
         searches = {tool.name for tool in request.tools if tool.kind == "search"}
-        self._found = _found(request, searches) - searches
+        self._found_by_search = _search_results(request, searches) - searches
 
     @property
     def nullable(self) -> Mapping[str, Mapping[str, Any]]:
         """As of EncodedRequest."""
-        return self._strictness.nullable
+        return self._strict_tools.nullable
 
     @property
     def respelled(self) -> Mapping[str, Fitted]:
         """As of EncodedRequest."""
-        return self._strictness.respelled
+        return self._strict_tools.respelled
 
     @property
     def names(self) -> dict[str, str]:
-        names = self._naming.reverse
+        names = self._names.reverse
         if SEARCH not in self._declared:
             names.update((SEARCH, tool.name) for tool in self._declared.values() if tool.kind == "search")
-        for name in self._apart:
+        for name in self._namespaced:
             tool = self._declared[name]
             if name != (wire := f"{tool.namespace}__{tool.local}"):
                 names[wire] = name
@@ -94,76 +95,76 @@ class ToolEncoder:
 
     def add(self, names: Iterable[str]) -> None:
         """Names that are called after all others."""
-        self._naming.add(names)
+        self._names.add(names)
 
     def on_wire(self, name: str) -> Any:
-        """All that a call takes from the tools; of a search that is too much, for its output declares some."""
+        """What an encoded call takes from the tools; that of a search equals nothing, for its output declares tools."""
         kind = self.kind(name)
-        return object() if kind == "search" else (kind, self.called(name))
+        return object() if kind == "search" else (kind, self.name_fields(name))
 
-    def called(self, name: str) -> dict[str, Any]:
+    def name_fields(self, name: str) -> dict[str, Any]:
         """The fields that name the tool."""
-        if name in self._apart:
+        if name in self._namespaced:
             tool = self._declared[name]
             return {"name": tool.local, "namespace": tool.namespace}
-        return {"name": self._naming.on_wire(name)}
+        return {"name": self._names.on_wire(name)}
 
     def kind(self, name: str) -> Literal["function", "custom", "search"]:
         tool = self._declared.get(name)
         return "function" if tool is None else tool.kind
 
-    def tools(self) -> list[dict[str, Any]]:
-        """The declarations; the tools of a namespace stand where its first one stands."""
-        return self._list(tool for tool in self._declared.values() if tool.name not in self._found)
+    def encode_tools(self) -> list[dict[str, Any]]:
+        """The declarations; the tools of a namespace are where its first one is."""
+        return self._encode_list(tool for tool in self._declared.values() if tool.name not in self._found_by_search)
 
-    def found(self, result: ResultCanister) -> tuple[list[dict[str, Any]], bool]:
-        """The declarations of the tools that a search's result names, and whether it says nothing else."""
-        names = [name for name in _named_in(result) if name in self._declared]
-        said = result.text in ("\n".join(names), NOTHING_FOUND)
-        return self._list(self._declared[name] for name in names), said
+    def encode_search_output(self, result: ResultCanister) -> tuple[list[dict[str, Any]], bool]:
+        """The declarations of the tools that a search's result names, and whether it holds nothing else."""
+        names = [name for name in _names_in(result) if name in self._declared]
+        is_whole = result.text in ("\n".join(names), NOTHING_FOUND)
+        return self._encode_list(self._declared[name] for name in names), is_whole
 
-    def _list(self, tools: Iterable[ToolDeclaration]) -> list[dict[str, Any]]:
-        listed: list[dict[str, Any]] = []
+    def _encode_list(self, tools: Iterable[ToolDeclaration]) -> list[dict[str, Any]]:
+        encoded: list[dict[str, Any]] = []
         spaces: dict[str, list[dict[str, Any]]] = {}
         for tool in tools:
             if tool.kind == "search":
-                listed.append(_search(tool))
+                encoded.append(_encode_search(tool))
                 continue
-            if tool.name not in self._apart:
-                listed.append(_declaration(tool, self._naming.on_wire(tool.name)))
+            if tool.name not in self._namespaced:
+                encoded.append(_encode_tool(tool, self._names.on_wire(tool.name)))
                 continue
             space = tool.namespace
             if space not in spaces:
                 spaces[space] = []
                 text = self._namespaces.get(space) or space  # the API requires one
-                listed.append({"type": "namespace", "name": space, "description": text, "tools": spaces[space]})
-            spaces[space].append(_declaration(tool, tool.local))
-        return listed
+                encoded.append({"type": "namespace", "name": space, "description": text, "tools": spaces[space]})
+            spaces[space].append(_encode_tool(tool, tool.local))
+        return encoded
 
-    def choice(self, choice: ToolChoice) -> Any:
+    def encode_choice(self, choice: ToolChoice) -> Any:
         if not isinstance(choice, NamedTool):
             return choice
         kind = self.kind(choice.name)
         if kind == "search":
             return {"type": "allowed_tools", "mode": "required", "tools": [{"type": SEARCH}]}
-        return {"type": kind, "name": self.called(choice.name)["name"]}
+        return {"type": kind, "name": self.name_fields(choice.name)["name"]}
 
     @property
     def dropped(self) -> list[str]:
-        """Descriptions of namespaces whose tools do not go by them, and what tools asked for in vain."""
-        apart = {self._declared[name].namespace for name in self._apart}
-        return self._strictness.dropped + dropped_descriptions(
+        """Descriptions of namespaces whose tools are not called by them, and what tools lose."""
+        apart = {self._declared[name].namespace for name in self._namespaced}
+        return self._strict_tools.dropped + dropped_descriptions(
             space for space in self._namespaces if space not in apart
         )
 
 
-def _apart(tool: ToolDeclaration) -> bool:
-    """Whether the tool goes by its namespace and local name."""
+def _is_namespaced(tool: ToolDeclaration) -> bool:
+    """Whether the tool is called by its namespace and local name."""
     return bool(tool.kind != "search" and _SAFE.fullmatch(tool.namespace) and _SAFE.fullmatch(tool.local))
 
 
-def _found(request: Request, searches: set[str]) -> set[str]:
-    """The names that the results of tool searches tell."""
+def _search_results(request: Request, searches: set[str]) -> set[str]:
+    """The names in the results of tool searches."""
     if not searches or searches.isdisjoint(called_names(request.canisters)):
         return set()
     return {
@@ -172,21 +173,21 @@ def _found(request: Request, searches: set[str]) -> set[str]:
         if isinstance(turn, Turn)
         for call, result in zip(turn.invocations, turn.results, strict=True)
         if call.name in searches
-        for name in _named_in(result)
+        for name in _names_in(result)
     }
 
 
-def _named_in(result: ResultCanister) -> list[str]:
+def _names_in(result: ResultCanister) -> list[str]:
     return result.text.split("\n")
 
 
-def _search(tool: ToolDeclaration) -> dict[str, Any]:
+def _encode_search(tool: ToolDeclaration) -> dict[str, Any]:
     described = {"description": tool.description} if tool.description else {}
-    said = {"type": SEARCH, "execution": "client", **described, "parameters": tool.schema or _NO_SCHEMA}
-    return {**said, **tool.extra.get(WIRE, {})}
+    fields = {"type": SEARCH, "execution": "client", **described, "parameters": tool.schema or _NO_SCHEMA}
+    return {**fields, **tool.extra.get(WIRE, {})}
 
 
-def _declaration(tool: ToolDeclaration, name: str) -> dict[str, Any]:
+def _encode_tool(tool: ToolDeclaration, name: str) -> dict[str, Any]:
     described = {"description": tool.description} if tool.description else {}
     extra = tool.extra.get(WIRE, {})
     if tool.kind == "custom":
@@ -201,7 +202,7 @@ def _extra(definition: Mapping[str, Any], shape: type[msgspec.Struct]) -> dict[s
 
 
 class ToolDecoder:
-    """The tools of a request as they are found in it; the first of a name counts."""
+    """Tools and the choice among them, out of a client's request; the first tool of a name counts."""
 
     def __init__(self) -> None:
         self._tools: dict[str, ToolDeclaration] = {}
@@ -223,12 +224,12 @@ class ToolDecoder:
     def hosted(self) -> tuple[HostedTool, ...]:
         return tuple(self._hosted.values())
 
-    def take(self, tools: Iterable[Mapping[str, Any]] | None, path: str, space: str = "") -> None:
+    def decode(self, tools: Iterable[Mapping[str, Any]] | None, path: str, space: str = "") -> None:
         """Raises CallerError below `path` for a tool that is not what its type says."""
-        for place, tool in enumerate(tools or ()):
-            self._take(tool, f"{path}[{place}]", space)
+        for index, tool in enumerate(tools or ()):
+            self._decode_tool(tool, f"{path}[{index}]", space)
 
-    def _take(self, tool: Mapping[str, Any], path: str, space: str) -> None:
+    def _decode_tool(self, tool: Mapping[str, Any], path: str, space: str) -> None:
         match tool.get("type", "function"):
             case "function":
                 definition = tool.get("function") or tool
@@ -245,7 +246,7 @@ class ToolDecoder:
                 named = read_shape(tool, NamespaceTool, path, "a namespace")
                 if named.description:
                     self._namespaces.setdefault(named.name, named.description)
-                self.take(named.tools, f"{path}.tools", named.name)
+                self.decode(named.tools, f"{path}.tools", named.name)
             case "tool_search" if tool.get("execution") == "client":
                 search = read_shape(tool, SearchTool, path, "a tool search")
                 schema = search.parameters or _SEARCH_SCHEMA
@@ -266,7 +267,7 @@ class ToolDecoder:
         if self._tools.setdefault(full, tool) != tool:
             self.dropped.append(duplicate_name(full))
 
-    def choose(self, choice: str | Mapping[str, Any] | None) -> ToolChoice:
+    def decode_choice(self, choice: str | Mapping[str, Any] | None) -> ToolChoice:
         """The choice among them; one of allowed tools leaves only those, one of a hosted tool is `auto`.
 
         Raises CallerError where it is none.
@@ -279,20 +280,22 @@ class ToolDecoder:
         if isinstance(choice, str) or not isinstance(kind, str):
             raise CallerError("not a tool choice", path="tool_choice", hint="auto, none, required, or a tool")
         if kind == "allowed_tools":
-            return self._allow(choice)
+            return self._decode_allowed(choice)
         if kind in {"function", "custom"}:
-            return NamedTool(self._named(choice, f"tool_choice.{kind}"))
+            return NamedTool(self._declared_name(choice, f"tool_choice.{kind}"))
         self.dropped.append(f"tool_choice {kind}")
         return "auto"
 
-    def _allow(self, choice: Mapping[str, Any]) -> ToolChoice:
-        asked = choice.get("allowed_tools") or choice
-        tools = asked.get("tools") if isinstance(asked, Mapping) else None
+    def _decode_allowed(self, choice: Mapping[str, Any]) -> ToolChoice:
+        allowed = choice.get("allowed_tools") or choice
+        tools = allowed.get("tools") if isinstance(allowed, Mapping) else None
         if not isinstance(tools, Sequence) or not all(isinstance(tool, Mapping) for tool in tools):
             raise CallerError("allowed_tools without a list of tools", path="tool_choice.tools")
         kinds = [tool.get("type") for tool in tools]
         pairs = list(zip(kinds, tools, strict=True))
-        names = [self._named(tool, "tool_choice.tools") for kind, tool in pairs if kind in ("function", "custom")]
+        names = [
+            self._declared_name(tool, "tool_choice.tools") for kind, tool in pairs if kind in ("function", "custom")
+        ]
         spaces = [tool.get("name") for kind, tool in pairs if kind == "namespace"]
         self._tools = {
             name: tool
@@ -302,10 +305,10 @@ class ToolDecoder:
             or (tool.kind == "search" and SEARCH in kinds)
         }
         self._hosted = {key: tool for key, tool in self._hosted.items() if tool.kind in kinds}
-        mode = asked.get("mode")
+        mode = allowed.get("mode")
         return "required" if mode == "required" and (self._tools or self._hosted) else "auto"
 
-    def _named(self, chosen: Mapping[str, Any], path: str) -> str:
+    def _declared_name(self, chosen: Mapping[str, Any], path: str) -> str:
         """The declared name; a local one where only one namespace has it."""
         inner = chosen.get("function") or chosen.get("custom") or chosen
         name = inner.get("name") if isinstance(inner, Mapping) else None
