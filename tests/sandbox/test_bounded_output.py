@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.sandbox.bounded_output import BoundedOutput
+from callboard.sandbox.process import BoundedOutput
 
 
 def kept(pieces, limit):

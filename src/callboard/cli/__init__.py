@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 import typer
 
-from callboard.cli.command_group import Group, LazyCommand, new_app
+from callboard.cli.command_group import CliGroup, LazyCommand, new_app
 from callboard.errors import CallboardError
 from callboard.programs import absolute_search_path
 from callboard.text.display import strip_controls
@@ -72,7 +72,7 @@ helps.",
 """Each command, where it is below this package, and the summary of its help, word by word."""
 
 
-class _Commands(Group):
+class _Commands(CliGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         for name, (target, summary) in _COMMANDS.items():

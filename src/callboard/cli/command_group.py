@@ -41,11 +41,11 @@ class _Help(_Base):
         super().format_help(ctx, formatter)
 
 
-class Command(_Help, TyperCommand):
+class CliCommand(_Help, TyperCommand):
     """A command with our help."""
 
 
-class Group(_Help, TyperGroup):
+class CliGroup(_Help, TyperGroup):
     """A group of commands with our help."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -102,8 +102,8 @@ def summary(text: str | None) -> str:
 
 def _set_classes(app: typer.Typer) -> None:
     for command in app.registered_commands:
-        command.cls = Command
+        command.cls = CliCommand
     for group in app.registered_groups:
-        group.cls = Group
+        group.cls = CliGroup
         if group.typer_instance is not None:
             _set_classes(group.typer_instance)

@@ -1,9 +1,7 @@
-"""Commands in namespaces of their own, by bubblewrap.
+"""Run commands in namespaces of their own, by bubblewrap.
 
-Owns how bubblewrap is started, and the leash by which its processes are held. What there is in the sandbox is
-`view`'s business, which system calls may be made `filter`'s.
-Law: the first process of a pid namespace is what its processes live by. It is ended by a handle, not by its
-number, and when it is gone so are they.
+Law: when the first process of a pid namespace ends, the kernel ends all others. It is killed by a pidfd, not by its number,
+which another process could have by then.
 """
 
 from __future__ import annotations
@@ -52,28 +50,29 @@ _OPTIONS = [
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 
 Way: TypeAlias = Literal["mapped", "nested", "direct"]
-"""How bubblewrap is started: as a user that nobody is, who has the owner's files mapped; within a user namespace of
-ours, where the devices are guarded; or as it is. See `launcher`.
+"""How bubblewrap is started: as an unused user, to whom the owner's files are mapped; within a user namespace of ours, in
+which devices are read-only; or directly. See `launcher`.
 """
 ROOTS: Final[tuple[Way, ...]] = ("mapped", "nested")
-"""Not as it is: root owns the devices that are shown, and could change who may use them."""
+"""Not `direct`: root owns the devices that are shown, and could change their permissions."""
 USERS: Final[tuple[Way, ...]] = ("nested", "direct")
 
 _USER = 1000
-"""Who root is inside."""
+"""The user that root becomes inside."""
 _FREE_USERS = 0x40000000
-"""From here to twice that are numbers of users that no machine gives out."""
+"""From here to twice that are user numbers that no machine assigns."""
 _COUNTS_NAMESPACE = (5, 14)
-"""Since this kernel, a limit on processes counts those of the own user namespace (user_namespaces(7))."""
+"""Since this kernel, a limit on processes counts only those of the user namespace (user_namespaces(7))."""
 _SIGNALLED = 128
 _STATUS_SECONDS = 1
-"""Seconds for bubblewrap to say which its first process is."""
+"""Seconds that bubblewrap has to report its first process."""
 
 
 class Bubblewrap:
-    """`program` is bwrap; `tree` a directory that it lies in with what it needs, None where it needs nothing.
-
-    `ways` are those in which it is started, the first that works; by default those of this user.
+    """Args:
+    program: The path of bwrap.
+    tree: A directory that holds the program and its libraries; None where it needs none.
+    ways: The ways to start it, of which the first that works is used; by default those for this user.
     """
 
     name = "bubblewrap"
@@ -86,12 +85,12 @@ class Bubblewrap:
 
     @property
     def is_bundled(self) -> bool:
-        """Whether it is the copy of the wheel's."""
+        """Whether it is the wheel's."""
         return self.tree is not None
 
     @property
     def way(self) -> Way:
-        """How commands are started, as far as is known now."""
+        """How commands are started; known for sure after the first one."""
         return self._ways[0]
 
     @property
@@ -107,7 +106,7 @@ class Bubblewrap:
 
     @property
     def visible(self) -> tuple[str, ...]:
-        """What a command can do that is no harm to anything, but is seen outside."""
+        """Harmless effects that are visible outside."""
         if self.way == "direct":
             return ("the times of /dev/null and other devices can be set to now, as by every user of this machine",)
         return ()
@@ -121,7 +120,7 @@ class Bubblewrap:
             outcome, began = await self._run(way, command, confined, stdin)
             if began:
                 if reasons:
-                    # A way that failed is not tried again; the notice says why.
+                    # A way that failed is not tried again; the notice has the reason.
                     self._ways, self._reasons = self._ways[self._ways.index(way) :], (*self._reasons, *reasons)
                 return outcome
             text = " ".join(outcome.output.decode(errors="replace").split())
@@ -161,12 +160,12 @@ class Bubblewrap:
                 limits=confined.limits,
                 writable=[workspace, *([home] if home else [])],
             )
-            # The status of whatever did not get so far as to start it: bubblewrap, the launcher, the dynamic loader.
+            # A failure before the command began: of bubblewrap, the launcher, or the dynamic loader.
             failed = outcome.code is not None and 0 < outcome.code < _SIGNALLED and not await guard.has_begun()
             return outcome, not failed
 
     def _launch(self, way: Way, mounts: BubblewrapMounts) -> list[str]:
-        # The path of nothing, which is left out: only a mark.
+        # This path does not exist, and bubblewrap skips it: it only marks the command line.
         program = [str(self.program), *_OPTIONS, "--ro-bind-try", f"/{start_watcher()}", f"/{start_watcher()}"]
         if os.getuid() == 0:
             program += ["--uid", str(_USER), "--gid", str(_USER)]
@@ -182,7 +181,7 @@ class Bubblewrap:
 
 
 def _process_limit(way: Way, confinement: Confinement) -> int | None:
-    """For the processes; root's as root are bound by none, and on an old kernel all of the user's count."""
+    """The limit on processes; None for root as root, whom none binds, and on old kernels, which count all of the user's."""
     if os.getuid() == 0:
         return confinement.limits.processes if way == "mapped" else None
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
@@ -225,7 +224,7 @@ class _BubblewrapGuard:
         await _wait_readable(handle)
 
     async def has_begun(self) -> bool:
-        """Whether the command ran; else what came out is bubblewrap's."""
+        """Whether the command was started; else the output is bubblewrap's."""
         lines = (await self._status.read()).splitlines()
         return any(msgspec.json.decode(line, type=_Status).exit_code is not None for line in lines)
 
@@ -253,7 +252,7 @@ class _BubblewrapGuard:
             return None
 
     def _close_descriptors(self) -> None:
-        """Bubblewrap has its own by now."""
+        """Close our copies; bubblewrap has its own by now."""
         while self.descriptors:
             os.close(self.descriptors.pop())
 
@@ -289,7 +288,7 @@ def _make_memfd(data: bytes) -> int:
 
 
 async def _wait_readable(descriptor: int) -> None:
-    """Until it is; a process's handle is when the process is gone."""
+    """Wait until a descriptor is readable, as a pidfd is when its process has ended."""
     loop = asyncio.get_running_loop()
     gone = asyncio.Event()
     loop.add_reader(descriptor, gone.set)

@@ -1,8 +1,6 @@
-"""What there is in a sandbox of bubblewrap, as the arguments that say so.
+"""The file system of a bubblewrap sandbox, as bubblewrap's arguments. The order matters: later mounts hide earlier ones.
 
-Owns the order in which it is put together: what comes later hides what was there before. What may be read is
-`places`' business.
-Law: a path is there only if it is named here.
+Law: only paths that are named here exist in the sandbox.
 """
 
 from __future__ import annotations
@@ -17,10 +15,10 @@ from callboard.sandbox.policy import Confinement
 from callboard.sandbox.readable_paths import SYSTEM, SYSTEM_FILES, find_readable_paths, interpreter_paths, is_reachable
 
 HOME = Path("/home/callboard")
-"""Where the private home is."""
+"""The private home."""
 
 PRIVATE = (Path("/dev/shm"), Path("/tmp"), Path("/var/tmp"), HOME)  # noqa: S108  # the sandbox's own
-"""What is made anew for each command, and goes away."""
+"""Made for each command, and removed afterwards."""
 
 HIDDEN = (
     "/proc/acpi",
@@ -34,11 +32,11 @@ HIDDEN = (
     "/proc/timer_list",
     "/proc/timer_stats",
 )
-"""What tells of the machine, and of its other users. All that is left of /proc is read-only."""
+"""Files that tell of the machine and its other users. The rest of /proc is read-only."""
 
 _PROXY, _RELAY = "/run/callboard/proxy", "/run/callboard/relay.py"
 
-# In place of the machine's: names of users are nobody's business, and a user without a name is an error to some.
+# In place of the machine's, which would tell its users. Some programs fail for a user without a name.
 FILES = {
     "/etc/passwd": "root:x:0:0::/:/bin/sh\ncallboard:x:{user}:{group}::{home}:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n",
     "/etc/group": "root:x:0:\ncallboard:x:{group}:\nnogroup:x:65534:\n",
@@ -47,7 +45,7 @@ FILES = {
 
 
 class BubblewrapMounts:
-    """Collects `arguments`. If `staged`, the sources are not at their own places, but by their number in /tmp."""
+    """Collects `arguments`. If `staged`, the launcher shows the sources in /tmp, by their number in `sources`."""
 
     def __init__(self, *, staged: bool) -> None:
         self.arguments: list[str] = []
@@ -55,7 +53,7 @@ class BubblewrapMounts:
         self._staged = staged
 
     def add_system(self, confinement: Confinement) -> None:
-        """The machine's programs, and what is made anew for each command."""
+        """Add the machine's programs, and the private directories."""
         for place in SYSTEM:
             if place.is_symlink():
                 self.arguments += ["--symlink", str(place.readlink()), str(place)]
@@ -70,7 +68,7 @@ class BubblewrapMounts:
             self.arguments += ["--perms", "1777", "--size", str(confinement.limits.file_bytes), "--tmpfs", str(place)]
 
     def _add_proc(self) -> None:
-        """/proc, where nothing can be written: its settings are the machine's, and root's without any capability."""
+        """Add /proc, read-only: root could write its settings, which are the machine's, even without capabilities."""
         self.arguments += ["--proc", "/proc"]
         for hidden in HIDDEN:
             if Path(hidden).is_dir():
@@ -102,7 +100,7 @@ class BubblewrapMounts:
             if is_reachable(place) and any(place.is_relative_to(each) for each in writable):
                 self._bind(place)
         for step in sorted({step for place in (*read_only, *hidden) for step in path_steps(place)[:-1]}):
-            # Renamed, it would take what is kept with it; a mount cannot be.
+            # A directory that could be renamed would take the read-only path with it; a mount cannot be renamed.
             self._bind(workspace / step, option="--bind")
         for inside in read_only:
             self._bind(workspace / inside)
@@ -113,17 +111,17 @@ class BubblewrapMounts:
             if (workspace / inside).is_dir():
                 self.arguments += ["--tmpfs", covered, "--remount-ro", covered]
             else:
-                # A device is not opened there: reading is refused.
+                # Bind mounts forbid devices, so opening it is refused.
                 self.arguments += ["--ro-bind", os.devnull, covered]
 
     def add_proxy(self, socket: Path, command: Sequence[str]) -> list[str]:
-        """Shows the proxy; the command that has it, if the relay is shown too."""
+        """Add the proxy's socket and the relay; return the command that starts the relay first."""
         self._bind(Path(_PROXY), socket)
         self._bind(Path(_RELAY), Path(__file__).with_name("relay.py"))
         return [os.path.realpath(sys.executable), "-I", "-S", _RELAY, _PROXY, *command]
 
     def seal(self, workspace: Path) -> None:
-        """What is left of the tree is nobody's to write to."""
+        """Make the rest read-only."""
         self.arguments += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(workspace)]
 
     def _bind(self, place: Path, source: Path | None = None, *, option: str = "--ro-bind") -> None:

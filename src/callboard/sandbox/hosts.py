@@ -1,7 +1,6 @@
-"""Which hosts a command may reach.
+"""The list of hosts that a command may reach.
 
-Owns the list and what an entry means. Knows nothing of proxies.
-Law: an address that is not of the public internet is reached only if the list names that address itself.
+Law: an address that is not of the public internet is allowed only if the list names that address itself.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from callboard.errors import CallerError
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 PORTS = (80, 443)
-"""The ports of an entry that names none."""
+"""Those of an entry without ports."""
 
 _NAME = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _HOST_AND_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
@@ -25,7 +24,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 class HostEntry(NamedTuple):
-    """`*.` before a name stands for every name beneath it, not for itself."""
+    """`*.` before a name stands for every subdomain, not for the name itself."""
 
     host: str | Address
     ports: tuple[int, ...]
@@ -38,12 +37,12 @@ class HostList:
         self._entries = [_parse_entry(entry) for entry in entries]
 
     def allow(self, host: str, port: int) -> bool:
-        """Whether a name, or an address that stands for a name, may be asked for."""
+        """Whether a host, by name or address, may be requested."""
         name = normalize_host(host)
         return any(port in entry.ports and _matches(name, entry.host) for entry in self._entries)
 
     def allow_address(self, address: str, port: int) -> bool:
-        """Whether an address that an allowed name has led to may be reached."""
+        """Whether an address that an allowed name resolved to may be connected to."""
         parsed = _unwrap_ipv4(ipaddress.ip_address(address.partition("%")[0]))
         return (parsed.is_global and not parsed.is_multicast) or any(
             parsed == entry.host and port in entry.ports for entry in self._entries
@@ -51,7 +50,7 @@ class HostList:
 
 
 def split_host_port(text: str, default: int) -> tuple[str, int]:
-    """The parts of `host`, `host:port` or `[address]:port`; raises ValueError."""
+    """Split `host`, `host:port` or `[address]:port`. Raises ValueError."""
     match = _HOST_AND_PORT.fullmatch(text)
     if not match or not match["host"] or (match["port"] and not 0 < int(match["port"]) < 65536):
         raise ValueError(text)
@@ -59,12 +58,12 @@ def split_host_port(text: str, default: int) -> tuple[str, int]:
 
 
 def normalize_host(host: str) -> str | Address:
-    """The host in the one spelling that it is compared in; raises ValueError."""
+    """The canonical spelling of a host, in which hosts are compared. Raises ValueError."""
     try:
         return _unwrap_ipv4(ipaddress.ip_address(host))
     except ValueError:
         name = host.lower().removesuffix(".")
-        # What ends with a number, some resolvers take for an address.
+        # Some resolvers take a name that ends with a number for an address.
         if len(name) > 253 or not _NAME.fullmatch(name) or name.rpartition(".")[2].isdigit():
             raise ValueError(host) from None
         return name
@@ -89,7 +88,7 @@ def _matches(name: str | Address, entry: str | Address) -> bool:
 
 
 def _unwrap_ipv4(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address stands for."""
+    """The IPv4 address that an IPv6 address embeds, else the address."""
     if isinstance(address, ipaddress.IPv6Address):
         if address in _NAT64:
             return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)

@@ -1,17 +1,17 @@
-"""Judges by its file what a command under Landlock may do to it. Imported by the script `supervisor`, and by no other.
+"""Decide by the file what a command under Landlock may do to it. Imported by the script `supervisor` only.
 
-Landlock does not ask who sets permissions, owners, times and attributes of a file, and a seccomp filter cannot see
+Landlock does not check who sets permissions, owners, times and attributes of a file, and a seccomp filter cannot see
 which file it is. So the filter stops the calls of `syscalls.JUDGED` and the kernel hands them to the supervisor; see
-seccomp_unotify(2). Nothing here may trust what it read from the command's memory after another process could have
-changed it. So a call is either made here, on the very file that was judged, by a descriptor; or it is let through
-to the kernel where Landlock forbids whatever it could become meanwhile.
+seccomp_unotify(2). The command's memory may change after it was read here. So a call is either made here, by a descriptor
+of the very file that was judged; or it is let through where Landlock forbids whatever it could become meanwhile.
 
-- What sets something of a file: made here if the file lies in a place where the command may write, else refused.
-- /dev/shm: everybody's, and so closed to the command. The names that shm_open(3) and sem_open(3) use are opened,
-  linked and removed here, in a directory that is the command's alone.
-- A link in the workspace to a directory that may not be listed: is as if it led to an empty one, so that what lists a
-  tree goes on. Test runners do not expect that it is refused, nor, as pytest 7, that it is gone.
-- A file may be watched (inotify) if it may be read. Who changes the path meanwhile sees when another file is used.
+- Calls that set something of a file are made here if the command may write where the file is, else refused.
+- /dev/shm is shared by all users, and so closed to the command. The names that shm_open(3) and sem_open(3) use are opened,
+  linked and removed here, in a private directory.
+- A symlink in the workspace to a directory that may not be listed appears to lead to an empty one, so that programs that
+  list a tree go on. Test runners do not expect that it is refused, nor, as pytest 7, that it is gone.
+- A file may be watched (inotify) if it may be read. A command that swaps the path meanwhile learns when another file is
+  used, and no more.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _LetThrough(Exception):  # no error
-    """The kernel shall go on with the call as it is."""
+    """The kernel is to make the call as it is."""
 
 
 class Judge:
@@ -76,7 +76,7 @@ class Judge:
         self._shared = os.open(shared, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def answer(self) -> None:
-        """Takes one call and answers it. Returns too where the caller is gone."""
+        """Take one call and answer it; also returns if the caller is gone."""
         notification = ctypes.create_string_buffer(_NOTIFICATION.size)
         if _libc.ioctl(self._listener, ctypes.c_ulong(_RECEIVE), notification) < 0:
             return
@@ -97,7 +97,7 @@ class Judge:
         _libc.ioctl(self._listener, ctypes.c_ulong(_SEND), answer)
 
     def is_valid(self, identifier: int) -> bool:
-        """Whether the thread still waits, so that what was read with its number was of it."""
+        """Whether the thread still waits; if so, what was read by its number belonged to it."""
         return bool(_libc.ioctl(self._listener, ctypes.c_ulong(_IS_VALID), struct.pack("=Q", identifier)) == 0)
 
     def may_write(self, place: bytes) -> bool:
@@ -116,7 +116,7 @@ class Judge:
 
 
 class _Call:
-    """A call that waits for its answer, and what was opened for it."""
+    """A call that waits for its answer, with the files that were opened for it."""
 
     def __init__(self, judge: Judge, identifier: int, thread: int, arguments: list[int]) -> None:
         self.judge = judge
@@ -148,7 +148,7 @@ class _Call:
         return text
 
     def file(self, path: int | None, directory: int | None = None, *, follow: bool = True, empty: bool = False) -> int:
-        """Opens the file that the arguments name, for nothing but naming it."""
+        """Open the file that the arguments name, with O_PATH."""
         name = b"" if path is None else self.text(path)
         base = _HERE if directory is None else self.number(directory)
         if not name and not empty:
@@ -165,14 +165,14 @@ class _Call:
         return self._open(name, flags, start)
 
     def writable(self, *arguments: Any, **options: Any) -> bytes:
-        """A path by which the file is reached itself, if something of it may be set. Raises OSError if not."""
+        """A path to the very file, through its descriptor. Raises OSError if the command may not write it."""
         file = self.file(*arguments, **options)
         if not self.judge.may_write(_real_path(file)):
             raise OSError(errno.EPERM, "")
         return b"/proc/self/fd/%d" % file
 
     def directory_of(self, path: int, directory: int | None) -> bytes:
-        """Where the caller says that a file is: the path as it is spelled, from the root."""
+        """The absolute path of a file as the caller spells it."""
         name = self.text(path)
         if not name.startswith(b"/"):
             base = _HERE if directory is None else self.number(directory)
@@ -181,7 +181,7 @@ class _Call:
         return os.path.normpath(name)
 
     def pass_descriptor(self, descriptor: int, flags: int) -> int:
-        """Gives the caller a descriptor of ours; the number that it has there."""
+        """Give the caller a descriptor of ours; returns the number that it has there."""
         self._opened.append(descriptor)
         request = struct.pack("=QIIII", self.identifier, 0, descriptor, 0, flags & os.O_CLOEXEC)
         number: int = _libc.ioctl(self.judge.listener, ctypes.c_ulong(_ADD_DESCRIPTOR), request)
@@ -212,7 +212,7 @@ def _real_path(descriptor: int) -> bytes:
 
 
 def _read_flags(call: _Call, flags: int | None) -> dict[str, bool]:
-    """As the flags of a call that ends in `at` say."""
+    """The options in the flags of a call whose name ends in `at`."""
     value = 0 if flags is None else call.number(flags)
     return {"follow": not value & _NO_FOLLOW, "empty": bool(value & _EMPTY_PATH)}
 
@@ -228,7 +228,7 @@ def _set_owner(call: _Call, file: bytes, user: int) -> int:
 
 
 def _set_times(call: _Call, file: bytes, times: int, form: str, factor: int) -> int:
-    """`form` is how the caller has two times, `factor` what makes nanoseconds of the second part of each."""
+    """`form` is the struct of two times, `factor` converts the second part of each to nanoseconds."""
     address = call.arguments[times]
     if not address:
         spelled = (0, _NOW, 0, _NOW)
@@ -244,7 +244,7 @@ def _set_times(call: _Call, file: bytes, times: int, form: str, factor: int) -> 
 
 
 def _at_times(call: _Call, form: str, factor: int, flags: int | None) -> int:
-    """utimensat(2) and futimesat(2): without a path the descriptor is meant."""
+    """utimensat(2) and futimesat(2): without a path they apply to the descriptor."""
     named: dict[str, Any] = _read_flags(call, flags) if call.arguments[1] else {"empty": True}
     file = call.writable(1 if call.arguments[1] else None, 0, **named)
     return _set_times(call, file, 2, form, factor)
@@ -265,7 +265,7 @@ def _remove_attribute(call: _Call, file: bytes) -> int:
 
 
 def _shared_name(call: _Call, path: int) -> bytes | None:
-    """The name beneath /dev/shm, None for a file that is elsewhere, and for a path that cannot be read."""
+    """The name beneath /dev/shm; None for a file elsewhere, and for a path that cannot be read."""
     try:
         path_text = call.text(path)
     except OSError:
@@ -292,7 +292,7 @@ def _leads_out(call: _Call, path: int, directory: int | None) -> bool:
         named, place = call.directory_of(path, directory), _real_path(call.file(path, directory))
     except OSError:
         return False
-    # What another process has open is refused, as by the kernel: it is no link of a tree.
+    # Another process's open files are refused, as by the kernel: they are no links in a tree.
     return call.judge.may_read(named) and not call.judge.may_read(place) and not named.startswith(_PROCESSES)
 
 

@@ -1,8 +1,7 @@
-"""Commands that the kernel's Landlock forbids what it can: where there are no namespaces.
+"""Confine commands by the kernel's Landlock, where there are no namespaces. See landlock(7).
 
-Owns the rules, and says what they cannot do. See landlock(7); a supervisor applies them.
-Law: a rule only ever allows, and for all that is beneath a directory. So what is kept in the workspace is left out
-by naming everything beside it, and nothing new can be made there.
+A rule only ever allows, and for all that is beneath a directory. So a read-only path in the workspace is excluded by
+allowing everything beside it, and nothing new can be made there.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _VISIBLE = (
     "there are no sockets at all, hosts or not",
     "nothing new can be made beside a directory that is kept",
 )
-# From which version of Landlock on it is not so.
+# Gaps, with the version of Landlock that closes them.
 _VISIBLE_BEFORE = ((2, "files cannot be moved from one directory to another"),)
 _OPEN_BEFORE = (
     (3, "files that are only readable can be truncated"),
@@ -55,7 +54,7 @@ class Landlock:
 
     @property
     def notice(self) -> str:
-        """What it leaves open; of what is only visible `callboard doctor --sandbox` tells."""
+        """What commands can change outside of the workspace; the rest is in `callboard doctor --sandbox`."""
         begin = f"confined by Landlock {self._version} for want of bubblewrap"
         return f"{'; '.join([begin, *self.open])} (callboard doctor --sandbox says more)"
 
@@ -111,7 +110,7 @@ class Landlock:
 
 
 def _list_beside(directory: Path, protected: Sequence[Path]) -> Iterator[Path]:
-    """What there is in a directory, without what is held; the directory itself if nothing in it is."""
+    """The entries of a directory without the protected ones; the directory itself if none is protected."""
     if not any(place.is_relative_to(directory) for place in protected):
         yield directory
     elif directory not in protected:

@@ -1,4 +1,4 @@
-"""Prepares the mounts that bubblewrap cannot make, and becomes bubblewrap. A script of its own.
+"""Prepare mounts that bubblewrap cannot make, and become bubblewrap. A script of its own.
 
   launcher.py nested BWRAP ...
   launcher.py mapped USER TREE SOURCE... -- BWRAP ...
@@ -7,13 +7,13 @@ Both ways make the devices of /dev read-only in a mount namespace of their own: 
 and has no option that makes them read-only and leaves them devices, so a command could set their times, and as their
 owner their permissions. Writing to a device is not writing to its file system, and stays possible.
 
-`nested` needs a user namespace, in which everybody is who they are.
+`nested` needs a user namespace; users keep their numbers in it.
 
-`mapped` is for root. Root's processes are bound by no limit on their number, and own the kernel's files; `--uid` alone
-changes nothing of that. So this process becomes USER, a number that nobody has, and shows it each SOURCE in /tmp, by
-its place in the list, through a mount that maps the owner of the files to USER and back: what is written is the
-owner's on disk. See mount_setattr(2), MOUNT_ATTR_IDMAP. BWRAP is opened before, since USER may not reach it; TREE, if
-it is not empty, is a directory that BWRAP lies in with what it needs, and is copied to where USER can.
+`mapped` is for root. No limit on their number binds root's processes, and they own the kernel's files; `--uid` alone does
+not change that. So this process becomes USER, an unused number, and shows it each SOURCE in /tmp, by its place in the list,
+through a mount that maps the owner of the files to USER and back: what is written belongs to the owner on disk. See
+mount_setattr(2), MOUNT_ATTR_IDMAP. BWRAP is opened before, since USER may have no access to it; TREE, if not empty, is a
+directory that holds BWRAP and its libraries, and is copied to where USER has access.
 
 Where the kernel or a file system cannot do it, it says which and exits with 1.
 """
@@ -34,11 +34,11 @@ _HERE, _EMPTY_PATH, _RECURSIVE = -100, 0x1000, 0x8000
 _CLONE, _CLOSE_ON_EXEC, _FROM_EMPTY_PATH = 1, 0o2000000, 4
 _MAP_IDS = 0x00100000
 _READ_ONLY, _REMOUNT, _BIND, _RECURSIVELY, _PRIVATE, _NO_SET_ID, _NO_DEVICES = 1, 0x20, 0x1000, 0x4000, 0x40000, 2, 4
-# What a mount must keep when it is mounted anew, as statvfs(3) and as mount(2) have it.
+# Flags that a remount must preserve, as statvfs(3) and as mount(2) number them.
 _FLAGS = ((2, 2), (4, 4), (8, 8), (1024, 1024), (2048, 2048), (4096, 1 << 21))
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-"""Those that bubblewrap shows."""
+"""Those in bubblewrap's /dev."""
 
 _PROGRAM = "/tmp/program"
 
@@ -53,7 +53,7 @@ def _check(result: int, what: str) -> int:
 
 
 def _make_mounts_private() -> None:
-    """Mounts from here on are seen by this process only."""
+    """Keep the mounts that follow from the other processes."""
     _check(_libc.mount(None, b"/", None, _RECURSIVELY | _PRIVATE, None), "mounts cannot be made private")
 
 
@@ -70,7 +70,7 @@ def _guard_devices() -> None:
 
 
 def _make_id_mapping(owner: int, group: int, user: int) -> int:
-    """A user namespace in which `owner` is `user` outside."""
+    """A user namespace that maps `owner` to `user`; returns its descriptor."""
     ready, go = os.pipe(), os.pipe()
     process = os.fork()
     if not process:
@@ -92,7 +92,7 @@ def _make_id_mapping(owner: int, group: int, user: int) -> int:
 
 
 def _open_mapped(source: str, mappings: dict[tuple[int, int], int], user: int) -> int:
-    """A mount of what is at a path, that is nowhere yet."""
+    """A detached mount of a path, with mapped owners."""
     flags = _CLONE | _CLOSE_ON_EXEC | _RECURSIVE
     tree = _check(_libc.syscall(_OPEN_TREE, _HERE, os.fsencode(source), flags), source)
     status = os.stat(source)
@@ -106,7 +106,7 @@ def _open_mapped(source: str, mappings: dict[tuple[int, int], int], user: int) -
 
 
 def _read_files(tree: str) -> list[tuple[str, bytes]]:
-    """The files of a tree, by their path in it."""
+    """The files of a tree: relative path and content."""
     files = []
     for directory, _, names in os.walk(tree):
         for name in names:
@@ -117,7 +117,7 @@ def _read_files(tree: str) -> list[tuple[str, bytes]]:
 
 
 def _show(sources: list[str], copies: list[tuple[str, bytes]], user: int) -> None:
-    """Shows in a new /tmp each source by its number, and the program."""
+    """Show each source by its number, and the program, in a new /tmp."""
     mappings: dict[tuple[int, int], int] = {}
     trees = [(_open_mapped(source, mappings, user), os.path.isdir(source)) for source in sources]
     _check(_libc.mount(b"tmpfs", b"/tmp", b"tmpfs", _NO_SET_ID | _NO_DEVICES, b"mode=755"), "/tmp")

@@ -1,9 +1,7 @@
-"""Places in a workspace that are held while commands run there.
+"""Prepare paths of a workspace while commands run: mount points, links in place of mounts, files that are restored.
 
-Owns the empty directories that are made for something to be shown or kept there, links to what cannot be shown
-otherwise, and files that are put back.
-Law: nothing is reached through a link, since whoever works in the workspace may have put it there; what was
-made is gone when the last command that needs it is.
+Laws: no path is reached through a symlink, since a command may have put it there; what was made is removed when the last
+command that needs it has ended.
 """
 
 from __future__ import annotations
@@ -24,14 +22,14 @@ _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLL
 _MAX_FILE = 1024 * 1024
 
 _State: TypeAlias = tuple[str, bytes, int]
-"""What a name stands for, and of a file its content and permissions."""
+"""Kind, content and mode of a file."""
 
 _lock = threading.Lock()
 _made: Counter[Path] = Counter()
 
 
 def check_paths(places: Iterable[str], workspace: Path) -> list[PurePosixPath]:
-    """The places, parents first. Raises CallerError for what is not in the workspace, or reached through a link."""
+    """Sort the paths, parents first. Raises CallerError for one that leads out of the workspace or through a symlink."""
     paths = sorted(map(PurePosixPath, places))
     for place in paths:
         if place.is_absolute() or ".." in place.parts or not place.parts:
@@ -48,24 +46,20 @@ def check_paths(places: Iterable[str], workspace: Path) -> list[PurePosixPath]:
 
 
 def path_steps(place: PurePosixPath) -> list[PurePosixPath]:
-    """The directories of the workspace that a place is in, outermost first, and the place."""
+    """The parents of a path in the workspace, outermost first, and the path."""
     return [*reversed(place.parents), place][1:]
 
 
 @contextmanager
 def make_directories(workspace: Path, places: Sequence[PurePosixPath]) -> Iterator[None]:
-    """Makes an empty directory at each place where there is nothing."""
+    """Make an empty directory at each path where nothing is."""
     with _hold(workspace, [(step, None) for place in places for step in path_steps(place)]):
         yield
 
 
 @contextmanager
 def make_links(workspace: Path, bind_mounts: Mapping[str, Path]) -> Iterator[None]:
-    """Makes a link at each place where there is nothing, to the directory that is borrowed there.
-
-    For where nothing better is to be had. Raises CallerError for what is not in the workspace, or reached through a
-    link.
-    """
+    """Make symlinks in place of bind mounts, where nothing is. Raises CallerError as `check_paths` does."""
     places = {PurePosixPath(place): Path(os.path.realpath(target)) for place, target in bind_mounts.items()}
     parents = check_paths({str(place.parent) for place in places} - {"."}, workspace)
     with make_directories(workspace, parents), _hold(workspace, places.items()):
@@ -74,13 +68,13 @@ def make_links(workspace: Path, bind_mounts: Mapping[str, Path]) -> Iterator[Non
 
 @contextmanager
 def _hold(workspace: Path, places: Iterable[tuple[PurePosixPath, Path | None]]) -> Iterator[None]:
-    """Makes what is not there: links to targets, and empty directories."""
+    """Make symlinks to targets, and empty directories where the target is None."""
     held: list[tuple[Path, Path | None]] = []
     try:
         with _lock:
             for place, target in places:
                 path = workspace / place
-                # What another command has made is there, but not for good.
+                # What another command has made is there, but will be removed.
                 if _made[path] or _make(path, target, workspace):
                     _made[path] += 1
                     held.append((path, target))
@@ -96,9 +90,10 @@ def _hold(workspace: Path, places: Iterable[tuple[PurePosixPath, Path | None]]) 
 
 @contextmanager
 def restore_files(workspace: Path, names: Sequence[str]) -> Iterator[None]:
-    """Afterwards the files of these names in the workspace are as they were, and what was not there is not.
+    """Restore files of the workspace afterwards, where they cannot be made read-only; remove those that were not there.
 
-    For where nothing better is to be had. Raises CallerError for a file of more than 1 MiB.
+    Raises:
+        CallerError: A file has more than 1 MiB.
     """
     directory = os.open(workspace, _DIRECTORY)
     try:
@@ -127,7 +122,7 @@ def _make(path: Path, target: Path | None, workspace: Path) -> bool:
 
 
 def _unmake(path: Path, target: Path | None, workspace: Path) -> None:
-    """Takes away what was made, unless something else is there now."""
+    """Remove what was made, unless something else is there now."""
     with suppress(OSError), _parent(path, workspace) as parent:
         if target is None:
             os.rmdir(path.name, dir_fd=parent)
@@ -161,7 +156,7 @@ def _replace(name: str, directory: int, state: _State) -> None:
 
 @contextmanager
 def _parent(path: Path, workspace: Path) -> Iterator[int]:
-    """The open directory that the last name of a path is in."""
+    """Open the parent directory of a path, step by step and through no symlink."""
     directory = os.open(workspace, _DIRECTORY)
     try:
         for name in path.relative_to(workspace).parts[:-1]:

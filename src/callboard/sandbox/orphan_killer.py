@@ -1,9 +1,9 @@
-"""Sandboxes that outlive the process that began them.
+"""Kill sandboxes that outlive us when we are killed.
 
-Owns a watcher, which begins with the first sandbox of a process, and ends what has the process's mark when the process
-was killed. Bubblewrap ends by itself then, but not in the moment in which it starts: its first process waits for ever
-for one that is gone (https://github.com/containers/bubblewrap/issues/633). On a busy machine that moment comes late.
-Law: where the process ends by itself, the watcher ends nothing.
+A watcher process starts with our first sandbox, and when we are killed it kills every process that has our mark on its
+command line. Bubblewrap ends with its parent, except while it starts: then its first process waits for ever for one that is
+gone (https://github.com/containers/bubblewrap/issues/633). On a busy machine that start takes long.
+Law: where we end by ourselves, the watcher kills nothing.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ for pause in 1 1 1 2 3 5; do
     done
 done
 """
-# Not a child of ours: whoever waits for theirs does not meet it.
+# In the background of a shell that ends: no child of ours, so a program that waits for its children does not meet it.
 _BEHIND: Final = 'exec 3<&0; "$@" <&3 3<&- &'
 
 
 @cache
 def start_watcher() -> str:
-    """What the command lines of this process's sandboxes have in them; they are watched from now on."""
+    """Start the watcher; return the mark that the command lines of our sandboxes must have."""
     name = f"callboard-{secrets.token_hex(12)}"
     reading, writing = os.pipe()
     command = ["/bin/sh", "-c", _BEHIND, "sh", "/bin/sh", "-c", _SCRIPT, name]

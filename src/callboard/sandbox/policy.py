@@ -1,8 +1,4 @@
-"""What a command may see and do, and what came of it.
-
-Owns the values that cross this room's border, and the shape of a sandbox. Knows nothing of how a command is
-confined.
-"""
+"""The policy for a command, its outcome, and the protocol of a sandbox."""
 
 from __future__ import annotations
 
@@ -15,71 +11,65 @@ import msgspec
 MIB = 1024 * 1024
 
 StopReason: TypeAlias = Literal["", "timeout", "output", "memory", "processes", "disk"]
-"""Why a command was ended before it ended by itself; "" if it was not."""
+"""Why a command was ended; "" for one that ended by itself."""
 
 
 class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one command may use, with all that it starts.
-
-    `seconds` is the time until it is ended. `output` is how many bytes of its output are kept; 64 times as many
-    end it. `processes` bounds how many there are at once. `memory` in bytes is for each process, and for all of
-    them together. `file` in bytes is the largest file that it may write, and the size of each private file
-    system that lives in memory. `spare` is how many bytes are to stay free where it writes, half of what is free
-    where that is less; one that takes more is ended.
-    """
+    """What one command may use, with all processes that it starts."""
 
     seconds: float = 120
+    """Wall time until it is ended."""
     output_bytes: int = MIB
+    """How much of its output is kept; 64 times as much end it."""
     processes: int = 256
+    """Processes at once."""
     memory_bytes: int = 2048 * MIB
+    """For each process, and for all of them together."""
     file_bytes: int = 512 * MIB
+    """The largest file that it may write, and the size of each private file system in memory."""
     free_bytes: int = 1024 * MIB
+    """Stay free on the disks where it writes, or half of what is free at the start where that is less; else it is ended."""
 
 
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command may see and do.
-
-    `workspace` is writable, and the command's current directory. `readable` are further paths, read-only, at
-    their own places. `kept` are paths in the workspace that are read-only; what is not there cannot be made.
-    `borrowed` maps places in the workspace to directories that are shown there, read-only (by a link where
-    there are no namespaces, which without a sandbox can be written through). `hidden` are
-    paths in the workspace that can be neither read nor changed nor made; only bubblewrap can do that. `home` is writable,
-    and HOME; None stands for a private empty one that goes away. `hosts` are the names that the proxy lets pass
-    (`example.org`, `*.example.org`, `example.org:8443`); without any there is no network. `environment` comes besides
-    PATH, LANG, LC_*, TERM and TZ.
-    """
+    """What a command may see and do. PATH, LANG, LC_*, TERM and TZ are passed on to it besides `environment`."""
 
     workspace: Path
+    """Writable, and the command's current directory."""
     readable: tuple[Path, ...] = ()
+    """Further paths, read-only, at their own places."""
     read_only: tuple[str, ...] = (".git",)
+    """Paths in the workspace that cannot be changed, nor made where they do not exist."""
     bind_mounts: Mapping[str, Path] = {}
+    """Paths in the workspace at which other directories are shown, read-only. Where there are no namespaces a link is made
+    instead, and without a sandbox the directory can be written to through it."""
     hidden: tuple[str, ...] = ()
+    """Paths in the workspace that can be neither read nor changed nor made. Only bubblewrap can do that."""
     home: Path | None = None
+    """HOME, writable; None is a private empty one that goes away."""
     hosts: tuple[str, ...] = ()
+    """Hosts that the proxy lets pass (`example.org`, `*.example.org`, `example.org:8443`); without any, no network."""
     environment: Mapping[str, str] = {}
     limits: CommandLimits = CommandLimits()
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of a command.
-
-    `code` is its exit status, 128 and the number for a signal, None if it was stopped. `output` holds both
-    streams as they came; when it was cut: the beginning, a line that says how much is missing, and the end.
-    `total` is how many bytes came.
-    """
+    """The result of a command."""
 
     code: int | None
+    """Its exit status, 128 plus the number for a signal, None if it was ended."""
     output: bytes
+    """Both streams, interleaved. If it is cut: the beginning, a line that says how much is missing, and the end."""
     total: int
+    """Bytes of all output."""
     stop_reason: StopReason
     seconds: float
 
 
 class Sandbox(Protocol):
-    """Runs commands. `name` is bubblewrap, landlock or none; `notice` says what it does not do, "" for nothing.
+    """Runs commands. `name` is bubblewrap, landlock or none; `notice` says what it does not prevent, "" for nothing.
 
-    `open` is what a command can change outside of the workspace, nothing if the sandbox holds; `visible` what else a
-    user may want to know that it does not keep from a command.
+    `open` lists what a command can change outside of the workspace, `visible` other things that it can see or do there.
     """
 
     @property
@@ -95,9 +85,10 @@ class Sandbox(Protocol):
     def visible(self) -> Sequence[str]: ...
 
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
-        """Runs a command to its end. Whatever it started is gone when this returns or raises.
+        """Run a command to its end. All its processes are gone when this returns or raises; cancelling ends them.
 
-        Cancelling ends the command. Raises CallerError for a confinement that cannot be, SandboxUnavailable
-        where this machine refuses.
+        Raises:
+            CallerError: The confinement is impossible.
+            SandboxUnavailable: This machine refuses it.
         """
         ...

@@ -1,15 +1,15 @@
-"""A started command, followed to its end.
+"""Run a command under a guard: its output, its input, its limits, and the end of all its processes.
 
-Owns its output, its input, its time, the gate that it waits at, and that nothing of it is left. How it is confined
-is its leash's business.
-Law: cancelling is heard at once, and passed on when all processes are gone. A command never begins before its
-leash holds it: if we die before that, its gate never opens.
+Laws: cancelling takes effect at once, and is passed on when all processes are gone. A command never begins before its guard
+is attached: it waits at a gate, a shell that reads a line first, and if we die before that the gate never opens. The memory
+for output is bounded.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -18,15 +18,13 @@ from time import thread_time
 from typing import Any, Protocol, TypeVar
 
 from callboard.errors import CallerError, SandboxUnavailable
-from callboard.sandbox.bounded_output import BoundedOutput
 from callboard.sandbox.policy import CommandLimits, Outcome, StopReason
 from callboard.sandbox.process_tree import list_processes, proportional_bytes, resident_bytes
-from callboard.sandbox.room import free_bytes
 
 _T = TypeVar("_T")
 
-# RLIMIT_DATA, not RLIMIT_AS: node, Go and Java reserve address space that they never use. The kinds of limits are
-# not the same for every shell, and one that is lower already stays.
+# RLIMIT_DATA, not RLIMIT_AS: node, Go and Java reserve address space that they never use. Not every shell knows every
+# limit, and one that is lower already stays.
 _GATE = """read -r _ || exit
 for limit in "-c 0" "-n 4096" "-f {blocks}" "-d {kibibytes}"; do ulimit $limit; done 2>/dev/null
 """
@@ -36,21 +34,57 @@ _EXEC = 'exec "$@"'
 _NO_INPUT = " </dev/null"
 
 MAX_OUTPUT_RATIO = 64
-"""How many times what is kept a command may print before it is ended."""
+"""A command is ended when it has printed so many times `output_bytes`."""
 
 _BLOCK = 64 * 1024
 _POLL_SECONDS, _SLOW_POLL_SECONDS = 0.05, 0.25
-"""Seconds between two looks at the processes, where that is easy and where there are many."""
+"""Seconds between two looks at the processes: at first, and where there are many."""
 _POLL_SHARE = 20
-"""Between the two it is this many times what a look takes of the processor."""
+"""Between these bounds, the pause is this many times the processor time of a look."""
 _END_SECONDS = 10
-"""Seconds for whoever ends the processes, before it is ended itself."""
+"""Seconds that a guard has to end the processes, before the first of them is killed directly."""
+
+
+class BoundedOutput:
+    """Keeps the beginning and the end of what is fed, together at most `limit` bytes; `total` counts all bytes.
+
+    Each byte is copied a bounded number of times.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.total = 0
+        self._beginning = bytearray()
+        self._end = bytearray()
+        self._first = limit - limit // 2
+        self._last = limit // 2
+
+    def feed(self, data: bytes) -> None:
+        self.total += len(data)
+        room = self._first - len(self._beginning)
+        self._beginning += data[:room]
+        self._end += data[room:]
+        # Only when the end has doubled, so that the cost is amortised.
+        if len(self._end) > 2 * self._last:
+            del self._end[: len(self._end) - self._last]
+
+    def value(self) -> bytes:
+        """What was fed; if it was more than the limit, with a line in the middle that says how much is missing."""
+        end = self._end[max(0, len(self._end) - self._last) :]
+        missing = self.total - len(self._beginning) - len(end)
+        line = b"\n[%d bytes are missing here]\n" % missing if missing else b""
+        return bytes(self._beginning + line + end)
+
+
+def free_bytes(place: Path) -> int:
+    """Free bytes of the disk that a directory is on; 0 for a directory that is gone."""
+    try:
+        return shutil.disk_usage(place).free
+    except OSError:
+        return 0
 
 
 class ProcessGuard(Protocol):
-    """What holds a command's processes. `descriptors` are those that the first of them inherits; `own` is how many
-    of them are ours.
-    """
+    """Ends all processes of a command. The first process inherits `descriptors`; `own_processes` of them are not the command's."""
 
     @property
     def descriptors(self) -> Sequence[int]: ...
@@ -59,19 +93,19 @@ class ProcessGuard(Protocol):
     def own_processes(self) -> int: ...
 
     async def attach(self, process: Process) -> None:
-        """Called once, when the first process is there; the command begins when this returns."""
+        """Called once with the first process; the command begins when this returns."""
         ...
 
     async def kill_all(self, process: Process) -> None:
-        """Ends what is left of them, and returns when nothing is; the first may still be there to be waited for."""
+        """Kill what is left, and return when nothing is; the first process may still have to be waited for."""
         ...
 
 
 def gate_command(command: Sequence[str], limits: CommandLimits, *, processes: int | None, stdin: bytes) -> list[str]:
-    """The command behind a shell that waits for a line of input, limits itself, and becomes the command.
+    """The command behind a shell that waits for a line of input, sets its limits, and becomes the command.
 
-    `processes` counts threads too, and those that are not the command's where it has no namespace of its own; None
-    leaves that to the watch.
+    `processes` limits threads too, and counts those of the whole user where the command has no namespace of its own; with
+    None only the polling bounds them.
     """
     script = _GATE.format(blocks=limits.file_bytes // 512, kibibytes=limits.memory_bytes // 1024)
     if processes is not None:
@@ -89,11 +123,20 @@ async def run_guarded(
     limits: CommandLimits,
     writable: Sequence[Path],
 ) -> Outcome:
-    """Starts what leads to a command at the gate, and comes back when nothing of it is left.
+    """Start a gated command, and return when nothing of it is left.
 
-    `writable` are the directories that it may fill.
+    Args:
+        command: The program that leads to the gate, and its arguments.
+        guard: Ends the processes.
+        directory: Where the program is started.
+        environment: All of its environment.
+        stdin: Its input.
+        limits: Time, output, memory, processes, disk.
+        writable: The directories whose free space is watched.
 
-    Raises SandboxUnavailable where it cannot be started, and CallerError for what is no command.
+    Raises:
+        SandboxUnavailable: The program cannot be started.
+        CallerError: It is no command.
     """
     loop = asyncio.get_running_loop()
     started_at = loop.time()
@@ -108,7 +151,7 @@ async def run_guarded(
         start_new_session=True,
         limit=_BLOCK,
     )
-    # Cancelled in between, it would be a process that nobody knows.
+    # Shielded: cancelled in between, the process would be lost.
     try:
         process, cancelled = await _finish(start)
     except OSError as error:
@@ -140,7 +183,7 @@ async def run_guarded(
 async def _run_command(
     process: Process, guard: ProcessGuard, stdin: bytes, output: BoundedOutput, limits: CommandLimits
 ) -> StopReason:
-    """Until the command is over, or has printed too much."""
+    """Run until the command has ended, or has printed too much."""
     await guard.attach(process)
     feeding = asyncio.create_task(_write_input(process, stdin))
     try:
@@ -164,17 +207,17 @@ async def _write_input(process: Process, stdin: bytes) -> None:
 
 
 async def _watch(root: int, own_processes: int, limits: CommandLimits, writable: Sequence[Path]) -> StopReason:
-    """Until there are too many processes, or they use too much memory, or disk."""
+    """Poll until there are too many processes, or they use too much memory or disk."""
     pause = _POLL_SECONDS
     least = {place: min(limits.free_bytes, free_bytes(place) // 2) for place in writable}
     while True:
         await asyncio.sleep(pause)
-        # Not the time on the wall, which they could make long.
+        # Processor time, as the command could make the wall time of a look long.
         started_at = thread_time()
         pids = list_processes(root, limits.processes + own_processes)
         if len(pids) > limits.processes + own_processes:
             return "processes"
-        # The exact figure takes long, and is needed only where the other one says that it may be too much.
+        # The exact figure takes long, and is needed only where the rough one is too high.
         if (
             resident_bytes(pids) > limits.memory_bytes
             and await asyncio.to_thread(proportional_bytes, pids) > limits.memory_bytes
@@ -203,7 +246,7 @@ async def _end(process: Process, guard: ProcessGuard, tasks: set[asyncio.Task[An
 
 
 async def _finish(work: Coroutine[Any, Any, _T]) -> tuple[_T, asyncio.CancelledError | None]:
-    """What comes of the work, whoever cancels meanwhile; and the cancelling, for the caller to raise."""
+    """Finish the work despite cancellation; return its result, and the cancellation for the caller to raise."""
     task = asyncio.create_task(work)
     cancelled = None
     while not task.done():
@@ -215,5 +258,5 @@ async def _finish(work: Coroutine[Any, Any, _T]) -> tuple[_T, asyncio.CancelledE
 
 
 def _status(returncode: int) -> int:
-    """As a shell has it."""
+    """The exit status as a shell reports it."""
     return returncode if returncode >= 0 else 128 - returncode

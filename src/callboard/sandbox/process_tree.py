@@ -1,8 +1,4 @@
-"""A process and all that came of it, as /proc shows them.
-
-Owns counting them and their memory. Knows nothing of limits.
-Law: it looks only at processes beneath the one it was asked for. Where there is no /proc it sees that one alone.
-"""
+"""Count a process and its descendants, and their memory, by /proc. Without /proc only the process itself is seen."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from mmap import PAGESIZE
 
 
 def list_processes(root: int, limit: int) -> list[int]:
-    """The process and those beneath it; looking ends when there are more than `most`."""
+    """The process and its descendants; the search ends when there are more than `limit`."""
     pids = [root]
     for pid in pids:
         if len(pids) > limit:
@@ -25,7 +21,7 @@ def list_processes(root: int, limit: int) -> list[int]:
 
 
 def resident_bytes(processes: Sequence[int]) -> int:
-    """Bytes of memory, where what several share counts several times; a few microseconds a process."""
+    """Resident bytes; shared memory counts once for each process. Takes a few microseconds a process."""
     total = 0
     for process in processes:
         with suppress(OSError, IndexError):
@@ -34,7 +30,7 @@ def resident_bytes(processes: Sequence[int]) -> int:
 
 
 def proportional_bytes(processes: Sequence[int]) -> int:
-    """Bytes of memory, where what several share is divided among them; takes up to a millisecond for 100 MB."""
+    """Proportional bytes: shared memory is divided among its processes. Takes up to a millisecond for 100 MB."""
     total = 0
     for process in processes:
         try:

@@ -1,8 +1,7 @@
-"""The way out of a sandbox: an HTTP proxy on a Unix socket, for the hosts of a list.
+"""The network access of a sandbox: an HTTP proxy on a Unix socket, for the hosts of a list.
 
-Owns what is asked of it (RFC 9110, section 9.3.6: CONNECT; RFC 9112, section 3.2.2: the absolute form), names that
-it looks up itself, and the two ways that bytes go. Which hosts may be reached is `hosts`' business.
-Law: a name is looked up once, and what was checked is what is connected to; one request a connection.
+It takes CONNECT (RFC 9110, section 9.3.6) and the absolute form (RFC 9112, section 3.2.2), one request a connection.
+Law: a name is resolved once, and the connection goes to the very address that was checked.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from callboard.sandbox.hosts import HostList, split_host_port
 MAX_HEAD = 32 * 1024
 """Bytes of a request's line and headers."""
 MAX_CONNECTIONS = 64
-"""Connections at once; more are refused."""
+"""At once; further ones are refused."""
 _CONNECT_SECONDS = 30
 """Seconds for a request's head, and for a connection to its host."""
 _BLOCK = 64 * 1024
 
-# Of the connection to us, and not of what is asked (RFC 9110, section 7.6.1).
+# Headers of the connection to the proxy, which are not forwarded (RFC 9110, section 7.6.1).
 _HOP_HEADERS = (b"connection", b"proxy-connection", b"proxy-authorization", b"keep-alive", b"host")
 
 
 class ProxyError(Exception):
-    """What is answered instead of what was asked for."""
+    """A request that the proxy answers itself, with an error."""
 
     def __init__(self, status: int, reason: str, hint: str = "") -> None:
         super().__init__(reason)
@@ -49,7 +48,7 @@ class ProxyError(Exception):
 
 
 class ProxyRequest(NamedTuple):
-    """Where a request leads, and what the host is sent first: nothing for CONNECT."""
+    """The target of a request, and the head that is sent to it; empty for CONNECT."""
 
     host: str
     port: int
@@ -58,7 +57,7 @@ class ProxyRequest(NamedTuple):
 
 @asynccontextmanager
 async def open_proxy(hosts: Sequence[str]) -> AsyncIterator[Path]:
-    """The socket of a proxy that is there as long as this is. Raises CallerError for a list that is none."""
+    """Run a proxy; yields the path of its socket. Raises CallerError for an invalid list."""
     proxy = _Proxy(HostList(hosts))
     # Private, and short: the path of a socket has 107 bytes.
     directory = Path(tempfile.mkdtemp(prefix="callboard-", dir="/tmp"))  # mkdtemp's are nobody else's
@@ -77,7 +76,7 @@ async def open_proxy(hosts: Sequence[str]) -> AsyncIterator[Path]:
 
 
 def parse_request(head: bytes) -> ProxyRequest:
-    """What a request's head asks for. Raises Refused."""
+    """Parse a request's head. Raises ProxyError."""
     try:
         return _parse_lines(*head.removesuffix(b"\r\n\r\n").split(b"\r\n"))
     except ValueError:

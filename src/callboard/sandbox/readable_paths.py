@@ -1,8 +1,7 @@
-"""What of this machine a command may read.
+"""The paths of this machine that a command may read: the system's, the programs of PATH with what they need, our own
+interpreter, and the repository of a worktree.
 
-Owns which paths those are: the system's, the programs of PATH with what they need, our own interpreter, and the
-repository of a worktree. Knows nothing of how they are shown.
-Law: never a home directory, nor what is above one, nor a place where keys are kept, unless the caller names it.
+Law: never a home directory, nor a parent of one, nor a place where keys are stored, unless the caller names it.
 """
 
 from __future__ import annotations
@@ -90,9 +89,9 @@ _SECRETS = [
     ".thunderbird",
     ".vault-token",
 ]
-"""Places in a home directory where keys are kept."""
+"""Places in a home directory where keys are stored."""
 
-# What stands in or beside a directory of PATH, and what of the neighbourhood its programs then need.
+# A mark in or beside a directory of PATH, and the path that its programs then need.
 _TOOLCHAINS = (
     ("../pyvenv.cfg", ".."),
     ("../conda-meta", ".."),
@@ -106,7 +105,7 @@ _MAX_FILE = 64 * 1024
 
 
 def find_readable_paths(confinement: Confinement) -> list[Path]:
-    """What is shown besides the system, each at its own place, none of them beneath another."""
+    """The paths to show besides the system's, each at its own place, none of them beneath another."""
     wanted_paths = [
         *(
             place
@@ -123,7 +122,7 @@ def find_readable_paths(confinement: Confinement) -> list[Path]:
     paths = {
         *_find_programs_and_python(tuple([entry for entry in entries if not _is_own(entry, confinement)]), homes),
         *(place for place in map(_absolute, wanted_paths) if _may_be_shown(place, homes)),
-        # What the caller names itself is the caller's to say.
+        # Paths that the caller names need no permission.
         *map(_absolute, confinement.readable),
     }
     shown: list[Path] = []
@@ -134,12 +133,12 @@ def find_readable_paths(confinement: Confinement) -> list[Path]:
 
 
 def interpreter_paths() -> list[Path]:
-    """What our own Python is made of."""
+    """The directories of our own Python."""
     return [Path(sys.prefix), Path(sys.base_prefix), *_find_base_python(Path(sys.prefix))]
 
 
 def is_reachable(place: Path) -> bool:
-    """Whether it is there; what lies in a directory that we may not search is not, and is no error."""
+    """Whether the path exists; one in a directory that we may not search does not, and is no error."""
     return os.path.exists(place)  # noqa: PTH110  # pathlib's raises for what may not be looked at
 
 
@@ -148,10 +147,10 @@ def rustup_home() -> Path:
 
 
 def worktree_paths(workspace: Path) -> list[Path]:
-    """The directories of a git worktree that lie elsewhere, none if the workspace is none.
+    """The directory of the repository if the workspace is a git worktree, else none.
 
-    The `.git` of a worktree is a file, which whoever works there may have written. So it is believed only where
-    the repository points back: gitrepository-layout(5), `worktrees/<id>/gitdir`.
+    The `.git` of a worktree is a file, which a command may have written. So it counts only where the repository points
+    back: gitrepository-layout(5), `worktrees/<id>/gitdir`.
     """
     pointer = workspace / ".git"
     with suppress(OSError, ValueError):
@@ -166,7 +165,7 @@ def worktree_paths(workspace: Path) -> list[Path]:
 
 
 def resolve_writable(directory: Path) -> Path:
-    """A directory that a command may write to, without links. Raises CallerError."""
+    """The real path of a directory that a command may write to. Raises CallerError."""
     place = Path(os.path.realpath(directory))
     if not place.is_dir():
         raise CallerError("there is no such directory", path=str(directory))
@@ -183,7 +182,7 @@ def resolve_writable(directory: Path) -> Path:
 
 @functools.lru_cache(maxsize=8)
 def _find_programs_and_python(entries: tuple[str, ...], homes: frozenset[Path]) -> list[Path]:
-    """Looked up once: a command is run often, and PATH's directories stay what they are."""
+    """Cached: commands run often, and the directories of PATH do not change."""
     paths = [Path(entry) for entry in entries if entry.startswith("/")]
     wanted_paths = [*(place for path in paths for place in _find_toolchain_paths(path)), *interpreter_paths()]
     shown = {place for place in map(_absolute, wanted_paths) if _may_be_shown(place, homes)}
@@ -191,7 +190,7 @@ def _find_programs_and_python(entries: tuple[str, ...], homes: frozenset[Path]) 
 
 
 def _is_own(entry: str, confinement: Confinement) -> bool:
-    """Whether a directory of PATH is where commands write: what it says it needs, one of them may have made up."""
+    """Whether commands can write to a directory of PATH, and so could have forged what it claims to need."""
     writable = [confinement.workspace, *([confinement.home] if confinement.home else [])]
     return _is_beneath(Path(os.path.realpath(entry)), writable) or _is_beneath(Path(entry), writable)
 
@@ -210,7 +209,7 @@ def _find_toolchain_paths(entry: Path) -> Iterator[Path]:
 
 
 def _find_base_python(prefix: Path) -> Iterator[Path]:
-    """What the Python of a virtual environment was made from."""
+    """The Python that a virtual environment is based on."""
     with suppress(OSError, ValueError):
         for line in _read_text(prefix / "pyvenv.cfg").splitlines():
             name, _, value = line.partition("=")
@@ -221,7 +220,7 @@ def _find_base_python(prefix: Path) -> Iterator[Path]:
 
 
 def _may_be_shown(place: Path, homes: Iterable[Path]) -> bool:
-    """Also where it leads, if it is a link."""
+    """Whether neither the path nor what it links to is or holds a home directory or keys."""
     for each in {place, Path(os.path.realpath(place))}:
         for home in homes:
             if _is_beneath(home, [each]):

@@ -1,7 +1,6 @@
-"""From a port of a sandbox's loopback to the proxy's socket. A script of its own: `relay.py SOCKET COMMAND ...`.
+"""Relay a port of a sandbox's loopback to the proxy's socket. A script of its own: `relay.py SOCKET COMMAND ...`.
 
-It listens, leaves the relaying to a process that is nobody's child, and becomes the command, which finds the port
-in its environment.
+It listens, starts a detached process that relays, and becomes the command, which finds the port in its environment.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def _relay(listener: socket.socket, proxy: str) -> None:
 
 
 def _detach(listener: socket.socket, proxy: str) -> None:
-    """Two forks, so that a command that waits for all of its children does not wait for this."""
+    """Fork twice, so that a command that waits for all of its children does not wait for the relay."""
     child = os.fork()
     if child:
         os.waitpid(child, 0)

@@ -1,4 +1,4 @@
-"""Which sandbox this machine has and uses, why, and what it does not hold: for people who ask."""
+"""Report which sandboxes this machine has, which one is used, why, and what it does not prevent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The seccomp filter, as the kernel wants it: classic BPF over `struct seccomp_data`.
+"""Compile the rules of `syscalls` into a seccomp filter: classic BPF over `struct seccomp_data`.
 
-Owns the translation of the rules of `syscalls`. Knows nothing of how it is installed.
-Law: what is not of the architecture that the filter was made for ends the process.
+Law: a system call of another architecture than the filter's ends the process.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _X32 = 0x40000000
 
 
 class _Step(NamedTuple):
-    """One instruction. The jumps are steps to leave out."""
+    """One instruction. A jump is the number of steps to skip."""
 
     code: int
     value: int
@@ -62,7 +61,7 @@ def seccomp_filter(machine: str, *, namespaces: bool) -> bytes:
 
 
 def parse_machine(machine: str) -> Machine:
-    """As the tables name it. Raises SandboxUnavailable for one that they do not have."""
+    """The name of the machine in the tables. Raises SandboxUnavailable for one that they do not have."""
     match machine:
         case "x86_64" | "AMD64":
             return "x86_64"
@@ -73,12 +72,12 @@ def parse_machine(machine: str) -> Machine:
 
 
 def list_rules(*, namespaces: bool) -> tuple[SyscallRule, ...]:
-    """The rules for a command, in their order: the first that fits is the one that holds."""
+    """The rules for a command, in order: the first that matches holds."""
     return REFUSED if namespaces else (*REFUSED, *SHARED, *JUDGED)
 
 
 def judged_calls(machine: str) -> dict[str, int]:
-    """The number of each call that is left to a supervisor."""
+    """The numbers of the calls that a supervisor judges."""
     architecture = parse_machine(machine)
     numbers = {rule.call: getattr(CALLS[rule.call], architecture) for rule in JUDGED}
     return {name: number for name, number in numbers.items() if number is not None}
@@ -93,7 +92,7 @@ def _rule_steps(number: int, rule: SyscallRule) -> list[_Step]:
 
 
 def _socket_steps(number: int, families: Sequence[int]) -> list[_Step]:
-    """A family that is not among these is as if the kernel had been built without it."""
+    """Other address families fail as if the kernel had been built without them."""
     inside = [
         _Step(_LOAD, _ARGUMENTS),
         *(_Step(_IF_EQUAL, family, if_true=len(families) - place) for place, family in enumerate(families)),
@@ -103,13 +102,13 @@ def _socket_steps(number: int, families: Sequence[int]) -> list[_Step]:
 
 
 def _if_number(number: int, inside: list[_Step], *, reload: Sequence[object]) -> list[_Step]:
-    """`inside`, for this system call only; the number is loaded again where `inside` loads something else."""
+    """Run `inside` for this system call only; then reload the number if `inside` loads something else."""
     after = [_Step(_LOAD, _NUMBER)] if reload else []
     return [_Step(_IF_EQUAL, number, if_false=len(inside) + len(after)), *inside, *after]
 
 
 def _if_all(tests: Sequence[ArgumentTest]) -> list[_Step]:
-    """Falls through where every test says yes, else jumps over the one step that follows."""
+    """Fall through if every test holds, else skip the next step."""
     steps: list[_Step] = []
     for place, test in enumerate(tests):
         behind = 2 * (len(tests) - place - 1) + 1

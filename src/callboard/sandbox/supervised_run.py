@@ -1,8 +1,6 @@
-"""Commands under a supervisor, without namespaces.
+"""Run commands under a supervisor process, without namespaces: for Landlock, and for no confinement at all.
 
-Owns the leash by which a supervisor is held, and the private directories that stand in for a home and for /tmp.
-What the command is forbidden is the caller's to say.
-Law: the supervisor ends when we let go of its lifeline, which we also do by dying, and all processes with it.
+Law: the supervisor ends, and all processes with it, when we close its lifeline, which also happens when we die.
 """
 
 from __future__ import annotations
@@ -18,10 +16,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
+
 from callboard.errors import SandboxUnavailable
 from callboard.sandbox.environment import build_environment
+from callboard.sandbox.mount_points import make_links
 from callboard.sandbox.policy import Confinement, Outcome
 from callboard.sandbox.process import gate_command, run_guarded
+from callboard.sandbox.readable_paths import resolve_writable
 
 PROGRAM = [os.path.realpath(sys.executable), "-I", "-S", str(Path(__file__).with_name("supervisor.py"))]
 
@@ -43,7 +45,7 @@ class _SupervisorGuard:
             self._ours.shutdown(socket.SHUT_WR)
 
     def read_error(self) -> str:
-        """Why the command did not begin, "" if it did."""
+        """Why the command could not be started, "" if it was."""
         self._ours.setblocking(False)
         with suppress(OSError):
             return self._ours.recv(4096).decode(errors="replace")
@@ -56,7 +58,7 @@ class _SupervisorGuard:
 
 @contextmanager
 def private_directories() -> Iterator[tuple[Path, Path, Path, Path]]:
-    """An empty home, an empty place for temporary files, one for shared memory, one for nothing, which go away."""
+    """Temporary directories: a home, one for temporary files, one for shared memory, and one that stays empty."""
     directory = Path(os.path.realpath(tempfile.mkdtemp(prefix="callboard-")))
     try:
         home, temporary, shared, empty = (directory / name for name in ("home", "tmp", "shm", "empty"))
@@ -77,7 +79,7 @@ async def run_supervised(
     restrictions: Sequence[str] = (),
     descriptors: Sequence[int] = (),
 ) -> Outcome:
-    """Runs a command; `descriptors` are those that the restrictions name. Raises SandboxUnavailable."""
+    """Run a command; the supervisor inherits `descriptors`, which the restrictions name. Raises SandboxUnavailable."""
     guard = _SupervisorGuard(descriptors)
     try:
         processes = await asyncio.to_thread(_process_limit, confinement)
@@ -100,7 +102,7 @@ async def run_supervised(
 
 
 def _process_limit(confinement: Confinement) -> int | None:
-    """The limit is for all processes and threads of a user, those that are here already included; root has none."""
+    """The kernel's limit counts all processes and threads of a user, so those that run already are added. Root has none."""
     user = os.getuid()
     if user == 0 or not sys.platform.startswith("linux"):
         return None
@@ -111,3 +113,17 @@ def _process_limit(confinement: Confinement) -> int | None:
             # Two of a directory's links are its own.
             running += (status.st_nlink - 2) * (status.st_uid == user)
     return running + confinement.limits.processes
+
+
+class Unconfined:
+    """No confinement: for a machine that is a sandbox itself. Limits and the end of all processes hold."""
+
+    name = "none"
+    notice = "no sandbox: commands can read, change and reach whatever you can"
+    open = ("everything that you can change",)
+    visible = ("everything that you can read",)
+
+    async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
+        confined = msgspec.structs.replace(confinement, workspace=resolve_writable(confinement.workspace))
+        with make_links(confined.workspace, confined.bind_mounts), private_directories() as (home, temporary, *_):
+            return await run_supervised(command, confined, home=confined.home or home, temporary=temporary, stdin=stdin)

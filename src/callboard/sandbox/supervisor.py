@@ -1,8 +1,8 @@
-"""Runs a command that it outlives. A script of its own: `supervisor.py LIFELINE RESTRICTION ... -- COMMAND ...`.
+"""Run a restricted command, and kill its orphans. A script: `supervisor.py LIFELINE RESTRICTION ... -- COMMAND ...`.
 
-Whatever the command leaves behind becomes this process's child, and is ended with it: when the command is over,
-when nothing more can come from the socket LIFELINE, as when whoever holds its other end dies, or on SIGTERM. What
-went wrong before the command began is written there. The command is subject to each RESTRICTION:
+Processes that the command leaves behind become this process's children. They are killed when the command ends, on
+SIGTERM, or when the socket LIFELINE reaches its end, because the process at its other end closed it or died. An error
+before the command began is written to it. The command is subject to each RESTRICTION:
 
   seccomp=NUMBER    a descriptor from which to read the filter
   write=PATH        Landlock: all of a file or directory may be used. Of what no such line names, nothing may.
@@ -95,7 +95,7 @@ def _drop_capabilities() -> None:
 
 
 def _install_filter(descriptor: int, *, notify: bool) -> int:
-    """Installs the filter; the descriptor that its calls are taken from, if anybody `listens`."""
+    """Install the seccomp filter; with `notify`, return the descriptor that delivers the calls to judge."""
     with open(descriptor, "rb") as file:
         program = file.read()
     buffer = ctypes.create_string_buffer(program, len(program))
@@ -103,7 +103,7 @@ def _install_filter(descriptor: int, *, notify: bool) -> int:
     call = _SECCOMP_CALL[os.uname().machine]
     if not notify:
         return _check(_libc.syscall(call, _SET_FILTER, 0, filtering))
-    # From Linux 5.19 on a caller is not woken by signals while it waits, and its call not made twice.
+    # Since Linux 5.19 signals do not wake a waiting caller, so that its call is not made twice.
     listener: int = _libc.syscall(call, _SET_FILTER, _LISTENER | _KILLABLE, filtering)
     return listener if listener >= 0 else _check(_libc.syscall(call, _SET_FILTER, _LISTENER, filtering))
 
@@ -122,18 +122,18 @@ def _exec_restricted(command: list[str], restrictions: list[tuple[str, str]], ch
         if "judged" in named:
             rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("=i", listener))]
             channel.sendmsg([b"1"], rights)
-            # From here on nothing may be called that is judged, until the other side has it.
+            # From here on no judged call may be made until the supervisor has the listener.
             channel.recv(1)
     os.execv(command[0], command)  # noqa: S606  # which is the purpose
 
 
 def _receive_judge(restrictions: list[tuple[str, str]], command: _socket.socket) -> tuple[int, Judge | None]:
-    """Takes what the command's calls come from: its number, and who judges them."""
+    """Receive the listener of the command's calls; return it with the judge."""
     named = dict(restrictions)
     if "judged" not in named:
         return -1, None
     if os.geteuid() == 0:
-        # What is done in the command's place is done with no more rights than the command has.
+        # The judge makes calls in the command's place, with no more rights than the command has.
         _drop_capabilities()
     _, ancillary, _, _ = command.recvmsg(1, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
     if not ancillary:
@@ -154,7 +154,7 @@ def _receive_judge(restrictions: list[tuple[str, str]], command: _socket.socket)
 
 
 def _descendants(root: int) -> list[int]:
-    """The processes that came of this one; all are looked at, since it is done once."""
+    """All descendants of a process. /proc is read whole, as this is done once."""
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -170,7 +170,7 @@ def _descendants(root: int) -> list[int]:
 
 
 def _reap(statuses: dict[int, int]) -> bool:
-    """Takes note of the children that are over; whether any is left."""
+    """Collect the statuses of ended children; return whether any child is left."""
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             statuses[ended[0]] = ended[1]
@@ -180,7 +180,7 @@ def _reap(statuses: dict[int, int]) -> bool:
 
 
 def _kill_all(group: int) -> None:
-    """Until this process has no child: what is ended leaves its own to it."""
+    """Kill until this process has no child: each killed process leaves its own children to it."""
     while _reap({}):
         for process in _descendants(os.getpid()) if _linux else [-group]:
             try:
@@ -191,7 +191,7 @@ def _kill_all(group: int) -> None:
 
 
 def _start(command: list[str], restrictions: list[tuple[str, str]], lifeline: int) -> tuple[int, int, Judge | None]:
-    """The command's process, what its calls are taken from, and who judges them."""
+    """Start the command; return its process, the listener of its calls, and the judge."""
     os.set_inheritable(lifeline, False)
     ours, theirs = _socket.socketpair()
     child = os.fork()
@@ -230,7 +230,7 @@ def _main(lifeline: int, restrictions: list[tuple[str, str]], command: list[str]
             if ready[listener] & select.POLLIN:
                 judge.answer()
             else:
-                # Nobody is left whose calls could come.
+                # No process is left whose calls could come.
                 watched.unregister(listener)
                 judge = None
         if awake in ready:

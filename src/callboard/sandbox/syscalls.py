@@ -1,7 +1,6 @@
-"""The system calls that a command is refused, and their numbers.
+"""The system calls that a command is refused, why, and their numbers.
 
-Owns what is refused and why; how the kernel is told is `filter`'s business. The numbers are those of Linux's
-arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h.
+The numbers are those of Linux's arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ class SyscallNumbers(NamedTuple):
 
 
 class ArgumentTest(NamedTuple):
-    """A question about the low 32 bits of an argument; the kernel looks at no others of those below."""
+    """A test of the low 32 bits of an argument; the kernel ignores the high ones of the calls below."""
 
     argument: int
     asks: Literal["equal", "any", "other"]
-    """Whether it is the value, has any of the value's bits, or is another than the value."""
+    """Whether it equals the value, has any of its bits, or differs from it."""
     value: int
 
 
 class SyscallRule(NamedTuple):
-    """A system call that fails with `error` where every test says yes; with None a supervisor judges it."""
+    """A system call that fails with `error` if every test holds; with None a supervisor judges it."""
 
     call: str
     error: int | None = errno.EPERM
@@ -290,7 +289,7 @@ OWN_NETWORK = (_UNIX, _INTERNET, _INTERNET_6, _NETLINK)
 SHARED: tuple[SyscallRule, ...] = (
     # A pair of datagram sockets can send to the path of any other.
     SyscallRule("socketpair", tests=(ArgumentTest(1, "any", 2),)),
-    # What others have is found by its number, so it does not help to refuse only making more.
+    # Other processes' objects can be used by their numbers, so refusing to make new ones is not enough.
     *(
         SyscallRule(name, errno.ENOSYS)
         for name in (
@@ -298,7 +297,7 @@ SHARED: tuple[SyscallRule, ...] = (
             *("semget", "semop", "semtimedop", "semctl", "mq_open", "mq_unlink"),
         )
     ),
-    # Another process, or all of a user; 0 is oneself.
+    # Other processes, or all of a user; 0 is the caller itself.
     *(
         SyscallRule(name, tests=(ArgumentTest(0, "any", _ALL),))
         for name in ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr")
@@ -306,14 +305,14 @@ SHARED: tuple[SyscallRule, ...] = (
     *(SyscallRule(name, tests=(ArgumentTest(1, "any", _ALL),)) for name in ("setpriority", "ioprio_set")),
     *(SyscallRule(name, tests=(ArgumentTest(0, "any", 2),)) for name in ("setpriority", "ioprio_set")),
     SyscallRule("process_mrelease"),
-    # Who is sent a signal when something can be read.
+    # Setting the process that gets a signal when something can be read.
     *(SyscallRule("fcntl", tests=(ArgumentTest(1, "equal", command),)) for command in (_F_SETOWN, _F_SETOWN_EX)),
     *(SyscallRule("ioctl", tests=(ArgumentTest(1, "equal", command),)) for command in (_FIOSETOWN, _SIOCSPGRP)),
-    # Landlock does not ask who may do it, and the path of a file is not known here.
+    # Landlock does not check these, and a filter does not know the file.
     *(SyscallRule("ioctl", tests=(ArgumentTest(1, "equal", command),)) for command in _SETS_ATTRIBUTES),
     *(SyscallRule(name, errno.ENOSYS) for name in ("setxattrat", "removexattrat", "file_setattr")),
 )
-"""What a command is refused besides, where it has no namespaces of its own."""
+"""Refused besides, where a command has no namespaces of its own."""
 
 # O_EXCL, O_DIRECTORY and O_NOFOLLOW, of which the last two are other bits on each architecture.
 _OPENS_SPECIALLY = 0o740200
@@ -331,4 +330,4 @@ JUDGED: tuple[SyscallRule, ...] = (
     SyscallRule("open", None, (ArgumentTest(1, "any", _OPENS_SPECIALLY),)),
     SyscallRule("openat", None, (ArgumentTest(2, "any", _OPENS_SPECIALLY),)),
 )
-"""What the supervisor does in a command's place, where it has no namespaces of its own: see `supervisor`."""
+"""Calls that the supervisor judges, where a command has no namespaces of its own: see `judge`."""

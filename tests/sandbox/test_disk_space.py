@@ -10,7 +10,7 @@ FILLS = """
 import asyncio, subprocess, sys
 from pathlib import Path
 from callboard.sandbox import CommandLimits, Confinement, find_sandbox
-from callboard.sandbox.room import free_bytes
+from callboard.sandbox.process import free_bytes
 
 place = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)], check=True)
