@@ -136,7 +136,7 @@ def test_a_quoted_call_stays_one_when_its_refusal_is_repeated(tools, ran):
 
 def test_a_source_that_the_model_is_no_longer_shown_is_still_one(tools, ran):
     class Shown(ContextWindow):
-        def shown(self, canisters):
+        def show(self, canisters):
             return [each for each in canisters if isinstance(each, (SupervisorCanister, UserCanister))]
 
     run(tools, context_window=Shown())

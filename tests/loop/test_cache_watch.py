@@ -192,4 +192,4 @@ def test_memory_is_bounded():
     kept = watch.watch._conversations
     assert len(kept) == 256
     assert max(len(branches) for branches in kept.values()) <= 16
-    assert max(len(each.said) for branches in kept.values() for each in branches) == 1024 * 8
+    assert max(len(each.conversation) for branches in kept.values() for each in branches) == 1024 * 8

@@ -95,14 +95,14 @@ def test_without_a_limit_all_is_shown():
     told = Told()
     for number in range(50):
         told.round(("search", {"pattern": str(number)}))
-    assert ContextWindow().shown(told.canisters) == tuple(told.canisters)
+    assert ContextWindow().show(told.canisters) == tuple(told.canisters)
 
 
 def test_below_the_threshold_nothing_is_changed():
     view, told = history(limit=2000), Told()
     for number in range(5):
         told.round(("read", {"path": "a"}), said=str(number))
-        assert view.shown(told.canisters) == tuple(told.canisters)
+        assert view.show(told.canisters) == tuple(told.canisters)
     assert view.tokens < 1500
 
 
@@ -134,7 +134,7 @@ def test_results_that_a_later_call_makes_stale_are_replaced(first, second, stale
     told = Told().round(first).round(second)
     for number in range(4):
         told.round(("search", {"pattern": f"other {number}"}))
-    shown = history(limit=1900).shown(told.canisters)
+    shown = history(limit=1900).show(told.canisters)
     assert_paired(shown)
     if stale:
         assert stubs(shown) == [STALE, "", "", "", "", ""]
@@ -147,18 +147,18 @@ def test_a_failure_is_replaced_where_the_call_was_made_again_and_makes_nothing_s
     told = Told().round(READ, failed=True).round(READ)
     for number in range(4):
         told.round(("search", {"pattern": str(number)}))
-    shown = history(limit=1900).shown(told.canisters)
+    shown = history(limit=1900).show(told.canisters)
     assert stubs(shown)[0] == STALE
     told = Told().round(READ).round(("write", {"path": "a"}), failed=True)
     for number in range(4):
         told.round(("search", {"pattern": str(number)}))
-    assert STALE not in stubs(history(limit=1900).shown(told.canisters))
+    assert STALE not in stubs(history(limit=1900).show(told.canisters))
 
 
 def test_the_last_rounds_are_kept_as_they_are():
     told = Told().round(READ).round(READ).round(READ).round(READ)
-    assert stubs(history(limit=1200).shown(told.canisters)) == ["[superseded by the call in round 4]", "", "", ""]
-    assert stubs(history(limit=1200, keep=1).shown(told.canisters))[:3] == [
+    assert stubs(history(limit=1200).show(told.canisters)) == ["[superseded by the call in round 4]", "", "", ""]
+    assert stubs(history(limit=1200, keep=1).show(told.canisters))[:3] == [
         "[superseded by the call in round 4]",
         "[superseded by the call in round 4]",
         "[superseded by the call in round 4]",
@@ -179,7 +179,7 @@ def test_the_oldest_rounds_are_told_in_short():
     told = long()
     before = [*told.canisters]
     view = history(limit=8000, pinned=lambda: "[ ] the checklist")
-    shown = view.shown(told.canisters)
+    shown = view.show(told.canisters)
     assert told.canisters == before
     assert_paired(shown)
     assert shown[0] == BEGUN[0]
@@ -202,7 +202,7 @@ def test_the_beginning_stays_the_same_until_it_is_made_shorter_again():
     changes = 0
     for number in range(200):
         told.round(("search", {"pattern": str(number)}), size=2000)
-        before, shown = shown, view.shown(told.canisters)
+        before, shown = shown, view.show(told.canisters)
         changes += shown[: len(before)] != before
         assert view.tokens <= 8000
         assert_paired(shown)
@@ -214,10 +214,10 @@ def test_what_was_replaced_stays_replaced():
     view, told = history(limit=1900), Told().round(READ).round(READ)
     for number in range(4):
         told.round(("search", {"pattern": str(number)}))
-    first = view.shown(told.canisters)
+    first = view.show(told.canisters)
     assert stubs(first)[0] == STALE
     told.round(("search", {"pattern": "more"}), size=10)
-    assert view.shown(told.canisters)[: len(first)] == first
+    assert view.show(told.canisters)[: len(first)] == first
 
 
 def test_what_the_user_said_last_is_told_whole():
@@ -225,19 +225,19 @@ def test_what_the_user_said_last_is_told_whole():
     told.canisters.append(UserCanister("And then do this: " + "y" * 500))
     for number in range(12):
         told.round(("search", {"pattern": str(number)}))
-    shown = history(limit=2000).shown(told.canisters)
+    shown = history(limit=2000).show(told.canisters)
     summary = shown[1].content[1].text
     assert summary.endswith("In these rounds the user said last:\nAnd then do this: " + "y" * 500)
     assert sum(isinstance(each, UserCanister) for each in shown) == 1
     told.canisters.append(UserCanister("Go on."))
-    assert history(limit=2000).shown(told.canisters)[-1] == UserCanister("Go on.")
+    assert history(limit=2000).show(told.canisters)[-1] == UserCanister("Go on.")
 
 
 def test_a_conversation_without_a_task_gets_a_summary_of_its_own():
     told = Told(SupervisorCanister("Be good."))
     for number in range(12):
         told.round(("search", {"pattern": str(number)}))
-    shown = history(limit=2000).shown(told.canisters)
+    shown = history(limit=2000).show(told.canisters)
     assert [type(each) for each in shown[:2]] == [SupervisorCanister, UserCanister]
     assert shown[1].text.startswith("Rounds 1 to ")
 
@@ -245,7 +245,7 @@ def test_a_conversation_without_a_task_gets_a_summary_of_its_own():
 def test_a_single_result_that_is_too_large_is_cut_in_view():
     told = Told().round(("search", {"pattern": "x"}), size=100_000)
     view = history(limit=2000)
-    shown = view.shown(told.canisters)
+    shown = view.show(told.canisters)
     assert view.tokens <= 1500
     assert "[... 100009 characters, not all are shown ...]" in shown[-1].text
     assert shown[-1].text.startswith("result 1 xxx")
@@ -257,35 +257,35 @@ def test_of_several_the_large_ones_are_cut():
     told = Told().round(("search", {"pattern": "a"}), size=100).round(("write", {"path": "a", "text": "t" * 50_000}))
     told.round(("search", {"pattern": "b"}), said="s" * 50_000, size=50_000)
     view = history(limit=2000)
-    shown = view.shown(told.canisters)
+    shown = view.show(told.canisters)
     assert view.tokens <= 2000
     assert_paired(shown)
     assert "characters, not all are shown" in shown[2].text
     assert "characters, not all are shown" in shown[-1].text
     wide = Told().round(("write", {"path": "a", "text": "t" * 50_000}), size=100)
-    call, result = history(limit=2000).shown(wide.canisters)[2:]
+    call, result = history(limit=2000).show(wide.canisters)[2:]
     assert "characters, not all are shown" in call.arguments["text"]
     assert (call.arguments["path"], result) == ("a", wide.canisters[-1])
 
 
 def test_another_conversation_begins_anew():
     view = history(limit=2000)
-    view.shown(long().canisters)
+    view.show(long().canisters)
     other = Told(UserCanister("Else.")).round(READ)
-    assert view.shown(other.canisters) == tuple(other.canisters)
+    assert view.show(other.canisters) == tuple(other.canisters)
     shorter = long(2).canisters
-    assert view.shown(shorter[:5]) == tuple(shorter[:5])
-    assert view.shown(shorter[:3]) == tuple(shorter[:3])
+    assert view.show(shorter[:5]) == tuple(shorter[:5])
+    assert view.show(shorter[:3]) == tuple(shorter[:3])
 
 
 def test_a_conversation_that_is_read_again_is_shown_the_same():
     told = long(30)
     view = history(limit=8000)
-    shown = view.shown(told.canisters)
-    assert history(limit=8000).shown([*told.canisters]) == shown
+    shown = view.show(told.canisters)
+    assert history(limit=8000).show([*told.canisters]) == shown
     # An agent makes the supervisor's canister anew for each run.
     again = [SupervisorCanister("Be good."), *told.canisters[1:]]
-    assert view.shown(again) == shown
+    assert view.show(again) == shown
 
 
 # Tokens.
@@ -293,22 +293,22 @@ def test_a_conversation_that_is_read_again_is_shown_the_same():
 
 def test_without_a_count_four_characters_are_a_token():
     view = history()
-    view.shown([UserCanister("x" * 400)])
+    view.show([UserCanister("x" * 400)])
     assert view.tokens == 104
 
 
 def test_what_a_backend_counts_goes_before():
     view, told = history(limit=100_000), Told()
-    view.shown(told.canisters)
+    view.show(told.canisters)
     view.count(Usage(input=3000))
     assert view.tokens == 3000  # the tools are in it
     told.round(READ, size=6000)
-    view.shown(told.canisters)
+    view.show(told.canisters)
     view.count(Usage(input=3000))
     view.count(Usage(input=6000))  # told with every piece, the last one counts
     assert view.tokens == 6000
     told.round(READ, size=5940)
-    view.shown(told.canisters)
+    view.show(told.canisters)
     assert view.tokens == pytest.approx(9000, abs=40)  # two characters a token
     view.count(Usage(output=7))
     assert view.tokens == pytest.approx(9000, abs=40)
@@ -317,17 +317,17 @@ def test_what_a_backend_counts_goes_before():
 def test_what_is_counted_decides_when_it_is_made_shorter():
     told = long(4)
     view = history(limit=8000)
-    assert view.shown(told.canisters) == tuple(told.canisters)
+    assert view.show(told.canisters) == tuple(told.canisters)
     view.count(Usage(input=7000))
-    assert view.shown(told.canisters) != tuple(told.canisters)
+    assert view.show(told.canisters) != tuple(told.canisters)
 
 
 def test_tools_alone_may_be_too_large():
     told = long(4)
     view = history(limit=2000)
-    view.shown(told.canisters)
+    view.show(told.canisters)
     view.count(Usage(input=900_000))
-    assert_paired(view.shown(told.canisters))
+    assert_paired(view.show(told.canisters))
 
 
 @pytest.mark.parametrize("limit", [0, 100_000])
@@ -336,7 +336,7 @@ def test_rounds_are_told_in_short_whenever_so_many_have_come(limit):
     rounds = []
     for number in range(20):
         told.round(("read", {"path": str(number)}))
-        shown = view.shown(told.canisters)
+        shown = view.show(told.canisters)
         assert_paired(shown)
         rounds.append(len(texts(shown)))
     assert rounds == [1, 2, 3, 4] + [2, 3, 4] * 5 + [2]
@@ -347,7 +347,7 @@ def test_every_and_a_limit():
     view, told = history(limit=2000, keep=2, every=50), Told()
     for number in range(60):
         told.round(("read", {"path": str(number)}), size=300)
-        assert_paired(view.shown(told.canisters))
+        assert_paired(view.show(told.canisters))
         assert view.tokens <= 2000
 
 
@@ -386,14 +386,14 @@ def test_it_ends_below_the_limit_with_every_call_paired(rounds, keep, asked, tog
             told.canisters.append(UserCanister("Go on."))
         if asked[number % len(asked)] and not together:
             before = [*told.canisters]
-            shown = view.shown(told.canisters)
+            shown = view.show(told.canisters)
             assert told.canisters == before
             assert weight(shown) / 4 == pytest.approx(view.tokens, abs=2)
             assert view.tokens <= 3000
             assert_paired(shown)
             assert shown[0] == BEGUN[0]
             assert shown[1].content[0] == BEGUN[1].content[0]
-    shown = view.shown(told.canisters)
+    shown = view.show(told.canisters)
     assert view.tokens <= 3000
     assert_paired(shown)
 
@@ -413,7 +413,7 @@ def test_the_work_of_a_round_does_not_grow():
         )
         sys.setprofile(watch)
         try:
-            view.shown(told.canisters)
+            view.show(told.canisters)
         finally:
             sys.setprofile(None)
         work.append(done)

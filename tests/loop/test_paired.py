@@ -130,9 +130,9 @@ def test_openclaw_28377_and_pi_4570_what_a_history_shows_is_paired_round_after_r
     view = ContextWindow(limit=limit, keep=keep, every=every, invokers=ROSTER)
     ends = sorted(data.draw(st.sets(st.integers(1, len(canisters)), min_size=2, max_size=6) if len(canisters) > 2 else st.just({1, 2})))  # fmt: skip
     for end in ends:
-        shown = view.shown(canisters[:end])
+        shown = view.show(canisters[:end])
         assert_paired(canisters[:end], shown)
-        again = ContextWindow(limit=limit, keep=keep, every=every, invokers=ROSTER).shown(shown)
+        again = ContextWindow(limit=limit, keep=keep, every=every, invokers=ROSTER).show(shown)
         assert_paired(shown, again)
 
 

@@ -96,7 +96,7 @@ def test_a_reply_without_the_call_is_to_be_asked_for_again():
         Usage(3, 2),
         ReplyEnded("retry"),
     ]
-    assert check.said == "No."
+    assert check.held_text == "No."
 
 
 def test_the_last_attempt_says_that_no_call_came():
@@ -222,7 +222,7 @@ def test_laws(events, wanted, parallel, last):
         assert not last
         assert wanted != "auto"
         assert [event for event in found if isinstance(event, SPOKEN)] == []
-        assert check.said == texts(events)
+        assert check.held_text == texts(events)
     else:
         assert texts(found) == texts(events)
         first = next((at for at, event in enumerate(found) if isinstance(event, InvocationStarted)), len(found))

@@ -133,8 +133,8 @@ class NativeToolAdapter(_Adapter):
         """
         calls = read(response).calls
         _check_count(results, len(calls))
-        told = [*results, *[NOT_RUN] * (len(calls) - len(results))]
-        return [self.format_tool_result(call.identifier, each) for call, each in zip(calls, told, strict=True)]
+        outcomes = [*results, *[NOT_RUN] * (len(calls) - len(results))]
+        return [self.format_tool_result(call.identifier, each) for call, each in zip(calls, outcomes, strict=True)]
 
 
 class _TextAdapter(_Adapter):
@@ -146,22 +146,22 @@ class _TextAdapter(_Adapter):
     )
 
     def extract_tool_calls(self, response: Any, messages: Sequence[Message] = ()) -> list[Payload]:
-        said = read(response)
-        if said.calls or said.refusal:
-            return payloads_of_wire(said)
-        payloads = payloads_of_text(said.text)
+        reply = read(response)
+        if reply.calls or reply.refusal:
+            return payloads_of_wire(reply)
+        payloads = payloads_of_text(reply.text)
         if not messages or not any("tool" in each for each in payloads):
             return payloads
         from callboard.modes import Sources  # noqa: PLC0415  # for callers that give their messages
 
         sources = Sources(decode_request({"model": "", "messages": [*messages]}).canisters)
         own = [each for each in payloads if not _is_quotation(each, sources)]
-        return own or [{"answer": said.text}]
+        return own or [{"answer": reply.text}]
 
     def format_assistant_message(self, response: Any) -> dict[str, Any]:
         """The reply as a message of the next request: its text."""
-        said = read(response)
-        lines = [*([said.text] if said.text else []), *[render_call(ACTION, call) for call in said.calls]]
+        reply = read(response)
+        lines = [*([reply.text] if reply.text else []), *[render_call(ACTION, call) for call in reply.calls]]
         return {"role": "assistant", "content": "\n".join(lines)}
 
     def format_tool_result(self, tool_call_id: str | None, result: str, is_error: bool = False) -> dict[str, Any]:
@@ -234,13 +234,15 @@ class _PromptedAdapter(_TextAdapter):
         prepared = [dict(message) for message in messages]
         if not tools:
             return prepared
-        told = render_tools(ACTION, _declared(tools))
+        instructions = render_tools(ACTION, _declared(tools))
         first = prepared[0] if prepared else {}
         if first.get("role") not in {"system", "developer"}:
-            return [{"role": "system", "content": told}, *prepared]
-        said = first.get("content") or ""
+            return [{"role": "system", "content": instructions}, *prepared]
+        text = first.get("content") or ""
         first["content"] = (
-            f"{said}\n\n{told}".lstrip() if isinstance(said, str) else [*said, {"type": "text", "text": f"\n\n{told}"}]
+            f"{text}\n\n{instructions}".lstrip()
+            if isinstance(text, str)
+            else [*text, {"type": "text", "text": f"\n\n{instructions}"}]
         )
         return prepared
 

@@ -46,7 +46,7 @@ def parse_json_response(text: str | None) -> Value | None:
 
 def json_values(text: str) -> list[Value]:
     """Every such object and array, in order."""
-    found: list[Value] = []
+    values: list[Value] = []
     before: list[Value] = []
     """What stood before a `</think>` that nothing opened: thoughts, unless there is nothing else."""
     thinking: int | None = None
@@ -56,12 +56,12 @@ def json_values(text: str) -> list[Value]:
         at = mark.end()
         if tag := mark["think"]:
             if not tag.startswith("</"):
-                thinking = len(found) if thinking is None else thinking
+                thinking = len(values) if thinking is None else thinking
             elif thinking is None:
-                before += found
-                found = []
+                before += values
+                values = []
             else:
-                del found[thinking:]
+                del values[thinking:]
                 thinking = None
         elif run := mark["fence"]:
             if not fence:
@@ -79,8 +79,8 @@ def json_values(text: str) -> list[Value]:
                     break
                 at = mark.start() + 1
             else:
-                found.append(value)
-    return found or before
+                values.append(value)
+    return values or before
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -54,11 +54,11 @@ def get_adapter(model: str, mode: ToolCallingMode | str = ToolCallingMode.AUTO) 
     Raises ValueError for no such mode, and CallerError for what is no name.
     """
     try:
-        wanted = ToolCallingMode(mode)
+        requested = ToolCallingMode(mode)
     except ValueError:
         known = ", ".join(each.value for each in ToolCallingMode)
         raise ValueError(f"Unsupported tool calling mode: {mode!r}; there are {known}") from None
-    return ADAPTERS[mode_of(model) if wanted is ToolCallingMode.AUTO else wanted]()
+    return ADAPTERS[mode_of(model) if requested is ToolCallingMode.AUTO else requested]()
 
 
 def mode_of(model: str) -> ToolCallingMode:

@@ -38,7 +38,7 @@ _NESTED = 3
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class Said(msgspec.Struct, frozen=True):
+class ParsedResponse(msgspec.Struct, frozen=True):
     """`calls` are those of the wire's own field."""
 
     text: str
@@ -66,7 +66,7 @@ def events_of(response: Any, names: Mapping[str, str] = NO_NAMES) -> list[Event]
     return events
 
 
-def read(response: Any, names: Mapping[str, str] = NO_NAMES) -> Said:
+def read(response: Any, names: Mapping[str, str] = NO_NAMES) -> ParsedResponse:
     events = events_of(response, names)
     text = "".join([each.text for each in events if isinstance(each, TextPiece)])
     refusal = "".join([each.text for each in events if isinstance(each, RefusalPiece)])
@@ -80,46 +80,46 @@ def read(response: Any, names: Mapping[str, str] = NO_NAMES) -> Said:
                 calls.append(InvocationCanister(identifier, name, None, raw))
             case _:
                 pass
-    return Said(text, refusal, thought, tuple(calls))
+    return ParsedResponse(text, refusal, thought, tuple(calls))
 
 
-def payloads_of_wire(said: Said) -> list[Payload]:
+def payloads_of_wire(response: ParsedResponse) -> list[Payload]:
     """The calls of the wire's own field, the first with what was said beside them; else what was said."""
-    calls = [_call(call.name, call.arguments, call.raw) for call in said.calls]
+    calls = [_call(call.name, call.arguments, call.raw) for call in response.calls]
     if calls:
-        return [_thoughtful(calls[0], said.thought or said.text), *calls[1:]]
-    if answer := said.text or said.refusal:
-        return [_thoughtful({"answer": answer}, said.thought)]
-    return [{"scratchpad": said.thought}] if said.thought else []
+        return [_thoughtful(calls[0], response.thought or response.text), *calls[1:]]
+    if answer := response.text or response.refusal:
+        return [_thoughtful({"answer": answer}, response.thought)]
+    return [{"scratchpad": response.thought}] if response.thought else []
 
 
 def payloads_of_text(text: str) -> list[Payload]:
     """The calls that a text spells; else the first answer, else the first thought."""
     values = [each for value in json_values(text) for each in (value if isinstance(value, list) else [value])]
-    found = [payload for value in values if isinstance(value, dict) and (payload := _payload(value))]
+    payloads = [payload for value in values if isinstance(value, dict) and (payload := _payload(value))]
     for kind in ("tool", "answer", "scratchpad"):
-        if of_kind := [payload for payload in found if kind in payload]:
+        if of_kind := [payload for payload in payloads if kind in payload]:
             return of_kind if kind == "tool" else of_kind[:1]
     return []
 
 
 def _payload(value: Mapping[str, Any]) -> Payload | None:
     """The payload of an object in any spelling that the dialect knows, None if it is none of ours."""
-    told = _told(value)
-    key, name = told.get(Role.NAME, ("", None))
-    answer = _text(told, Role.TEXT)
-    thought = _text(told, Role.REASONING)
-    if isinstance(name, str) and (Role.ARGUMENTS in told or key != "name"):  # {"name": "Ada"} is a person
-        _, arguments = told.get(Role.ARGUMENTS, ("", {}))
+    roles = _roles_of(value)
+    key, name = roles.get(Role.NAME, ("", None))
+    answer = _text(roles, Role.TEXT)
+    thought = _text(roles, Role.REASONING)
+    if isinstance(name, str) and (Role.ARGUMENTS in roles or key != "name"):  # {"name": "Ada"} is a person
+        _, arguments = roles.get(Role.ARGUMENTS, ("", {}))
         return _thoughtful(_call(name, *_object(arguments)), thought or answer)
     if answer is not None:
         return _thoughtful({"answer": answer}, thought)
     return None if thought is None else {"scratchpad": thought}
 
 
-def _told(value: Mapping[str, Any]) -> dict[Role, tuple[str, Any]]:
+def _roles_of(value: Mapping[str, Any]) -> dict[Role, tuple[str, Any]]:
     """For each role the member that has it, with its key; the first that is not null counts."""
-    told: dict[Role, tuple[str, Any]] = {}
+    roles: dict[Role, tuple[str, Any]] = {}
     level = [value]
     for _ in range(_NESTED):
         wrapped: list[Mapping[str, Any]] = []
@@ -128,9 +128,9 @@ def _told(value: Mapping[str, Any]) -> dict[Role, tuple[str, Any]]:
             if role is Role.WRAPPER and isinstance(held, Mapping):
                 wrapped.append(held)
             elif role is not None and held is not None:
-                told.setdefault(Role.NAME if role is Role.WRAPPER else role, (key, held))
+                roles.setdefault(Role.NAME if role is Role.WRAPPER else role, (key, held))
         level = wrapped
-    return told
+    return roles
 
 
 def _object(arguments: Any) -> tuple[dict[str, Any] | None, str]:
@@ -154,8 +154,8 @@ def _thoughtful(payload: Payload, thought: str | None) -> Payload:
     return {**payload, "scratchpad": thought} if thought else payload
 
 
-def _text(told: Mapping[Role, tuple[str, Any]], role: Role) -> str | None:
-    return _json(told[role][1]) if role in told else None
+def _text(roles: Mapping[Role, tuple[str, Any]], role: Role) -> str | None:
+    return _json(roles[role][1]) if role in roles else None
 
 
 def _json(value: Any) -> str:

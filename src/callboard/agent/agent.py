@@ -326,8 +326,8 @@ class Agent(Generic[OutputT_co]):
     ) -> ActiveAgent:
         """What a run has of this agent; the arguments are those of `stream`, and checked."""
         owned = open_model(model) if isinstance(model, str) else None
-        asked: Model = owned or model or self.model  # type: ignore[assignment]  # a name has become the owned one
-        settings, plan, roster = self.settings, plan_of(asked), self.roster
+        run_model: Model = owned or model or self.model  # type: ignore[assignment]  # a name has become the owned one
+        settings, plan, roster = self.settings, plan_of(run_model), self.roster
         policy = settings.policy or Policy()
         choice = tool_choice or settings.tool_choice
         check_tool_choice(choice, roster)
@@ -339,7 +339,7 @@ class Agent(Generic[OutputT_co]):
         return ActiveAgent(
             agent=self,
             settings=settings,
-            model=asked,
+            model=run_model,
             instructions=settings.instructions if instructions is None else instructions,
             overrides=instructions is not None,
             invokers=invokers,
@@ -364,7 +364,7 @@ class Agent(Generic[OutputT_co]):
                 policy=settings.policy,
             ),
             request=Request(
-                asked.name,
+                run_model.name,
                 (),
                 search.declared(()) if search else offered,
                 tool_choice=choice,

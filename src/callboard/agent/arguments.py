@@ -93,7 +93,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         "'auto', 'none', 'required' or NamedTool(name)",
     ),
     "context_window": (
-        lambda value: not isinstance(value, type) and callable(getattr(value, "shown", None)),
+        lambda value: not isinstance(value, type) and callable(getattr(value, "show", None)),
         "ContextWindow(...)",
     ),
     "event_filter": (callable, "a function that makes a Stage, such as HallucinatedResultFilter"),

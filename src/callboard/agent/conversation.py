@@ -57,19 +57,19 @@ class Conversation:
     @classmethod
     def resume(cls, identifier: str, directory: Path | None = None) -> Conversation:
         """The one of that name. Raises CallerError."""
-        kept = directory or conversations_directory()
-        if not isinstance(identifier, str) or Path(identifier).name != identifier or not _is_there(kept / identifier):
-            raise CallerError("no such conversation", path=str(identifier)[:64], hint=f"they are kept in {kept}")
-        return cls(kept / identifier)
+        folder = directory or conversations_directory()
+        if not isinstance(identifier, str) or Path(identifier).name != identifier or not _is_there(folder / identifier):
+            raise CallerError("no such conversation", path=str(identifier)[:64], hint=f"they are kept in {folder}")
+        return cls(folder / identifier)
 
     @classmethod
     def latest(cls, directory: Path | None = None) -> Conversation:
         """The one that was begun last. Raises CallerError if there is none."""
-        kept = directory or conversations_directory()
-        names = sorted(path.parent.name for path in kept.glob(f"*/{_FILE}"))
+        folder = directory or conversations_directory()
+        names = sorted(path.parent.name for path in folder.glob(f"*/{_FILE}"))
         if not names:
-            raise CallerError("no conversation is kept yet", path=str(kept))
-        return cls(kept / names[-1])
+            raise CallerError("no conversation is kept yet", path=str(folder))
+        return cls(folder / names[-1])
 
     def append(self, item: Canister | RolledBack, /) -> None:
         """Keep it, on the disk when this returns. A canister that does not say when it was made is made now.
@@ -91,10 +91,10 @@ class Conversation:
 
     def rollback(self) -> RolledBack:
         """Goes back to before what the user said last (seed 000). Raises CallerError if nothing was said."""
-        said = [at for at, canister in enumerate(self.canisters) if isinstance(canister, UserCanister)]
-        if not said:
+        positions = [at for at, canister in enumerate(self.canisters) if isinstance(canister, UserCanister)]
+        if not positions:
             raise CallerError("nothing to roll back", path=self.identifier)
-        rolled_back = RolledBack(said[-1])
+        rolled_back = RolledBack(positions[-1])
         self.append(rolled_back)
         return rolled_back
 

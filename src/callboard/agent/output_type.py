@@ -73,16 +73,16 @@ class Output(Generic[OutputT_co]):
         """The value that a text spells. Raises ArgumentsInvalid."""
         from callboard.adapters import parse_json_response  # noqa: PLC0415 - costs 20 ms, on first use
 
-        found: Any = parse_json_response(text)
-        if found is None and self.wrapped:
-            found = _scalar(text)
-        if not (self.wrapped and isinstance(found, dict) and "answer" in found):
-            return self._validated({"answer": found})
+        value: Any = parse_json_response(text)
+        if value is None and self.wrapped:
+            value = _scalar(text)
+        if not (self.wrapped and isinstance(value, dict) and "answer" in value):
+            return self._validated({"answer": value})
         try:
-            return self._validated(found)
+            return self._validated(value)
         except ArgumentsInvalid:
             with suppress(ArgumentsInvalid):  # a value that has such a key itself
-                return self._validated({"answer": found})
+                return self._validated({"answer": value})
             raise
 
     def _validated(self, arguments: Mapping[str, Any]) -> OutputT_co:
@@ -117,8 +117,8 @@ class OutputCheck(Generic[OutputT_co]):
     @property
     def partial(self) -> Any:
         """The value's JSON as far as the last reply goes."""
-        found = self._partial.value if self._partial is not None else None
-        return found.get("answer") if found is not None and self._output and self._output.wrapped else found
+        value = self._partial.value if self._partial is not None else None
+        return value.get("answer") if value is not None and self._output and self._output.wrapped else value
 
     async def complaint(self, text: str) -> str:
         """What is wrong with a text, as the model is told; empty if nothing is.
@@ -151,9 +151,9 @@ _FENCED = re.compile(r"```\w*\n(.*)\n```", re.DOTALL)
 
 def _scalar(text: str) -> Any:
     """The JSON value that a text is, but for a fence around it and thoughts before it; the text where it is none."""
-    said = text.rpartition("</think>")[2].strip()
-    fenced = _FENCED.fullmatch(said)
+    stripped = text.rpartition("</think>")[2].strip()
+    fenced = _FENCED.fullmatch(stripped)
     try:
-        return msgspec.json.decode(fenced[1] if fenced else said)
+        return msgspec.json.decode(fenced[1] if fenced else stripped)
     except msgspec.DecodeError:
-        return said
+        return stripped

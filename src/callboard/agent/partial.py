@@ -127,11 +127,11 @@ class PartialObject:
                 self._escaped = False
                 at += 1
                 continue
-            found = _QUOTE.search(text, at)
-            if found is None:
+            match = _QUOTE.search(text, at)
+            if match is None:
                 break
-            at = found.end()
-            self._escaped = found[0] == "\\"
+            at = match.end()
+            self._escaped = match[0] == "\\"
             if not self._escaped:
                 self._parts += [self._string.feed(text[begin : at - 1]), self._string.finish()]
                 self._end_string("".join(self._parts))

@@ -189,8 +189,8 @@ class ReactAgent:
         self, question: str, *, max_steps: int = MAX_STEPS, verbose: bool = False, return_result: bool = False
     ) -> str | ReactResult:
         """`run` where no event loop runs."""
-        asked: Any = self.run(question, max_steps=max_steps, verbose=verbose, return_result=return_result)  # type: ignore[call-overload]  # one of the two
-        result: str | ReactResult = asyncio.run(asked)
+        running: Any = self.run(question, max_steps=max_steps, verbose=verbose, return_result=return_result)  # type: ignore[call-overload]  # one of the two
+        result: str | ReactResult = asyncio.run(running)
         return result
 
     @asynccontextmanager
@@ -263,8 +263,8 @@ def _outcome(done: AgentResult, failure: Exception | None, max_steps: int, secon
         if answered:
             answer = FinalAnswer(output, "final_attempt")
         else:
-            told = "Exceeded max steps without an answer."
-            error = StepLimitReached(told, steps_taken=steps, final_attempt_made=True)
+            text = "Exceeded max steps without an answer."
+            error = StepLimitReached(text, steps_taken=steps, final_attempt_made=True)
     else:
         error = failure or NoAnswer(done.why)
     return ReactResult(

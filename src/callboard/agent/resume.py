@@ -118,8 +118,8 @@ def read_resumption(
     return Resumption(tuple(waiting), answered, tuple(decisions), prompt)
 
 
-def _check_known(given: Iterable[str], identifiers: Mapping[str, Any], what: str) -> None:
-    for identifier in given:
+def _check_known(decided: Iterable[str], identifiers: Mapping[str, Any], what: str) -> None:
+    for identifier in decided:
         if identifier not in identifiers:
             hint = f"there wait {', '.join(identifiers)}" if identifiers else "no call of the history waits"
             raise CallerError(f"no call waits for this {what}", path=identifier, hint=hint)

@@ -111,8 +111,8 @@ class RunResult(msgspec.Struct, Generic[OutputT_co], frozen=True):
     def __repr__(self) -> str:
         from reprlib import repr as brief  # noqa: PLC0415  # where somebody looks
 
-        said = brief(self.text if self._output is UNSET else self._output)
-        return f"<RunResult {self.state}: {said}, rounds={self.rounds}, canisters={len(self.canisters)}>"
+        text = brief(self.text if self._output is UNSET else self._output)
+        return f"<RunResult {self.state}: {text}, rounds={self.rounds}, canisters={len(self.canisters)}>"
 
     @property
     def output(self) -> OutputT_co:
@@ -230,10 +230,10 @@ class OuterRun:
         self._emit(Nested(self._invocation.identifier, self._invocation.name, event))
 
     async def _ask(self, invocation: InvocationCanister, why: str) -> Answer:
-        asked = self._answer(invocation, why)
+        answering = self._answer(invocation, why)
         if asyncio.get_running_loop() is self._home:
-            return await asked
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, self._home))
+            return await answering
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(answering, self._home))
 
     async def _answer(self, invocation: InvocationCanister, why: str) -> Answer:
         async with self._asking:
@@ -443,7 +443,7 @@ class Run(Generic[OutputT_co]):
         conversation = self._instructed(action.canisters)
         changes: dict[str, Any] = {"canisters": conversation, "conversation": conversation}
         if active.settings.context_window is not None:
-            changes["canisters"] = active.settings.context_window.shown(conversation)
+            changes["canisters"] = active.settings.context_window.show(conversation)
         if active.search is not None:
             changes["tools"] = active.search.declared(conversation)
         choice = active.request.tool_choice

@@ -67,17 +67,17 @@ class SyncRun(Generic[OutputT_co]):
         return events
 
     def _go(self) -> Generator[Event]:
-        came: asyncio.Queue[Event | None] = asyncio.Queue()
-        wanted = asyncio.Semaphore(0)
+        arrived: asyncio.Queue[Event | None] = asyncio.Queue()
+        requested = asyncio.Semaphore(0)
 
         async def drive() -> None:
             try:
                 async with self._run:
                     async for event in self._run:
-                        came.put_nowait(event)
-                        await wanted.acquire()
+                        arrived.put_nowait(event)
+                        await requested.acquire()
             finally:
-                came.put_nowait(None)
+                arrived.put_nowait(None)
 
         async def begin() -> asyncio.Task[None]:
             return asyncio.create_task(drive())
@@ -85,9 +85,9 @@ class SyncRun(Generic[OutputT_co]):
         # Where the generator is closed the runner cancels the task, and waits until it has ended.
         with asyncio.Runner() as runner:
             driving = runner.run(begin())
-            while (event := runner.run(came.get())) is not None:
+            while (event := runner.run(arrived.get())) is not None:
                 yield event
-                wanted.release()
+                requested.release()
             runner.run(_ended(driving))
 
 

@@ -64,8 +64,8 @@ def _end_of_lines(file: int, end: int) -> int:
     """Where the last whole line ends: a process may have died in the middle of the next."""
     while end:
         begin = max(0, end - _BLOCK)
-        found = os.pread(file, end - begin, begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
+        newline = os.pread(file, end - begin, begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
         end = begin
     return 0

@@ -226,25 +226,25 @@ Canister: TypeAlias = (
 )
 
 
-def contents(given: ContentLike) -> tuple[Content, ...]:
+def contents(value: ContentLike) -> tuple[Content, ...]:
     """A tuple of contents from a string, one content, several, or None."""
-    if given is None or given == "":
+    if value is None or value == "":
         return ()
-    if isinstance(given, str):
-        return (TextualContent(given),)
-    if isinstance(given, _Part):
-        return (given,)
-    if isinstance(given, (bytes, bytearray, Mapping)) or not isinstance(given, Iterable):
-        raise CallerError(f"a {type(given).__name__} is no content", hint=_CONTENT_HINT)
-    return tuple([_content(each) for each in given])
+    if isinstance(value, str):
+        return (TextualContent(value),)
+    if isinstance(value, _Part):
+        return (value,)
+    if isinstance(value, (bytes, bytearray, Mapping)) or not isinstance(value, Iterable):
+        raise CallerError(f"a {type(value).__name__} is no content", hint=_CONTENT_HINT)
+    return tuple([_content(each) for each in value])
 
 
-def _content(given: object) -> Content:
-    if isinstance(given, str):
-        return TextualContent(given)
-    if isinstance(given, _Part):
-        return given  # type: ignore[return-value]  # its subclasses are the contents
-    raise CallerError(f"a {type(given).__name__} is no content", hint=_CONTENT_HINT)
+def _content(value: object) -> Content:
+    if isinstance(value, str):
+        return TextualContent(value)
+    if isinstance(value, _Part):
+        return value  # type: ignore[return-value]  # its subclasses are the contents
+    raise CallerError(f"a {type(value).__name__} is no content", hint=_CONTENT_HINT)
 
 
 def joined(content: Iterable[Content]) -> str:

@@ -69,9 +69,9 @@ class Fold:
         self._close()
         if not self._content:
             return []
-        said = AssistantCanister(tuple(self._content))
+        canister = AssistantCanister(tuple(self._content))
         self._content = []
-        return [said]
+        return [canister]
 
     def _close(self) -> None:
         pieces, self._pieces = self._pieces, []

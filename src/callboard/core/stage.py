@@ -41,10 +41,10 @@ class Pipe:
 
     def finish(self, why: Why = "stop", /) -> list[Any]:
         """What the stages still held, through those behind them."""
-        given: list[Any] = []
+        outputs: list[Any] = []
         for stage in self._stages:
-            given = [*_through((stage,), given), *stage.finish(why)]
-        return given
+            outputs = [*_through((stage,), outputs), *stage.finish(why)]
+        return outputs
 
 
 def pipe(*stages: Stage[Any, Any]) -> Pipe:

@@ -85,14 +85,14 @@ def read_answer(invocation: InvocationCanister, answer: Any) -> ApprovalAnswered
     verdict = _VERDICTS.get(answer) if kind in (str, bool) else None
     if verdict is not None:
         return ApprovalAnswered(invocation, verdict)
-    return _no_answer(invocation, f"the approval answered {_shown(answer)}, which is neither allow, deny nor defer")
+    return _no_answer(invocation, f"the approval answered {_describe(answer)}, which is neither allow, deny nor defer")
 
 
 def _allowed(invocation: InvocationCanister, arguments: Any) -> ApprovalAnswered:
     if arguments is None or arguments == invocation.arguments:
         return ApprovalAnswered(invocation, "allow")
     if not isinstance(arguments, Mapping):
-        return _no_answer(invocation, f"the edited arguments are {_shown(arguments)}, not a mapping")
+        return _no_answer(invocation, f"the edited arguments are {_describe(arguments)}, not a mapping")
     try:
         # A copy: what was validated is what runs, whatever becomes of the caller's mapping.
         copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(dict(arguments)), type=dict[str, Any])
@@ -132,14 +132,14 @@ async def permit(
         if answered.verdict == "allow":
             return invocation
         deferred = "the answer was defer, and nothing waits for a later one here"
-        said = answered.why or (deferred if answered.verdict == "defer" else "the answer was no")
-        why = f"{quotation_reason(invocation)}, and {said}" if invocation.quoted_from else said
+        reason = answered.why or (deferred if answered.verdict == "defer" else "the answer was no")
+        why = f"{quotation_reason(invocation)}, and {reason}" if invocation.quoted_from else reason
     elif permission == "allow":
         return invocation
     return denial(invocation, why)
 
 
-def _shown(answer: object) -> str:
+def _describe(answer: object) -> str:
     """The answer as it was written, its type where it could be anything."""
     return (
         truncate(repr(answer), _MAX_SHOWN)

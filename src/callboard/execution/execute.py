@@ -45,7 +45,7 @@ _log = logging.getLogger("callboard.execution")
 _threads = ThreadPool()
 _BY_ITSELF: Final = Policy()
 """What a tool says of itself: one that wants approval is asked about."""
-_left: set[asyncio.Task[Any]] = set()
+_abandoned: set[asyncio.Task[Any]] = set()
 """Tasks that nobody waits for; without a reference the event loop may drop them in the middle."""
 
 
@@ -81,12 +81,12 @@ async def execute_invoker(
     """
     invoker = as_invoker(invoker)
     check_on_error(on_error)
-    for name, value, fits, wanted in (
+    for name, value, fits, expected in (
         ("context", context, isinstance(context, Context), "no Context; give Context(auxdata={...})"),
         ("approve", approve, callable(approve), "no function; give a function of the invocation and the reason"),
     ):
         if value is not None and not fits:
-            raise CallerError(f"a {type(value).__name__} is {wanted}", path=name)
+            raise CallerError(f"a {type(value).__name__} is {expected}", path=name)
     if timeout is not None and not is_seconds(timeout):
         raise CallerError(f"{timeout!r} is no number of seconds above zero", path="timeout")
     identifier = identifier or invoker.name
@@ -165,8 +165,8 @@ async def run_invoker(
 
             category = category_of(error)
             timed_out = isinstance(error, _OutOfTime)
-            if isinstance(error, _OutOfTime) and error.left:
-                tell(f"{invoker.name} {error.left}")
+            if isinstance(error, _OutOfTime) and error.still_running:
+                tell(f"{invoker.name} {error.still_running}")
             if tries > 0 and category in _RETRIED:
                 await sleep(delay)
                 delay *= 2
@@ -174,16 +174,16 @@ async def run_invoker(
             if timed_out:
                 return error_result(identifier, "timeout", f"Tool execution timed out. {error}")
             if on_error == "fail_fast" and category not in _ALWAYS_RESULTS:
-                raise ToolExecutionFailure(f"Tool '{invoker.name}' failed: {_told(error)}") from error
-            return error_result(identifier, category, _told(error))
+                raise ToolExecutionFailure(f"Tool '{invoker.name}' failed: {_describe_error(error)}") from error
+            return error_result(identifier, category, _describe_error(error))
 
 
 class _OutOfTime(TimeoutError):
     """Our own limit, not one of the tool's. `left` says what goes on all the same."""
 
-    def __init__(self, message: str, left: str = "") -> None:
+    def __init__(self, message: str, still_running: str = "") -> None:
         super().__init__(message)
-        self.left = left
+        self.still_running = still_running
 
 
 async def _in_turn(
@@ -204,7 +204,7 @@ async def _in_turn(
 
 async def _run(invoker: Invoker, call: Callable[[], Awaitable[Any]], seconds: float, grace: float) -> Any:
     if not invoker.blocking:
-        return await _in_task(lambda: _settled(call), seconds, grace)
+        return await _in_task(lambda: _await_call(call), seconds, grace)
     clock = asyncio.get_running_loop().time
     begun = clock()
     value = await _on_thread(call, seconds)
@@ -214,7 +214,7 @@ async def _run(invoker: Invoker, call: Callable[[], Awaitable[Any]], seconds: fl
     return value
 
 
-async def _settled(call: Callable[[], Awaitable[Any]]) -> Any:
+async def _await_call(call: Callable[[], Awaitable[Any]]) -> Any:
     value = await call()
     return await value if inspect.isawaitable(value) else value
 
@@ -244,10 +244,10 @@ async def _on_thread(call: Callable[[], Awaitable[Any]], seconds: float) -> Any:
         if not limit.expired():
             raise
         if not begun:
-            told = f"No thread was free within {seconds:g} s: tools that did not return hold all {_threads.limit}."
-            raise _OutOfTime(told, "was not begun, for no thread was free") from error
-        left = f"did not return within {seconds:g} s; its thread was left running"
-        raise _OutOfTime(f"It had {seconds:g} s.", left) from error
+            message = f"No thread was free within {seconds:g} s: tools that did not return hold all {_threads.limit}."
+            raise _OutOfTime(message, "was not begun, for no thread was free") from error
+        still_running = f"did not return within {seconds:g} s; its thread was left running"
+        raise _OutOfTime(f"It had {seconds:g} s.", still_running) from error
 
 
 def _discard(value: Any) -> None:
@@ -265,7 +265,7 @@ async def _in_task(call: Callable[[], Awaitable[Any]], seconds: float, grace: fl
     finally:
         # Its time is over, or it is cancelled from outside.
         if not task.done():
-            _left.add(task)
+            _abandoned.add(task)
             task.cancel()
             await asyncio.wait((task,), timeout=grace)
     if not timed_out:
@@ -282,7 +282,7 @@ def _bound(seconds: float) -> float | None:
 
 def _forget(task: asyncio.Task[Any]) -> None:
     """Takes what a task ended with, so that the event loop does not report it where nobody waits for it any more."""
-    _left.discard(task)
+    _abandoned.discard(task)
     if not task.cancelled():
         task.exception()
 
@@ -313,7 +313,7 @@ def _is_ours(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception as worse:  # noqa: BLE001  # it is the tool's own text, and may fail as the tool did

@@ -98,33 +98,33 @@ class ParallelExecutor:
         """
         gate = asyncio.Semaphore(self._limit)
         news = _News()
-        given = answered or {}
+        known = answered or {}
         is_checked = answered is not None
         tasks = {
             invocation.identifier: asyncio.create_task(self._one(invocation, gate, news, is_checked=is_checked))
             for invocation in invocations
-            if invocation.identifier not in given
+            if invocation.identifier not in known
         }
         self.unseen = []
         try:
             if self._on_error == "fail_fast" and tasks:
                 ended, _ = await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
                 failed = [task for task in ended if not _succeeded(task)]
-                for alert in news.alerts(invocations, {**given, **_results(tasks)}) if failed else ():
+                for alert in news.alerts(invocations, {**known, **_results(tasks)}) if failed else ():
                     yield alert
                 for task in failed:
                     task.result()
             for invocation in invocations:
                 identifier = invocation.identifier
-                if identifier in given:
-                    result = given[identifier]
+                if identifier in known:
+                    result = known[identifier]
                 else:
                     task = tasks[identifier]
                     while not task.done():
                         # To await the task itself would be to wait for it even after a cancellation.
                         await asyncio.wait((task, news.arrival()), return_when=asyncio.FIRST_COMPLETED)
-                        while news.told:
-                            yield news.told.popleft()
+                        while news.events:
+                            yield news.events.popleft()
                     result = tasks.pop(identifier).result()
                 for event in news.alerts([invocation], {identifier: result}):
                     yield event
@@ -142,13 +142,13 @@ class ParallelExecutor:
         self, invocation: InvocationCanister, gate: asyncio.Semaphore, news: _News, *, is_checked: bool
     ) -> ResultCanister:
         async with gate:
-            asked = await _await_hook(self._before_call(invocation)) if self._before_call else None
-            _check_hook("before_call", asked, (InvocationCanister, ResultCanister))
-            if isinstance(asked, ResultCanister):
-                result = asked
+            replacement = await _await_hook(self._before_call(invocation)) if self._before_call else None
+            _check_hook("before_call", replacement, (InvocationCanister, ResultCanister))
+            if isinstance(replacement, ResultCanister):
+                result = replacement
             else:
-                running = invocation if asked is None else asked
-                refused = None if is_checked and asked is None else refusal(running, self._invokers)
+                running = invocation if replacement is None else replacement
+                refused = None if is_checked and replacement is None else refusal(running, self._invokers)
                 result = refused or await self._execute(running, news)
                 changed = await _await_hook(self._after_call(invocation, result)) if self._after_call else None
                 _check_hook("after_call", changed, (ResultCanister,))
@@ -183,7 +183,7 @@ class _News:
     """What is told while tools run."""
 
     def __init__(self) -> None:
-        self.told: deque[Event] = deque()
+        self.events: deque[Event] = deque()
         self._alerted: set[str] = set()
         """The invocations that an alert was given of."""
         self._loop = asyncio.get_running_loop()
@@ -191,7 +191,7 @@ class _News:
 
     def alert(self, identifier: str, text: str, *, code: NoteCode = "") -> None:
         self._alerted.add(identifier)
-        self.told.append(Note("alert", text, code=code))
+        self.events.append(Note("alert", text, code=code))
 
     def alerts(
         self, invocations: Iterable[InvocationCanister], results: Mapping[str, ResultCanister]
@@ -202,8 +202,8 @@ class _News:
             error = None if result is None else result.error
             if error is not None and error.category in _ALERTED and each.identifier not in self._alerted:
                 self.alert(each.identifier, f"{each.name}: {error.message}", code="failed_call")
-        while self.told:
-            yield self.told.popleft()
+        while self.events:
+            yield self.events.popleft()
 
     def arrival(self) -> asyncio.Future[None]:
         """Done when there is something new."""
@@ -219,7 +219,7 @@ class _News:
             self._loop.call_soon_threadsafe(self._take, event)
 
     def _take(self, event: Event) -> None:
-        self.told.append(event)
+        self.events.append(event)
         if not self._arrival.done():
             self._arrival.set_result(None)
 

@@ -138,7 +138,7 @@ def _text(value: object) -> str:
 
 def cut(text: str) -> str:
     """The text within the cap, without half characters: names of files have them, no JSON may."""
-    kept = text[:MAX_TEXT]
-    if not kept.isascii():
-        kept = kept.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return kept if len(text) <= MAX_TEXT else f"{kept}\n[cut: {MAX_TEXT} of {len(text)} characters]"
+    excerpt = text[:MAX_TEXT]
+    if not excerpt.isascii():
+        excerpt = excerpt.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return excerpt if len(text) <= MAX_TEXT else f"{excerpt}\n[cut: {MAX_TEXT} of {len(text)} characters]"

@@ -54,9 +54,9 @@ class KeptResults:
         data = text.encode("utf-8", "replace")
         identifier = hashlib.sha256(data).hexdigest()[:16]
         write_private(self._path(identifier), data)
-        kept = [*self.directory.glob("*.txt")]
-        if len(kept) > MAX_KEPT:
-            for path in sorted(kept, key=_age)[: len(kept) - MAX_KEPT]:
+        files = [*self.directory.glob("*.txt")]
+        if len(files) > MAX_KEPT:
+            for path in sorted(files, key=_age)[: len(files) - MAX_KEPT]:
                 path.unlink(missing_ok=True)
         return identifier
 

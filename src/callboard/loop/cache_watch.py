@@ -71,14 +71,14 @@ class Collapse(msgspec.Struct, frozen=True):
         )
 
 
-class _Seen(msgspec.Struct, frozen=True):
+class _Fingerprint(msgspec.Struct, frozen=True):
     """A request, as hashes. `said` is of the whole conversation, `shown` of what the model is shown of it."""
 
     model: str
     tools: bytes
     instructions: bytes
     settings: bytes
-    said: bytes
+    conversation: bytes
     shown: bytes
     turns: int
     cached: int
@@ -89,7 +89,7 @@ class CacheWatch:
     """Remembers the last request of each conversation."""
 
     def __init__(self) -> None:
-        self._conversations: dict[bytes, list[_Seen]] = {}
+        self._conversations: dict[bytes, list[_Fingerprint]] = {}
 
     def observe(
         self,
@@ -113,13 +113,13 @@ class CacheWatch:
         """
         if not usage.input:
             return None
-        said = _messages(request.conversation or request.canisters)
-        beginning = b"".join(map(_hash, said[: _beginning(said)]))
+        messages = _messages(request.conversation or request.canisters)
+        beginning = b"".join(map(_hash, messages[: _beginning(messages)]))
         key = _hash((owner, beginning))
         branches = self._conversations.pop(key, [])
         if not branches and usage.cached <= TOKENS:
             return None
-        seen = _seen(request, said, beginning, model=model, cached=usage.cached, at=now)
+        seen = _fingerprint_of(request, messages, beginning, model=model, cached=usage.cached, at=now)
         before = _before(branches, seen)
         if before is not None and (before.turns or not seen.turns):
             branches.remove(before)
@@ -131,21 +131,23 @@ class CacheWatch:
         return _collapse(before, seen, request, lifetime)
 
 
-def _before(branches: Sequence[_Seen], seen: _Seen) -> _Seen | None:
+def _before(branches: Sequence[_Fingerprint], seen: _Fingerprint) -> _Fingerprint | None:
     """The request that this one goes on from.
 
     From a first request only a second one goes on: others with its beginning are of a conversation that was changed.
     """
-    whole = [each for each in branches if seen.said.startswith(each.said) and (each.turns or seen.turns <= 1)]
+    whole = [
+        each for each in branches if seen.conversation.startswith(each.conversation) and (each.turns or seen.turns <= 1)
+    ]
     if whole:
-        return max(whole, key=lambda each: len(each.said))
+        return max(whole, key=lambda each: len(each.conversation))
     known = [each for each in branches if each.turns and seen.turns]
-    nearest = max(known, key=lambda each: _common(each.said, seen.said), default=None)
+    nearest = max(known, key=lambda each: _common(each.conversation, seen.conversation), default=None)
     # Who goes back to an earlier message has lost nothing.
-    return None if nearest is None or nearest.said.startswith(seen.said) else nearest
+    return None if nearest is None or nearest.conversation.startswith(seen.conversation) else nearest
 
 
-def _collapse(before: _Seen, seen: _Seen, request: Request, lifetime: float) -> Collapse:
+def _collapse(before: _Fingerprint, seen: _Fingerprint, request: Request, lifetime: float) -> Collapse:
     tokens, passed = (before.cached, seen.cached), seen.at - before.at
     for cause in _COMPARED:
         if getattr(before, cause) != getattr(seen, cause):
@@ -158,20 +160,22 @@ def _collapse(before: _Seen, seen: _Seen, request: Request, lifetime: float) -> 
     return Collapse("settings" if before.settings != seen.settings else "unknown", *tokens)
 
 
-def _seen(request: Request, said: Sequence[Canister], beginning: bytes, *, model: str, cached: int, at: float) -> _Seen:
-    hashes = (beginning + b"".join(map(_hash, said[len(beginning) // _SIZE : _MESSAGES])))[: _MESSAGES * _SIZE]
+def _fingerprint_of(
+    request: Request, messages: Sequence[Canister], beginning: bytes, *, model: str, cached: int, at: float
+) -> _Fingerprint:
+    hashes = (beginning + b"".join(map(_hash, messages[len(beginning) // _SIZE : _MESSAGES])))[: _MESSAGES * _SIZE]
     shown = _messages(request.canisters)
     instructions = request.canisters[: len(request.canisters) - len(shown)]
     is_all = not request.conversation or request.canisters is request.conversation
     controls = request.controls
-    return _Seen(
+    return _Fingerprint(
         model,
         _hash((request.tools, request.hosted, request.namespaces)),
         b"".join(map(_hash, instructions)),
         _hash((request.tool_choice, request.constraint, controls.effort, request.parallel)),
         hashes,
         hashes if is_all else b"".join(map(_hash, shown[:_MESSAGES])),
-        sum(_is_turn(said, place) for place in range(len(said))),
+        sum(_is_turn(messages, place) for place in range(len(messages))),
         cached,
         at,
     )
@@ -185,11 +189,11 @@ def _messages(canisters: Sequence[Canister]) -> Sequence[Canister]:
 
 def _beginning(messages: Sequence[Canister]) -> int:
     """How many stand before the model's first reply to a user."""
-    asked = False
+    has_question = False
     for place, each in enumerate(messages):
-        if asked and isinstance(each, _MODELS):
+        if has_question and isinstance(each, _MODELS):
             return place
-        asked = asked or isinstance(each, UserCanister)
+        has_question = has_question or isinstance(each, UserCanister)
     return len(messages)
 
 
@@ -212,12 +216,12 @@ def _common(one: bytes, other: bytes) -> int:
     return next((at for at in places if one[at : at + _SIZE] != other[at : at + _SIZE]), most) // _SIZE
 
 
-def _sent(value: Any) -> Any:
+def _sent_fields(value: Any) -> Any:
     """What of a value is sent."""
     if isinstance(value, msgspec.Struct):
         fields = [name for name in value.__struct_fields__ if name not in _NOT_SENT]
-        return (type(value).__name__, *[_sent(getattr(value, name)) for name in fields])
-    return tuple(map(_sent, value)) if isinstance(value, tuple) else value
+        return (type(value).__name__, *[_sent_fields(getattr(value, name)) for name in fields])
+    return tuple(map(_sent_fields, value)) if isinstance(value, tuple) else value
 
 
 def _plain(value: Any) -> Any:
@@ -229,7 +233,7 @@ _encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 
 def _hash(value: Any) -> bytes:
     try:
-        encoded = _encode(_sent(value))
+        encoded = _encode(_sent_fields(value))
     except UnicodeError:  # half a character
         encoded = repr(value).encode("utf-8", "backslashreplace")
     except RecursionError:  # a model may nest arguments as deep as Python's own limit

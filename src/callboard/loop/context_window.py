@@ -51,7 +51,7 @@ class _Reading(NamedTuple):
 
     at: int
     tool: str
-    asked: frozenset[tuple[str, bytes]]
+    requested: frozenset[tuple[str, bytes]]
 
 
 class ContextWindow:
@@ -127,7 +127,7 @@ class ContextWindow:
         """Of what would be shown, as far as is known."""
         return self._tokens(self._size)
 
-    def shown(self, canisters: Sequence[Canister]) -> tuple[Canister, ...]:
+    def show(self, canisters: Sequence[Canister]) -> tuple[Canister, ...]:
         """What a model is shown of these. They are those of the last time and what has come since."""
         if not self.limit and not self._every:
             return tuple(canisters)
@@ -202,20 +202,20 @@ class ContextWindow:
         if invoker is None or call.arguments is None:
             return
         number = self._summary.rounds + len(self._rounds)
-        given = invoker.understood(call.arguments)
+        arguments = invoker.understood(call.arguments)
         idempotent = invoker.is_idempotent(call.arguments)
-        asked = frozenset(_asked(invoker, given))
+        requested = frozenset(_requested_arguments(invoker, arguments))
         if idempotent:
-            key = (call.name, _encode(sorted(asked)))
+            key = (call.name, _encode(sorted(requested)))
             if key in self._same:
                 self._stale[self._same[key]] = number
             self._same[key] = at
         if result.error is not None:
             return
-        paths = [*_paths(invoker, given)]
+        paths = [*_paths(invoker, arguments)]
         if len(paths) == 1:
             # However it is spelled.
-            asked = frozenset([each for each in asked if invoker.subjects.get(each[0]) != "path"])
+            requested = frozenset([each for each in requested if invoker.subjects.get(each[0]) != "path"])
         for path in paths:
             if not idempotent:
                 for reading in self._readings.pop(path, ()):
@@ -224,9 +224,9 @@ class ContextWindow:
             readings = self._readings.setdefault(path, deque(maxlen=MAX_READINGS))
             for reading in readings:
                 # One that asks for no less stands for the other.
-                if reading.tool == call.name and asked <= reading.asked:
+                if reading.tool == call.name and requested <= reading.requested:
                     self._stale[reading.at] = number
-            readings.append(_Reading(at, call.name, asked))
+            readings.append(_Reading(at, call.name, requested))
 
     # What is left out.
 
@@ -242,16 +242,16 @@ class ContextWindow:
             self._cut()
 
     def _replace_stale(self) -> None:
-        kept = self._rounds[-self._keep] if len(self._rounds) >= self._keep else self._start
+        boundary = self._rounds[-self._keep] if len(self._rounds) >= self._keep else self._start
         for at, number in [*self._stale.items()]:
-            if at >= kept:
+            if at >= boundary:
                 continue
             del self._stale[at]
             place = at - self._start
             stale = self._tail[place] if place >= 0 else None
             if isinstance(stale, ResultCanister) and size_of(stale) > _MIN_STUBBED:
-                told = TextualContent(f"[superseded by the call in round {number}]")
-                self._put(place, replace(stale, content=(told,), error=None))
+                stub = TextualContent(f"[superseded by the call in round {number}]")
+                self._put(place, replace(stale, content=(stub,), error=None))
 
     def _put(self, place: int, canister: Canister) -> None:
         self._size += size_of(canister) - size_of(self._tail[place])
@@ -297,19 +297,19 @@ def _beside(task: Sequence[Canister], summary: TextualContent) -> list[Canister]
     return [*task, UserCanister((summary,))]
 
 
-def _paths(invoker: Invoker, given: Mapping[str, Any]) -> Iterator[_Path]:
+def _paths(invoker: Invoker, arguments: Mapping[str, Any]) -> Iterator[_Path]:
     for name, subject in invoker.subjects.items():
-        value = given.get(name)
+        value = arguments.get(name)
         for each in value if isinstance(value, (list, tuple)) else [value]:
             if subject == "path" and each is not None:
                 path = read_path(str(each))
                 yield path.relative if path.relative is not None else ("/", *(path.absolute or path.names))
 
 
-def _asked(invoker: Invoker, given: Mapping[str, Any]) -> Iterable[tuple[str, bytes]]:
+def _requested_arguments(invoker: Invoker, arguments: Mapping[str, Any]) -> Iterable[tuple[str, bytes]]:
     """What a call asks for besides what it would ask for anyway."""
     properties = invoker.arguments_schema.get("properties", {})
-    for name, value in given.items():
+    for name, value in arguments.items():
         if value is None or ("default" in (schema := properties.get(name) or {}) and schema["default"] == value):
             continue
         yield name, _encode(value)

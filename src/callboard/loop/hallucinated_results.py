@@ -71,7 +71,7 @@ def _whole(*marks: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join([f"({_LEAD}{''.join(atoms)})" for atoms in marks]), re.IGNORECASE)
 
 
-def _begun(*marks: Sequence[str]) -> re.Pattern[str]:
+def _prefix_pattern(*marks: Sequence[str]) -> re.Pattern[str]:
     """Matches the beginnings of any of them."""
     patterns = []
     for atoms in marks:
@@ -85,8 +85,8 @@ def _begun(*marks: Sequence[str]) -> re.Pattern[str]:
 _TAG: Final = _whole(*[atoms for atoms, _ in _TAGS])
 _WORD: Final = _whole(*_WORDS)
 _JSON: Final = _whole(_OBJECT)
-_TAG_BEGUN: Final = _begun(*[atoms for atoms, _ in _TAGS])
-_ANY_BEGUN: Final = _begun(*[atoms for atoms, _ in _TAGS], *_WORDS, _OBJECT)
+_TAG_BEGUN: Final = _prefix_pattern(*[atoms for atoms, _ in _TAGS])
+_ANY_BEGUN: Final = _prefix_pattern(*[atoms for atoms, _ in _TAGS], *_WORDS, _OBJECT)
 
 
 _CLOSINGS: Final = {closing: re.compile(re.escape(closing), re.IGNORECASE) for _, closing in _TAGS}
@@ -118,33 +118,33 @@ class HallucinatedResultFilter:
             case TextPiece(text=text):
                 quiet = not self._buffer and self._closing is None
                 self._buffer += text
-                given = self._read()
+                events = self._read()
                 # Most of what comes is text in the middle of a line.
-                return [event] if quiet and given == [TextPiece(text)] else given
+                return [event] if quiet and events == [TextPiece(text)] else events
             case ReplyStarted() | Usage() | Note():
                 return [event]
             case ReplyEnded() | ReplyFailed():
-                given = [*self.finish(), event]
+                events = [*self.finish(), event]
                 self._begin()
-                return given
+                return events
             case _:
-                given = self._read(over=True)
+                events = self._read(over=True)
                 self._starts = True
                 self._called = self._called or isinstance(event, _CALLS)
-                return [*given, event]
+                return [*events, event]
 
     def finish(self, why: Why = "stop", /) -> list[Event]:
         """The events of what is still held."""
-        given = self._read(over=True)
+        events = self._read(over=True)
         if self._closing is not None:
             self._excerpt = (self._excerpt + self._buffer)[:EXCERPT]
             self._buffer = ""
-            given.append(self._note())
-        return given
+            events.append(self._note())
+        return events
 
     def _read(self, *, over: bool = False) -> list[Event]:
         """Decides as much as can be; all of it where no more of it comes."""
-        given: list[Event] = []
+        events: list[Event] = []
         text = self._buffer
         begin = at = 0
         """What is between them passes."""
@@ -154,7 +154,7 @@ class HallucinatedResultFilter:
                 begin = at
                 if not ended:
                     break
-                given.append(self._note())
+                events.append(self._note())
             elif not self._starts:
                 at = text.find("\n", at) + 1 or len(text)
                 self._starts = text[at - 1] == "\n"
@@ -164,11 +164,11 @@ class HallucinatedResultFilter:
                 self._starts = False
                 self._closing = self._mark(text, at)
                 if self._closing is not None and at > begin:
-                    given.append(TextPiece(text[begin:at]))
+                    events.append(TextPiece(text[begin:at]))
         if at > begin:
-            given.append(TextPiece(text[begin:at]))
+            events.append(TextPiece(text[begin:at]))
         self._buffer = text[at:]
-        return given
+        return events
 
     def _holds(self, text: str, at: int) -> bool:
         """Whether more has to come before it is known what the line begins with."""
@@ -195,12 +195,12 @@ class HallucinatedResultFilter:
     def _skip(self, text: str, at: int) -> tuple[bool, int]:
         """Whether the end of a result has come, and how far it is cut."""
         closing = self._closing or ""
-        found = _CLOSINGS[closing].search(text, at) if closing else None
-        end = found.end() if found else max(at, len(text) - max(0, len(closing) - 1))
+        match = _CLOSINGS[closing].search(text, at) if closing else None
+        end = match.end() if match else max(at, len(text) - max(0, len(closing) - 1))
         self._excerpt = (self._excerpt + text[at : min(end, at + EXCERPT)])[:EXCERPT]
-        if found:
+        if match:
             self._closing, self._starts = None, True
-        return found is not None, end
+        return match is not None, end
 
     def _note(self) -> Note:
         excerpt, self._excerpt = self._excerpt, ""

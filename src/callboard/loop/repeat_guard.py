@@ -81,9 +81,9 @@ class RepeatGuard:
         for each in invocations:
             key = call_key(each)
             made = self._made.get(key)
-            told = "" if made is None else self._notice(each, made, steps, changing)
-            if made is not None and told:
-                content = (TextualContent(told), *made.result.content)
+            notice = "" if made is None else self._notice(each, made, steps, changing)
+            if made is not None and notice:
+                content = (TextualContent(notice), *made.result.content)
                 answered[each.identifier] = replace(made.result, invocation_id=each.identifier, content=content)
                 steps.append((key, made.outcome))
             else:

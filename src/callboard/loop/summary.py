@@ -37,13 +37,13 @@ class RoundSummary:
         self._size = 0
         self._left_out = 0
         self._changed: dict[str, None] = {}
-        self._said: UserCanister | None = None
+        self._last_user_message: UserCanister | None = None
 
     def take(self, canisters: Sequence[Canister], invokers: Mapping[str, Invoker]) -> int:
         """One round. How large it was."""
         self.rounds += 1
         failed = {each.invocation_id for each in canisters if isinstance(each, ResultCanister) and each.error}
-        said = "".join([each.text for each in canisters if isinstance(each, AssistantCanister)])
+        text = "".join([each.text for each in canisters if isinstance(each, AssistantCanister)])
         calls: list[str] = []
         size = 0
         for each in canisters:
@@ -52,10 +52,10 @@ class RoundSummary:
                 calls.append(_call(each, invokers.get(each.name), failed=each.identifier in failed))
                 if each.identifier not in failed:
                     self._change(each, invokers.get(each.name))
-        self._line(f"round {self.rounds}: {_told(said, calls)}")
+        self._line(f"round {self.rounds}: {_describe_round(text, calls)}")
         for each in canisters:
             if isinstance(each, UserCanister):
-                self._said = each
+                self._last_user_message = each
                 self._line(f'the user then said: "{truncate_line(each.text, MAX_SAID)}"')
         return size
 
@@ -69,11 +69,11 @@ class RoundSummary:
             parts.append(f"({self._left_out} lines from the beginning are left out.)")
         parts += [f"- {line}" for line in self._lines]
         if self._changed:
-            parts.append(f"Files that were changed: {_listed(self._changed, most)}")
+            parts.append(f"Files that were changed: {_join_names(self._changed, most)}")
         if pinned:
             parts.append(f"\n{pinned}")
-        if self._said is not None and not said_since:
-            parts.append(f"\nIn these rounds the user said last:\n{self._said.text}")
+        if self._last_user_message is not None and not said_since:
+            parts.append(f"\nIn these rounds the user said last:\n{self._last_user_message.text}")
         return "\n".join(parts)
 
     def _line(self, line: str) -> None:
@@ -84,34 +84,34 @@ class RoundSummary:
     def _change(self, call: InvocationCanister, invoker: Invoker | None) -> None:
         if invoker is None or call.arguments is None or invoker.is_idempotent(call.arguments):
             return
-        given = invoker.understood(call.arguments)
+        arguments = invoker.understood(call.arguments)
         for name, subject in invoker.subjects.items():
-            value = given.get(name)
+            value = arguments.get(name)
             if subject == "path" and value is not None:
                 files = value if isinstance(value, (list, tuple)) else [value]
                 self._changed.update(dict.fromkeys([truncate_line(str(each), _MAX_VALUE) for each in files]))
 
 
-def _listed(names: Collection[str], most: int) -> str:
-    told = ""
+def _join_names(names: Collection[str], most: int) -> str:
+    names_text = ""
     for number, name in enumerate(names):
-        if len(told) + len(name) > most:
-            return f"{told} and {len(names) - number} more".strip()
-        told = f"{told}, {name}" if told else name
-    return told
+        if len(names_text) + len(name) > most:
+            return f"{names_text} and {len(names) - number} more".strip()
+        names_text = f"{names_text}, {name}" if names_text else name
+    return names_text
 
 
-def _told(said: str, calls: Sequence[str]) -> str:
+def _describe_round(text: str, calls: Sequence[str]) -> str:
     more = [f"{len(calls) - _MAX_CALLS} more calls"] if len(calls) > _MAX_CALLS else []
-    spoken = [f'"{truncate_line(said, MAX_SAID)}"'] if said.strip() else []
+    spoken = [f'"{truncate_line(text, MAX_SAID)}"'] if text.strip() else []
     return "; ".join([*spoken, *calls[:_MAX_CALLS], *more])
 
 
 def _call(call: InvocationCanister, invoker: Invoker | None, *, failed: bool) -> str:
     about = _TOLD | (invoker.subjects.keys() if invoker else frozenset())
-    given = call.arguments or {}
-    told = [f"{name} {truncate_line(_text(given[name]), _MAX_VALUE)}" for name in given if name in about]
-    return f"{call.name} {', '.join(told)}".strip() + (" (failed)" if failed else "")
+    values = call.arguments or {}
+    arguments = [f"{name} {truncate_line(_text(values[name]), _MAX_VALUE)}" for name in values if name in about]
+    return f"{call.name} {', '.join(arguments)}".strip() + (" (failed)" if failed else "")
 
 
 def _text(value: Any) -> str:

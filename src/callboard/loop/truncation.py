@@ -70,24 +70,24 @@ def cut_to(canister: Canister, most: int) -> Canister:
         text = truncate_middle(canister.text, most - _FRAME - len(note))
         return replace(canister, content=(TextualContent(f"{text}{note}"),))
     if isinstance(canister, AssistantCanister):
-        kept = tuple([part for part in canister.content if not isinstance(part, TextualContent)])
-        text = truncate_middle(canister.text, most - _FRAME - sum(map(_size_of_part, kept)))
-        return replace(canister, content=(*kept, TextualContent(text)) if text else kept)
+        other_parts = tuple([part for part in canister.content if not isinstance(part, TextualContent)])
+        text = truncate_middle(canister.text, most - _FRAME - sum(map(_size_of_part, other_parts)))
+        return replace(canister, content=(*other_parts, TextualContent(text)) if text else other_parts)
     return canister
 
 
 def _cut_call(call: InvocationCanister, most: int) -> InvocationCanister:
-    given = call.arguments
-    if given is None:
+    original = call.arguments
+    if original is None:
         return replace(call, raw=truncate_middle(call.raw, most - _FRAME - len(call.name)))
-    sizes = {name: len(value) for name, value in given.items() if isinstance(value, str)}
+    sizes = {name: len(value) for name, value in original.items() if isinstance(value, str)}
     fixed = size_of(call) - sum(sizes.values())
     share = fill(sizes.values(), max(0, most - fixed))
     shorter = call
     # What is escaped in JSON is longer there, up to six times.
     for each in (share, share // 2, share // 6):
         arguments = {
-            name: truncate_middle(value, each) if isinstance(value, str) else value for name, value in given.items()
+            name: truncate_middle(value, each) if isinstance(value, str) else value for name, value in original.items()
         }
         shorter = replace(call, arguments=arguments, raw=_encode(arguments).decode())
         if size_of(shorter) <= most:

@@ -22,11 +22,11 @@ def action_constraint(
     `answer` is the schema of an answer, by default a string's.
     """
     definitions: dict[str, Any] = {}
-    said = _ANSWER if answer is None else {"answer": _embedded(answer, "answer", definitions)}
+    answer_properties = _ANSWER if answer is None else {"answer": _embedded(answer, "answer", definitions)}
     allowed = [tool for tool in tools if not isinstance(choice, NamedTool) or tool.name == choice.name]
     calls = [] if choice == "none" else [_call(tool, definitions) for tool in allowed]
-    words = [_object(said), _object(_SCRATCHPAD)] if choice == "auto" else []
-    variants = [*calls, *words] or [_object(said)]
+    words = [_object(answer_properties), _object(_SCRATCHPAD)] if choice == "auto" else []
+    variants = [*calls, *words] or [_object(answer_properties)]
     schema = _object({"action": {"anyOf": variants}})
     if definitions:
         schema["$defs"] = definitions

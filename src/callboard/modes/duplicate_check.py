@@ -51,12 +51,12 @@ class DuplicateCheck:
     def feed(self, event: Event, /) -> list[Event]:
         match event:
             case ReplyEnded() | ReplyFailed():
-                given = [*self._advance(over=True), event]
+                events = [*self._advance(over=True), event]
                 self._begin()
-                return given
+                return events
             case InvocationEnded() | InvocationIncomplete():
                 self._ends[event.index] = event
-                if (callee := self._given.get(event.index)) is not None:
+                if (callee := self._open_calls.get(event.index)) is not None:
                     callee.end(event)
             case InvocationStarted():
                 pass
@@ -76,12 +76,12 @@ class DuplicateCheck:
         self._queue: deque[Event] = deque()
         self._ends: dict[int, InvocationEnded | InvocationIncomplete] = {}
         self._callees: dict[str, _Callee] = {}
-        self._given: dict[int, _Callee] = {}
+        self._open_calls: dict[int, _Callee] = {}
         self._dropped: set[int] = set()
 
     def _advance(self, *, over: bool = False) -> list[Event]:
         """Gives what is decided; with `over` nothing more arrives that could decide."""
-        given: list[Event] = []
+        events: list[Event] = []
         while self._queue:
             event = self._queue[0]
             if isinstance(event, InvocationStarted):
@@ -90,13 +90,13 @@ class DuplicateCheck:
                     break
                 if duplicate:
                     self._dropped.add(event.index)
-                    given.append(_dropped(event))
+                    events.append(_dropped(event))
                 else:
                     self._give(event)
             self._queue.popleft()
             if getattr(event, "index", None) not in self._dropped:
-                given.append(event)
-        return given
+                events.append(event)
+        return events
 
     def _is_duplicate(self, call: InvocationStarted) -> bool | None:
         """None where it is not known yet."""
@@ -112,7 +112,7 @@ class DuplicateCheck:
         callee = self._callees.get(call.name)
         if callee is None:
             callee = self._callees[call.name] = _Callee(self._tools.get(call.name))
-        self._given[call.index] = callee
+        self._open_calls[call.index] = callee
         callee.begin(call)
         if (end := self._ends.get(call.index)) is not None:
             callee.end(end)
@@ -124,18 +124,18 @@ class _Callee:
     def __init__(self, tool: ToolDeclaration | None) -> None:
         self._tool = tool
         self._coerce: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
-        self._given: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
         self._repeated: Counter[str] = Counter()
         self._open: dict[int, str] = {}
         self._unread: list[tuple[str, InvocationEnded]] = []
         """Calls that were given and whose arguments were not compared yet."""
-        self._told: Counter[tuple[str, bytes]] = Counter()
+        self._passed: Counter[tuple[str, bytes]] = Counter()
         """How often each place said a call."""
         self._calls: Counter[bytes] = Counter()
         """How often a call was given."""
 
     def begin(self, call: InvocationStarted) -> None:
-        self._given[call.found_in] += 1
+        self._counts[call.found_in] += 1
         self._open[call.index] = call.found_in
 
     def end(self, call: InvocationEnded | InvocationIncomplete) -> None:
@@ -144,22 +144,22 @@ class _Callee:
             self._unread.append((place, call))
 
     def may_repeat(self, place: str) -> bool:
-        return self._given.total() - self._given[place] > self._repeated[place]
+        return self._counts.total() - self._counts[place] > self._repeated[place]
 
     def is_open_beside(self, place: str) -> bool:
         return any(other != place for other in self._open.values())
 
     def repeats(self, place: str, call: InvocationEnded) -> bool:
         """Whether another place has said this call, and more often than this one did."""
-        for given_at, given in self._unread:
-            key = self._key(given)
+        for given_at, events in self._unread:
+            key = self._key(events)
             self._calls[key] += 1
-            self._told[given_at, key] += 1
+            self._passed[given_at, key] += 1
         self._unread = []
         key = self._key(call)
-        if self._told[place, key] >= self._calls[key]:
+        if self._passed[place, key] >= self._calls[key]:
             return False
-        self._told[place, key] += 1
+        self._passed[place, key] += 1
         self._repeated[place] += 1
         return True
 
@@ -189,8 +189,8 @@ class _Callee:
 
 def _dropped(call: InvocationStarted) -> Note:
     name = replace_invisible(call.name[:_MAX_NAME])
-    said = f"a call of {name} in {_PLACES[call.found_in]} was told before at another place: it is one call"
-    return Note("dropped", said, call.offsets, "duplicate")
+    text = f"a call of {name} in {_PLACES[call.found_in]} was told before at another place: it is one call"
+    return Note("dropped", text, call.offsets, "duplicate")
 
 
 def _plain(value: Any) -> Any:

@@ -41,14 +41,14 @@ class FormatCheck:
     def _begin(self) -> None:
         self._written: list[str] = []
         """What the model wrote."""
-        self._said: list[str] = []
+        self._texts: list[str] = []
         """What of it is text of the reply: an answer, or all that was written where nothing was found."""
         self._called = False
 
     def feed(self, event: Event, /) -> list[Event]:
         if isinstance(event, TextPiece):
             self._written.append(event.text)
-        events = self._seen(self._finder.feed(event))
+        events = self._check(self._finder.feed(event))
         if not isinstance(event, ReplyEnded):
             return events
         note = [Note("alert", _COMPLAINT, code="format")] if self._is_other(event) else []
@@ -56,24 +56,24 @@ class FormatCheck:
         return [*events[:-1], *note, *events[-1:]]
 
     def finish(self, why: Why = "stop", /) -> list[Event]:
-        return self._seen(self._finder.finish(why))
+        return self._check(self._finder.finish(why))
 
-    def _seen(self, events: list[Event]) -> list[Event]:
+    def _check(self, events: list[Event]) -> list[Event]:
         for event in events:
             if isinstance(event, TextPiece):
-                self._said.append(event.text)
+                self._texts.append(event.text)
             elif isinstance(event, _CALLS):
                 self._called = True
         return events
 
     def _is_other(self, ended: ReplyEnded) -> bool:
-        said = "".join(self._said).strip()
+        text = "".join(self._texts).strip()
         # An answer stands inside an object, so that what was written does not end with it.
         return (
             ended.reason == "stop"
             and not self._called
-            and "".join(self._written).rstrip().endswith(said)
-            and _is_json(_lines_in_fence(said))
+            and "".join(self._written).rstrip().endswith(text)
+            and _is_json(_lines_in_fence(text))
         )
 
 

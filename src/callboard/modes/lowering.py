@@ -69,7 +69,7 @@ def lower_request(request: Request, plan: Plan) -> Request:
     elif plan.mode.declares == "constraint" and request.tools:
         lowered = replace(lowered, canisters=_as_actions(lowered.canisters, typed=request.constraint is not None))
     elif plan.mode.declares != "wire":
-        lowered = replace(lowered, canisters=_spelled(lowered.canisters, plan.dialect, request.tools))
+        lowered = replace(lowered, canisters=_spell_history(lowered.canisters, plan.dialect, request.tools))
     return lowered
 
 
@@ -125,13 +125,15 @@ def _supervised(canisters: Sequence[Canister], instructions: str) -> tuple[Canis
     return (SupervisorCanister(contents(instructions)), *canisters)
 
 
-def _spelled(canisters: Iterable[Canister], dialect: Dialect, tools: Sequence[ToolDeclaration]) -> tuple[Canister, ...]:
+def _spell_history(
+    canisters: Iterable[Canister], dialect: Dialect, tools: Sequence[ToolDeclaration]
+) -> tuple[Canister, ...]:
     """Past calls as the model would have written them, results as what the user then said."""
     spelled: list[Canister] = []
     for calling, group in groupby(canisters, lambda canister: isinstance(canister, InvocationCanister)):
         if calling:
             calls = [each for each in group if isinstance(each, InvocationCanister)]
-            _add(spelled, AssistantCanister, _spelled_calls(dialect, calls, tools))
+            _add(spelled, AssistantCanister, _spell_calls(dialect, calls, tools))
             continue
         for canister in group:
             match canister:
@@ -142,7 +144,7 @@ def _spelled(canisters: Iterable[Canister], dialect: Dialect, tools: Sequence[To
     return tuple(spelled)
 
 
-def _spelled_calls(dialect: Dialect, calls: Sequence[InvocationCanister], tools: Sequence[ToolDeclaration]) -> str:
+def _spell_calls(dialect: Dialect, calls: Sequence[InvocationCanister], tools: Sequence[ToolDeclaration]) -> str:
     """In the dialect; calls that it has no spelling for as JSON, and else in plain words."""
     for each in (dialect, JSON):
         try:
@@ -193,19 +195,19 @@ def _add_turn(spelled: list[Canister], turn: Sequence[Canister], behind: list[Ca
 
 def _take_results(canisters: list[Canister], calls: Sequence[InvocationCanister]) -> list[ResultCanister]:
     """The result of each call, taken out of the canisters."""
-    wanted = Counter([each.identifier for each in calls])
-    found: dict[str, list[ResultCanister]] = {}
+    missing = Counter([each.identifier for each in calls])
+    results_by_call: dict[str, list[ResultCanister]] = {}
     others: list[Canister] = []
     for each in canisters:
-        if isinstance(each, ResultCanister) and wanted[each.invocation_id] > 0:
-            wanted[each.invocation_id] -= 1
-            found.setdefault(each.invocation_id, []).append(each)
+        if isinstance(each, ResultCanister) and missing[each.invocation_id] > 0:
+            missing[each.invocation_id] -= 1
+            results_by_call.setdefault(each.invocation_id, []).append(each)
         else:
             others.append(each)
     canisters[:] = others
-    left = {identifier: iter(results) for identifier, results in found.items()}
+    remaining = {identifier: iter(results) for identifier, results in results_by_call.items()}
     return [
-        next(left.get(each.identifier, iter(())), None)
+        next(remaining.get(each.identifier, iter(())), None)
         or error_result(each.identifier, "cancelled", "the call was not run")
         for each in calls
     ]
@@ -231,46 +233,46 @@ def _in_prose(canisters: Iterable[Canister], ending: str) -> tuple[Canister, ...
     """
     every = list(canisters)
     results = {each.invocation_id: each for each in every if isinstance(each, ResultCanister)}
-    told: list[Canister] = []
+    lowered: list[Canister] = []
     calling = False
     for at, canister in enumerate(every):
         match canister:
             case InvocationCanister():
-                _add(told, UserCanister, render_in_prose(canister, results.get(canister.identifier)))
+                _add(lowered, UserCanister, render_in_prose(canister, results.get(canister.identifier)))
                 calling = True
             case ResultCanister():
                 pass
             case AssistantCanister() if _calls_next(every, at):
                 pass
             case _:
-                told.append(canister)
+                lowered.append(canister)
                 calling = False
     if calling and ending:
-        _add(told, UserCanister, ending)
-    return tuple(told)
+        _add(lowered, UserCanister, ending)
+    return tuple(lowered)
 
 
 def _calls_next(canisters: list[Canister], at: int) -> bool:
     return at + 1 < len(canisters) and isinstance(canisters[at + 1], InvocationCanister)
 
 
-def _add(canisters: list[Canister], kind: type[AssistantCanister | UserCanister], said: str | Content) -> None:
+def _add(canisters: list[Canister], kind: type[AssistantCanister | UserCanister], part: str | Content) -> None:
     """Adds to what the same side said last, else begins a new canister."""
     last = canisters[-1] if canisters else None
-    if not said:
+    if not part:
         return
     if not isinstance(last, kind):
-        canisters.append(kind(contents(said)))
+        canisters.append(kind(contents(part)))
         return
-    canisters[-1] = replace(last, content=_behind(last.content, said))
+    canisters[-1] = replace(last, content=_behind(last.content, part))
 
 
-def _behind(content: tuple[Content, ...], said: str | Content) -> tuple[Content, ...]:
+def _behind(content: tuple[Content, ...], part: str | Content) -> tuple[Content, ...]:
     """The contents with another behind them; neighbouring texts are one, for what stands apart is joined by wires."""
-    if isinstance(said, TextualContent):
-        said = said.text
-    if not isinstance(said, str):
-        return (*content, said)
+    if isinstance(part, TextualContent):
+        part = part.text
+    if not isinstance(part, str):
+        return (*content, part)
     if content and isinstance(last := content[-1], TextualContent) and last.extra is None:
-        return (*content[:-1], replace(last, text=f"{last.text}\n\n{said}"))
-    return (*content, TextualContent(said))
+        return (*content[:-1], replace(last, text=f"{last.text}\n\n{part}"))
+    return (*content, TextualContent(part))

@@ -107,5 +107,5 @@ def _own_dialect(response_template: Mapping[str, Any]) -> Dialect:
 
 def plan_of(model: object) -> Plan:
     """The plan that a model carries; one that says nothing of it is asked natively and believed."""
-    found = getattr(model, "plan", None)
-    return found if isinstance(found, Plan) else Plan(MODES["native"])
+    carried = getattr(model, "plan", None)
+    return carried if isinstance(carried, Plan) else Plan(MODES["native"])

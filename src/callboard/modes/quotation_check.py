@@ -82,40 +82,40 @@ class QuotationCheck:
             if events[0].offsets is not None:
                 self._forget(events[0].offsets[1])
             return events
-        given: list[Event] = []
+        outputs: list[Event] = []
         for event in events:
             offsets = getattr(event, "offsets", None)
             if self._rest is not None and offsets is not None:
-                given += self._give_rest(offsets[0])
+                outputs += self._give_rest(offsets[0])
             match event:
                 case InvocationStarted():
-                    given += self._started(event)
+                    outputs += self._started(event)
                 case ArgumentsPiece() if self._open is not None:
-                    given += self._continued(event)
+                    outputs += self._continued(event)
                 case InvocationEnded() | InvocationIncomplete() if self._open is not None:
-                    given += self._ended(event)
+                    outputs += self._ended(event)
                 case _ if self._held:
                     self._held.append(event)
                 case _:
-                    given.append(event)
+                    outputs.append(event)
             if offsets is not None and self._open is None and self._rest is None:
                 self._forget(offsets[1])
-        return given
+        return outputs
 
     def finish(self) -> list[Event]:
         """What is left when the text is at its end. Another may follow."""
         held, self._held = self._held, []
         self._open = None
-        given = [*held, *(self._give_rest(self._end) if self._rest is not None else ())]
+        events = [*held, *(self._give_rest(self._end) if self._rest is not None else ())]
         self._forget(self._end)
-        return given
+        return events
 
     def _started(self, event: InvocationStarted) -> list[Event]:
         self._open = event
         self._raw = []
         self._size = 0
         self._next_look = _FIRST_LOOK
-        if self._to_text and may_repeat(event.name, self._heard(event.offsets), self._sources):
+        if self._to_text and may_repeat(event.name, self._text_at(event.offsets), self._sources):
             self._held = [event]
             return []
         return [event]
@@ -139,20 +139,20 @@ class QuotationCheck:
         held, self._held = self._held, []
         if self._to_text and not held:
             return [event]
-        if own := self._heard(event.offsets):
+        if own := self._text_at(event.offsets):
             self._written, self._passed = own, False
         arguments = event.arguments if isinstance(event, InvocationEnded) else None
         source = Quotation(event.name, arguments, event.raw, self._written).source(self._sources)
         if not source:
             return [*held, event]
         name = replace_invisible(event.name[:_MAX_NAME])
-        told = f"a call of {name} stands word for word in {source}"
+        text = f"a call of {name} stands word for word in {source}"
         if not self._to_text:
             if isinstance(event, InvocationIncomplete):
                 return [event]
-            return [Note("alert", told, event.offsets, "quotation"), replace(event, quoted_from=source)]
+            return [Note("alert", text, event.offsets, "quotation"), replace(event, quoted_from=source)]
         self._rest = None if event.offsets is None else event.offsets[1]
-        note = Note("alert", f"{told}: it passes as text", event.offsets, "quotation")
+        note = Note("alert", f"{text}: it passes as text", event.offsets, "quotation")
         if self._passed:
             return [note]
         self._passed = True
@@ -160,12 +160,12 @@ class QuotationCheck:
 
     def _give_rest(self, end: int) -> list[Event]:
         begin, self._rest = self._rest, None
-        text = self._heard((begin or 0, end))
+        text = self._text_at((begin or 0, end))
         for each in self._drops:
             text = text.replace(each, "")
         return [self._spoken(text, offsets=(begin or 0, end))] if text else []
 
-    def _heard(self, offsets: tuple[int, int] | None) -> str:
+    def _text_at(self, offsets: tuple[int, int] | None) -> str:
         if offsets is None:
             return ""
         if len(self._text) > 1:

@@ -245,8 +245,8 @@ class Quotation:
         """Whether the very arguments stand behind the name, with nothing between but what dialects put there."""
         if not self._spelled:
             return False
-        between, found, _ = squeezed(form[end : end + 2 * len(self._spelled) + _NEAR]).partition(self._spelled)
-        return bool(found) and len(between) <= _NEAR and all(map(self.is_framing, _WORD.findall(between)))
+        between, match, _ = squeezed(form[end : end + 2 * len(self._spelled) + _NEAR]).partition(self._spelled)
+        return bool(match) and len(between) <= _NEAR and all(map(self.is_framing, _WORD.findall(between)))
 
     def _follows(self, form: str, end: int) -> bool:
         scan = _Scan(self, form, end, keyed=True)
@@ -266,13 +266,13 @@ class Quotation:
 
     def _goes_on(self, form: str, at: int) -> bool:
         """Whether the text's call has more arguments from there on than this one, besides its own empty ones."""
-        while found := _MORE.match(form, at):
+        while match := _MORE.match(form, at):
             own = self.keys is not None and any(
-                self.keys.search(found[group] or "") for group in ("member", "flag", "tag")
+                self.keys.search(match[group] or "") for group in ("member", "flag", "tag")
             )
             if not own:
                 return True
-            at = found.end()
+            at = match.end()
             if (blank := _EMPTY_VALUE.match(form, at)) is None:
                 return True
             at = blank.end()
@@ -306,8 +306,8 @@ class Quotation:
             return alone or listed or before.endswith(("[", "action:", "print("))
         if (word := _NEXT_WORD.match(form, end)) and not self.is_framing(word[1]) and not word[1].endswith("id"):
             return False
-        if found := _EMPTY.match(form, end):
-            tag = found["tag"]
+        if match := _EMPTY.match(form, end):
+            tag = match["tag"]
             return tag is None or (form[begin - 1 : begin] in {">", "=", '"', "<"} and self._closes(tag))
         if form[begin - 1 : begin] not in _QUOTES or form[end : end + 1] not in _QUOTES:
             return False
@@ -339,7 +339,7 @@ class _Scan:
         self._form = form
         self._limit = min(len(form), at + call.reach)
         self._count = len(call.values)
-        self._left = call.firsts
+        self._remaining = call.firsts
         self._key = ""
         self.at = at
         self.first = at
@@ -355,15 +355,15 @@ class _Scan:
             if self.at >= self._limit or words > _MOST_WORDS or marks > _MOST_MARKS:
                 return False
             char = form[self.at]
-            if char in self._left and self._value():
+            if char in self._remaining and self._value():
                 words = marks = 0
             elif not (char.isalnum() or char == "_"):
                 self.at += 1
                 marks += 1
-            elif keys is not None and self._begins_word() and (found := keys.match(form, self.at)):
-                if _MARKED.match(form, found.end()) or form.endswith("--", 0, self.at):
-                    self._key = found[0]
-                self.at = found.end()
+            elif keys is not None and self._begins_word() and (match := keys.match(form, self.at)):
+                if _MARKED.match(form, match.end()) or form.endswith("--", 0, self.at):
+                    self._key = match[0]
+                self.at = match.end()
                 words += 1
             else:
                 word = _WORD.match(form, self.at)
@@ -388,7 +388,7 @@ class _Scan:
 
     def _value(self) -> bool:
         """Reads one of the values that are left, if it stands here: the one of the key, else any."""
-        for value in self._left.get(self._form[self.at], ()):
+        for value in self._remaining.get(self._form[self.at], ()):
             if value.key and value.key != self._key and (self._key or self._keyed):
                 continue
             for spelled in value.spelled:
@@ -399,11 +399,11 @@ class _Scan:
         return False
 
     def _take(self, value: _Value, end: int) -> None:
-        if self._left is self._call.firsts:
-            self._left = {first: [*values] for first, values in self._left.items()}
+        if self._remaining is self._call.firsts:
+            self._remaining = {first: [*values] for first, values in self._remaining.items()}
             self.first = self.at
         for first in {each[0] for each in value.spelled}:
-            self._left[first].remove(value)
+            self._remaining[first].remove(value)
         self._count -= 1
         self.without_keys |= bool(value.key) and not self._key
         self.at = end
@@ -443,17 +443,17 @@ def may_continue(raw: str, sources: Sources) -> bool:
 
 def _values(arguments: Mapping[str, Any], keys: set[str]) -> Iterator[_Value]:
     """What the arguments hold at their leaves. The keys are added to `keys`."""
-    left: list[tuple[str, Any]] = [("", arguments)]
-    while left:
-        key, value = left.pop()
+    remaining: list[tuple[str, Any]] = [("", arguments)]
+    while remaining:
+        key, value = remaining.pop()
         if isinstance(value, Mapping):
             for each, held in value.items():
                 form = normal_form(str(each))
                 if form:
                     keys.add(form)
-                left.append((form or key, held))
+                remaining.append((form or key, held))
         elif isinstance(value, (list, tuple)):
-            left += [(key, each) for each in value]
+            remaining += [(key, each) for each in value]
         else:
             yield _Value(key, _spellings(value))
 
@@ -477,18 +477,18 @@ def _end_of(form: str, at: int, spelled: str) -> int:
         if size >= len(spelled):
             break
         size *= 8
-    left = len(spelled)
-    while left:
-        left -= form[at] not in " \n"
+    remaining = len(spelled)
+    while remaining:
+        remaining -= form[at] not in " \n"
         at += 1
     return at
 
 
 def _code_of(written: str) -> Sequence[str]:
     """The lines of a block of code or commands, () for what is none."""
-    found = _FENCE.match(written)
-    if found is None:
+    match = _FENCE.match(written)
+    if match is None:
         return ()
-    code = _CODE_END.sub("", found["code"])
+    code = _CODE_END.sub("", match["code"])
     lines = command_lines(normal_form(code))
     return () if lines and lines[0].startswith(("{", "[")) else lines

@@ -82,17 +82,17 @@ class SourceText:
 
     def places(self, name: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """For each form in which the name stands as a word: the form, and where the name ends."""
-        found = self._places.get(name)
-        if found is None:
-            found = self._places[name] = tuple(self._searched(name))
-        return found
+        positions = self._places.get(name)
+        if positions is None:
+            positions = self._places[name] = tuple(self._find_positions(name))
+        return positions
 
-    def _searched(self, name: str) -> Iterable[tuple[str, tuple[int, ...]]]:
+    def _find_positions(self, name: str) -> Iterable[tuple[str, tuple[int, ...]]]:
         if not may_hide(self._text) and name not in self._text.casefold():
             return
         word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
         for form in self.forms:
-            if ends := tuple([found.end() for found in word.finditer(form)]):
+            if ends := tuple([match.end() for match in word.finditer(form)]):
                 yield form, ends
 
 
@@ -148,8 +148,8 @@ def _code(form: str) -> Iterator[str]:
         if closed is None:
             break
         at = closed.end()
-    for found in _PROMPT.finditer(form):
-        yield found[1]
+    for match in _PROMPT.finditer(form):
+        yield match[1]
 
 
 def _texts_of(canister: Canister, names: Mapping[str, str]) -> list[SourceText]:
@@ -164,29 +164,29 @@ def _texts_of(canister: Canister, names: Mapping[str, str]) -> list[SourceText]:
         case AssistantCanister(content=content):
             return _texts("", content)
         case InvocationCanister(name=name, arguments=arguments, raw=raw):
-            return [SourceText("", _spelled(name, arguments, raw))]
+            return [SourceText("", _spell_call(name, arguments, raw))]
         case _:
             return []
 
 
 def _texts(label: str, content: Iterable[Content], title: str = "", *, is_request: bool = False) -> list[SourceText]:
     """One text of all that was said, and one of each file."""
-    said = [title]
+    parts = [title]
     files: list[SourceText] = []
     for part in content:
         match part:
             case TextualContent(text=text) | RefusalContent(text=text) | ReasoningContent(text=text):
-                said.append(text)
+                parts.append(text)
             case FileContent(data=data, name=name) if data:
                 named = f"the file {_plain(name)!r}" if name else f"a file in {label}"
                 files.append(SourceText(label and named, data.decode("utf-8", "replace")))
             case _:
                 pass
-    text = "\n".join([each for each in said if each])
+    text = "\n".join([each for each in parts if each])
     return [SourceText(label, text, is_request=is_request), *files] if text else files
 
 
-def _spelled(name: str, arguments: Mapping[str, object] | None, raw: str) -> str:
+def _spell_call(name: str, arguments: Mapping[str, object] | None, raw: str) -> str:
     """A call as a text, for what repeats it."""
     written = raw if arguments is None else msgspec.json.encode(arguments).decode()
     return f'{{"name": "{name}", "arguments": {written}}}'

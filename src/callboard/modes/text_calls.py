@@ -76,8 +76,8 @@ class Watcher:
         self._count = 0
         self._is_cut = False
         """Whether a call in the text never became whole."""
-        self._native: dict[int, int] = {}
-        self._found: dict[int, int] = {}
+        self._native_indices: dict[int, int] = {}
+        self._parsed_indices: dict[int, int] = {}
 
     def feed(self, event: Event, /) -> list[Event]:
         """The event, or what the text in it holds."""
@@ -93,7 +93,7 @@ class Watcher:
             # Most of what is fed is text and stays one piece of it.
             if len(events) == 1 and type(events[0]) is self._watched:
                 return events
-            return self._renumber(events, self._found)
+            return self._renumber(events, self._parsed_indices)
         if isinstance(event, _BESIDE):
             return [event]
         match event:
@@ -101,7 +101,7 @@ class Watcher:
                 flushed = self._flush("length" if reason == "length" else "stop")
                 if self._is_cut and reason in ("stop", "invocations"):
                     event = ReplyEnded("length")
-                elif reason == "stop" and self._found:
+                elif reason == "stop" and self._parsed_indices:
                     event = ReplyEnded("invocations")
                 self._begin()
                 return [*flushed, event]
@@ -110,7 +110,7 @@ class Watcher:
                 self._begin()
                 return [*flushed, event]
             case _:
-                return [*self._flush("stop"), *self._renumber([event], self._native)]
+                return [*self._flush("stop"), *self._renumber([event], self._native_indices)]
 
     def finish(self, why: Why = "stop", /) -> list[Event]:
         """The events of what is still held."""
@@ -120,8 +120,8 @@ class Watcher:
         """Another reply may follow in this one's place."""
         self._count = 0
         self._is_cut = False
-        self._native = {}
-        self._found = {}
+        self._native_indices = {}
+        self._parsed_indices = {}
 
     def _flush(self, why: Why) -> list[Event]:
         if not self._fed:
@@ -130,7 +130,7 @@ class Watcher:
         events = self._parser.finish(why)
         if self._check is not None:
             events = [*self._check.feed(events), *self._check.finish()]
-        return self._renumber(events, self._found)
+        return self._renumber(events, self._parsed_indices)
 
     def _renumber(self, events: list[Event], indices: dict[int, int]) -> list[Event]:
         for at, event in enumerate(events):
@@ -140,7 +140,7 @@ class Watcher:
                 if index is None:
                     index = indices[event.index] = self._count
                     self._count += 1
-                if indices is self._found and isinstance(event, InvocationStarted):
+                if indices is self._parsed_indices and isinstance(event, InvocationStarted):
                     events[at] = replace(event, index=index, found_in=self._place)
                 elif index != event.index:
                     events[at] = replace(event, index=index)

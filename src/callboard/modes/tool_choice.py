@@ -45,14 +45,14 @@ def create_choice_check(request: Request, *, last: bool) -> ToolChoiceCheck | No
     """
     if not request.tools:
         return None
-    wanted = request.tool_choice
+    chosen = request.tool_choice
     # A tool that the provider runs may be what was called.
-    asked = (wanted == "required" and not request.hosted) or isinstance(wanted, NamedTool)
-    if not asked and request.parallel is not False:
+    is_required = (chosen == "required" and not request.hosted) or isinstance(chosen, NamedTool)
+    if not is_required and request.parallel is not False:
         return None
     return ToolChoiceCheck(
-        name=wanted.name if asked and isinstance(wanted, NamedTool) else "",
-        required=asked,
+        name=chosen.name if is_required and isinstance(chosen, NamedTool) else "",
+        required=is_required,
         single=request.parallel is False,
         last=last,
     )
@@ -76,7 +76,7 @@ class ToolChoiceCheck:
         self._retried = False
 
     @property
-    def said(self) -> str:
+    def held_text(self) -> str:
         """What the model said instead of calling."""
         return "".join([piece.text for piece in self._held if isinstance(piece, TextPiece)])
 
@@ -100,22 +100,22 @@ class ToolChoiceCheck:
     def _called(
         self, event: InvocationStarted | ArgumentsPiece | InvocationEnded | InvocationIncomplete
     ) -> list[Event]:
-        given: list[Event] = []
+        events: list[Event] = []
         if event.index not in self._passed:
             name = getattr(event, "name", "")
             wrong = bool(self._name) and name != self._name
             if wrong or (self._single and self._count):
                 self._passed[event.index] = None
                 why = f"{self._name} was asked for" if wrong else "one call was asked for"
-                given.append(Note("dropped", f"a call of {name}: {why}", code="extra_call"))
+                events.append(Note("dropped", f"a call of {name}: {why}", code="extra_call"))
             else:
                 self._passed[event.index] = self._count
                 self._count += 1
-                given += self._release()
+                events += self._release()
         index = self._passed[event.index]
         if index is None:
-            return given
-        return [*given, event if index == event.index else replace(event, index=index)]
+            return events
+        return [*events, event if index == event.index else replace(event, index=index)]
 
     def _ended(self, event: ReplyEnded) -> list[Event]:
         if self._waits and not self._last:
@@ -132,12 +132,12 @@ class ToolChoiceCheck:
         return list(held)
 
 
-def remind(request: Request, said: str) -> Request:
+def remind(request: Request, reply_text: str) -> Request:
     """The request once more, behind what the model said and the word that a call was asked for."""
-    wanted = request.tool_choice
-    tool = f"the tool {wanted.name}" if isinstance(wanted, NamedTool) else "one of the tools"
+    chosen = request.tool_choice
+    tool = f"the tool {chosen.name}" if isinstance(chosen, NamedTool) else "one of the tools"
     added: Sequence[AssistantCanister | UserCanister] = (
-        *((AssistantCanister(contents(said)),) if said.strip() else ()),
+        *((AssistantCanister(contents(reply_text)),) if reply_text.strip() else ()),
         UserCanister(contents(f"That was no call. Call {tool} now, and say nothing else.")),
     )
     return replace(request, canisters=(*request.canisters, *added))

@@ -83,10 +83,10 @@ def _one_system(canisters: Canisters, _: Request, facts: Profile) -> Canisters:
     return _same(canisters, list(fitting))
 
 
-def _merged(said: list[SupervisorCanister]) -> tuple[Canister, ...]:
-    if len(said) < 2:
-        return tuple(said)
-    return (SupervisorCanister((TextualContent("\n\n".join([each.text for each in said])),)),)
+def _merged(messages: list[SupervisorCanister]) -> tuple[Canister, ...]:
+    if len(messages) < 2:
+        return tuple(messages)
+    return (SupervisorCanister((TextualContent("\n\n".join([each.text for each in messages])),)),)
 
 
 def _marked(canister: Canister) -> Canister:
@@ -106,12 +106,12 @@ def _reasoning(canisters: Canisters, request: Request, facts: Profile) -> Canist
     if rule == "all" and not fills:
         return canisters
     fitting: list[Canister] = []
-    for asked, last in _exchanges(canisters):
-        calls = any(isinstance(each, InvocationCanister) for each in asked)
+    for exchange, last in _exchanges(canisters):
+        calls = any(isinstance(each, InvocationCanister) for each in exchange)
         if rule == "never" or (rule == "turn" and not last) or (rule == "tools" and not calls):
-            fitting += map(_thoughtless, asked)
+            fitting += map(_thoughtless, exchange)
         else:
-            fitting += _filled(asked, request.model) if fills and calls else asked
+            fitting += _filled(exchange, request.model) if fills and calls else exchange
     return _same(canisters, fitting)
 
 
@@ -144,18 +144,18 @@ def _is_thought(part: Content) -> bool:
     return isinstance(part, ReasoningContent) and not part.extra
 
 
-def _filled(asked: Canisters, model: str) -> Iterator[Canister]:
+def _filled(canisters: Canisters, model: str) -> Iterator[Canister]:
     """The canisters with reasoning of `model` on every message: what another model thought, as far as it can be read."""
     place = 0
-    while place < len(asked):
+    while place < len(canisters):
         end = place
-        while end < len(asked) and isinstance(asked[end], _MODELS):
+        while end < len(canisters) and isinstance(canisters[end], _MODELS):
             end += 1
         if end == place:
-            yield asked[place]
+            yield canisters[place]
             place += 1
             continue
-        message = asked[place:end]
+        message = canisters[place:end]
         thoughts = [part for each in message for part in _thoughts(each) if part.text]
         if any(part.origin == model for part in thoughts):
             yield from message
@@ -203,8 +203,8 @@ def _alternating(canisters: Canisters, _: Request, facts: Profile) -> Canisters:
     if not facts.requires_alternating_roles:
         return canisters
     fitting: list[Canister] = []
-    said = map(_as_user, _with_pictures_apart(canisters, facts))
-    for is_user, group in groupby(said, key=lambda each: isinstance(each, UserCanister)):
+    users = map(_as_user, _with_pictures_apart(canisters, facts))
+    for is_user, group in groupby(users, key=lambda each: isinstance(each, UserCanister)):
         last = fitting[-1] if fitting else None
         if is_user:
             if isinstance(last, ResultCanister):

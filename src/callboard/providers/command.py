@@ -85,8 +85,8 @@ class CommandModel:
             escaper = Escaper(control_tokens(self.resolution.profile.control_tokens), keeps=False)
             request = escaper.escape(request)
             stages.append(EventUnescaper(escaper.tokens))
-        asked = lower_request(request, self.plan)
-        if asked.tools or asked.constraint is not None:
+        lowered = lower_request(request, self.plan)
+        if lowered.tools or lowered.constraint is not None:
             yield [Note("dropped", "tools and schemas cannot be sent to a command beside the prompt")]
         dialect = select_dialect(request, self.plan)
         if dialect is not None:
@@ -104,7 +104,7 @@ class CommandModel:
             )
             stages.insert(0, watcher)
         stage = pipe(*stages)
-        async with aclosing(self._run(prompt(asked.canisters))) as output:
+        async with aclosing(self._run(prompt(lowered.canisters))) as output:
             async for event in output:
                 if events := stage.feed(event):
                     yield events
@@ -177,10 +177,10 @@ async def _write(stdin: asyncio.StreamWriter, text: str) -> None:
 
 async def _last(stderr: asyncio.StreamReader) -> str:
     """The end of what was written to it."""
-    kept = b""
+    tail = b""
     while chunk := await stderr.read(_CHUNK):
-        kept = (kept + chunk)[-_MAX_ERRORS:]
-    return kept.decode("utf-8", "replace").strip()
+        tail = (tail + chunk)[-_MAX_ERRORS:]
+    return tail.decode("utf-8", "replace").strip()
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

@@ -158,7 +158,7 @@ class EventUnescaper:
         if isinstance(event, _BESIDE):
             return [event]
         if isinstance(event, (TextPiece, RefusalPiece)) or (isinstance(event, ReasoningPiece) and not event.opaque):
-            return self._said(event)
+            return self._unescape_piece(event)
         if isinstance(event, ArgumentsPiece):
             unescaper = self._arguments.get(event.index)
             if unescaper is None:
@@ -181,7 +181,7 @@ class EventUnescaper:
         rest = unescaper.finish()
         return [kind(rest)] if rest else []
 
-    def _said(self, event: _Speech) -> list[Event]:
+    def _unescape_piece(self, event: _Speech) -> list[Event]:
         before: list[Event] = []
         if self._speech is None or self._speech[0] is not type(event):
             before = self.finish()

@@ -39,7 +39,7 @@ async def with_hint(
         variable = resolution.profile.key_variable
         hint = f"is the key in {variable} right?" if variable else "is its key in CALLBOARD_API_KEY, or in api_key=?"
     elif answer.status == 404 or answer.content_type == "text/html":
-        names = await _listed(f"{base_url}/models", headers, transport)
+        names = await _list_models(f"{base_url}/models", headers, transport)
         if names and resolution.model not in names:
             hint = f"no model {resolution.model} is there; there are {_short(names)}"
         elif not names and not _VERSION.search(base_url):
@@ -49,12 +49,12 @@ async def with_hint(
     return msgspec.structs.replace(failed, path=path, hint=hint)
 
 
-async def _listed(url: str, headers: Mapping[str, str], transport: Transport) -> list[str]:
+async def _list_models(url: str, headers: Mapping[str, str], transport: Transport) -> list[str]:
     """The models that an endpoint lists; none where it does not."""
     try:
         async with asyncio.timeout(_LIST_SECONDS), transport.get(url, headers=headers) as answer:
-            said: Any = msgspec.json.decode(await answer.read(_MAX_LIST))
-        return [str(each["id"]) for each in said["data"]]
+            listing: Any = msgspec.json.decode(await answer.read(_MAX_LIST))
+        return [str(each["id"]) for each in listing["data"]]
     except (ProviderError, TimeoutError, msgspec.MsgspecError, UnicodeError, LookupError, TypeError):
         return []
 

@@ -77,7 +77,7 @@ class HttpExchange:
         on_frame: OnFrame | None,
         learns: bool,
     ) -> None:
-        self._model = self._asked = model
+        self._model = self._current = model
         """The second is the first as a refusal suggests to ask it."""
         self._request = request
         self._plan = plan
@@ -112,19 +112,19 @@ class HttpExchange:
             failed = ReplyFailed(error.party, error.code, str(error), error.excerpt)
             ends = [failed] if self._stages is None else self._stages.finish("cut")
             events = [failed if isinstance(event, ReplyFailed) else event for event in ends]
-        if self._asked is self._model or self._on_headers is not None or not events:
+        if self._current is self._model or self._on_headers is not None or not events:
             return events
         if isinstance(events[-1], ReplyEnded):
-            return [*self._model.learn_from(self._asked), *events]
+            return [*self._model.learn_from(self._current), *events]
         return events
 
     async def _prepare(self) -> list[Event]:
-        self._prepared = self._asked.prepare(self._request, self._plan)
+        self._prepared = self._current.prepare(self._request, self._plan)
         self._step = self._send
         return [unsent_note(part) for part in self._prepared.dropped]
 
     async def _send(self) -> list[Event]:
-        response = await self._connection.enter_async_context(self._asked.post(self._prepared, self._headers))
+        response = await self._connection.enter_async_context(self._current.post(self._prepared, self._headers))
         if self._on_headers is not None:
             self._on_headers(response.status, response.headers)
         self._step, self._response = None, response
@@ -132,7 +132,7 @@ class HttpExchange:
             return await self._read_refusal(response)
         if response.content_type != "text/event-stream":
             return await self._read_whole(response)
-        self._stages = self._asked.stages(self._prepared, self._plan, self._on_frame)
+        self._stages = self._current.stages(self._prepared, self._plan, self._on_frame)
         self._step = self._receive
         return []
 
@@ -152,11 +152,11 @@ class HttpExchange:
         return events
 
     async def _read_refusal(self, response: HttpResponse) -> list[Event]:
-        failed = self._asked.wire.decode_error(response.status, await response.read(_MAX_ERROR))
-        other = self._asked.taught_by(failed, response.status, self._request, self._plan) if self._learns else None
+        failed = self._current.wire.decode_error(response.status, await response.read(_MAX_ERROR))
+        other = self._current.taught_by(failed, response.status, self._request, self._plan) if self._learns else None
         if other is not None:
             await self._connection.aclose()
-            self._asked, self._step = other, self._prepare
+            self._current, self._step = other, self._prepare
             return []
         tools = self._prepared.adapted.tools
         suspected: list[Event] = []
@@ -170,7 +170,7 @@ class HttpExchange:
         """The events of a reply that did not come as a stream."""
         data = await response.read(MAX_BODY)
         if data.lstrip().startswith(b"{"):
-            events = self._asked.decode(data, self._prepared, self._plan)
+            events = self._current.decode(data, self._prepared, self._plan)
         else:
             kind = response.content_type or "something without a type"
             what = f"the answer is no reply but {kind}" if data.strip() else "the answer is empty"
@@ -186,7 +186,7 @@ class HttpExchange:
             return failed
         from callboard.providers.error_hints import with_hint  # noqa: PLC0415  # of failures only
 
-        model = self._asked
+        model = self._current
         endpoint: Any = {"base_url": model.base_url, "headers": model.headers, "transport": model.transport}
         return await with_hint(failed, response, model.resolution, **endpoint)
 

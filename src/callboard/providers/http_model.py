@@ -202,7 +202,7 @@ class HttpModel:
             before = [event for event in events if not isinstance(event, (Usage, ReplyEnded))]
             yield [*before, Note("repaired", "no tool was called although one was asked for: asked once more")]
             merger = RetryMerger(spent)
-            request = remind(request, "" if check is None else check.said)
+            request = remind(request, "" if check is None else check.held_text)
 
     async def connect(self) -> None:
         """Raises ProviderError if the endpoint takes no connection. Nothing is asked."""
@@ -292,8 +292,8 @@ class HttpModel:
         adapted, dropped = adapt_request(self._lower(request, plan), facts)
         if adapted.canisters is not request.canisters:
             wire = self.wire.name
-            lost = message_fields(wire, request.canisters) - message_fields(wire, adapted.canisters)
-            dropped = (*dropped, *lost)
+            unsent = message_fields(wire, request.canisters) - message_fields(wire, adapted.canisters)
+            dropped = (*dropped, *unsent)
         # What a mode rewrites is new in each request, so there is nothing to keep.
         reuses = self._reuse_encoding and adapted.canisters is request.canisters
         encode = (self._encoder if reuses else create_encoder(self.wire, facts)).encode

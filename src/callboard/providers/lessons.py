@@ -100,12 +100,12 @@ def suggest_facts(failed: ReplyFailed, known: Mapping[str, Any]) -> Iterator[Map
     Yields:
         Facts of a profile that belong together.
     """
-    said = f"{failed.message} {failed.excerpt}"
+    text = f"{failed.message} {failed.excerpt}"
     free = set().union(*[lesson.facts for lesson in LESSONS]) - known.keys()
     for lesson in LESSONS:
         if lesson.facts.items() <= known.items():
             free |= lesson.facts.keys()
-        elif lesson.facts.keys() <= free and all(_pattern(words).search(said) for words in lesson.words):
+        elif lesson.facts.keys() <= free and all(_pattern(words).search(text) for words in lesson.words):
             yield lesson.facts
 
 

@@ -34,8 +34,8 @@ def adapt_request(request: Request, facts: Profile) -> tuple[Request, tuple[str,
         request, dropped = replace(request, tool_choice="auto"), (*dropped, "tool_choice")
     if not facts.supports_strict and any(tool.strict is not None for tool in request.tools):
         request = replace(request, tools=tuple([replace(tool, strict=None) for tool in request.tools]))
-    request, lost = adapt_history(request, facts)
-    return request, (*dropped, *lost)
+    request, unsent = adapt_history(request, facts)
+    return request, (*dropped, *unsent)
 
 
 def create_encoder(wire: Wire, facts: Profile) -> RequestEncoder:
@@ -73,6 +73,6 @@ def _nearest(effort: str, known: tuple[str, ...]) -> str | None:
     """
     if effort not in EFFORTS:
         return None
-    wanted = EFFORTS.index(effort)
+    rank = EFFORTS.index(effort)
     ranked = [each for each in known if each in EFFORTS[1:]]
-    return min(ranked, key=lambda each: (abs(EFFORTS.index(each) - wanted), EFFORTS.index(each)), default=None)
+    return min(ranked, key=lambda each: (abs(EFFORTS.index(each) - rank), EFFORTS.index(each)), default=None)

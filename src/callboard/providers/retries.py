@@ -36,13 +36,13 @@ def wait(
 
     `x-should-retry` (OpenAI and Anthropic send it) decides over the status.
     """
-    wanted = headers.get("x-should-retry")
-    if wanted == "false" or (status not in statuses and wanted != "true"):
+    should_retry = headers.get("x-should-retry")
+    if should_retry == "false" or (status not in statuses and should_retry != "true"):
         return None
-    asked = retry_after(headers, now)
-    if not asked:
+    delay = retry_after(headers, now)
+    if not delay:
         return backoff(attempt, jitter)
-    return asked if asked <= LONGEST_WAIT else None
+    return delay if delay <= LONGEST_WAIT else None
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
@@ -53,14 +53,14 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return milliseconds / 1000
-    asked = headers.get("Retry-After", "")
-    seconds = _number(asked)
-    if seconds is not None or not asked:
+    header = headers.get("Retry-After", "")
+    seconds = _number(header)
+    if seconds is not None or not header:
         return seconds
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 - costs 5 ms, on first use
 
     try:
-        date = parsedate_to_datetime(asked)
+        date = parsedate_to_datetime(header)
         return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - now).total_seconds())
     except (ValueError, OverflowError):
         return None

@@ -64,15 +64,15 @@ class ScriptedModel:
         scripted = next(self._replies, None)
         if scripted is None:
             raise CallerError(f"the script has no reply {len(self.requests)}", path=self.name)
-        said = scripted(request) if callable(scripted) else scripted
-        for event in _events([said] if isinstance(said, (str, Call)) else said, request):
+        reply = scripted(request) if callable(scripted) else scripted
+        for event in _events([reply] if isinstance(reply, (str, Call)) else reply, request):
             yield [event]
 
     def assert_complete(self) -> None:
         """Raises AssertionError if replies of the script were not asked for."""
-        left = len(list(self._replies))
-        if left:
-            raise AssertionError(f"{left} scripted replies were not asked for")
+        remaining = len(list(self._replies))
+        if remaining:
+            raise AssertionError(f"{remaining} scripted replies were not asked for")
 
 
 def _events(parts: Iterable[Part], request: Request) -> Iterator[Event]:

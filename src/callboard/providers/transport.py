@@ -180,7 +180,9 @@ class Transport:
         except OSError as error:  # a TimeoutError is one
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or "no connection"
             hint = "is the server running?"
-            raise ProviderError(f"cannot connect: {why}", code="unreachable", path=_shown(parts), hint=hint) from None
+            raise ProviderError(
+                f"cannot connect: {why}", code="unreachable", path=_without_secrets(parts), hint=hint
+            ) from None
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
@@ -198,7 +200,7 @@ class Transport:
         import aiohttp  # noqa: PLC0415 - costs 100 ms, on first use
 
         parts = _split(url)
-        where = _shown(parts)
+        where = _without_secrets(parts)
         proxy = self._proxy(parts)
         for attempt in count(1):
             data = body if body is None or len(body) <= _WHOLE else io.BytesIO(body)
@@ -217,9 +219,9 @@ class Transport:
             except ValueError:
                 raise _unsendable(where) from None
             else:
-                asked = None
+                delay = None
                 if self._statuses:
-                    asked = wait(
+                    delay = wait(
                         attempt,
                         response.status,
                         response.headers,
@@ -227,10 +229,10 @@ class Transport:
                         self._jitter(),
                         statuses=self._statuses,
                     )
-                if asked is None or attempt > self._retries:
+                if delay is None or attempt > self._retries:
                     break
                 response.close()
-                why, pause = f"the server answered {response.status}", asked
+                why, pause = f"the server answered {response.status}", delay
             if on_retry is not None:
                 on_retry(attempt, why, pause)
             await self._sleep(pause)
@@ -297,7 +299,7 @@ def _unsendable(where: str) -> CallerError:
     )
 
 
-def _shown(parts: SplitResult) -> str:
+def _without_secrets(parts: SplitResult) -> str:
     """The URL without user, password, query and fragment."""
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 

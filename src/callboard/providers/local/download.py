@@ -70,7 +70,7 @@ async def _bring(place: Place, progress: Progress, patience: float) -> Path:
     place.discard_wheels()
     if place.file.exists():
         progress(Verifying())
-        if await asyncio.to_thread(place.found_hash) == place.entry.sha256:
+        if await asyncio.to_thread(place.hash_file) == place.entry.sha256:
             return place.file
     if place.partial.exists():
         progress(Verifying())
@@ -129,10 +129,10 @@ async def _take(source: Source, place: Place, partial: Partial, progress: Progre
             arrived(partial.size)
     if partial.size < entry.size:
         raise ModelFileError(f"broke off after {partial.size} of {entry.size} bytes")
-    found = partial.sha256()
-    if found != entry.sha256:
+    digest = partial.sha256()
+    if digest != entry.sha256:
         partial.begin_again()
-        raise ModelFileError(f"gave another file: SHA-256 {found}, expected {entry.sha256}")
+        raise ModelFileError(f"gave another file: SHA-256 {digest}, expected {entry.sha256}")
 
 
 def _blocks(

@@ -48,9 +48,9 @@ async def blocks(source: Hub, *, size: int, offset: int, patience: float) -> Asy
             async with response:
                 skip = _to_skip(response, url, size=size, offset=offset)
                 while block := await _block(response, patience):
-                    if wanted := block[skip:]:
-                        yield wanted
-                    skip -= len(block) - len(wanted)
+                    if rest := block[skip:]:
+                        yield rest
+                    skip -= len(block) - len(rest)
     except TimeoutError:
         raise ModelFileError(f"silent for {patience:g} s", path=url) from None
     except (aiohttp.ClientError, OSError) as error:
@@ -67,9 +67,11 @@ def _to_skip(response: ClientResponse, url: str, *, size: int, offset: int) -> i
     """How many of the reply's bytes are known already: none, or all of them where a server knows no ranges."""
     match response.status:
         case 206:
-            given = response.headers.get("Content-Range", "")
-            if given != f"bytes {offset}-{size - 1}/{size}":
-                raise ModelFileError(f"asked for bytes {offset}-{size - 1}/{size}, given {given[:100]!r}", path=url)
+            content_range = response.headers.get("Content-Range", "")
+            if content_range != f"bytes {offset}-{size - 1}/{size}":
+                raise ModelFileError(
+                    f"asked for bytes {offset}-{size - 1}/{size}, given {content_range[:100]!r}", path=url
+                )
             return 0
         case 200:
             if response.content_length not in {size, None}:

