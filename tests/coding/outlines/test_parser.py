@@ -98,8 +98,8 @@ def test_the_parser_ends_with_us_however_we_end(text):
     program = """
         import json, os, sys, threading
         from callboard.coding.outlines.languages import find_language
-        from callboard.coding.outlines.parser import Parser
-        parser = Parser()
+        from callboard.coding.outlines.parser import ParserProcess
+        parser = ParserProcess()
         parser.parse("x = 0", find_language("a.py"))
         print(json.dumps(parser._process.pid), flush=True)
         sys.stdin.readline()

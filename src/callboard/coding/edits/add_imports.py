@@ -23,24 +23,28 @@ def add_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return code
-    bound_names = _bound(tree)
-    needed = [each for each in dict.fromkeys(_used(tree)) if each not in bound_names and not hasattr(builtins, each)]
-    lines = [line for name in needed if (line := _import(name, defined))]
-    first = next((node for node in tree.body if not _leads(node)), None)
+    bound_names = _bound_names(tree)
+    needed = [
+        each for each in dict.fromkeys(_used_names(tree)) if each not in bound_names and not hasattr(builtins, each)
+    ]
+    lines = [line for name in needed if (line := _import_line(name, defined))]
+    first = next((node for node in tree.body if not _precedes_imports(node)), None)
     at = first.lineno - 1 if first is not None else 0
     above, below = code.splitlines(keepends=True)[:at], code.splitlines(keepends=True)[at:]
-    return "".join([*above, *sorted(lines, key=_order), *(["\n\n"] if lines and not _imports(first) else []), *below])
+    return "".join(
+        [*above, *sorted(lines, key=_sort_key), *(["\n\n"] if lines and not _is_import(first) else []), *below]
+    )
 
 
-def _import(name: str, defined: Mapping[str, Collection[str]]) -> str:
+def _import_line(name: str, defined: Mapping[str, Collection[str]]) -> str:
     """The line that imports a name, "" if its module is not known or not unique."""
     if name in _MODULES:
         return f"import {name}\n"
-    modules = [module for path, names in defined.items() if name in names and (module := _module(path))]
+    modules = [module for path, names in defined.items() if name in names and (module := _module_name(path))]
     return f"from {modules[0]} import {name}\n" if len(modules) == 1 else ""
 
 
-def _module(path: str) -> str:
+def _module_name(path: str) -> str:
     """The dotted name of a file's module, "" for a file that cannot be imported."""
     place = PurePosixPath(path)
     parts = [*place.parent.parts, *([] if place.stem == "__init__" else [place.stem])]
@@ -49,13 +53,13 @@ def _module(path: str) -> str:
     return ".".join(parts) if place.suffix == ".py" and all(part.isidentifier() for part in parts) else ""
 
 
-def _used(tree: ast.AST) -> Iterator[str]:
+def _used_names(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             yield node.id
 
 
-def _bound(tree: ast.AST) -> set[str]:
+def _bound_names(tree: ast.AST) -> set[str]:
     """Every name that is bound anywhere; scopes are ignored, which is enough for a file of tests."""
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -73,16 +77,16 @@ def _bound(tree: ast.AST) -> set[str]:
     return names
 
 
-def _leads(node: ast.stmt) -> bool:
+def _precedes_imports(node: ast.stmt) -> bool:
     """Whether it comes before the imports: the docstring, and imports from `__future__`."""
     docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return docstring or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
 
 
-def _imports(node: ast.stmt | None) -> bool:
+def _is_import(node: ast.stmt | None) -> bool:
     return isinstance(node, ast.Import | ast.ImportFrom)
 
 
-def _order(line: str) -> tuple[bool, str]:
+def _sort_key(line: str) -> tuple[bool, str]:
     """Sort `import` before `from`."""
     return line.startswith("from"), line

@@ -40,7 +40,7 @@ def parse_apply_patch(text: str) -> list[FilePatch]:
     for number, line in lines[begin + 1 : end]:
         match = _FILE.fullmatch(line.rstrip())
         if match is not None:
-            files += [_file(header, section)] if header else []
+            files += [_parse_file(header, section)] if header else []
             header, section = match, []
         elif header is not None:
             section.append((number, line))
@@ -48,17 +48,17 @@ def parse_apply_patch(text: str) -> list[FilePatch]:
             raise EditRefused(
                 f"line {number} of the patch stands in no file: {line[:80]!r}; write *** Update File: PATH"
             )
-    files += [_file(header, section)] if header else []
+    files += [_parse_file(header, section)] if header else []
     if not files:
         raise EditRefused("the patch is about no file; write *** Update File: PATH")
     return files
 
 
-def _file(header: re.Match[str], section: list[tuple[int, str]]) -> FilePatch:
+def _parse_file(header: re.Match[str], section: list[tuple[int, str]]) -> FilePatch:
     path = header[2].strip()
     match header[1]:
         case "Add":
-            return FilePatch(kind="add", path=path, content=_content(section))
+            return FilePatch(kind="add", path=path, content=_parse_content(section))
         case "Delete":
             if any(line.strip() for _, line in section):
                 raise EditRefused(f"{path} is deleted, and the patch says more of it")
@@ -67,10 +67,10 @@ def _file(header: re.Match[str], section: list[tuple[int, str]]) -> FilePatch:
     if section and section[0][1].startswith(_MOVE):
         target = section[0][1].removeprefix(_MOVE).strip()
         section = section[1:]
-    return FilePatch(kind="update", path=path, target=target, hunks=tuple(_hunks(section)))
+    return FilePatch(kind="update", path=path, target=target, hunks=tuple(_parse_hunks(section)))
 
 
-def _content(section: list[tuple[int, str]]) -> str:
+def _parse_content(section: list[tuple[int, str]]) -> str:
     while section and not section[-1][1]:
         section = section[:-1]
     for number, line in section:
@@ -81,14 +81,14 @@ def _content(section: list[tuple[int, str]]) -> str:
     return "".join([line[1:] + "\n" for _, line in section])
 
 
-def _hunks(section: list[tuple[int, str]]) -> list[Hunk]:
+def _parse_hunks(section: list[tuple[int, str]]) -> list[Hunk]:
     hunks: list[Hunk] = []
     heads: list[str] = []
     body: list[tuple[int, str]] = []
 
     def close(*, at_end: bool = False) -> None:
         if any(line for _, line in body):
-            hunks.append(_hunk(heads, body, at_end=at_end))
+            hunks.append(_parse_hunk(heads, body, at_end=at_end))
             heads.clear()
         body.clear()
 
@@ -105,7 +105,7 @@ def _hunks(section: list[tuple[int, str]]) -> list[Hunk]:
     return hunks
 
 
-def _hunk(heads: list[str], body: list[tuple[int, str]], *, at_end: bool) -> Hunk:
+def _parse_hunk(heads: list[str], body: list[tuple[int, str]], *, at_end: bool) -> Hunk:
     lines, ends = parse_hunk_lines([line for _, line in body], body[0][0])
     number, after, text_heads = None, False, []
     for head in heads:

@@ -50,11 +50,11 @@ def describe_closest_match(text: str, text_sought: str) -> str:
                 # The only text that is left to differ is the end of the last line.
                 return f"{lines_name} of the file {'are' if len(sought_lines) > 1 else 'is'} the same but for what ends the last line"
             if len(exact) <= _EXACT:
-                return f"{lines_name} of the file {_differ(sought_lines)} in {difference} only; this is exactly what the file has:\n{exact}"
-            return f"{lines_name} of the file {_differ(sought_lines)} in {difference} only"
-    start = _by_lines(lines, sought_lines)
+                return f"{lines_name} of the file {_differ_verb(sought_lines)} in {difference} only; this is exactly what the file has:\n{exact}"
+            return f"{lines_name} of the file {_differ_verb(sought_lines)} in {difference} only"
+    start = _closest_by_lines(lines, sought_lines)
     if start is None:
-        start = _by_characters(lines, sought_lines)
+        start = _closest_by_characters(lines, sought_lines)
     if start is None:
         return "nothing in the file is like it; read the file again"
     # More of the file than was asked for is of no use.
@@ -62,7 +62,7 @@ def describe_closest_match(text: str, text_sought: str) -> str:
     return f"the nearest is {format_line_range(start + 1, len(there))}:\n{number_lines(there, start + 1)}{_first_difference(there, sought_lines)}"
 
 
-def _differ(sought: Sequence[str]) -> str:
+def _differ_verb(sought: Sequence[str]) -> str:
     return "differs" if len(sought) == 1 else "differ"
 
 
@@ -75,7 +75,7 @@ def _find(lines: Sequence[str], sought: Sequence[str], *, whole: bool) -> int | 
     return text.count("\n", 0, at + whole) - 1 if at >= 0 else None
 
 
-def _by_lines(lines: Sequence[str], sought: Sequence[str]) -> int | None:
+def _closest_by_lines(lines: Sequence[str], sought: Sequence[str]) -> int | None:
     """The index of the window, of as many lines, that shares the most lines with the sought ones."""
     telling = {line.strip() for line in sought if re.search(r"\w", line)}
     same = [line.strip() in telling for line in lines]
@@ -94,7 +94,7 @@ def _by_lines(lines: Sequence[str], sought: Sequence[str]) -> int | None:
     return max(0, first - among)
 
 
-def _by_characters(lines: Sequence[str], sought: Sequence[str]) -> int | None:
+def _closest_by_characters(lines: Sequence[str], sought: Sequence[str]) -> int | None:
     """The index of the line that is most like the longest of the sought ones."""
     longest = max(range(len(sought)), key=lambda at: len(sought[at].strip()))
     matcher = SequenceMatcher(None, b=sought[longest].strip()[:_COMPARED], autojunk=False)

@@ -95,7 +95,7 @@ def apply_hunks(text: str, hunks: Sequence[Hunk]) -> Change:
     cursor = shift = 0
     for count, hunk in enumerate(hunks, 1):
         try:
-            at = _place(old, hunk, cursor, shift)
+            at = _locate(old, hunk, cursor, shift)
         except EditRefused as refused:
             raise EditRefused(f"hunk {count} of {len(hunks)}: {refused}") from None
         placed.append((at, hunk))
@@ -103,7 +103,7 @@ def apply_hunks(text: str, hunks: Sequence[Hunk]) -> Change:
         if hunk.number is not None:
             shift = at + (not hunk.after) - hunk.number
     placed.sort(key=lambda pair: pair[0])
-    return _joined(text, lines, placed)
+    return _join(text, lines, placed)
 
 
 class _OldText(NamedTuple):
@@ -113,13 +113,13 @@ class _OldText(NamedTuple):
     """The lines with a line end before each and behind the last."""
 
 
-def _place(old_text: _OldText, hunk: Hunk, cursor: int, shift: int) -> int:
+def _locate(old_text: _OldText, hunk: Hunk, cursor: int, shift: int) -> int:
     """The index of the line where the hunk begins."""
     old = hunk.old
-    start = _below(old_text.lines, hunk.heads, cursor)
+    start = _find_heads(old_text.lines, hunk.heads, cursor)
     if not old:
-        return _place_of_new(old_text.lines, hunk, start, shift)
-    candidates = _candidates(old_text.haystack, old)
+        return _locate_insertion(old_text.lines, hunk, start, shift)
+    candidates = _find_candidates(old_text.haystack, old)
     if hunk.at_end:
         candidates = [at for at in candidates if at + len(old) == len(old_text.lines)] or candidates
     # Hunks are in order, as a rule.
@@ -141,7 +141,7 @@ def _place(old_text: _OldText, hunk: Hunk, cursor: int, shift: int) -> int:
     )
 
 
-def _below(lines: list[str], heads: Sequence[str], start: int) -> int:
+def _find_heads(lines: list[str], heads: Sequence[str], start: int) -> int:
     """The index of the line below the heads, searched from `start` on, else from the beginning."""
     for head in heads:
         stripped = head.strip()
@@ -154,7 +154,7 @@ def _below(lines: list[str], heads: Sequence[str], start: int) -> int:
     return start
 
 
-def _place_of_new(lines: list[str], hunk: Hunk, start: int, shift: int) -> int:
+def _locate_insertion(lines: list[str], hunk: Hunk, start: int, shift: int) -> int:
     if hunk.number is not None:
         at = hunk.number - (not hunk.after) + shift
         if 0 <= at <= len(lines):
@@ -167,7 +167,7 @@ def _place_of_new(lines: list[str], hunk: Hunk, start: int, shift: int) -> int:
     raise EditRefused("it does not say where its lines go; add a line that is there before or behind them")
 
 
-def _candidates(haystack: str, old: list[str]) -> list[int]:
+def _find_candidates(haystack: str, old: list[str]) -> list[int]:
     """The indexes of the lines where the old lines stand."""
     needle = "\n".join(["", *old, ""])
     indexes: list[int] = []
@@ -180,7 +180,7 @@ def _candidates(haystack: str, old: list[str]) -> list[int]:
     return indexes
 
 
-def _joined(text: str, lines: list[str], placed: Sequence[tuple[int, Hunk]]) -> Change:
+def _join(text: str, lines: list[str], placed: Sequence[tuple[int, Hunk]]) -> Change:
     new: list[str] = []
     spans: list[Span] = []
     done = 0

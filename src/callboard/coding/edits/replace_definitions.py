@@ -55,16 +55,16 @@ def replace_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str
     code = textwrap.dedent(code).strip("\n") + "\n"
     if elided := _ELIDED.search(code):
         raise EditRefused(f"the code leaves something out: {elided[0].strip()!r}; write all of the function")
-    pieces = _pieces(code, path)
+    pieces = _parse_items(code, path)
     if not text.strip():
         if pieces and all(piece.is_import for piece in pieces) and PurePosixPath(path).stem not in _GATHERS:
             raise EditRefused("the code is nothing but imports: write whole functions, or the whole file")
-        return _sound(code, "", path), tuple(name for piece in pieces for name in piece.names)
+        return _check_syntax(code, "", path), tuple(name for piece in pieces for name in piece.names)
     if not any(piece.names for piece in pieces):
-        _sound(code, "", path)
+        _check_syntax(code, "", path)
         raise EditRefused("the code defines nothing: write whole functions, or the whole file")
     lines, new = text.splitlines(keepends=True), code.splitlines(keepends=True)
-    old = _pieces(text, path)
+    old = _parse_items(text, path)
     existing = {name: piece for piece in old for name in piece.names}
     methods = {inner.names[0]: inner for piece in old for inner in piece.inner}
     edits: list[tuple[int, int, str]] = []
@@ -74,7 +74,7 @@ def replace_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str
         body = "".join(new[piece.start : piece.end])
         if piece.is_import:
             if body.strip() not in text:
-                at = max([each.end for each in old if each.is_import], default=_head(lines, old))
+                at = max([each.end for each in old if each.is_import], default=_import_position(lines, old))
                 edits.append((at, at, body))
             continue
         if not piece.names:
@@ -87,11 +87,11 @@ def replace_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str
         ):
             # A class of which only some methods were written: the others stay.
             for inner in piece.inner:
-                _put_inner(inner, new, target, lines, edits)
+                _put_method(inner, new, target, lines, edits)
         elif target is not None:
             edits.append((target.bare if piece.start == piece.bare else target.start, target.end, body))
-        elif len(piece.names) == 1 and (method := _only(methods, piece.names[0])) is not None:
-            edits.append((method.start, method.end, _indented(body, lines[method.start])))
+        elif len(piece.names) == 1 and (method := _find_method(methods, piece.names[0])) is not None:
+            edits.append((method.start, method.end, _indent_like(body, lines[method.start])))
         else:
             added.append(body)
         names += piece.names
@@ -105,7 +105,7 @@ def replace_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str
         lines[start:end] = [body if body.endswith("\n") else f"{body}\n"]
     gap = "\n\n\n" if path.endswith(".py") else "\n\n"
     changed = gap.join([each.strip("\n") for each in ("".join(lines), *added)]) + "\n"
-    return _sound(changed, text, path), tuple(names)
+    return _check_syntax(changed, text, path), tuple(names)
 
 
 def remove_tests(code: str, path: str, failed: Collection[str]) -> str:
@@ -113,9 +113,9 @@ def remove_tests(code: str, path: str, failed: Collection[str]) -> str:
     code = textwrap.dedent(code)
     lines = code.splitlines(keepends=True)
     gone: list[tuple[int, int]] = []
-    for piece in _pieces(code, path):
-        inner = [(each.start, each.end) for each in piece.inner if _is_among(each.names, failed)]
-        whole = _is_among(piece.names, failed) or 0 < len(inner) == len(piece.inner)
+    for piece in _parse_items(code, path):
+        inner = [(each.start, each.end) for each in piece.inner if _is_named(each.names, failed)]
+        whole = _is_named(piece.names, failed) or 0 < len(inner) == len(piece.inner)
         gone += [(piece.start, piece.end)] if whole else inner
     for start, end in reversed(gone):
         del lines[start:end]
@@ -133,7 +133,7 @@ def cut_broken_end(code: str, path: str) -> str:
     return code
 
 
-def _is_among(names: Collection[str], failed: Collection[str]) -> bool:
+def _is_named(names: Collection[str], failed: Collection[str]) -> bool:
     """Whether a runner's name means one of these definitions: in a group or a class, with parameters or a subtest."""
     plain = {name.removeprefix("test ") for name in names}
     return any(
@@ -145,22 +145,22 @@ def _is_among(names: Collection[str], failed: Collection[str]) -> bool:
 
 def list_definitions(code: str, path: str) -> tuple[str, ...]:
     """The names that a piece of code defines, in the language of the path."""
-    return tuple(name for piece in _pieces(textwrap.dedent(code), path) for name in piece.names)
+    return tuple(name for piece in _parse_items(textwrap.dedent(code), path) for name in piece.names)
 
 
-def _put_inner(
+def _put_method(
     inner: TopLevelItem, new: list[str], place: TopLevelItem, lines: list[str], edits: list[tuple[int, int, str]]
 ) -> None:
     body = "".join(new[inner.start : inner.end])
     known = {each.names[0]: each for each in place.inner}
     if (old := known.get(inner.names[0])) is not None:
-        edits.append((old.start, old.end, _indented(body, lines[old.start])))
+        edits.append((old.start, old.end, _indent_like(body, lines[old.start])))
     elif place.inner:
         last = place.inner[-1]
-        edits.append((last.end, last.end, "\n" + _indented(body, lines[last.start])))
+        edits.append((last.end, last.end, "\n" + _indent_like(body, lines[last.start])))
 
 
-def _only(methods: dict[str, TopLevelItem], name: str) -> TopLevelItem | None:
+def _find_method(methods: dict[str, TopLevelItem], name: str) -> TopLevelItem | None:
     """The method of that name, with or without its class, if there is only one."""
     if name in methods:
         return methods[name]
@@ -168,11 +168,11 @@ def _only(methods: dict[str, TopLevelItem], name: str) -> TopLevelItem | None:
     return matches[0] if len(matches) == 1 else None
 
 
-def _indented(body: str, like: str) -> str:
+def _indent_like(body: str, like: str) -> str:
     return textwrap.indent(textwrap.dedent(body), like[: len(like) - len(like.lstrip())])
 
 
-def _sound(changed: str, before: str, path: str) -> str:
+def _check_syntax(changed: str, before: str, path: str) -> str:
     line = find_syntax_error(changed, path)
     if line is not None and find_syntax_error(before, path) is None:
         shown = changed.splitlines()[line - 1 : line + 1]
@@ -180,7 +180,7 @@ def _sound(changed: str, before: str, path: str) -> str:
     return changed
 
 
-def _head(lines: list[str], pieces: tuple[TopLevelItem, ...]) -> int:
+def _import_position(lines: list[str], pieces: tuple[TopLevelItem, ...]) -> int:
     """The index where the first import belongs: before the first definition and the blank lines above it."""
     first = min([piece.start for piece in pieces if piece.names], default=len(lines))
     while first and not lines[first - 1].strip():
@@ -188,7 +188,7 @@ def _head(lines: list[str], pieces: tuple[TopLevelItem, ...]) -> int:
     return first
 
 
-def _pieces(text: str, path: str) -> tuple[TopLevelItem, ...]:
+def _parse_items(text: str, path: str) -> tuple[TopLevelItem, ...]:
     """The statements at the top of a text; nothing where there is no grammar for it."""
     language = find_language(path)
     if language is None:
@@ -204,19 +204,19 @@ def _pieces(text: str, path: str) -> tuple[TopLevelItem, ...]:
             continue
         symbols = [each for each in parsed.symbols if start <= each.line - 1 < end]
         names = tuple(dict.fromkeys(each.path for each in symbols if not each.scope or language.name == "go"))
-        inner = tuple(_methods(symbols, lines, start, end))
+        inner = tuple(_find_methods(symbols, lines, start, end))
         first = "\n".join(lines[start:end])
         if not names and (testing := _TESTING.match(first)):
             names = (f"test {testing[2]}",)
         if not names and start not in imports and (constant := _CONSTANT.match(first)):
             names = (constant[1],)
         pieces.append(
-            TopLevelItem(_with_comments(start, lines), start, end, names, inner, start in imports and not names)
+            TopLevelItem(_include_comments(start, lines), start, end, names, inner, start in imports and not names)
         )
     return tuple(pieces)
 
 
-def _methods(symbols: list[Symbol], lines: list[str], start: int, end: int) -> Iterator[TopLevelItem]:
+def _find_methods(symbols: list[Symbol], lines: list[str], start: int, end: int) -> Iterator[TopLevelItem]:
     """The methods of a class, each to where its indentation ends."""
     for symbol in symbols:
         line, scope, kind = symbol.line - 1, symbol.scope, symbol.kind
@@ -236,7 +236,7 @@ def _methods(symbols: list[Symbol], lines: list[str], start: int, end: int) -> I
         yield TopLevelItem(first, line, last, (symbol.path,))
 
 
-def _with_comments(start: int, lines: list[str]) -> int:
+def _include_comments(start: int, lines: list[str]) -> int:
     """Where a statement begins, with the comments right above it."""
     while start and lines[start - 1].lstrip().startswith(("#", "//")) and not lines[start - 1].startswith("#!"):
         start -= 1

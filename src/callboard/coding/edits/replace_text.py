@@ -20,7 +20,7 @@ def replace_text(text: str, old: str, new: str, *, every: bool = False) -> Chang
         raise EditRefused("old is empty; to add lines, insert them at a line, or append them")
     if old == new:
         raise EditRefused("old and new are the same: nothing would change")
-    places = _places(text, old)
+    places = _find_all(text, old)
     if not places:
         raise EditRefused(f"old is not in the file: {describe_closest_match(text, old)}")
     if len(places) > 1 and not every:
@@ -30,10 +30,10 @@ def replace_text(text: str, old: str, new: str, *, every: bool = False) -> Chang
             f"old is {len(places)} times in the file, at lines {listed}; "
             "give more of the lines around the one that is meant, or all=true to replace each"
         )
-    return Change(text.replace(old, new), tuple(_spans(text, places, old, new)))
+    return Change(text.replace(old, new), tuple(_changed_spans(text, places, old, new)))
 
 
-def _places(text: str, old: str) -> list[int]:
+def _find_all(text: str, old: str) -> list[int]:
     places: list[int] = []
     at = text.find(old)
     while at >= 0:
@@ -52,7 +52,7 @@ def _line_numbers(text: str, places: list[int]) -> list[int]:
     return numbers
 
 
-def _spans(text: str, places: list[int], old: str, new: str) -> list[Span]:
+def _changed_spans(text: str, places: list[int], old: str, new: str) -> list[Span]:
     """The spans of changed lines; replacements in the same line are one span."""
     spans: list[Span] = []
     lines, more = old.count("\n"), new.count("\n")

@@ -43,40 +43,40 @@ class _Miscounted(Exception):
 
 def parse_unified_diff(text: str, path: str = "") -> list[FilePatch]:
     """Parse a diff; `path` is the file of hunks without one. Raises EditRefused."""
-    lines = _unfenced(text.split("\n"))
+    lines = _remove_fence(text.split("\n"))
     try:
-        files = _read(lines, counted=True)
+        files = _parse_files(lines, counted=True)
     except _Miscounted:
-        files = _read(lines, counted=False)
-    patches = [_patch(each, path) for each in files if each.begun or each.target or each.new == _NOWHERE]
+        files = _parse_files(lines, counted=False)
+    patches = [_make_patch(each, path) for each in files if each.begun or each.target or each.new == _NOWHERE]
     if not patches:
         raise EditRefused("there is no hunk in the diff; a hunk begins with a line @@ -3,2 +3,4 @@")
     return patches
 
 
-def _read(lines: Sequence[str], *, counted: bool) -> list[_File]:
+def _parse_files(lines: Sequence[str], *, counted: bool) -> list[_File]:
     files = [_File()]
     at = 0
     while at < len(lines):
         line = lines[at]
         if line.startswith("@@"):
             files[-1].begun = True
-            hunk, at = _hunk(lines, at, counted=counted)
+            hunk, at = _parse_hunk(lines, at, counted=counted)
             if hunk is not None:
                 files[-1].hunks.append(hunk)
             continue
         if _is_file(lines, at):
             if files[-1].begun or files[-1].new:
                 files.append(_File())
-            files[-1].old, files[-1].new = _name(lines[at][4:]), _name(lines[at + 1][4:])
+            files[-1].old, files[-1].new = _parse_name(lines[at][4:]), _parse_name(lines[at + 1][4:])
             at += 2
             continue
         if line.startswith(_GIT):
             files.append(_File())
         elif line.startswith("rename from "):
-            files[-1].renamed = _name(line.removeprefix("rename from "))
+            files[-1].renamed = _parse_name(line.removeprefix("rename from "))
         elif line.startswith("rename to "):
-            files[-1].target = _name(line.removeprefix("rename to "))
+            files[-1].target = _parse_name(line.removeprefix("rename to "))
         elif line.startswith(("GIT binary patch", "Binary files ")):
             raise EditRefused("the diff is of a binary file")
         elif counted and files[-1].hunks and line.startswith(("+", "-", " ")) and line != _SIGNED:
@@ -85,13 +85,13 @@ def _read(lines: Sequence[str], *, counted: bool) -> list[_File]:
     return files
 
 
-def _hunk(lines: Sequence[str], at: int, *, counted: bool) -> tuple[Hunk | None, int]:
+def _parse_hunk(lines: Sequence[str], at: int, *, counted: bool) -> tuple[Hunk | None, int]:
     """The hunk, None for one without lines, and the index of the line behind it."""
     header = _HEADER.fullmatch(lines[at])
     if counted:
         if header is None:
             raise _Miscounted
-        end = _counted_end(lines, at + 1, int(header[2] or 1), int(header[3] or 1))
+        end = _find_counted_end(lines, at + 1, int(header[2] or 1), int(header[3] or 1))
     else:
         end = next((to for to in range(at + 1, len(lines)) if _is_border(lines, to)), len(lines))
     loose = _LOOSE.fullmatch(lines[at])
@@ -101,7 +101,7 @@ def _hunk(lines: Sequence[str], at: int, *, counted: bool) -> tuple[Hunk | None,
     return (Hunk(lines=body, number=number, after=after, ends=ends) if body else None), end
 
 
-def _counted_end(lines: Sequence[str], at: int, old: int, new: int) -> int:
+def _find_counted_end(lines: Sequence[str], at: int, old: int, new: int) -> int:
     """The index behind a hunk of this many old and new lines."""
     while old or new:
         tag = lines[at][:1] if at < len(lines) else NO_END
@@ -126,16 +126,16 @@ def _is_file(lines: Sequence[str], at: int) -> bool:
     return lines[at].startswith("--- ") and at + 1 < len(lines) and lines[at + 1].startswith("+++ ")
 
 
-def _patch(read: _File, path: str) -> FilePatch:
+def _make_patch(read: _File, path: str) -> FilePatch:
     if read.old == _NOWHERE:
-        (_, new) = _plain("a/", read.new)
+        (_, new) = _strip_prefixes("a/", read.new)
         content = "".join([line + "\n" for hunk in read.hunks for tag, line in hunk.lines if tag == "+"])
         ends = read.hunks[-1].ends[1] if read.hunks else True
         return FilePatch(kind="add", path=new or path, content=content if ends else content[:-1])
     if read.new == _NOWHERE:
-        (old, _) = _plain(read.old, "b/")
+        (old, _) = _strip_prefixes(read.old, "b/")
         return FilePatch(kind="delete", path=old)
-    old, new = _plain(read.old, read.new)
+    old, new = _strip_prefixes(read.old, read.new)
     if read.target:
         return FilePatch(kind="update", path=read.renamed or old, target=read.target, hunks=tuple(read.hunks))
     if old != new and not path:
@@ -147,29 +147,29 @@ def _patch(read: _File, path: str) -> FilePatch:
     return FilePatch(kind="update", path=old if old == new and old else path, hunks=tuple(read.hunks))
 
 
-def _plain(old: str, new: str) -> tuple[str, str]:
+def _strip_prefixes(old: str, new: str) -> tuple[str, str]:
     """Remove `a/` and `b/` if both paths have theirs, or the other path is the same without it."""
     if old.startswith("a/") and new.startswith("b/"):
         return old[2:], new[2:]
     return old.removeprefix("a/") if old == f"a/{new}" else old, new.removeprefix("b/") if new == f"b/{old}" else new
 
 
-def _name(text: str) -> str:
+def _parse_name(text: str) -> str:
     """The path in a header: the text before a tab and a time, unquoted as git quotes."""
     text = text.partition("\t")[0].rstrip()
     if len(text) < 2 or text[0] != '"' or text[-1] != '"':
         return text
-    plain = _ESCAPED.sub(_character, text[1:-1])
+    plain = _ESCAPED.sub(_unescape, text[1:-1])
     # Its escapes are of bytes, and each stands here for the character of that number.
     return plain.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
 
 
-def _character(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     escaped = match[1]
     return chr(int(escaped, 8) & 0xFF) if escaped.isdigit() else _CHARACTERS.get(escaped, escaped)
 
 
-def _unfenced(lines: list[str]) -> list[str]:
+def _remove_fence(lines: list[str]) -> list[str]:
     """Blank out the code fence that a model puts around a diff; the lines keep their numbers."""
     fences = [at for at, line in enumerate(lines) if line.startswith("```")]
     if len(fences) > 1 and not any(line.strip() for line in lines[: fences[0]]):

@@ -37,7 +37,7 @@ def confine() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
-def _begin() -> None:
+def _start_timers() -> None:
     """The kernel ends this process, unless it has answered in time."""
     with suppress(AttributeError, ImportError, ValueError, OSError):
         import resource  # noqa: PLC0415  # as above
@@ -59,7 +59,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     while line := requests.readline():
         name, size = line.decode().split()
         text = requests.read(int(size)).decode("utf-8", "surrogatepass")
-        _begin()
+        _start_timers()
         answer = msgspec.json.encode(read_tree(text, languages[name]))
         signal.setitimer(signal.ITIMER_REAL, 0)
         answers.write(b"%d\n" % len(answer) + answer)

@@ -18,17 +18,18 @@ class Glob:
     """A pattern, to be matched with paths from the root."""
 
     def __init__(self, pattern: str) -> None:
-        self._patterns = [each.removeprefix("./").split("/") for each in _expanded(pattern)]
+        self._patterns = [each.removeprefix("./").split("/") for each in _expand_braces(pattern)]
 
     def matches(self, path: str) -> bool:
         """Whether the pattern matches a path."""
         names = path.split("/")
         return any(
-            fnmatchcase(names[-1], steps[0]) if len(steps) == 1 else _matches(steps, names) for steps in self._patterns
+            fnmatchcase(names[-1], steps[0]) if len(steps) == 1 else _match_steps(steps, names)
+            for steps in self._patterns
         )
 
 
-def _expanded(pattern: str) -> list[str]:
+def _expand_braces(pattern: str) -> list[str]:
     waiting = [pattern]
     done: list[str] = []
     while waiting and len(waiting) + len(done) < _EXPANDED:
@@ -41,7 +42,7 @@ def _expanded(pattern: str) -> list[str]:
     return [*done, *waiting]
 
 
-def _matches(steps: list[str], names: list[str]) -> bool:
+def _match_steps(steps: list[str], names: list[str]) -> bool:
     """Whether the steps match the names; `reached` holds how many names the steps so far can match."""
     reached = {0}
     for step in steps:

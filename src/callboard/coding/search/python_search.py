@@ -43,7 +43,7 @@ async def search_with_python(
     process: Process | None = None
     rest = iter(paths)
     try:
-        while (texts := await asyncio.to_thread(_some, rest, read)) is not None:
+        while (texts := await asyncio.to_thread(_read_batch, rest, read)) is not None:
             batch = [(path, text) for path, text in texts if query.text in text]
             while batch:
                 process = process or await _start_worker(query)
@@ -65,7 +65,7 @@ async def search_with_python(
             await _end_worker(process)
 
 
-def _some(paths: Iterator[str], read: Callable[[str], str | None]) -> list[Text] | None:
+def _read_batch(paths: Iterator[str], read: Callable[[str], str | None]) -> list[Text] | None:
     """The next texts, None when there are no more files."""
     texts: list[Text] = []
     room = _TEXT

@@ -38,7 +38,7 @@ def read_cargo(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
     for index, line in enumerate(lines):
         if match := _SECTION.fullmatch(line):
             inside = True
-            failures.append(_failure(match[1], lines[index + 1 : index + _MOST], folder.root))
+            failures.append(_parse_failure(match[1], lines[index + 1 : index + _MOST], folder.root))
         elif line == "failures:":
             inside = False
         elif not inside and (match := _RESULT.fullmatch(line)):
@@ -48,7 +48,7 @@ def read_cargo(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
             )
         elif not inside and _BEGUN.fullmatch(line):
             begun += 1
-    compiled = _compiled(lines, folder.root) if not ended else []
+    compiled = _compiler_errors(lines, folder.root) if not ended else []
     return Tally(
         passed=passed,
         failed=failed,
@@ -59,7 +59,7 @@ def read_cargo(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
     )
 
 
-def _failure(name: str, lines: list[str], root: str) -> Failure:
+def _parse_failure(name: str, lines: list[str], root: str) -> Failure:
     message: list[str] = []
     place = ""
     for line in lines:
@@ -73,7 +73,7 @@ def _failure(name: str, lines: list[str], root: str) -> Failure:
     return Failure(name, place, join_message(message))
 
 
-def _compiled(lines: list[str], root: str) -> list[Failure]:
+def _compiler_errors(lines: list[str], root: str) -> list[Failure]:
     failures = []
     for index, line in enumerate(lines):
         match = _ERROR.fullmatch(line)

@@ -39,7 +39,7 @@ def read_go(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
     begun: set[str] = set()
     loose: list[str] = []
     for line in output.splitlines():
-        event = _event(line)
+        event = _parse_event(line)
         package, test, action = str(event.get("Package", "")), str(event.get("Test", "")), event.get("Action")
         if not event:
             loose.append(line)
@@ -63,13 +63,13 @@ def read_go(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
     module_line = _MODULE.search(folder.texts.get("go.mod", ""))
     module = module_line[1] if module_line else ""
     failures = [
-        _failure(package, test, outputs[package, test], module, folder.root)
+        _parse_failure(package, test, outputs[package, test], module, folder.root)
         for (package, test), action in leaves.items()
         if action == "fail"
     ]
     failing = {package for (package, _), action in leaves.items() if action == "fail"}
     broken = [package for package, action in packages.items() if action == "fail" and package not in failing]
-    compiled = _compiled(loose, folder.root)
+    compiled = _compiler_errors(loose, folder.root)
     failures += compiled or [Failure(each, "", join_message(outputs[each, ""])) for each in broken]
     actions = [*leaves.values()]
     return Tally(
@@ -83,7 +83,7 @@ def read_go(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
     )
 
 
-def _event(line: str) -> dict[str, Any]:
+def _parse_event(line: str) -> dict[str, Any]:
     if not line.startswith("{"):
         return {}
     try:
@@ -97,7 +97,7 @@ def _parent(key: tuple[str, str]) -> tuple[str, str]:
     return key[0], key[1].rpartition("/")[0]
 
 
-def _failure(package: str, test: str, lines: list[str], module: str, root: str) -> Failure:
+def _parse_failure(package: str, test: str, lines: list[str], module: str, root: str) -> Failure:
     folder = package.removeprefix(module).strip("/") if module and package.startswith(module) else ""
     place = ""
     for line in lines:
@@ -111,7 +111,7 @@ def _failure(package: str, test: str, lines: list[str], module: str, root: str) 
     return Failure(test, place, join_message(message, 12))
 
 
-def _compiled(lines: list[str], root: str) -> list[Failure]:
+def _compiler_errors(lines: list[str], root: str) -> list[Failure]:
     """The compiler's errors."""
     matches = [match for line in lines if (match := _AT.fullmatch(line))]
     return [Failure("build", format_location(each[1], each[2], root), each[3]) for each in matches]

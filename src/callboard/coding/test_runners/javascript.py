@@ -15,17 +15,17 @@ _UNSET: Final = "no test specified"
 _SUFFIXES: Final = tuple([f".{word}.{end}" for word in ("test", "spec") for end in ("js", "mjs", "cjs", "ts")])
 
 
-def _fits(folder: ProjectFolder) -> bool:
+def _matches(folder: ProjectFolder) -> bool:
     return "package.json" in folder.names or any(name.endswith(_SUFFIXES) for name in folder.names)
 
 
-def _script(folder: ProjectFolder, name: str) -> str:
+def _get_script(folder: ProjectFolder, name: str) -> str:
     scripts = folder.json("package.json").get("scripts")
     script = scripts.get(name) if isinstance(scripts, dict) else None
     return script if isinstance(script, str) and _UNSET not in script else ""
 
 
-def _framework(script: str) -> str:
+def _find_framework(script: str) -> str:
     """The framework that a script runs, "" if it is unknown."""
     words = script.replace("/", " ").split()
     if "node" in words and "--test" in words:
@@ -33,12 +33,12 @@ def _framework(script: str) -> str:
     return next((name for name in _PATTERNS if name in words), "")
 
 
-def _command(selection: Selection, folder: ProjectFolder) -> list[str]:
+def _make_command(selection: Selection, folder: ProjectFolder) -> list[str]:
     name = selection.script or "test"
-    script = _script(folder, name)
+    script = _get_script(folder, name)
     if not script and not selection.script:
-        return _without_script(selection, folder)
-    framework = _framework(script)
+        return _command_without_script(selection, folder)
+    framework = _find_framework(script)
     further = []
     if selection.run and framework in _PATTERNS:
         further += [_PATTERNS[framework], selection.run]
@@ -52,7 +52,7 @@ def _command(selection: Selection, folder: ProjectFolder) -> list[str]:
     return [*command, *workspace, *(["--", *further] if further else [])]
 
 
-def _without_script(selection: Selection, folder: ProjectFolder) -> list[str]:
+def _command_without_script(selection: Selection, folder: ProjectFolder) -> list[str]:
     """The command where package.json has no test script: the framework that it depends on, else node's own runner."""
     manifest = folder.json("package.json")
     dependencies = {name for key in ("devDependencies", "dependencies") for name in _names(manifest.get(key))}
@@ -72,7 +72,7 @@ def _names(value: object) -> list[str]:
 
 def read_npm(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
     """Read the output of the framework that the script names, else of the one whose summary is there."""
-    framework = _framework(_script(folder, "test"))
+    framework = _find_framework(_get_script(folder, "test"))
     if framework and (tally := _READERS[framework](output, folder.root)).complete:
         return tally
     tallies = [reader(output, folder.root) for reader in _READERS.values()]
@@ -82,8 +82,8 @@ def read_npm(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
 NPM: Final = Runner(
     name="npm test",
     kind="npm",
-    matches=_fits,
-    command=_command,
+    matches=_matches,
+    command=_make_command,
     parse=read_npm,
     options=frozenset({"package", "run", "script", "module", "count", "verbose"}),
     manifests=("package.json",),

@@ -36,7 +36,7 @@ def read_node(output: str, root: str) -> Tally:
                 break
         elif counts and line.strip() and "pass" in counts:
             break
-    failures = [*_tap(lines, root), *_spec(lines, root)]
+    failures = [*_tap_failures(lines, root), *_spec_failures(lines, root)]
     return Tally(
         passed=counts.get("pass", 0),
         failed=counts.get("fail", 0) + counts.get("cancelled", 0),
@@ -46,7 +46,7 @@ def read_node(output: str, root: str) -> Tally:
     )
 
 
-def _tap(lines: list[str], root: str) -> Iterable[Failure]:
+def _tap_failures(lines: list[str], root: str) -> Iterable[Failure]:
     for index, line in enumerate(lines):
         match = _NOT_OK.fullmatch(line)
         if not match or match[2]:
@@ -82,7 +82,7 @@ def _until_key(lines: Iterable[str]) -> Iterable[str]:
             yield line
 
 
-def _spec(lines: list[str], root: str) -> Iterable[Failure]:
+def _spec_failures(lines: list[str], root: str) -> Iterable[Failure]:
     """The list of failing tests at the end."""
     starts = [index for index, line in enumerate(lines) if line.strip("\u2716 ") == "failing tests:"]
     place = ""
@@ -90,43 +90,43 @@ def _spec(lines: list[str], root: str) -> Iterable[Failure]:
         if match := _TEST_AT.fullmatch(lines[index]):
             place = format_location(match[1], match[2], root)
         elif (match := _CROSS.fullmatch(lines[index])) and not match[2]:
-            body = _until(lines, index + 1, lambda line: bool(_TEST_AT.fullmatch(line)))
-            at, message = _split(body, root)
+            body = _take_until(lines, index + 1, lambda line: bool(_TEST_AT.fullmatch(line)))
+            at, message = _split_message(body, root)
             yield Failure(match[1], at or place, message)
 
 
 def read_jest(output: str, root: str) -> Tally:
     lines = output.splitlines()
-    counts = _summary(lines, _JEST)
+    counts = _parse_summary(lines, _JEST)
     failures = []
     broken = 0
     for index, line in enumerate(lines):
         heading = _JEST_HEADING.fullmatch(line)
         if not heading or heading[1] == "Console":
             continue
-        body = _until(
+        body = _take_until(
             lines,
             index + 1,
             lambda each: each.startswith(("FAIL ", "PASS ", "Test Suites:")) or bool(_JEST_HEADING.fullmatch(each)),
         )
-        at, message = _split(body, root)
+        at, message = _split_message(body, root)
         if heading[1] == "Test suite failed to run":
             broken += 1
         failures.append(Failure(heading[1], at, message))
     complete = "Test Suites" in counts and "total" in counts.get("Tests", {})
-    return _tally(counts, broken, failures, complete=complete)
+    return _make_tally(counts, broken, failures, complete=complete)
 
 
 def read_vitest(output: str, root: str) -> Tally:
     lines = output.splitlines()
-    counts = _summary(lines, _VITEST)
+    counts = _parse_summary(lines, _VITEST)
     failures = []
     broken = 0
     for index, line in enumerate(lines):
         heading = _VITEST_HEADING.fullmatch(line)
         if not heading:
             continue
-        body = _until(lines, index + 1, lambda each: each.startswith(("\u23af", " FAIL ")))
+        body = _take_until(lines, index + 1, lambda each: each.startswith(("\u23af", " FAIL ")))
         places = [
             place
             for each in body
@@ -136,10 +136,12 @@ def read_vitest(output: str, root: str) -> Tally:
         broken += " > " not in heading[1]
         failures.append(Failure(heading[1], places[0] if places else "", join_message(message)))
     complete = "Test Files" in counts and bool(counts.get("Tests"))
-    return _tally(counts, broken, failures, complete=complete)
+    return _make_tally(counts, broken, failures, complete=complete)
 
 
-def _tally(counts: Mapping[str, Mapping[str, int]], broken: int, failures: list[Failure], *, complete: bool) -> Tally:
+def _make_tally(
+    counts: Mapping[str, Mapping[str, int]], broken: int, failures: list[Failure], *, complete: bool
+) -> Tally:
     """As jest and vitest count; `broken` files had no tests to run."""
     tests = counts.get("Tests", {})
     return Tally(
@@ -147,7 +149,7 @@ def _tally(counts: Mapping[str, Mapping[str, int]], broken: int, failures: list[
         failed=tests.get("failed", 0),
         skipped=tests.get("skipped", 0) + tests.get("todo", 0),
         errors=broken,
-        failures=_once(failures),
+        failures=_remove_duplicates(failures),
         complete=complete,
     )
 
@@ -166,10 +168,10 @@ def read_mocha(output: str, root: str) -> Tally:
     failures = []
     for index in range(end, len(lines)):
         if match := _MOCHA_HEADING.fullmatch(lines[index]):
-            body = _until(lines, index + 1, lambda each: bool(_MOCHA_HEADING.fullmatch(each)))
+            body = _take_until(lines, index + 1, lambda each: bool(_MOCHA_HEADING.fullmatch(each)))
             inner = next((position for position, each in enumerate(body) if each.endswith(":")), -1)
             name = " ".join([match[1].strip(), *(each.strip() for each in body[: inner + 1])]).rstrip(":")
-            at, message = _split(body[inner + 1 :], root)
+            at, message = _split_message(body[inner + 1 :], root)
             failures.append(Failure(name, at, message))
     return Tally(
         passed=counts.get("passing", 0),
@@ -180,7 +182,7 @@ def read_mocha(output: str, root: str) -> Tally:
     )
 
 
-def _summary(lines: list[str], pattern: re.Pattern[str]) -> dict[str, dict[str, int]]:
+def _parse_summary(lines: list[str], pattern: re.Pattern[str]) -> dict[str, dict[str, int]]:
     """The counts in the last line of each name."""
     counts: dict[str, dict[str, int]] = {}
     for line in reversed(lines):
@@ -191,7 +193,7 @@ def _summary(lines: list[str], pattern: re.Pattern[str]) -> dict[str, dict[str, 
     return counts
 
 
-def _until(lines: list[str], start: int, is_end: Callable[[str], bool]) -> list[str]:
+def _take_until(lines: list[str], start: int, is_end: Callable[[str], bool]) -> list[str]:
     body: list[str] = []
     for line in lines[start : start + _MOST]:
         if is_end(line):
@@ -200,7 +202,7 @@ def _until(lines: list[str], start: int, is_end: Callable[[str], bool]) -> list[
     return body
 
 
-def _split(body: list[str], root: str) -> tuple[str, str]:
+def _split_message(body: list[str], root: str) -> tuple[str, str]:
     """The location, and the message without code and stack."""
     places = [
         place for line in body if (at := _STACK.fullmatch(line)) and (place := format_location(at[1], at[2], root))
@@ -212,6 +214,6 @@ def _split(body: list[str], root: str) -> tuple[str, str]:
     return (places[0] if places else ""), join_message(message, 12)
 
 
-def _once(failures: list[Failure]) -> tuple[Failure, ...]:
+def _remove_duplicates(failures: list[Failure]) -> tuple[Failure, ...]:
     """Remove duplicates: jest repeats failures at its end."""
     return tuple({(each.name, each.place, each.message): each for each in failures}.values())

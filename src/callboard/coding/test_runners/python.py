@@ -39,7 +39,9 @@ def _pytest_command(selection: Selection, folder: ProjectFolder) -> list[str]:
     command += ["-p", "no:cacheprovider"]
     if selection.run:
         command.append(f"-k={selection.run}")
-    paths = [_as_path(selection.module)] if selection.module else [selection.package] if selection.package else []
+    paths = (
+        [_module_to_path(selection.module)] if selection.module else [selection.package] if selection.package else []
+    )
     return command + paths
 
 
@@ -47,20 +49,20 @@ def _unittest_command(selection: Selection, folder: ProjectFolder) -> list[str]:
     command = [folder.python, "-m", "unittest"]
     options = [*(["-v"] if selection.verbose else []), *([f"-k={selection.run}"] if selection.run else [])]
     if selection.module:
-        return [*command, *options, _as_module(selection.module)]
+        return [*command, *options, _path_to_module(selection.module)]
     start = selection.package or ("tests" if "tests/" in folder.names else ".")
     top = ["-t", "."] if start == "tests" and "__init__.py" in folder.tests else []
     return [*command, "discover", *options, "-s", start, *top]
 
 
-def _as_path(module: str) -> str:
+def _module_to_path(module: str) -> str:
     """The path of a dotted module; a path, or a test in one, is returned as it is."""
     if "/" in module or "::" in module or module.endswith(".py"):
         return module
     return module.replace(".", "/") + ".py"
 
 
-def _as_module(module: str) -> str:
+def _path_to_module(module: str) -> str:
     return module.removesuffix(".py").replace("/", ".")
 
 
@@ -80,10 +82,10 @@ def read_pytest(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
             listed[match[1]].append(match[2])
     failures = []
     for block, kind in (("FAILURES", "FAILED"), ("ERRORS", "ERROR")):
-        sections = list(_sections(lines, block))
+        sections = list(_split_sections(lines, block))
         # The names of the summary are whole; both have the same order.
         named = listed[kind] if len(listed[kind]) == len(sections) else [name for name, _ in sections]
-        failures += [_failure(name, body, folder.root) for name, (_, body) in zip(named, sections, strict=True)]
+        failures += [_parse_failure(name, body, folder.root) for name, (_, body) in zip(named, sections, strict=True)]
     return Tally(
         passed=counts.get("passed", 0) + counts.get("xpassed", 0),
         failed=counts.get("failed", 0),
@@ -94,7 +96,7 @@ def read_pytest(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
     )
 
 
-def _sections(lines: list[str], title: str) -> Iterator[tuple[str, list[str]]]:
+def _split_sections(lines: list[str], title: str) -> Iterator[tuple[str, list[str]]]:
     block, name = "", ""
     body: list[str] = []
     for line in lines:
@@ -110,7 +112,7 @@ def _sections(lines: list[str], title: str) -> Iterator[tuple[str, list[str]]]:
             body.append(line)
 
 
-def _failure(name: str, body: list[str], root: str) -> Failure:
+def _parse_failure(name: str, body: list[str], root: str) -> Failure:
     message = [line[1:].removeprefix("   ") for line in body if line.startswith(("E ", "E\t")) or line == "E"]
     places = [
         place
@@ -144,7 +146,9 @@ def read_unittest(output: str, _code: int | None, folder: ProjectFolder) -> Tall
     for index, line in enumerate(lines):
         if line == "=" * 70 and index + 1 < len(lines) and (match := _HEADING.fullmatch(lines[index + 1])):
             tests.add(match[2] + match[3].split(")")[0])
-            failures.append(_of_unittest(match[2], lines[index + 3 : _end(lines, index + 3)], folder.root))
+            failures.append(
+                _parse_unittest_failure(match[2], lines[index + 3 : _find_section_end(lines, index + 3)], folder.root)
+            )
     skipped = counts.get("skipped", 0) + counts.get("expected failures", 0)
     failed = counts.get("failures", 0) + counts.get("unexpected successes", 0)
     passed = max(0, ran - len(tests) - skipped - counts.get("unexpected successes", 0))
@@ -158,7 +162,7 @@ def read_unittest(output: str, _code: int | None, folder: ProjectFolder) -> Tall
     )
 
 
-def _end(lines: list[str], start: int) -> int:
+def _find_section_end(lines: list[str], start: int) -> int:
     """The index where the section that begins at `start` ends."""
     for index in range(start, len(lines)):
         if lines[index] in ("=" * 70, "-" * 70):
@@ -166,7 +170,7 @@ def _end(lines: list[str], start: int) -> int:
     return len(lines)
 
 
-def _of_unittest(name: str, body: list[str], root: str) -> Failure:
+def _parse_unittest_failure(name: str, body: list[str], root: str) -> Failure:
     places = [
         place for line in body if (match := _FRAME.match(line)) and (place := format_location(match[1], match[2], root))
     ]

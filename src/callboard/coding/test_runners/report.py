@@ -103,7 +103,7 @@ class TestReport(Tally, frozen=True, kw_only=True):
         shown = 0
         for failure in self.failures[:_SHOWN_FAILURES]:
             where = f" ({failure.place})" if failure.place else ""
-            text = f"- {failure.name}{where}\n{_indented(failure.message)}".rstrip()
+            text = f"- {failure.name}{where}\n{_indent(failure.message)}".rstrip()
             if shown and len(text) > remaining:
                 break
             remaining -= len(text)
@@ -113,7 +113,7 @@ class TestReport(Tally, frozen=True, kw_only=True):
             names = ", ".join([each.name for each in self.failures[shown : shown + 20]])
             parts.append(f"and {len(self.failures) - shown} more: {names}")
         if self.output_end:
-            parts.append(f"The output ends with:\n{_indented(self.output_end)}")
+            parts.append(f"The output ends with:\n{_indent(self.output_end)}")
         return "\n".join([*parts, *self.notes])
 
 
@@ -169,5 +169,5 @@ def join_message(lines: Iterable[str], most: int = 40) -> str:
     return "\n".join([line.rstrip() for line in list(lines)[:most]]).strip("\n")
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "\n".join([f"    {line}" if line else "" for line in text.splitlines()])

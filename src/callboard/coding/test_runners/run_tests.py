@@ -32,7 +32,7 @@ _ALL: Final = frozenset({".", "./", "...", "./..."})
 _VENVS: Final = (".venv", "venv")
 
 
-def _unheard(_done: float, _total: float | None = None, _message: str = "", /) -> None:
+def _ignore_progress(_done: float, _total: float | None = None, _message: str = "", /) -> None:
     """Progress that nobody listens to."""
 
 
@@ -43,7 +43,7 @@ async def run_tests(
     kind: str = "",
     folder: str = "",
     seconds: float = SECONDS,
-    progress: Progress = _unheard,
+    progress: Progress = _ignore_progress,
     digest: Callable[[], Awaitable[str]] | None = None,
 ) -> TestReport:
     """Run the tests of a folder beneath the root, "" for the root itself.
@@ -54,8 +54,8 @@ async def run_tests(
     selection = selection or Selection()
     if selection.package in _ALL:
         selection = replace(selection, package="")
-    _check(selection)
-    path, project = await asyncio.to_thread(_ground, workspace, folder, selection)
+    _check_selection(selection)
+    path, project = await asyncio.to_thread(_choose_folder, workspace, folder, selection)
     if path != folder:
         selection = replace(selection, package="")
     runner = detect_runner(project, kind)
@@ -66,7 +66,7 @@ async def run_tests(
             path=str(workspace.root),
             hint=f"say it: type is one of {kinds}" if not kind else f"type is one of {kinds}",
         )
-    report = await _run(runner, selection, project, workspace, path, seconds, progress)
+    report = await _run_repeatedly(runner, selection, project, workspace, path, seconds, progress)
     if (
         runner.fallback is not None
         and report.code
@@ -74,38 +74,38 @@ async def run_tests(
         and report.output_end.endswith(runner.missing_message)
     ):
         note = f"({runner.missing_message}: {runner.fallback.name} ran instead)"
-        report = await _run(runner.fallback, selection, project, workspace, path, seconds, progress)
-        missing = _describe_missing(runner, project, workspace) if _says_nothing(report, runner) else ""
+        report = await _run_repeatedly(runner.fallback, selection, project, workspace, path, seconds, progress)
+        missing = _describe_missing(runner, project, workspace) if _is_inconclusive(report, runner) else ""
         report = replace(report, notes=(*report.notes, note), missing_runner=missing)
     if digest is not None:
         report = replace(report, digest=await digest())
     return report
 
 
-def _says_nothing(report: TestReport, runner: Runner) -> bool:
+def _is_inconclusive(report: TestReport, runner: Runner) -> bool:
     """Whether no test ran, or one could not be imported because the runner is missing."""
     message = f"No module named '{runner.name}'"
     return not (report.total or report.skipped) or any(message in failure.message for failure in report.failures)
 
 
-def _describe_missing(runner: Runner, ground: ProjectFolder, workspace: Workspace) -> str:
+def _describe_missing(runner: Runner, project: ProjectFolder, workspace: Workspace) -> str:
     path = workspace.confinement.environment.get("PATH")
-    return f"{runner.name} is not installed in {shutil.which(ground.python, path=path) or ground.python}"
+    return f"{runner.name} is not installed in {shutil.which(project.python, path=path) or project.python}"
 
 
-async def _run(  # noqa: PLR0917  # one call, with the names of the one above
+async def _run_repeatedly(  # noqa: PLR0917  # one call, with the names of the one above
     runner: Runner,
     selection: Selection,
-    ground: ProjectFolder,
+    project: ProjectFolder,
     workspace: Workspace,
     place: str,
     seconds: float,
     progress: Progress,
 ) -> TestReport:
     """Run the command `count` times, or once if the runner repeats by itself; stop at the first failure."""
-    command = runner.command(selection, ground)
+    command = runner.command(selection, project)
     counts = any(part.startswith("-count=") for part in command)
-    environment = {**runner.environment, **_environment(runner, workspace, place)}
+    environment = {**runner.environment, **_project_environment(runner, workspace, place)}
     for number in range(1 if counts else selection.count):
         label = " ".join(command) if selection.count == 1 else f"{' '.join(command)} ({number + 1})"
         outcome = await run_command(
@@ -118,13 +118,13 @@ async def _run(  # noqa: PLR0917  # one call, with the names of the one above
         )
         output = strip_terminal_codes(outcome.output.decode("utf-8", "replace"))
         report = make_report(
-            await asyncio.to_thread(runner.parse, output, outcome.code, ground),
+            await asyncio.to_thread(runner.parse, output, outcome.code, project),
             runner=runner.name,
             command=command,
             code=outcome.code,
             output=output,
             stopped=describe_stop(outcome, workspace, seconds),
-            notes=_notes(runner, selection),
+            notes=_describe_ignored(runner, selection),
             root=str(workspace.root),
         )
         if not report.is_good:
@@ -132,11 +132,11 @@ async def _run(  # noqa: PLR0917  # one call, with the names of the one above
     return report
 
 
-def _ground(workspace: Workspace, folder: str, selection: Selection) -> tuple[str, ProjectFolder]:
+def _choose_folder(workspace: Workspace, folder: str, selection: Selection) -> tuple[str, ProjectFolder]:
     """Choose the folder to test: the given one, the package's own in it, or the only folder with tests."""
     files, borrowed = workspace.files, tuple(workspace.confinement.bind_mounts)
     root = str(workspace.root)
-    python = _python(workspace)
+    python = _find_python(workspace)
 
     def read(path: str) -> ProjectFolder:
         project = read_folder(files, path, () if path else borrowed)
@@ -171,7 +171,7 @@ def _is_root(folder: ProjectFolder) -> bool:
     return bool(folder.names & _ROOTS)
 
 
-def _python(workspace: Workspace) -> str:
+def _find_python(workspace: Workspace) -> str:
     """The interpreter of the project's virtual environment, own or borrowed, else the first on PATH."""
     for name in _VENVS:
         borrowed = workspace.confinement.bind_mounts.get(name)
@@ -182,7 +182,7 @@ def _python(workspace: Workspace) -> str:
     return "python3"
 
 
-def _environment(runner: Runner, workspace: Workspace, path: str) -> Mapping[str, str]:
+def _project_environment(runner: Runner, workspace: Workspace, path: str) -> Mapping[str, str]:
     """Variables by which the project's sources come before an installed copy of it."""
     variables: dict[str, str] = {}
     top = workspace.root / path
@@ -200,7 +200,7 @@ def _environment(runner: Runner, workspace: Workspace, path: str) -> Mapping[str
     return variables
 
 
-def _check(selection: Selection) -> None:
+def _check_selection(selection: Selection) -> None:
     """Raise CallerError for a value that a runner would take for an option."""
     for name in ("package", "run", "module", "script"):
         value = getattr(selection, name)
@@ -210,7 +210,7 @@ def _check(selection: Selection) -> None:
         raise CallerError(f"tests run 1 to {MAX_COUNT} times", path="count")
 
 
-def _notes(runner: Runner, selection: Selection) -> list[str]:
+def _describe_ignored(runner: Runner, selection: Selection) -> list[str]:
     """A note about the parts of the selection that the runner ignores."""
     options = [name for name in ("package", "run", "script", "module") if getattr(selection, name)]
     ignored = [name for name in options if name not in runner.options]

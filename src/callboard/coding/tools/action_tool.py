@@ -99,7 +99,9 @@ class ActionTool(Tool[..., Any]):
 
     @property
     def description(self) -> str:
-        lines = [f"- {name}{_signature(each)}: {_first_line(each.description)}" for name, each in self.actions.items()]
+        lines = [
+            f"- {name}{_format_signature(each)}: {_first_line(each.description)}" for name, each in self.actions.items()
+        ]
         return "\n".join([f"{self.purpose} Actions:", *lines])
 
     @cached_property
@@ -132,14 +134,14 @@ class ActionTool(Tool[..., Any]):
         if chosen != "":
             name = self._default_path(chosen, rest)
             if not name:
-                raise ArgumentsInvalid([((ACTION,), _no_action(chosen, self.actions))])
+                raise ArgumentsInvalid([((ACTION,), _describe_wrong_action(chosen, self.actions))])
             rest[name] = chosen
         if "type" not in self.schema["properties"] and rest.get("type") in (*self.actions,):
             return rest.pop("type"), rest
-        fitting = [name for name, each in self.actions.items() if _fits(each, rest)]
+        fitting = [name for name, each in self.actions.items() if _accepts(each, rest)]
         if self._default in fitting or len(fitting) == 1:
             return (self._default if self._default in fitting else fitting[0]), rest
-        which = f"these arguments fit {_either(fitting)}" if fitting else f"there are {_either(self.actions)}"
+        which = f"these arguments fit {_join_or(fitting)}" if fitting else f"there are {_join_or(self.actions)}"
         raise ArgumentsInvalid([((ACTION,), f"{MISSING}: say which action; {which}")])
 
     def _default_path(self, value: Any, arguments: Mapping[str, Any]) -> str:
@@ -168,7 +170,7 @@ class ActionTool(Tool[..., Any]):
         kinds: list[dict[str, Any]] = []
         meanings: dict[str, list[str]] = {}
         for key, schema in schemas.items():
-            kinds += [kind for kind in _kinds(schema) if kind not in kinds]
+            kinds += [kind for kind in _alternatives(schema) if kind not in kinds]
             meanings.setdefault(schema.get("description", ""), []).append(key)
         kind = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
         description = "; ".join(
@@ -184,7 +186,7 @@ def _make_function(actions: Mapping[str, Tool[..., Any]]) -> Callable[..., Any]:
     def act(context: Context, **arguments: Any) -> Any:
         name = arguments.pop(ACTION, None)
         if name not in (*actions,):  # not validated (mode parsed)
-            raise ArgumentsInvalid([((ACTION,), _no_action(name, actions))])
+            raise ArgumentsInvalid([((ACTION,), _describe_wrong_action(name, actions))])
         tool = actions[name]
         extra = {tool.context_parameter: context} if tool.context_parameter else {}
         return tool.function(**arguments, **extra)
@@ -202,21 +204,21 @@ def _make_function(actions: Mapping[str, Tool[..., Any]]) -> Callable[..., Any]:
     return acting
 
 
-def _kinds(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _alternatives(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The alternatives of a schema, without null: here an argument that is not meant is left out."""
     kind = {keyword: value for keyword, value in schema.items() if keyword not in _ANNOTATIONS}
     ways = kind["anyOf"] if [*kind] == ["anyOf"] else [kind]
     return [way for way in ways if way != {"type": "null"}]
 
 
-def _fits(tool: Tool[..., Any], arguments: Iterable[str]) -> bool:
+def _accepts(tool: Tool[..., Any], arguments: Iterable[str]) -> bool:
     aliases = getattr(tool, "aliases", {})
     names = {aliases.get(name, name) for name in arguments}
     required: set[str] = {*tool.schema.get("required", ())}
     return required <= names <= {*tool.schema["properties"]}
 
 
-def _signature(tool: Tool[..., Any]) -> str:
+def _format_signature(tool: Tool[..., Any]) -> str:
     required = tool.schema.get("required", ())
     names = [name if name in required else f"{name}?" for name in tool.schema["properties"]]
     return f"({', '.join(names)})"
@@ -226,14 +228,14 @@ def _first_line(text: str) -> str:
     return text.partition("\n")[0]
 
 
-def _no_action(value: Any, actions: Mapping[str, Any]) -> str:
-    expected = f"Input should be {_either(actions)}"
+def _describe_wrong_action(value: Any, actions: Mapping[str, Any]) -> str:
+    expected = f"Input should be {_join_or(actions)}"
     if not isinstance(value, str):
         return f"{expected}, not {shorten(str(value))}"
     close = find_closest(value, actions)
     return f"{expected}; did you mean '{close[0]}'?" if close else expected
 
 
-def _either(names: Iterable[str]) -> str:
+def _join_or(names: Iterable[str]) -> str:
     quoted = [f"'{name}'" for name in names]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"

@@ -39,7 +39,7 @@ def get_lines(
         return "(the file is empty)"
     # A number alone is where to begin.
     alone = end_line is None and str(start_line).isdigit()
-    start, end = _range(opened, start_line, count if alone else end_line)
+    start, end = _resolve_range(opened, start_line, count if alone else end_line)
     end = min(end, count)
     check_range(opened.lines, start, end)
     shown, last = show_lines(workspace, opened, start, end)
@@ -51,7 +51,7 @@ def edit_lines(
     context: Context, path: FilePath, start_line: FirstLine, end_line: LastLine = None, *, new_content: NewContent
 ) -> str:
     """Puts new lines in place of lines of a file. Read these lines first."""
-    return _put(context, path, start_line, end_line, new_content)
+    return _replace_range(context, path, start_line, end_line, new_content)
 
 
 @action(approval=True, subjects=SUBJECTS)
@@ -62,13 +62,13 @@ def insert_lines(
     content: NewContent,
 ) -> str:
     """Puts new lines into a file before a line."""
-    return _insert(context, path, line_number, content)
+    return _insert_at(context, path, line_number, content)
 
 
 @action(approval=True, subjects=SUBJECTS)
 def delete_lines(context: Context, path: FilePath, start_line: FirstLine, end_line: LastLine = None) -> str:
     """Deletes lines of a file. Read these lines first."""
-    return _put(context, path, start_line, end_line, "")
+    return _replace_range(context, path, start_line, end_line, "")
 
 
 @action(name="append_file", approval=True, subjects=SUBJECTS)
@@ -81,22 +81,22 @@ def append_lines(
     """Adds lines behind a line of a file, or at its end; a file that is not there is made."""
     if start_line is None:
         return append_text(context, path, added)
-    _, last = _range(open_text(get_workspace(context), path), start_line, None)
-    return _insert(context, path, last + 1, added)
+    _, last = _resolve_range(open_text(get_workspace(context), path), start_line, None)
+    return _insert_at(context, path, last + 1, added)
 
 
-def _put(context: Context, path: str, start_line: int | str, end_line: int | None, content: str) -> str:
+def _replace_range(context: Context, path: str, start_line: int | str, end_line: int | None, content: str) -> str:
     workspace = get_workspace(context)
     with workspace.changing:
         opened = open_text(workspace, path)
-        start, end = _range(opened, start_line, end_line)
+        start, end = _resolve_range(opened, start_line, end_line)
         change = replace_lines(opened.file.text, start, end, normalize_newlines(content))
         check_seen(workspace, opened, start, end)
         what = "Edited" if content else "Deleted lines of"
         return f"{what} {escape(path)}:\n{save(workspace, opened, change)}"
 
 
-def _insert(context: Context, path: str, line: int, content: str) -> str:
+def _insert_at(context: Context, path: str, line: int, content: str) -> str:
     workspace = get_workspace(context)
     with workspace.changing:
         opened = open_text(workspace, path)
@@ -108,7 +108,7 @@ def _insert(context: Context, path: str, line: int, content: str) -> str:
         return f"Inserted into {escape(path)}:\n{save(workspace, opened, change)}"
 
 
-def _range(opened: OpenedFile, start_line: int | str, end_line: int | None) -> tuple[int, int]:
+def _resolve_range(opened: OpenedFile, start_line: int | str, end_line: int | None) -> tuple[int, int]:
     """The first and the last line of a range; by default one line."""
     if isinstance(start_line, int):
         return start_line, end_line or start_line

@@ -37,7 +37,7 @@ def list_directory(
     """Lists a directory; the names of directories end with a slash."""
     files = get_workspace(context).files
     listing = walk_directory(files, directory, depth=1)
-    permitted = _permitted(context, files, directory)
+    permitted = _entry_filter(context, files, directory)
     end = extension if extension.startswith(".") or not extension else f".{extension}"
     names = [
         escape(entry.path) + "/" * (entry.kind == "directory")
@@ -46,7 +46,7 @@ def list_directory(
         and (not end or entry.path.endswith(end))
         and permitted(entry.path)
     ]
-    return _limited(names, "nothing is there", cut=listing.cut)
+    return _limit_lines(names, "nothing is there", cut=listing.cut)
 
 
 @action(aliases=ALIASES, idempotent=True, subjects=_OF_DIRECTORY)
@@ -58,7 +58,7 @@ def tree(
     """Shows a directory and what is below it, but not hidden ones nor what others wrote."""
     files = get_workspace(context).files
     listing = walk_directory(files, directory, depth=max(1, max_depth))
-    permitted = _permitted(context, files, directory)
+    permitted = _entry_filter(context, files, directory)
     shown = [
         entry
         for entry in listing.entries
@@ -78,26 +78,26 @@ def tree(
 @action(idempotent=True, subjects=_OF_FILE)
 def outline(context: Context, path: FilePath) -> str:
     """Shows what a source file defines: functions, classes, methods, types, with their lines."""
-    parsed, _ = _outline(get_workspace(context), path)
+    parsed, _ = _read_outline(get_workspace(context), path)
     lines = [f"{each.line}: [{each.kind}] {each.path[:_LINE]}" for each in parsed.symbols[: MAX_SYMBOLS + 1]]
-    return _limited(lines, "nothing is defined there", limit=MAX_SYMBOLS)
+    return _limit_lines(lines, "nothing is defined there", limit=MAX_SYMBOLS)
 
 
 @action(idempotent=True, subjects=_OF_FILE)
 def imports(context: Context, path: FilePath) -> str:
     """Shows what a source file imports, with the lines."""
-    parsed, lines = _outline(get_workspace(context), path)
+    parsed, lines = _read_outline(get_workspace(context), path)
     shown = [f"{number}: {lines[number - 1].strip()[:_LINE]}" for number in parsed.imports[: MAX_SYMBOLS + 1]]
-    return _limited(shown, "nothing is imported there", limit=MAX_SYMBOLS)
+    return _limit_lines(shown, "nothing is imported there", limit=MAX_SYMBOLS)
 
 
-def _permitted(context: Context, files: ConfinedDirectory, directory: str) -> Callable[[str], bool]:
+def _entry_filter(context: Context, files: ConfinedDirectory, directory: str) -> Callable[[str], bool]:
     """Whether the rules let an entry of a directory be shown, by its path from there."""
     start = files.canonical(directory)
     return lambda path: context.permits(f"{start}/{path}" if start else path)
 
 
-def _outline(workspace: Workspace, path: str) -> tuple[Outline, list[str]]:
+def _read_outline(workspace: Workspace, path: str) -> tuple[Outline, list[str]]:
     opened = open_text(workspace, path)
     parsed = make_outline(opened.file.text, opened.key)
     if parsed is None:
@@ -105,7 +105,7 @@ def _outline(workspace: Workspace, path: str) -> tuple[Outline, list[str]]:
     return parsed, opened.lines
 
 
-def _limited(lines: list[str], nothing: str, *, limit: int = MAX_ENTRIES, cut: bool = False) -> str:
+def _limit_lines(lines: list[str], nothing: str, *, limit: int = MAX_ENTRIES, cut: bool = False) -> str:
     limited = [f"... (limited to {limit} results)"] if cut or len(lines) > limit else []
     return "\n".join([*(lines[:limit] or [nothing]), *limited])
 

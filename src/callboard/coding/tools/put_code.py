@@ -37,11 +37,11 @@ def put_code(
             )
             return str(write_file.function(context, path, whole))
         text, names = replace_definitions(opened.file.text, normalize_newlines(code), path)
-        shown = save(workspace, opened, Change(text, _spans(opened.lines, split_lines(text))))
+        shown = save(workspace, opened, Change(text, _diff_spans(opened.lines, split_lines(text))))
     return f"Put {', '.join(names)} into {escape(path)}:\n{shown}"
 
 
-def _spans(old: list[str], new: list[str]) -> tuple[Span, ...]:
+def _diff_spans(old: list[str], new: list[str]) -> tuple[Span, ...]:
     """The spans where the lines differ; one span of all lines for a large text."""
     if len(old) + len(new) > MAX_COMPARED:
         return (Span(1, len(old), len(new)),)

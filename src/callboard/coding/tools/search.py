@@ -79,7 +79,7 @@ async def grep(
 ) -> str:
     """Searches the lines of files for a regular expression. Gives path:line:text."""
     query = parse_query(pattern, ignore_case=case_insensitive)
-    return await _lines(context, query, directory, file_pattern, max_results)
+    return await _search_lines(context, query, directory, file_pattern, max_results)
 
 
 @action(idempotent=True, subjects={"path": "path"})
@@ -91,7 +91,7 @@ async def find_in_file(
 ) -> str:
     """Searches the lines of one file for a regular expression. Gives path:line:text."""
     query = parse_query(pattern, ignore_case=case_insensitive)
-    return await _lines(context, query, path, "*", MOST)
+    return await _search_lines(context, query, path, "*", MOST)
 
 
 @action(aliases=ALIASES, idempotent=True, subjects=SUBJECTS)
@@ -130,38 +130,38 @@ async def find_definition(
     workspace = get_workspace(context)
     results = _Results(100, context.permits)
     mentions: list[str] = []
-    suffixes = [suffix for each in LANGUAGES if _is(each.name, language) for suffix in each.suffixes]
+    suffixes = [suffix for each in LANGUAGES if _is_language(each.name, language) for suffix in each.suffixes]
     query = Query(name.rpartition(".")[2] or name, fixed=True)
     sources = f"*{{{','.join(suffixes)}}}"
     # Closed here: what searches is a process, which nobody would wait for.
-    async with aclosing(_matches(workspace, query, directory, sources, results)) as matches:
+    async with aclosing(_iterate_matches(workspace, query, directory, sources, results)) as matches:
         async for path, lines in matches:
-            definitions = await asyncio.to_thread(_definitions, workspace, path, name)
+            definitions = await asyncio.to_thread(_find_definitions, workspace, path, name)
             for number, text in definitions:
-                results.add(_result(path, number, text))
+                results.add(_format_result(path, number, text))
             if not definitions:
-                mentions += [_result(path, *lines[0])] if len(mentions) < _MENTIONS else []
+                mentions += [_format_result(path, *lines[0])] if len(mentions) < _MENTIONS else []
             if results.full:
                 break
     nothing = f"no definition of {name} was found"
     return results.text("\n".join([nothing, *(["it is mentioned at:", *mentions] if mentions else [])]))
 
 
-async def _lines(context: Context, query: Query, start: str, file_pattern: str, limit: int) -> str:
+async def _search_lines(context: Context, query: Query, start: str, file_pattern: str, limit: int) -> str:
     workspace = get_workspace(context)
     results = _Results(limit, context.permits)
     if query.fixed:
         results.notes.append("the pattern is no regular expression; it was searched for as it is")
-    async with aclosing(_matches(workspace, query, start, file_pattern, results)) as matches:
+    async with aclosing(_iterate_matches(workspace, query, start, file_pattern, results)) as matches:
         async for path, lines in matches:
             for number, text in lines:
-                results.add(_result(path, number, text))
+                results.add(_format_result(path, number, text))
             if results.full:
                 break
     return results.text(f"no line matches {query.pattern}")
 
 
-async def _matches(
+async def _iterate_matches(
     workspace: Workspace, query: Query, start: str, file_pattern: str, results: _Results
 ) -> AsyncGenerator[tuple[str, Sequence[tuple[int, str]]]]:
     """Yield matches until the time is over."""
@@ -182,7 +182,7 @@ async def _matches(
                 yield match
 
 
-def _definitions(workspace: Workspace, path: str, name: str) -> list[tuple[int, str]]:
+def _find_definitions(workspace: Workspace, path: str, name: str) -> list[tuple[int, str]]:
     try:
         text = decode(workspace.files.read(path, MAX_BYTES)).text
     except (OSError, NotText):
@@ -194,11 +194,11 @@ def _definitions(workspace: Workspace, path: str, name: str) -> list[tuple[int, 
     return [(each.line, lines[each.line - 1]) for each in matching_symbols]
 
 
-def _is(name: str, language: str | None) -> bool:
+def _is_language(name: str, language: str | None) -> bool:
     return language is None or name == language or (name == "tsx" and language == "typescript")
 
 
-def _result(path: str, number: int, text: str) -> str:
+def _format_result(path: str, number: int, text: str) -> str:
     return f"{escape(path)}:{number}:{truncate(text, _LINE)}"
 
 

@@ -38,26 +38,26 @@ def patched_paths(patches: Iterable[FilePatch]) -> list[str]:
 
 def apply_patches(workspace: Workspace, patches: list[FilePatch]) -> str:
     """Apply patches; return a description. Raises EditRefused, NotText and OSError, and then changes nothing."""
-    merged = _merged(patches)
+    merged = _merge_neighbours(patches)
     taken: set[str] = set()
     planned: list[_Planned] = []
     for each in merged:
         for path in patched_paths([each]):
-            key = _key(workspace, path)
+            key = _canonical(workspace, path)
             if key in taken:
                 raise EditRefused(f"{escape(path)} is in the patch twice; say what becomes of it in one place")
             taken.add(key)
         try:
-            planned.append(_plan(workspace, each))
+            planned.append(_plan_file(workspace, each))
         except EditRefused as refused:
             rest = "; nothing was changed in the other files either" if len(merged) > 1 else ""
             raise EditRefused(f"{escape(each.path)}: {refused}{rest}") from None
     write_files(workspace.files, [write for each in planned for write in each.writes])
-    results = [_result(workspace, each, shown=count < _SHOWN) for count, each in enumerate(planned)]
+    results = [_describe(workspace, each, shown=count < _SHOWN) for count, each in enumerate(planned)]
     return "\n".join(results)
 
 
-def _merged(patches: list[FilePatch]) -> list[FilePatch]:
+def _merge_neighbours(patches: list[FilePatch]) -> list[FilePatch]:
     """Merge neighbouring parts about the same file."""
     merged: list[FilePatch] = []
     for each in patches:
@@ -69,7 +69,7 @@ def _merged(patches: list[FilePatch]) -> list[FilePatch]:
     return merged
 
 
-def _plan(workspace: Workspace, patch: FilePatch) -> _Planned:
+def _plan_file(workspace: Workspace, patch: FilePatch) -> _Planned:
     path = patch.path
     if patch.kind == "add":
         _check_absent(workspace, path)
@@ -94,7 +94,7 @@ def _plan(workspace: Workspace, patch: FilePatch) -> _Planned:
     return _Planned(moved, f"Moved {escape(path)} to {escape(patch.target)}")
 
 
-def _result(workspace: Workspace, planned: _Planned, *, shown: bool) -> str:
+def _describe(workspace: Workspace, planned: _Planned, *, shown: bool) -> str:
     if planned.opened is None or planned.change is None:
         return planned.summary
     around = describe_change(workspace, planned.opened, planned.change)
@@ -109,7 +109,7 @@ def _check_absent(workspace: Workspace, path: str) -> None:
     raise EditRefused(f"{escape(path)} is there already; update it, or delete it first")
 
 
-def _key(workspace: Workspace, path: str) -> str:
+def _canonical(workspace: Workspace, path: str) -> str:
     try:
         return workspace.files.canonical(path)
     except FileNotFoundError:

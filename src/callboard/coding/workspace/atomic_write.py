@@ -26,18 +26,18 @@ def write_files(files: ConfinedDirectory, changes: Sequence[FileChange]) -> None
     done: list[FileChange] = []
     try:
         for change in changes:
-            _put(files, change, change.after)
+            _write_or_delete(files, change, change.after)
             done.append(change)
     except BaseException as error:
         for change in reversed(done):
             try:
-                _put(files, change, change.before)
+                _write_or_delete(files, change, change.before)
             except OSError as further:
                 error.add_note(f"{change.path} could not be put back: {further}")
         raise
 
 
-def _put(files: ConfinedDirectory, change: FileChange, data: bytes | None) -> None:
+def _write_or_delete(files: ConfinedDirectory, change: FileChange, data: bytes | None) -> None:
     if data is None:
         files.delete(change.path)
     else:

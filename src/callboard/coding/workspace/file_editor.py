@@ -46,7 +46,7 @@ def open_text(workspace: Workspace, path: str) -> OpenedFile:
     try:
         data = workspace.files.read(path, MAX_BYTES)
     except FileNotFoundError:
-        raise FileNotFoundError(f"there is no file {escape(path)}{_near(workspace, path)}") from None
+        raise FileNotFoundError(f"there is no file {escape(path)}{_suggest_name(workspace, path)}") from None
     except IsADirectoryError:
         raise IsADirectoryError(f"{escape(path)} is a directory; list it with list_directory") from None
     try:
@@ -78,9 +78,9 @@ def check_seen(workspace: Workspace, opened: OpenedFile, start: int, end: int) -
         return
     shown, last = show_lines(workspace, opened, start, end)
     why = (
-        f"the file changed since you read it; here {_are(start, last)} now:"
+        f"the file changed since you read it; here {_format_verb(start, last)} now:"
         if sight == "changed"
-        else f"you have not seen these lines under these numbers; here {_are(start, last)}:"
+        else f"you have not seen these lines under these numbers; here {_format_verb(start, last)}:"
     )
     fix = "If these are the lines you mean, make the same call again." if last == end else "Read on with get_lines."
     raise EditRefused(f"{why}\n{shown}\n{fix}")
@@ -127,28 +127,28 @@ def describe_change(workspace: Workspace, opened: OpenedFile, change: Change) ->
     last = change.spans[-1] if change.spans else None
     # Whether anything is behind it, counted in the old lines.
     behind = last is not None and last.start - 1 + last.removed < len(opened.lines)
-    moves = [_moved(shift)] if shift and behind else []
+    moves = [_describe_shift(shift)] if shift and behind else []
     around = "\n...\n".join(each for each in shown if each) or "The file is empty now."
-    return "\n".join([around, *told_more, *moves, *_broken(opened, change)])
+    return "\n".join([around, *told_more, *moves, *_syntax_warning(opened, change)])
 
 
-def _broken(opened: OpenedFile, change: Change) -> list[str]:
+def _syntax_warning(opened: OpenedFile, change: Change) -> list[str]:
     line = find_syntax_error(change.text, opened.key)
     if line is None or find_syntax_error(opened.file.text, opened.key) is not None:
         return []
     return [f"Warning: the file does not parse any more; the first syntax error is at line {line}."]
 
 
-def _moved(shift: int) -> str:
+def _describe_shift(shift: int) -> str:
     many = "line" if abs(shift) == 1 else "lines"
     return f"What is behind that is {abs(shift)} {many} further {'down' if shift > 0 else 'up'} now."
 
 
-def _are(start: int, end: int) -> str:
+def _format_verb(start: int, end: int) -> str:
     return f"{'is' if start == end else 'are'} {format_line_range(start, end - start + 1)}"
 
 
-def _near(workspace: Workspace, path: str) -> str:
+def _suggest_name(workspace: Workspace, path: str) -> str:
     """Names like it in its directory."""
     directory, _, name = path.rstrip("/").rpartition("/")
     try:

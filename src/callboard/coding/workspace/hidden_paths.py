@@ -28,7 +28,7 @@ def find_hidden_paths(root: Path, permits: Permits) -> tuple[str, ...]:
     """
     if permits is everything:
         return ()
-    denied = dict.fromkeys(_refused(root, permits))
+    denied = dict.fromkeys(_denied_paths(root, permits))
     named = [path for path in denied_places(permits) if not _is_behind_link(root, path)]
     paths = dict.fromkeys([*denied, *named])
     if len(paths) > MAX_HIDDEN:
@@ -38,14 +38,14 @@ def find_hidden_paths(root: Path, permits: Permits) -> tuple[str, ...]:
     return tuple([path for path in paths if not any(_is_in(path, other) for other in paths)])
 
 
-def _refused(root: Path, permits: Permits) -> Iterator[str]:
-    looked = 0
+def _denied_paths(root: Path, permits: Permits) -> Iterator[str]:
+    count = 0
     waiting = [""]
     while waiting:
         prefix = waiting.pop()
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError), os.scandir(root / prefix) as entries:
             for entry in entries:
-                looked += 1
+                count += 1
                 path = f"{prefix}{entry.name}"
                 if entry.is_symlink() or path in READ_ONLY:
                     continue
@@ -53,7 +53,7 @@ def _refused(root: Path, permits: Permits) -> Iterator[str]:
                     yield path
                 elif entry.is_dir(follow_symlinks=False) and entry.name not in SKIPPED:
                     waiting.append(f"{path}/")
-        if looked > MAX_ENTRIES:
+        if count > MAX_ENTRIES:
             raise CallerError(
                 f"there are more than {MAX_ENTRIES:,} files, too many to hide what the rules deny", path=str(root)
             )
