@@ -66,7 +66,7 @@ def through(replies, asks, wire="chat", compat_events=False, **facts):
 
     async def scenario():
         async with FakeBackend(replies) as backend, _GATEWAY._serving(_GATEWAY.behind(backend, wire=wire, **facts), compat_events=compat_events) as served:  # fmt: skip
-            served.gateway.backends[0].breaker._most = 100  # faults are what these backends are here for
+            served.gateway.backends[0].breaker._threshold = 100  # faults are what these backends are here for
             answers = [await served.post(front, ASKING[front] | more) for front, more in asks]
             return answers, len([each for each in backend.requests if each.method == "POST"])
 

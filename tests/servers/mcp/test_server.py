@@ -411,7 +411,7 @@ class TestWaiting:
 
         async def scenario():
             call = Forgotten()
-            calls.WaitingCalls(patience=0.0).keep(call)
+            calls.WaitingCalls(max_wait=0.0).keep(call)
             await call.over.wait()
 
         asyncio.run(scenario())

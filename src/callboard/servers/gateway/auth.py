@@ -13,9 +13,9 @@ from hmac import compare_digest
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewaySettings
 
-SHORTEST_KEY = 16
+MIN_KEY_LENGTH = 16
 """The least characters of a gateway's key: a shorter one could be guessed."""
-_SHOWN_FROM = 24
+_MIN_SHOWN_LENGTH = 24
 """From this length on, ten characters of a key are shown."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 
@@ -27,7 +27,7 @@ def digest(key: str) -> str:
 
 def mask_key(key: str) -> str:
     """A key for a log line: `abcdef...wxyz`, and nothing of a short one."""
-    return f"{key[:6]}...{key[-4:]}" if len(key) >= _SHOWN_FROM else "***" if key else "none"
+    return f"{key[:6]}...{key[-4:]}" if len(key) >= _MIN_SHOWN_LENGTH else "***" if key else "none"
 
 
 class TokenBucket:
@@ -53,10 +53,10 @@ class TokenBucket:
 class Caller:
     """The limits of one key. `with` it a request is open."""
 
-    def __init__(self, name: str, bucket: TokenBucket | None, most: int) -> None:
+    def __init__(self, name: str, bucket: TokenBucket | None, limit: int) -> None:
         self.name = name
         self._bucket = bucket
-        self._most = most
+        self._max_concurrent = limit
         self.open = 0
         self.sockets = 0
 
@@ -90,8 +90,8 @@ class Caller:
             raise HttpError("rate_limit_exceeded", f"too many requests; try again in {wait:.1f}s", headers=headers)
 
     def _check_open(self, count: int, what: str) -> None:
-        if self._most and count >= self._most:
-            message = f"{count} {what} of this key are open; at most {self._most} may be"
+        if self._max_concurrent and count >= self._max_concurrent:
+            message = f"{count} {what} of this key are open; at most {self._max_concurrent} may be"
             raise HttpError("rate_limit_exceeded", message, headers={"retry-after": "1"})
 
 

@@ -34,14 +34,14 @@ log = logging.getLogger("callboard.gateway")
 
 LIST_SECONDS = 60.0
 """Seconds for which a list of models is believed."""
-_LISTING = 10.0
+_LIST_TIMEOUT = 10.0
 """Seconds that it may take; a client waits for it."""
-_MOST_MODELS = 256
-_MOST_LISTED = 10_000
-_MOST_LISTS = 64
+_MAX_MODELS = 256
+_MAX_LISTED = 10_000
+_MAX_LISTS = 64
 WITHOUT_TOOLS = "validated"
 """The mode that needs none of the wire's fields for tools."""
-_MAX_LIST = 8 * 1024 * 1024
+_MAX_LIST_BYTES = 8 * 1024 * 1024
 
 
 _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
@@ -94,11 +94,11 @@ class _Names(msgspec.Struct, frozen=True):
     """The names that a list has, and the same by their lower case."""
 
     listed: tuple[str, ...] = ()
-    plain: Mapping[str, str] = {}
+    by_lower_case: Mapping[str, str] = {}
 
     @classmethod
     def of(cls, names: Sequence[str]) -> _Names:
-        listed = tuple(dict.fromkeys([name for name in names if name]))[:_MOST_LISTED]
+        listed = tuple(dict.fromkeys([name for name in names if name]))[:_MAX_LISTED]
         return cls(listed, {name.lower(): name for name in listed})
 
 
@@ -164,7 +164,7 @@ class Backend:
             model = self._make_model(*key[:2])
             if facts and isinstance(model, HttpModel):
                 model = model.with_facts(facts)
-            while len(self._models) >= _MOST_MODELS:
+            while len(self._models) >= _MAX_MODELS:
                 del self._models[next(iter(self._models))]
         self._models[key] = model
         return model
@@ -187,13 +187,13 @@ class Backend:
     def correct_name(self, name: str, owner: str = "") -> str:
         """The name as the backend spells it, where only the case differs."""
         names = self._names(owner)
-        return name if name in names.listed else names.plain.get(name.lower(), name)
+        return name if name in names.listed else names.by_lower_case.get(name.lower(), name)
 
     def is_stale(self, now: float, owner: str = "") -> bool:
         """Whether its models should be asked for."""
-        known = self._lists.get(self._list_owner(owner))
+        model_list = self._lists.get(self._list_owner(owner))
         return not self.settings.local and (
-            known is None or known.asked_at is None or now - known.asked_at > LIST_SECONDS
+            model_list is None or model_list.asked_at is None or now - model_list.asked_at > LIST_SECONDS
         )
 
     async def refresh_models(self, key: str, now: float, owner: str = "") -> None:
@@ -204,19 +204,19 @@ class Backend:
             now: Seconds of any clock that only goes forward.
             owner: Whose the list is, if it is asked for with the client's key.
         """
-        known = self._use_list(self._list_owner(owner))
-        known.asked_at = now
+        model_list = self._use_list(self._list_owner(owner))
+        model_list.asked_at = now
         path = "/v1/models" if self.settings.wire == "messages" else "/models"
         headers = {**self.settings.headers, **self.headers(key)}
         try:
             async with (
-                asyncio.timeout(_LISTING),
+                asyncio.timeout(_LIST_TIMEOUT),
                 self._transport.get(self.settings.url.rstrip("/") + path, headers=headers) as answer,
             ):
                 if answer.status != 200:
                     self._log_once(f"status {answer.status}")
                     return
-                answer_body = _read_list(await answer.read(_MAX_LIST))
+                answer_body = _read_list(await answer.read(_MAX_LIST_BYTES))
         except (CallboardError, TimeoutError, msgspec.MsgspecError, RecursionError, UnicodeError) as error:
             self._log_once(str(error))
             return
@@ -224,7 +224,7 @@ class Backend:
             [each.id or each.name.removeprefix("models/") for each in (*answer_body.data, *answer_body.models)]
         )
         # Most keys see the same models: those lists are one in memory.
-        known.names = next((each.names for each in self._lists.values() if each.names == names), names)
+        model_list.names = next((each.names for each in self._lists.values() if each.names == names), names)
 
     def _log_once(self, why: str) -> None:
         """Once for each reason: a backend that lists nothing without a key is asked again and again."""
@@ -237,16 +237,16 @@ class Backend:
         return owner if self._forwards else ""
 
     def _names(self, owner: str) -> _Names:
-        known = self._lists.get(self._list_owner(owner))
-        return known.names if known is not None and known.names.listed else self._lists[""].names
+        model_list = self._lists.get(self._list_owner(owner))
+        return model_list.names if model_list is not None and model_list.names.listed else self._lists[""].names
 
     def _use_list(self, lister: str) -> _List:
         """The list, as the one that was asked for last; another's is forgotten where there are too many."""
-        known = self._lists.pop(lister, None) or _List()
-        while len(self._lists) >= _MOST_LISTS:
+        model_list = self._lists.pop(lister, None) or _List()
+        while len(self._lists) >= _MAX_LISTS:
             del self._lists[next(each for each in self._lists if each)]
-        self._lists[lister] = known
-        return known
+        self._lists[lister] = model_list
+        return model_list
 
     def _make_model(self, name: str, mode: str) -> BatchModel:
         settings = self.settings
@@ -258,19 +258,19 @@ class Backend:
             return local  # type: ignore[no-any-return]
         facts["wire"] = settings.wire
         resolution = resolve(name, facts)
-        believed: dict[str, Any] = {}
+        assumed: dict[str, Any] = {}
         if resolution.sources["uses_tools"] == "default":
             # Of a model that nothing is known of the backend is believed to take tools until it says no.
-            believed["uses_tools"] = True
+            assumed["uses_tools"] = True
         if (
             not resolution.profile.watch
             and "watch" not in facts
             and urlsplit(settings.url).hostname not in _maker_hosts()
         ):
             # Clients ask for names that they know; behind another's address any model may answer to them.
-            believed["watch"] = "auto"
-        if believed:
-            resolution = resolve(name, {**facts, **believed})
+            assumed["watch"] = "auto"
+        if assumed:
+            resolution = resolve(name, {**facts, **assumed})
         resolution = msgspec.structs.replace(resolution, model=name)
         return HttpModel(
             resolution,

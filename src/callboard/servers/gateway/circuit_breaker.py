@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Literal
 
 State = Literal["closed", "open", "half-open"]
-LONGEST = 600.0
+MAX_OPEN_SECONDS = 600.0
 """Seconds that a backend may ask to be left alone for."""
-_MOST_OWNERS = 256
+_MAX_OWNERS = 256
 """Clients whose failures are counted; the oldest are forgotten."""
 
 
@@ -24,27 +24,27 @@ class CircuitBreaker:
     """Opens after `failures` in a row, for `pause` seconds or as long as the backend asks."""
 
     def __init__(self, failure_threshold: int = 5, recovery_seconds: float = 30.0) -> None:
-        self._most = failure_threshold
-        self._pause = recovery_seconds
-        self._shut_for = 0.0
-        self._until = 0.0
+        self._threshold = failure_threshold
+        self._recovery_seconds = recovery_seconds
+        self._open_seconds = 0.0
+        self._open_until = 0.0
         self._probing_since: float | None = None
         self.failures = 0
 
     def state(self, now: float) -> State:
-        if self.failures < self._most:
+        if self.failures < self._threshold:
             return "closed"
-        return "open" if now < self._until else "half-open"
+        return "open" if now < self._open_until else "half-open"
 
     def seconds_to_wait(self, now: float) -> float:
         """Seconds until the backend may be asked. On 0 the caller asks, and then records the outcome."""
-        if self.failures < self._most:
+        if self.failures < self._threshold:
             return 0.0
-        if now < self._until:
-            return min(self._until - now, self._shut_for)  # a sum of floats may round upwards
+        if now < self._open_until:
+            return min(self._open_until - now, self._open_seconds)  # a sum of floats may round upwards
         # A probe without an outcome for as long as a recovery is forgotten.
-        if self._probing_since is not None and now - self._probing_since < self._pause:
-            return min(self._probing_since + self._pause - now, self._pause)
+        if self._probing_since is not None and now - self._probing_since < self._recovery_seconds:
+            return min(self._probing_since + self._recovery_seconds - now, self._recovery_seconds)
         self._probing_since = now
         return 0.0
 
@@ -56,15 +56,15 @@ class CircuitBreaker:
         """A fault of the backend's own: 5xx, a timeout, the network."""
         self.failures += 1
         self._probing_since = None
-        if self.failures >= self._most:
+        if self.failures >= self._threshold:
             self.open(now, retry_after)
 
     def open(self, now: float, retry_after: float | None = None) -> None:
         """Open at once, whatever the count."""
-        self.failures = max(self.failures, self._most)
+        self.failures = max(self.failures, self._threshold)
         self._probing_since = None
-        self._shut_for = max(self._pause, min(retry_after or 0.0, LONGEST))
-        self._until = now + self._shut_for
+        self._open_seconds = max(self._recovery_seconds, min(retry_after or 0.0, MAX_OPEN_SECONDS))
+        self._open_until = now + self._open_seconds
 
     def release(self) -> None:
         """The request ended without an outcome: the client left, or the fault was the client's."""
@@ -95,8 +95,8 @@ class SharedCircuitBreaker:
     """
 
     def __init__(self, failure_threshold: int = 5, recovery_seconds: float = 30.0, *, shared: bool = False) -> None:
-        self._most = failure_threshold
-        self._pause = recovery_seconds
+        self._threshold = failure_threshold
+        self._recovery_seconds = recovery_seconds
         self._shared = shared
         self._all = CircuitBreaker(failure_threshold, recovery_seconds)
         self._owners: dict[str, _Owner] = {}
@@ -139,17 +139,17 @@ class SharedCircuitBreaker:
             doubtful: It answered, and the request may be why it failed: a status of 500. Alone such failures open the
                 breaker for their client after twice as many.
         """
-        own = self._seen_by(owner)
+        own = self._owner_breaker(owner)
         if not doubtful:
             own.breaker.record_failure(now, retry_after)
         else:
             own.doubts += 1
             own.breaker.release()
-            if own.failures >= 2 * self._most:
+            if own.failures >= 2 * self._threshold:
                 own.breaker.open(now, retry_after)
-        share = (self._most + 1) // 2
+        share = (self._threshold + 1) // 2
         counted = sum([min(each.failures, share) for each in self._owners.values()])
-        if len(self._owners) > 1 and counted >= self._most:
+        if len(self._owners) > 1 and counted >= self._threshold:
             self._all.open(now, retry_after)
         else:
             self._all.release()
@@ -160,9 +160,9 @@ class SharedCircuitBreaker:
             self._owners[owner].breaker.release()
         self._all.release()
 
-    def _seen_by(self, owner: str) -> _Owner:
-        own = self._owners.pop(owner, None) or _Owner(CircuitBreaker(self._most, self._pause))
-        while len(self._owners) >= _MOST_OWNERS:
+    def _owner_breaker(self, owner: str) -> _Owner:
+        own = self._owners.pop(owner, None) or _Owner(CircuitBreaker(self._threshold, self._recovery_seconds))
+        while len(self._owners) >= _MAX_OWNERS:
             del self._owners[next(iter(self._owners))]
         self._owners[owner] = own
         return own

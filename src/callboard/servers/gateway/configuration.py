@@ -17,7 +17,7 @@ from callboard.errors import CallerError, NoSuchModel
 from callboard.extras import require_extra
 from callboard.modes import plan
 from callboard.profiles import resolve
-from callboard.servers.gateway.auth import SHORTEST_KEY, digest
+from callboard.servers.gateway.auth import MIN_KEY_LENGTH, digest
 from callboard.servers.gateway.settings import BackendSettings, GatewayLimits, GatewaySettings
 from callboard.tools.descriptors import Where, below, convert_table, converted, dotted, refuse_unknown
 from callboard.wires import wire_named
@@ -90,8 +90,8 @@ def _checked_digest(key: str) -> str:
     if key.startswith(_DIGEST):
         if len(hexadecimal) != 64 or not all(each in "0123456789abcdef" for each in hexadecimal):
             raise CallerError("not a digest", path="keys", hint="sha256: and 64 hexadecimal digits")
-    elif len(key) < SHORTEST_KEY:
-        hint = f"at least {SHORTEST_KEY} characters, such as this new one: {secrets.token_urlsafe(24)}"
+    elif len(key) < MIN_KEY_LENGTH:
+        hint = f"at least {MIN_KEY_LENGTH} characters, such as this new one: {secrets.token_urlsafe(24)}"
         raise CallerError("too short for a key", path="keys", hint=hint)
     return hexadecimal
 

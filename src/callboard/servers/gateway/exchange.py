@@ -169,8 +169,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def batches(self) -> Batches:
         batches = self.source(self.record)
-        for apply in self.filters:
-            batches = apply(self, batches)
+        for filter_batches in self.filters:
+            batches = filter_batches(self, batches)
         return batches
 
     def encoder(self) -> Stage[Event, Payload]:

@@ -196,9 +196,9 @@ def _check_choices(body: Mapping[str, Any], name: str, within: str = "") -> None
         raise HttpError("invalid_request", "a request gets one reply; ask once for each", path=within + name)
 
 
-def _check_count(items: Any, path: str, most: int) -> None:
-    if isinstance(items, list) and len(items) > most:
-        raise HttpError("too_many_messages", f"{len(items)} items; at most {most} are taken", path=path)
+def _check_count(items: Any, path: str, limit: int) -> None:
+    if isinstance(items, list) and len(items) > limit:
+        raise HttpError("too_many_messages", f"{len(items)} items; at most {limit} are taken", path=path)
 
 
 def _check_tokens(body: Mapping[str, Any], name: str, limits: GatewayLimits, within: str = "") -> None:

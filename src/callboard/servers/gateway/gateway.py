@@ -247,10 +247,10 @@ def _decide_forwarding(settings: GatewaySettings) -> list[BackendSettings]:
     ]
 
 
-def _check_content(body: Mapping[str, Any], most: int) -> None:
+def _check_content(body: Mapping[str, Any], limit: int) -> None:
     for path in ("input", "messages", "contents"):
         items = body.get(path)
         for place, item in enumerate(items if isinstance(items, list) else [items]):
-            if (size := len(_encode(item))) > most:
-                message = f"{size} bytes; at most {most} are taken"
+            if (size := len(_encode(item))) > limit:
+                message = f"{size} bytes; at most {limit} are taken"
                 raise HttpError("input_content_too_large", message, path=f"{path}[{place}]")

@@ -37,7 +37,7 @@ class HostedTools:
         self._configuration = load_configuration(settings.ensembles)
         self._names_a_module = names_a_module(settings.ensembles)
         self._ensembles: list[Ensemble] = []
-        self._roster = Roster(())
+        self._registry = Roster(())
 
     async def connect(self) -> None:
         """Raises DescriptorError, and ToolExecutionFailure for an ensemble that cannot be connected."""
@@ -45,12 +45,12 @@ class HostedTools:
             # Last, so that no file of this directory shadows an installed module.
             sys.path.append(str(Path.cwd()))
         self._ensembles = await prepare_ensembles(self._configuration)
-        self._roster = Roster([filtered(each, self._may_run) for each in self._ensembles])
-        log.info("tools that run here: %s", ", ".join(self._roster) or "none")
+        self._registry = Roster([filtered(each, self._may_run) for each in self._ensembles])
+        log.info("tools that run here: %s", ", ".join(self._registry) or "none")
 
     async def disconnect(self) -> None:
         ensembles, self._ensembles = self._ensembles, []
-        self._roster = Roster(())
+        self._registry = Roster(())
         try:
             await disconnect_ensembles(ensembles)
         except CallboardError as error:
@@ -58,36 +58,36 @@ class HostedTools:
 
     def stream_reply(self, candidates: Candidates, request: Request, record: ReplyRecord) -> Batches:
         """The batches of one reply, as of `dispatch.stream_reply`. A client's tool hides ours of the same name."""
-        theirs = frozenset([tool.name for tool in request.tools])
-        ours = {name: invoker for name, invoker in self._roster.items() if name not in theirs}
-        declared = tuple([each for each in self._roster.declarations if each.name in ours])
+        client_names = frozenset([tool.name for tool in request.tools])
+        tools = {name: invoker for name, invoker in self._registry.items() if name not in client_names}
+        declared = tuple([each for each in self._registry.declarations if each.name in tools])
         plan = first_plan(candidates, record.owner)
         keep = request.tool_choice.name if isinstance(request.tool_choice, NamedTool) else ""
-        search = self._search(declared, ours, plan.max_tools and max(2, plan.max_tools - len(theirs)), keep)
+        search = self._search(declared, tools, plan.max_tools and max(2, plan.max_tools - len(client_names)), keep)
         canisters = restore_calls(request.canisters)
         declared = search.declared(canisters) if search else declared
         with_tools = replace(request, canisters=canisters, tools=(*request.tools, *declared))
-        if not ours or request.tool_choice == "none":
+        if not tools or request.tool_choice == "none":
             return stream_reply(candidates, with_tools, record)
         rounds = ToolLoop(
             candidates,
             with_tools,
             record,
             plan=plan,
-            theirs=request.tools,
-            ours=search.invokers if search else ours,
+            client_tools=request.tools,
+            hosted_tools=search.invokers if search else tools,
             search=search,
             limits=self._limits,
-            seen=len(request.canisters),
+            client_canisters=len(request.canisters),
         )
         return rounds.batches()
 
     def _search(
-        self, declared: tuple[ToolDeclaration, ...], ours: Mapping[str, Invoker], limit: int, keep: str
+        self, declared: tuple[ToolDeclaration, ...], tools: Mapping[str, Invoker], limit: int, keep: str
     ) -> ToolSearch | None:
         """The search for our tools that do not fit beside the client's; the tool `keep` is always declared."""
-        searched = self._roster.searched(declared, limit, keep)
-        return ToolSearch(declared, ours, searched, limit) if searched else None
+        searched = self._registry.searched(declared, limit, keep)
+        return ToolSearch(declared, tools, searched, limit) if searched else None
 
     def _may_run(self, invoker: Invoker) -> bool:
         permission, why = self._policy.decide(invoker)[:2]

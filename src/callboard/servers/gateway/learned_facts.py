@@ -12,8 +12,8 @@ from typing import Any
 
 SECONDS = 600.0
 """After these the facts are forgotten: the backend may have been restarted with other flags."""
-_MOST_MODELS = 16
-_MOST_OWNERS = 256
+_MAX_MODELS = 16
+_MAX_OWNERS = 256
 
 
 class LearnedFacts:
@@ -21,31 +21,31 @@ class LearnedFacts:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._known: dict[str, dict[str, tuple[float, Mapping[str, Any]]]] = {}
+        self._facts: dict[str, dict[str, tuple[float, Mapping[str, Any]]]] = {}
 
     def __len__(self) -> int:
-        return sum(map(len, self._known.values()))
+        return sum(map(len, self._facts.values()))
 
     def add(self, owner: str, model: str, facts: Mapping[str, Any]) -> None:
         """Add facts for this owner's requests to the model, for a while."""
         facts = {**self.facts(owner, model), **facts}
-        models = self._known.pop(owner, {})
+        models = self._facts.pop(owner, {})
         models.pop(model, None)
         models[model] = self._clock() + SECONDS, facts
-        if len(models) > _MOST_MODELS:
+        if len(models) > _MAX_MODELS:
             del models[next(iter(models))]
-        self._known[owner] = models
-        if len(self._known) > _MOST_OWNERS:
-            del self._known[next(iter(self._known))]
+        self._facts[owner] = models
+        if len(self._facts) > _MAX_OWNERS:
+            del self._facts[next(iter(self._facts))]
 
     def facts(self, owner: str, model: str) -> Mapping[str, Any]:
         """What is known for this owner's requests to the model."""
-        until, facts = self._known.get(owner, {}).get(model, (0.0, {}))
+        until, facts = self._facts.get(owner, {}).get(model, (0.0, {}))
         return facts if self._clock() < until else {}
 
     def facts_by_model(self, owner: str) -> dict[str, Mapping[str, Any]]:
         """The facts of every model that has some."""
-        return {model: facts for model in self._known.get(owner, {}) if (facts := self.facts(owner, model))}
+        return {model: facts for model in self._facts.get(owner, {}) if (facts := self.facts(owner, model))}
 
     def clear(self) -> None:
-        self._known.clear()
+        self._facts.clear()

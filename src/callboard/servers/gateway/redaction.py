@@ -39,9 +39,9 @@ from callboard.core import (
 from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
 
 MASK = "***"
-_SHORTEST = 4
+_MIN_LENGTH = 4
 """Characters below which nothing is a secret: masking them would spoil every text."""
-_LONG = 12
+_MIN_LENGTH_IN_REPLIES = 12
 """Characters of a secret that no model says by chance."""
 _PLACEHOLDERS = frozenset({"empty", "none", "dummy", "ollama", "lm-studio", "not-needed", "sk-no-key-required"})
 """What the manuals of servers that want no key say to send."""
@@ -67,9 +67,11 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = (), addresses: Iterable[str] = ()) -> None:
-        secret_texts = {each for each in secrets if len(each) >= _SHORTEST and each.lower() not in _PLACEHOLDERS}
-        self._all = _Search(secret_texts, least=_SHORTEST)
-        self._long = _Search([each for each in secret_texts if len(each) >= _LONG], least=2 * _SHORTEST)
+        secret_texts = {each for each in secrets if len(each) >= _MIN_LENGTH and each.lower() not in _PLACEHOLDERS}
+        self._all = _Search(secret_texts, least=_MIN_LENGTH)
+        self._long = _Search(
+            [each for each in secret_texts if len(each) >= _MIN_LENGTH_IN_REPLIES], least=2 * _MIN_LENGTH
+        )
         hosts = "|".join([re.escape(each) for each in sorted(filter(None, set(addresses)), key=len, reverse=True)])
         place = rf"(?:{hosts})(?::\d+)?(?![\w-]|\.\w)"
         rest = r"""(?:[/?#][^\s"'<>]*[^\s"'<>:;,.)]|/)?"""
@@ -78,11 +80,11 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A whole text, such as a header or a log line, without secrets."""
-        return self._all.whole(text)
+        return self._all.mask(text)
 
     def error(self, text: str) -> str:
         """A failure's text for clients: without secrets, and without the backends' addresses."""
-        return self._addresses.sub("the backend", self._all.whole(text))
+        return self._addresses.sub("the backend", self._all.mask(text))
 
     def start_reply(self) -> Redaction:
         """A filter for the events of one reply."""
@@ -108,7 +110,7 @@ class _Search:
     def __bool__(self) -> bool:
         return bool(self._forms)
 
-    def whole(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """The whole text without secrets."""
         if not self._forms:
             return text
@@ -208,7 +210,7 @@ class Redaction:
             case Usage() | Note() | ReplyStarted() | ReplyExtra():
                 return [self._redact_event(event)]
             case Logprobs():
-                return self._weigh(event)
+                return self._logprobs(event)
             case InvocationEnded() | InvocationIncomplete():
                 return [*self._flush(texts=True), *self._end(event.index), self._redact_event(event)]
             case InvocationStarted():
@@ -226,10 +228,10 @@ class Redaction:
         if not safe and rest and not getattr(event, "opaque", ""):
             return []
         if isinstance(event, ReasoningPiece) and event.opaque:
-            event = replace(event, opaque=self._search.whole(event.opaque))
+            event = replace(event, opaque=self._search.mask(event.opaque))
         return [event if safe == getattr(event, field) else replace(event, **{field: safe})]
 
-    def _weigh(self, event: Logprobs) -> list[Event]:
+    def _logprobs(self, event: Logprobs) -> list[Event]:
         """Tokens are pieces of the text: those that may begin a secret wait, and those of one become one."""
         before = self._waiting.pop(Logprobs, None)
         tokens = [*(before.tokens if isinstance(before, Logprobs) else ()), *event.tokens]
@@ -240,13 +242,13 @@ class Redaction:
         if waits:
             self._waiting[Logprobs] = replace(event, tokens=tuple(tokens[-waits:]))
         complete = tokens[: len(tokens) - waits]
-        return [replace(event, tokens=self._unsecret(complete))] if complete else []
+        return [replace(event, tokens=self._mask_tokens(complete))] if complete else []
 
-    def _unsecret(self, tokens: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    def _mask_tokens(self, tokens: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
         text = "".join(map(_token, tokens))
-        if self._search.whole(text) != text:
+        if self._search.mask(text) != text:
             return ({"token": MASK, "logprob": tokens[0].get("logprob"), "bytes": None, "top_logprobs": []},)
-        return tuple(_each(list(tokens), self._search.whole))
+        return tuple(_map_texts(list(tokens), self._search.mask))
 
     def _flush(self, *, besides: Any = None, texts: bool = False) -> list[Event]:
         """The waiting ends of texts, but for one kind; or of texts alone."""
@@ -260,29 +262,29 @@ class Redaction:
         if waiting is None:
             return []
         if isinstance(waiting, Logprobs):
-            return [replace(waiting, tokens=self._unsecret(waiting.tokens))]
+            return [replace(waiting, tokens=self._mask_tokens(waiting.tokens))]
         field = "json" if isinstance(waiting, ArgumentsPiece) else "text"
-        return [replace(waiting, **{field: self._search.whole(getattr(waiting, field))})]
+        return [replace(waiting, **{field: self._search.mask(getattr(waiting, field))})]
 
     def _redact_event(self, event: Event) -> Event:
         """An event that is whole."""
-        redactor, whole = self._redactor, self._search.whole
+        redactor, mask = self._redactor, self._search.mask
         match event:
             case ReplyFailed():
                 words = {name: redactor.error(getattr(event, name)) for name in ("code", "message", "excerpt")}
             case Note():
                 words = {name: redactor.error(getattr(event, name)) for name in ("text", "unsent")}
             case ReplyExtra():
-                words = {name: _each(getattr(event, name), whole) for name in ("fields", "choice", "message")}
+                words = {name: _map_texts(getattr(event, name), mask) for name in ("fields", "choice", "message")}
             case ReplyStarted():
-                words = {name: whole(getattr(event, name)) for name in ("identifier", "model")}
+                words = {name: mask(getattr(event, name)) for name in ("identifier", "model")}
             case InvocationStarted():
-                words = {name: whole(getattr(event, name)) for name in ("identifier", "name")}
+                words = {name: mask(getattr(event, name)) for name in ("identifier", "name")}
             case InvocationIncomplete():
-                words = {name: whole(getattr(event, name)) for name in ("identifier", "name", "raw")}
+                words = {name: mask(getattr(event, name)) for name in ("identifier", "name", "raw")}
             case InvocationEnded():
-                words = {name: whole(getattr(event, name)) for name in ("identifier", "name", "raw")}
-                words["arguments"] = _each(event.arguments, whole)
+                words = {name: mask(getattr(event, name)) for name in ("identifier", "name", "raw")}
+                words["arguments"] = _map_texts(event.arguments, mask)
             case _:
                 return event
         return event if all(getattr(event, name) == value for name, value in words.items()) else replace(event, **words)
@@ -293,13 +295,13 @@ def _token(entry: Mapping[str, Any]) -> str:
     return token if isinstance(token, str) else ""
 
 
-def _each(value: Any, whole: Any) -> Any:
+def _map_texts(value: Any, mask: Any) -> Any:
     """JSON, each of its texts without secrets."""
     if isinstance(value, str):
-        return whole(value)
+        return mask(value)
     if isinstance(value, Mapping):
-        return {whole(name): _each(each, whole) for name, each in value.items()}
-    return [_each(each, whole) for each in value] if isinstance(value, list) else value
+        return {mask(name): _map_texts(each, mask) for name, each in value.items()}
+    return [_map_texts(each, mask) for each in value] if isinstance(value, list) else value
 
 
 class LogFilter(logging.Filter):
@@ -332,7 +334,7 @@ def _secrets(backend: BackendSettings) -> list[str]:
 
 def _parts(value: str) -> list[str]:
     """A header's value as it is, or what in it may be a secret by itself: `Bearer SECRET`, `Basic BASE64`, `a=SECRET`."""
-    parts = [each for each in re.split(r"[\s;,]+|(?<=\w)=(?=[^\s=])", value) if len(each) >= 2 * _SHORTEST]
+    parts = [each for each in re.split(r"[\s;,]+|(?<=\w)=(?=[^\s=])", value) if len(each) >= 2 * _MIN_LENGTH]
     scheme, _, rest = value.partition(" ")
     if scheme.lower() == "basic":
         with suppress(ValueError):

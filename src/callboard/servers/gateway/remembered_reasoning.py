@@ -29,11 +29,11 @@ from callboard.core import (
     UserCanister,
 )
 
-MOST = 16 * 1024 * 1024
+MAX_BYTES = 16 * 1024 * 1024
 """Bytes of thoughts and signatures that one backend's memory holds, about."""
 _ENTRY = 512
 """About the bytes of an entry besides its text."""
-_MODELS = (AssistantCanister, InvocationCanister)
+_OF_MODEL = (AssistantCanister, InvocationCanister)
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 Parts = tuple[ReasoningContent, ...]
@@ -57,7 +57,7 @@ class _Thought(msgspec.Struct, frozen=True):
 class ReasoningMemory:
     """`most` is how many bytes are remembered."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_BYTES) -> None:
         self._most = most
         self._weight = 0
         self._thoughts: dict[bytes, _Thought] = {}
@@ -86,7 +86,7 @@ class ReasoningMemory:
         place = 0
         while place < len(every):
             end = place
-            while end < len(every) and isinstance(every[end], _MODELS):
+            while end < len(every) and isinstance(every[end], _OF_MODEL):
                 end += 1
             if end > place:
                 canisters += self._turn(owner, words, every[place:end])
@@ -99,7 +99,7 @@ class ReasoningMemory:
         return request if len(canisters) == len(every) else msgspec.structs.replace(request, canisters=tuple(canisters))
 
     def _turn(self, owner: str, words: bytes, turn: Sequence[Canister]) -> Sequence[Canister]:
-        own = [part for each in turn for part in _thoughts(each)]
+        own = [part for each in turn for part in _reasoning_parts(each)]
         if any(part.opaque for part in own):
             return turn
         calls = [each for each in turn if isinstance(each, InvocationCanister)]
@@ -114,7 +114,7 @@ class ReasoningMemory:
             thought = thoughts_by_call.get(id(each))
             if thought is not None and thought.near:
                 restored.append(AssistantCanister(thought.near))
-            restored.append(_thoughtless(each) if own else each)
+            restored.append(_without_reasoning(each) if own else each)
         return restored
 
     def _forget(self, key: bytes) -> None:
@@ -131,7 +131,7 @@ class ReasoningRecorder:
         self._owner = owner
         self._words = words
         self._unsigned = unsigned
-        self._first: list[list[ReasoningPiece]] = []
+        self._before_text: list[list[ReasoningPiece]] = []
         self._parts: list[list[ReasoningPiece]] = []
         """Pieces of one thought together."""
 
@@ -141,7 +141,7 @@ class ReasoningRecorder:
                 case ReasoningPiece():
                     self._think(event)
                 case TextPiece() if event.text and self._parts:
-                    self._first += self._parts
+                    self._before_text += self._parts
                     self._parts = []
                 case InvocationEnded():
                     self._call(event)
@@ -156,14 +156,14 @@ class ReasoningRecorder:
             self._parts.append([piece])
 
     def _call(self, ended: InvocationEnded) -> None:
-        thought = _Thought(_whole(self._first), _whole(self._parts))
-        self._first, self._parts = [], []
+        thought = _Thought(_join_pieces(self._before_text), _join_pieces(self._parts))
+        self._before_text, self._parts = [], []
         if thought.signed or (self._unsigned and (thought.first or thought.near)):
             call = InvocationCanister(ended.identifier, ended.name, ended.arguments, ended.raw)
             self._thoughts.remember(_key(self._owner, self._words, call), thought)
 
 
-def _whole(thoughts: Iterable[Sequence[ReasoningPiece]]) -> Parts:
+def _join_pieces(thoughts: Iterable[Sequence[ReasoningPiece]]) -> Parts:
     return tuple(
         [
             ReasoningContent("".join([piece.text for piece in pieces]), pieces[-1].opaque, pieces[-1].origin)
@@ -187,12 +187,12 @@ def _digest(words: str) -> bytes:
     return sha256(words.encode("utf-8", "replace")).digest()
 
 
-def _thoughts(canister: Canister) -> list[ReasoningContent]:
+def _reasoning_parts(canister: Canister) -> list[ReasoningContent]:
     content = canister.content if isinstance(canister, AssistantCanister) else ()
     return [part for part in content if isinstance(part, ReasoningContent) and not part.extra]
 
 
-def _thoughtless(canister: Canister) -> Canister:
-    if not (own := _thoughts(canister)) or not isinstance(canister, AssistantCanister):
+def _without_reasoning(canister: Canister) -> Canister:
+    if not (own := _reasoning_parts(canister)) or not isinstance(canister, AssistantCanister):
         return canister
     return msgspec.structs.replace(canister, content=tuple([part for part in canister.content if part not in own]))

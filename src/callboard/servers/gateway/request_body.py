@@ -26,9 +26,9 @@ _STEP: Final = 64 * 1024
 """Bytes that are looked through at once: a tenth of a millisecond."""
 _OPENS: Final = (b",", b"[", b"{")
 """What begins a value, but for the first of an array or object."""
-_PLAINLY: Final = " (Codex: -c features.enable_request_compression=false)"
+_CODEX_HINT: Final = " (Codex: -c features.enable_request_compression=false)"
 """The one client known to compress what it sends, with zstd, to a provider called OpenAI under a ChatGPT login."""
-_MOST_FIELDS: Final = 256
+_MAX_FIELDS: Final = 256
 """Fields of a body: unknown ones are reported one by one. The largest wire has 50."""
 _T = TypeVar("_T")
 
@@ -39,13 +39,13 @@ class ByteBudget:
     Without such a bound, each client may stay below every limit of its own, and all of them together fill the memory.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self.used = 0
 
     def take(self, size: int) -> bool:
         """Whether there was room for so many bytes; they are taken then."""
-        if self.used + size > self._most:
+        if self.used + size > self._limit:
             return False
         self.used += size
         return True
@@ -86,12 +86,12 @@ async def read_body(headers: Headers, receive: Receive, limits: GatewayLimits, s
     Raises an HttpError beyond the limit's bytes, for a compressed body, and for a client that stops in its middle.
     """
     if (encoding := headers.get("content-encoding", "")).strip().lower() not in {"", "identity"}:
-        reason = f"bodies are not unpacked here: send this one without content-encoding {encoding[:50]!r}{_PLAINLY}"
+        reason = f"bodies are not unpacked here: send this one without content-encoding {encoding[:50]!r}{_CODEX_HINT}"
         raise HttpError("unsupported_content_encoding", reason, headers={"accept-encoding": "identity"})
-    most = limits.body
+    limit = limits.body
     length = headers.get("content-length", "")
-    if length.isdecimal() and int(length) > most:
-        raise HttpError("request_too_large", f"{length} bytes; at most {most} are taken")
+    if length.isdecimal() and int(length) > limit:
+        raise HttpError("request_too_large", f"{length} bytes; at most {limit} are taken")
     pieces: list[bytes] = []
     size = 0
     while True:
@@ -106,8 +106,8 @@ async def read_body(headers: Headers, receive: Receive, limits: GatewayLimits, s
             raise HttpError("timeout", "the client left in the middle of its request")
         piece = message.get("body", b"")
         size += len(piece)
-        if size > most:
-            raise HttpError("request_too_large", f"more than {most} bytes; at most {most} are taken")
+        if size > limit:
+            raise HttpError("request_too_large", f"more than {limit} bytes; at most {limit} are taken")
         share.take(len(piece))
         pieces.append(piece)
         if not message.get("more_body"):
@@ -121,24 +121,24 @@ async def run_in_thread_if_large(size: int, work: Callable[[], _T]) -> _T:
 
 async def read_json(data: bytes, limits: GatewayLimits) -> dict[str, Any]:
     """A body as a JSON object. Raises an HttpError."""
-    return await run_in_thread_if_large(len(data), lambda: _object(data, limits.values))
+    return await run_in_thread_if_large(len(data), lambda: _decode_object(data, limits.values))
 
 
-def _object(data: bytes, most: int) -> dict[str, Any]:
-    if len(data) > most and count_values(data, most) > most:
-        raise HttpError("request_too_large", f"more than {most} values; at most {most} are taken")
+def _decode_object(data: bytes, limit: int) -> dict[str, Any]:
+    if len(data) > limit and count_values(data, limit) > limit:
+        raise HttpError("request_too_large", f"more than {limit} values; at most {limit} are taken")
     try:
-        body = _decoded(data)
+        body = _decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise HttpError("invalid_json", f"the body is no JSON: {error}") from None
     if not isinstance(body, dict):
         raise HttpError("invalid_json", "the body is not a JSON object")
-    if len(body) > _MOST_FIELDS:
-        raise HttpError("request_too_large", f"{len(body)} fields; at most {_MOST_FIELDS} are taken")
+    if len(body) > _MAX_FIELDS:
+        raise HttpError("request_too_large", f"{len(body)} fields; at most {_MAX_FIELDS} are taken")
     return body
 
 
-def _decoded(data: bytes) -> Any:
+def _decode(data: bytes) -> Any:
     """The JSON; halves of characters, which JavaScript leaves where it cuts a text, become replacement characters."""
     try:
         return msgspec.json.decode(data)
@@ -149,17 +149,17 @@ def _decoded(data: bytes) -> Any:
         return msgspec.json.decode(mended)
 
 
-def count_values(data: bytes, most: int) -> int:
+def count_values(data: bytes, limit: int) -> int:
     """How many values JSON has, at most one less than are; it stops soon after `most`.
 
     Arrays and objects count, and what follows a comma. In C and without objects: a gigabyte in two seconds.
     """
-    if (upper := sum([data.count(each) for each in _OPENS])) <= most:
+    if (upper := sum([data.count(each) for each in _OPENS])) <= limit:
         return upper  # with those inside strings
     count = 0
     is_inside = False  # a string
     begin = 0
-    while begin < len(data) and count <= most:
+    while begin < len(data) and count <= limit:
         end = begin + _STEP
         while data[end - 1 : end] == b"\\" and end < len(data):
             end += 1  # no step ends within an escape

@@ -49,7 +49,7 @@ from callboard.servers.gateway.http_errors import HttpError
 
 log = logging.getLogger("callboard.gateway")
 
-_PART = 16
+_CLEAN_PART = 16
 """A cleaning is due when this part of the size was written, and leaves as much free."""
 _BETWEEN = 60.0
 """Seconds between two cleanings, if anything is written at all."""
@@ -63,7 +63,7 @@ _POSTGRESQL = ("SET enable_seqscan = off", "SET enable_hashjoin = off", "SET ena
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _ATTEMPTS = 3
 """To make the tables, where other processes do it as well."""
-_PATIENCE = 30.0
+_START_TIMEOUT = 30.0
 """Seconds until a database that says nothing is given up."""
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 """What can be an identifier at all; a database does not take every text."""
@@ -154,10 +154,10 @@ class ResponseStore:
     def __init__(self, url: str, *, age: float, size: int, clock: Callable[[], float] = time.time) -> None:
         """Raises CallerError for another URL."""
         self._clock = clock
-        self._age = age
-        self._most = size - size // _PART
-        self._due = max(1, size // _PART)
-        self._between = min(_BETWEEN, age / _PART)
+        self._max_age = age
+        self._max_size = size - size // _CLEAN_PART
+        self._clean_after_bytes = max(1, size // _CLEAN_PART)
+        self._clean_after_seconds = min(_BETWEEN, age / _CLEAN_PART)
         self._written = 0
         self._cleaned = 0.0
         self._writing = asyncio.Lock()
@@ -170,10 +170,12 @@ class ResponseStore:
         """
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(_START_TIMEOUT):
                     await self._make()
             except TimeoutError:
-                raise CallerError(f"the database did not answer in {_PATIENCE:g} s", path="store", hint=_HINT) from None
+                raise CallerError(
+                    f"the database did not answer in {_START_TIMEOUT:g} s", path="store", hint=_HINT
+                ) from None
             except (SQLAlchemyError, OSError) as error:
                 # Processes that begin together may make the same table; then the others find it.
                 if not attempts_left:
@@ -202,7 +204,7 @@ class ResponseStore:
 
     async def save(self, response: StoredResponse) -> bool:
         """Whether the reply is kept now; what is too large for the whole store is not."""
-        if response.size > self._most:
+        if response.size > self._max_size:
             log.warning("a reply of %d bytes is too large to be kept", response.size)
             return False
         now = self._clock()
@@ -211,7 +213,7 @@ class ResponseStore:
             "owner": response.owner,
             "previous": response.previous,
             "created": now,
-            "expires": now + self._age,
+            "expires": now + self._max_age,
             "size": response.size,
             "body": response.body,
             "input": response.input,
@@ -219,12 +221,12 @@ class ResponseStore:
         # SQLite has one writer; who waits here does not poll for it.
         async with self._writing:
             self._written += response.size
-            cleans = self._written >= self._due or now - self._cleaned >= self._between
+            cleans = self._written >= self._clean_after_bytes or now - self._cleaned >= self._clean_after_seconds
             async with self._connection() as connection:
                 await connection.execute(INSERT, row)
                 if cleans:
                     await connection.execute(DELETE_EXPIRED, {"now": now})
-                    await connection.execute(DELETE_OLDEST, {"most": self._most})
+                    await connection.execute(DELETE_OLDEST, {"most": self._max_size})
             if cleans:
                 self._written, self._cleaned = 0, now
         return True
@@ -279,18 +281,18 @@ def _to_response(row: Any, owner: str) -> StoredResponse:
 
 def _engine(url: str) -> AsyncEngine:
     try:
-        where = make_url(url)
+        parsed = make_url(url)
     except (ArgumentError, ValueError):  # such as for a port that is no number; what they say has the password in it
         raise CallerError("not a database's URL", path="store", hint=_HINT) from None
-    driver = _DRIVERS.get(where.drivername)
-    if driver is None or not where.database:
+    driver = _DRIVERS.get(parsed.drivername)
+    if driver is None or not parsed.database:
         raise CallerError("no such store", path="store", hint=_HINT)
     local = driver.startswith("sqlite")
     if local:
-        _make_file(where.database)
+        _make_file(parsed.database)
     # Each statement is whole by itself.
     engine = create_async_engine(
-        where.set(drivername=driver),
+        parsed.set(drivername=driver),
         isolation_level="AUTOCOMMIT",
         skip_autocommit_rollback=True,
         hide_parameters=True,

@@ -26,7 +26,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 _STREAM = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
-_DRAIN = 1.0
+_DRAIN_SECONDS = 1.0
 """Seconds that a backend has to end its answer after the reply's last event, so that the connection can be kept."""
 
 
@@ -48,27 +48,27 @@ async def respond(exchange: Exchange, receive: Receive, send: Send, heartbeat: f
     task = asyncio.current_task()
     if task is None:
         raise AssertionError
-    gone = False
+    is_gone = False
 
-    def leave(_: object) -> None:
-        nonlocal gone
-        gone = True
+    def cancel_task(_: object) -> None:
+        nonlocal is_gone
+        is_gone = True
         task.cancel()
 
     listening = asyncio.ensure_future(_wait_for_disconnect(receive))
-    listening.add_done_callback(leave)
+    listening.add_done_callback(cancel_task)
 
     def stop_listening() -> None:
-        listening.remove_done_callback(leave)
+        listening.remove_done_callback(cancel_task)
         listening.cancel()
 
     try:
         if exchange.request.stream:
             await _Stream(exchange, send, heartbeat, stop_listening).run()
         else:
-            await _whole(exchange, send)
+            await _respond_whole(exchange, send)
     except asyncio.CancelledError:
-        if not gone:
+        if not is_gone:
             raise
         task.uncancel()
     finally:
@@ -81,7 +81,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
         pass
 
 
-async def _whole(exchange: Exchange, send: Send) -> None:
+async def _respond_whole(exchange: Exchange, send: Send) -> None:
     events: list[Event] = []
     async with aclosing(exchange.batches()) as batches:
         async for batch in batches:
@@ -152,7 +152,7 @@ class _Stream:
                     raise
                 self._stop_listening()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_DRAIN):
+                    async with asyncio.timeout(_DRAIN_SECONDS):
                         async for _ in batches:
                             pass
         finally:
@@ -172,11 +172,11 @@ class _Stream:
         payloads: list[Payload] = []
         for event in events:
             payloads += feed(event)
-        over = exchange.record.end is not None
-        if over:
+        is_over = exchange.record.end is not None
+        if is_over:
             payloads += self._encoder.finish()
-        if payloads or over:
-            await self._write(payloads, over)
+        if payloads or is_over:
+            await self._write(payloads, is_over)
 
     async def _may_begin(self, failed: ReplyFailed) -> bool:
         """Whether the stream begins with this failure; else the failure was sent as an error instead of a stream."""
@@ -189,26 +189,26 @@ class _Stream:
         return False
 
     async def _end(self, why: Any = "stop") -> None:
-        await self._write(self._encoder.finish(why), over=True)
+        await self._write(self._encoder.finish(why), is_last=True)
 
-    async def _write(self, payloads: list[Payload], over: bool = False, raw: bytes = b"") -> None:
+    async def _write(self, payloads: list[Payload], is_last: bool = False, raw: bytes = b"") -> None:
         if not self._has_begun:
             self._has_begun = True
             kind = (b"content-type", self._exchange.content_type.encode())
             headers = [kind, *_STREAM, *_encoded(self._exchange.headers())]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         self._last_write = self._loop.time()
-        if over:
+        if is_last:
             self._is_over = True
             finished = self._exchange.on_finished
             response = getattr(self._encoder, "response", None)
             if finished is not None and response is not None:
                 await finished(response)
         body = self._framer.encode(payloads) + raw
-        if over:
+        if is_last:
             body += b"".join(self._framer.finish())
         # ASGI servers send the body; a WebSocket sends each payload as a message.
-        await self._send({"type": "http.response.body", "body": body, "payloads": payloads, "more_body": not over})
+        await self._send({"type": "http.response.body", "body": body, "payloads": payloads, "more_body": not is_last})
 
     def _check(self) -> None:
         """Send a heartbeat if nothing was written for a while. One timer, so that an event costs nothing."""

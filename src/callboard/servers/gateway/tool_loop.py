@@ -61,24 +61,24 @@ from callboard.tools.search import ToolSearch
 
 log = logging.getLogger("callboard.gateway")
 
-_DRAIN = 1.0
+_DRAIN_SECONDS = 1.0
 """Seconds that a backend has to end its answer after a round's last event, so that the connection can be kept."""
-_MINTED = re.compile(r"call_\d+_[a-z]?\d+")
+_MINTED_IDENTIFIER = re.compile(r"call_\d+_[a-z]?\d+")
 """Identifiers of `identify_in_turn`. They count canisters, of which a client may not see all."""
 _ALLOWED = Policy([("*", "allow")])
 _Call: TypeAlias = InvocationStarted | ArgumentsPiece | InvocationEnded | InvocationIncomplete
 
 
-class _Anything:
+class _NoValidation:
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return dict(arguments)
 
 
-async def _never(*_: object) -> None:
+async def _never_called(*_: object) -> None:
     raise AssertionError("a client's tool does not run here")
 
 
-_THE_CLIENTS = Invoker("", _never, {}, validator=_Anything(), deferred=True)
+_CLIENT_TOOL = Invoker("", _never_called, {}, validator=_NoValidation(), deferred=True)
 """Stands for each of the client's tools: its results come from outside."""
 
 
@@ -94,21 +94,21 @@ class ToolLoop:
         record: ReplyRecord,
         *,
         plan: Plan,
-        theirs: Sequence[ToolDeclaration],
-        ours: Mapping[str, Invoker],
+        client_tools: Sequence[ToolDeclaration],
+        hosted_tools: Mapping[str, Invoker],
         search: ToolSearch | None,
         limits: Limits,
-        seen: int,
+        client_canisters: int,
     ) -> None:
         self._candidates = candidates
         self._request = request
         self._record = record
-        self._theirs = theirs
-        self._names = frozenset([tool.name for tool in theirs])
+        self._client_tools = client_tools
+        self._client_names = frozenset([tool.name for tool in client_tools])
         self._search = search
-        self._seen = seen
-        self._group = ParallelExecutor(ours)
-        invokers = {**dict.fromkeys(self._names, _THE_CLIENTS), **ours}
+        self._client_canisters = client_canisters
+        self._group = ParallelExecutor(hosted_tools)
+        invokers = {**dict.fromkeys(self._client_names, _CLIENT_TOOL), **hosted_tools}
         self._loop = Loop(
             request.canisters,
             invokers,
@@ -117,15 +117,15 @@ class ToolLoop:
             guard=create_repeat_guard(plan.on_repeated_call, invokers),
         )
         self._actions: deque[Action] = deque()
-        self._places: dict[int, int | None] = {}
+        self._client_indices: dict[int, int | None] = {}
         """The indices of this round's calls, and what they are in the reply; None for those that run here."""
         self._calls: list[Event] = []
         """Of the client's tools, told at the end."""
         self._count = 0
-        self._spoke = 0
+        self._last_text_round = 0
         """The last round that said something."""
-        self._thinks = False
-        self._counted = False
+        self._ends_in_reasoning = False
+        self._has_usage = False
         self._reason: Ending = "stop"
         self._failed: ReplyFailed | None = None
 
@@ -135,9 +135,9 @@ class ToolLoop:
         while self._actions:
             match action := self._actions.popleft():
                 case CallModel():
-                    steps = self._ask(action)
+                    steps = self._ask_model(action)
                 case Execute():
-                    steps = self._run(action)
+                    steps = self._run_tools(action)
                 case _:
                     yield self._end(action)
                     return
@@ -145,37 +145,37 @@ class ToolLoop:
                 async for events in batches:
                     yield events
 
-    async def _ask(self, action: CallModel) -> Batches:
+    async def _ask_model(self, action: CallModel) -> Batches:
         # tool_choice "required" applies to the first round only.
         first = action.number == 1
         choice: ToolChoice = "none" if action.last else self._request.tool_choice if first else "auto"
         request = replace(self._request, canisters=action.canisters, tool_choice=choice)
         if self._search is not None:
-            request = replace(request, tools=(*self._theirs, *self._search.declared(action.canisters)))
+            request = replace(request, tools=(*self._client_tools, *self._search.declared(action.canisters)))
         answered = self._record.backend_name
         candidates = sorted(self._candidates, key=lambda each: each[0].name != answered)
-        self._places = {}
+        self._client_indices = {}
         async with aclosing(stream_reply(candidates, request, self._record)) as batches:
             async for events in batches:
                 self._record.end = None  # a round's end is not the reply's
-                if passed := self._take(events):
+                if passed := self._feed(events):
                     yield passed
                 if self._actions:
                     break
             if not self._actions:
-                self._take([ReplyFailed("provider", "cut", "the reply has no end")])
+                self._feed([ReplyFailed("provider", "cut", "the reply has no end")])
             if isinstance(self._actions[0], Finish):
                 yield self._end(self._actions.popleft())
             with suppress(TimeoutError):
-                async with asyncio.timeout(_DRAIN):
+                async with asyncio.timeout(_DRAIN_SECONDS):
                     async for _ in batches:
                         pass
 
-    async def _run(self, action: Execute) -> Batches:
+    async def _run_tools(self, action: Execute) -> Batches:
         calls = action.invocations
         results: list[ResultCanister] = []
-        yield [ReasoningPiece(("\n" if self._thinks else "") + format_call(calls[0]))]
-        self._thinks = False
+        yield [ReasoningPiece(("\n" if self._ends_in_reasoning else "") + format_call(calls[0]))]
+        self._ends_in_reasoning = False
         async with aclosing(self._group.run(calls, action.answered)) as events:
             async for event in events:
                 if not isinstance(event, ResultReady):
@@ -192,7 +192,7 @@ class ToolLoop:
                 else:
                     yield [ReasoningPiece(text, seal(calls, results, joined=bool(self._calls)))]
 
-    def _take(self, events: list[Event]) -> list[Event]:
+    def _feed(self, events: list[Event]) -> list[Event]:
         """The events of a batch that the client gets at once. The loop gets all of them."""
         now = datetime.now(UTC)
         passed: list[Event] = []
@@ -201,20 +201,20 @@ class ToolLoop:
             match event:
                 case TextPiece():
                     if event.text:
-                        if 0 < self._spoke < self._loop.rounds:
+                        if 0 < self._last_text_round < self._loop.rounds:
                             passed.append(TextPiece("\n\n"))
-                        self._spoke = self._loop.rounds
-                        self._thinks = False
+                        self._last_text_round = self._loop.rounds
+                        self._ends_in_reasoning = False
                     passed.append(event)
                 case ReasoningPiece() | RefusalPiece():
-                    self._thinks = isinstance(event, ReasoningPiece)
+                    self._ends_in_reasoning = isinstance(event, ReasoningPiece)
                     passed.append(event)
                 case InvocationStarted() | ArgumentsPiece() | InvocationEnded() | InvocationIncomplete():
-                    loop_event = self._called(event)
+                    loop_event = self._feed_call(event)
                 case Note(code="incomplete"):
                     passed.append(event)
                 case Usage():
-                    self._counted = True
+                    self._has_usage = True
                 case ReplyEnded(reason=reason):
                     self._reason = reason
                 case ReplyFailed():
@@ -228,18 +228,20 @@ class ToolLoop:
             self._actions.extend(self._loop.feed(loop_event, now))
         return passed
 
-    def _called(self, event: _Call) -> Event:
+    def _feed_call(self, event: _Call) -> Event:
         """Keep the events of a client's call. The loop gets the call as complete, even if it is not."""
-        if event.index not in self._places:
-            is_theirs = getattr(event, "name", "") in self._names
-            self._places[event.index] = self._count if is_theirs else None
+        if event.index not in self._client_indices:
+            is_theirs = getattr(event, "name", "") in self._client_names
+            self._client_indices[event.index] = self._count if is_theirs else None
             self._count += is_theirs
-        place = self._places[event.index]
-        if place is None:
+        client_index = self._client_indices[event.index]
+        if client_index is None:
             return event
-        renumbered = replace(event, index=place)
-        if not isinstance(event, ArgumentsPiece) and _MINTED.fullmatch(event.identifier):
-            renumbered = replace(renumbered, identifier=f"call_{self._seen}_{self._loop.rounds}_{place}")
+        renumbered = replace(event, index=client_index)
+        if not isinstance(event, ArgumentsPiece) and _MINTED_IDENTIFIER.fullmatch(event.identifier):
+            renumbered = replace(
+                renumbered, identifier=f"call_{self._client_canisters}_{self._loop.rounds}_{client_index}"
+            )
         self._calls.append(renumbered)
         if isinstance(event, (InvocationEnded, InvocationIncomplete)):
             return InvocationEnded(event.index, event.identifier, event.name, {}, event.raw)
@@ -247,7 +249,7 @@ class ToolLoop:
 
     def _end(self, finish: Action) -> list[Event]:
         """The last batch."""
-        usage = [self._loop.usage] if self._counted else []
+        usage = [self._loop.usage] if self._has_usage else []
         if self._failed is not None:
             events: list[Event] = [*usage, self._failed]
         else:

@@ -29,12 +29,12 @@ from callboard.servers.gateway.request_body import BudgetShare
 if TYPE_CHECKING:
     from callboard.servers.gateway.app import ReplyEndpoint
 
-_MOST_WAITING = 32
+_MAX_WAITING = 32
 """Messages that may wait for the reply before them."""
-_TRANSPORTS = frozenset({"type", "stream", "stream_options"})
+_TRANSPORT_FIELDS = frozenset({"type", "stream", "stream_options"})
 """Fields that are not the body's."""
-_READ = "response.processed"
-_MOST_OF_READ = 1024
+_PROCESSED = "response.processed"
+_MAX_PROCESSED = 1024
 """Bytes of such a message, which has an identifier and nothing else."""
 _GOING_AWAY = 1001
 _DONE = b"[DONE]"
@@ -50,12 +50,12 @@ class ResponsesWebSocket:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         await receive()
-        with ExitStack() as place:
+        with ExitStack() as stack:
             try:
                 caller = self._gateway.authenticator.authenticate(headers, read_token(headers))
-                place.enter_context(caller.socket())
-            except HttpError as refusal:
-                await self._endpoint.refuse(refusal, partial(_unopened, send))
+                stack.enter_context(caller.socket())
+            except HttpError as error:
+                await self._endpoint.refuse(error, partial(_send_before_accept, send))
                 return
             await send({"type": "websocket.accept"})
             await _Connection(self._gateway, self._endpoint, headers, receive, send).run()
@@ -82,7 +82,7 @@ class _Connection:
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
         self._size = 0
         """Bytes of the messages that wait, which are taken of the room."""
-        self._waits = False
+        self._is_waiting = False
         self._gone = asyncio.Event()
 
     async def run(self) -> None:
@@ -97,19 +97,19 @@ class _Connection:
                     return
                 if self._gone.is_set():
                     return
-                await self._turn(data)
+                await self._answer(data)
         finally:
             listening.cancel()
             self._gateway.request_budget.release(self._size)
 
     async def _listen(self) -> None:
         """Takes what comes while a reply is given, so that a client that leaves is noticed."""
-        most = self._gateway.settings.limits.body
+        limit = self._gateway.settings.limits.body
         while (message := await self._receive())["type"] != "websocket.disconnect":
             data: bytes = message.get("bytes") or (message.get("text") or "").encode()
-            if len(data) > most:
-                await self._refuse(HttpError("request_too_large", f"{len(data)} bytes; at most {most} are taken"))
-            elif self._waiting.qsize() >= _MOST_WAITING or self._size + len(data) > most:
+            if len(data) > limit:
+                await self._refuse(HttpError("request_too_large", f"{len(data)} bytes; at most {limit} are taken"))
+            elif self._waiting.qsize() >= _MAX_WAITING or self._size + len(data) > limit:
                 await self._refuse(HttpError("rate_limit_exceeded", "one reply is given at a time, and too many wait"))
             elif not self._gateway.request_budget.take(len(data)):
                 await self._refuse(HttpError("overloaded", "too much is waiting to be answered here"))
@@ -119,40 +119,40 @@ class _Connection:
         self._gone.set()
         self._waiting.put_nowait(b"")
 
-    async def _turn(self, data: bytes) -> None:
+    async def _answer(self, data: bytes) -> None:
         """Answers a message. What is wrong with it is found out where it counts as a request of its key."""
         last = self._memory.last
-        goes_on = False
-        self._waits = True
+        continues = False
+        self._is_waiting = True
 
         async def read(share: BudgetShare) -> tuple[dict[str, Any], int]:
-            nonlocal goes_on
+            nonlocal continues
             self._release(data)
             share.take(len(data))
             event = await self._gateway.read(data)
             _check(event)
-            body = {name: value for name, value in event.items() if name not in _TRANSPORTS} | {"stream": True}
-            goes_on = bool(last.identifier) and body.get("previous_response_id") == last.identifier
+            body = {name: value for name, value in event.items() if name not in _TRANSPORT_FIELDS} | {"stream": True}
+            continues = bool(last.identifier) and body.get("previous_response_id") == last.identifier
             return body, len(data)
 
         try:
-            if _is_read(data):
+            if _is_processed_message(data):
                 self._gateway.authenticator.authenticate(self._headers, read_token(self._headers)).count()
                 return
             await self._endpoint.answer(
                 self._headers, read, self._wait_for_disconnect, self._send_as_messages(), memory=self._memory
             )
-        except HttpError as refusal:
-            await self._refuse(refusal)
+        except HttpError as error:
+            await self._refuse(error)
         finally:
             self._release(data)
-        if goes_on and self._memory.last is last:
+        if continues and self._memory.last is last:
             self._memory.last = ResponseHistory()
 
     def _release(self, data: bytes) -> None:
         """The message waits no more."""
-        if self._waits:
-            self._waits = False
+        if self._is_waiting:
+            self._is_waiting = False
             self._size -= len(data)
             self._gateway.request_budget.release(len(data))
 
@@ -160,8 +160,8 @@ class _Connection:
         await self._gone.wait()
         return {"type": "http.disconnect"}
 
-    async def _refuse(self, refusal: HttpError) -> None:
-        await self._endpoint.refuse(refusal, self._send_as_messages())
+    async def _refuse(self, error: HttpError) -> None:
+        await self._endpoint.refuse(error, self._send_as_messages())
 
     def _send_as_messages(self) -> Send:
         """Sends an HTTP answer as messages."""
@@ -196,12 +196,12 @@ class _Kind(msgspec.Struct):
 _read_kind = msgspec.json.Decoder(_Kind).decode
 
 
-def _is_read(data: bytes) -> bool:
+def _is_processed_message(data: bytes) -> bool:
     """Whether it is what Codex says when it has read a compaction; nothing is to be answered then."""
-    if len(data) > _MOST_OF_READ:
+    if len(data) > _MAX_PROCESSED:
         return False
     try:
-        return _read_kind(data).type == _READ
+        return _read_kind(data).type == _PROCESSED
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return False
 
@@ -213,7 +213,7 @@ def _check(event: Mapping[str, Any]) -> None:
         raise HttpError("invalid_request", "a connection has one conversation", path="stream_id")
 
 
-async def _unopened(send: Send, message: Message) -> None:
+async def _send_before_accept(send: Send, message: Message) -> None:
     """An HTTP answer instead of a WebSocket."""
     await send({**message, "type": f"websocket.{message['type']}"})
 

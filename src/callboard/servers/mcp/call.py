@@ -26,7 +26,7 @@ Answers: TypeAlias = Mapping[str, types.InputResponse]
 
 MAX_WAITING: Final = 256
 """Calls that wait for their clients; the oldest are cancelled."""
-PATIENCE: Final = 600.0
+MAX_WAIT_SECONDS: Final = 600.0
 """Seconds that a call waits for its client."""
 
 _ANSWERS: Mapping[str, tuple[type[types.InputResponse], ...]] = {
@@ -109,15 +109,15 @@ class ToolCall:
 class WaitingCalls:
     """The calls whose clients were asked something, by their tokens."""
 
-    def __init__(self, patience: float = PATIENCE) -> None:
-        self._patience = patience
+    def __init__(self, max_wait: float = MAX_WAIT_SECONDS) -> None:
+        self._max_wait = max_wait
         self._calls: dict[str, tuple[ToolCall, asyncio.TimerHandle]] = {}
 
     def keep(self, call: ToolCall) -> str:
         if len(self._calls) >= MAX_WAITING:
             self._end(next(iter(self._calls)))
         token = secrets.token_urlsafe(24)
-        timer = asyncio.get_running_loop().call_later(self._patience, self._end, token)
+        timer = asyncio.get_running_loop().call_later(self._max_wait, self._end, token)
         self._calls[token] = call, timer
         return token
 

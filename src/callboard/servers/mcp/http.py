@@ -24,7 +24,7 @@ from callboard.servers.mcp.server import ToolServer
 
 PATH: Final = "/mcp"
 MAX_SESSIONS: Final = 1000
-_GRACE: Final = 2
+_SHUTDOWN_SECONDS: Final = 2
 
 
 def http_application(server: ToolServer, *, host: str = "127.0.0.1", keys: Iterable[str] = ()) -> ASGIApp:
@@ -45,7 +45,7 @@ def http_application(server: ToolServer, *, host: str = "127.0.0.1", keys: Itera
         transport_security=None if local else TransportSecuritySettings(enable_dns_rebinding_protection=False),
         host="127.0.0.1" if local else host,
     )
-    return _Keyed(app, digests) if digests else app
+    return _KeyCheck(app, digests) if digests else app
 
 
 async def serve_http(
@@ -66,7 +66,7 @@ async def serve_http(
             log_config=None,
             server_header=False,
             ws="none",
-            timeout_graceful_shutdown=_GRACE,
+            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )
         shown = f"[{host}]" if ":" in host else host
         ready(f"http://{shown}:{listening.getsockname()[1]}{PATH}")
@@ -82,7 +82,7 @@ class _Server(uvicorn.Server):
         self._captured_signals.clear()  # uvicorn would raise them again, and an orderly end is a success
 
 
-class _Keyed:
+class _KeyCheck:
     """Lets pass who has one of the keys."""
 
     def __init__(self, app: ASGIApp, digests: list[bytes]) -> None:

@@ -29,7 +29,7 @@ from callboard.text.suggest import suggest
 from callboard.tools import Context, Ensemble, Invoker, Policy, Roster
 from callboard.wires.common.tool_declarations import ToolNames
 
-GRACE: Final = 2.0
+CLOSE_SECONDS: Final = 2.0
 """Seconds that calls have to end in when the server does."""
 
 
@@ -67,7 +67,7 @@ class ToolServer:
         self._listed: tuple[Invoker, ...] = ()
         self._invokers: dict[str, Invoker] = {}
         self._tools: list[types.Tool] = []
-        self._read()
+        self._refresh()
         self.protocol = _Protocol(
             name,
             version=__version__,
@@ -81,7 +81,7 @@ class ToolServer:
 
     async def changed(self) -> None:
         """Notify clients if the ensembles have other tools than before."""
-        if not self._read():
+        if not self._refresh():
             return
         await self._changes.publish(ToolsListChanged())
         for channel in self._sessions.channels():
@@ -93,17 +93,17 @@ class ToolServer:
         for task in self._running:
             task.cancel()
         if self._running:
-            await asyncio.wait(self._running, timeout=GRACE)
+            await asyncio.wait(self._running, timeout=CLOSE_SECONDS)
 
-    def _read(self) -> bool:
+    def _refresh(self) -> bool:
         """Looks at what the ensembles have. Whether that is new."""
         invokers = tuple([each for ensemble in self._ensembles for each in ensemble.invokers.values()])
         if [*map(id, invokers)] == [*map(id, self._listed)]:
             return False
         self._listed = invokers
-        roster = Roster(self._ensembles)
-        naming = ToolNames(Request("", (), roster.declarations))
-        self._invokers = {naming.on_wire(name): each for name, each in roster.items() if not each.deferred}
+        registry = Roster(self._ensembles)
+        naming = ToolNames(Request("", (), registry.declarations))
+        self._invokers = {naming.on_wire(name): each for name, each in registry.items() if not each.deferred}
         self._tools = [_tool(name, each) for name, each in self._invokers.items() if not self._policy.forbids(each)]
         return True
 
@@ -113,7 +113,7 @@ class ToolServer:
 
     async def _list(self, incoming: Incoming, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         self._sessions.of(incoming)
-        self._read()
+        self._refresh()
         return types.ListToolsResult(tools=self._tools)
 
     async def _set_level(self, incoming: Incoming, params: types.SetLevelRequestParams) -> types.EmptyResult:
@@ -136,7 +136,7 @@ class ToolServer:
     def _begin(self, incoming: Incoming, params: types.CallToolRequestParams) -> ToolCall:
         """Raises MCPError for a name that no tool has (2025-11-25, server/tools: a protocol error)."""
         invoker = self._invokers.get(params.name)
-        if invoker is None and self._read():
+        if invoker is None and self._refresh():
             invoker = self._invokers.get(params.name)
         if invoker is None:
             hint = suggest(params.name, self._invokers)

@@ -25,10 +25,10 @@ from mcp.server.stdio import stdio_server
 from callboard.errors import CallerError
 from callboard.servers.mcp.server import ToolServer
 
-_HALF: Final = re.compile("[\ud800-\udfff]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 MAX_LINE: Final = 64 * 1024 * 1024
 """Bytes of one message."""
-_LOOK: Final = 1.0
+_PARENT_CHECK_SECONDS: Final = 1.0
 """Seconds between two looks at the parent."""
 
 
@@ -72,7 +72,7 @@ async def serve_stdio(server: ToolServer, wire: StdioDescriptors) -> None:
             await server.protocol.run(read, write, options)
 
     serving = asyncio.create_task(serve())
-    orphaned = asyncio.create_task(_orphaned())
+    orphaned = asyncio.create_task(_wait_for_orphaning())
     terminated = asyncio.Event()
     ending = asyncio.create_task(terminated.wait())
     loop.add_signal_handler(signal.SIGTERM, terminated.set)
@@ -94,17 +94,17 @@ async def serve_stdio(server: ToolServer, wire: StdioDescriptors) -> None:
         close()
 
 
-async def _orphaned() -> None:
+async def _wait_for_orphaning() -> None:
     """Until the parent is another one: who started us has gone, and somebody else may hold the other end of the wire."""
     parent = os.getppid()
     while os.getppid() == parent:  # noqa: ASYNC110  # nothing tells of it
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_PARENT_CHECK_SECONDS)
 
 
 async def _reader(descriptor: int) -> tuple[asyncio.StreamReader, Callable[[], None]]:
     """A reader of the descriptor, and a function that closes it."""
     reader = asyncio.StreamReader(limit=MAX_LINE)
-    if _waits(descriptor):
+    if _is_pollable(descriptor):
         protocol = asyncio.StreamReaderProtocol(reader)
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: protocol, os.fdopen(os.dup(descriptor), "rb", 0))
@@ -115,14 +115,14 @@ async def _reader(descriptor: int) -> tuple[asyncio.StreamReader, Callable[[], N
     return reader, lambda: None
 
 
-class _Writes(Protocol):
+class _Writer(Protocol):
     async def write(self, text: str) -> Any: ...
     async def flush(self) -> None: ...
     def close(self) -> None: ...
 
 
-async def _writer(descriptor: int) -> _Writes:
-    if not _waits(descriptor):
+async def _writer(descriptor: int) -> _Writer:
+    if not _is_pollable(descriptor):
         return _ToFile(descriptor)
     transport, protocol = await asyncio.get_running_loop().connect_write_pipe(
         asyncio.streams.FlowControlMixin, os.fdopen(os.dup(descriptor), "wb", 0)
@@ -137,7 +137,7 @@ class _Lines:
     character, which other languages write into their JSON, becomes a replacement character.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, written: _Writes) -> None:
+    def __init__(self, reader: asyncio.StreamReader, written: _Writer) -> None:
         self._reader = reader
         self._written = written
         self.too_long = False
@@ -148,11 +148,11 @@ class _Lines:
                 if _is_message(line):
                     yield line
                     continue
-                value = _read(line)
-                repaired = _HALF.sub("\ufffd", json.dumps(value, ensure_ascii=False)).encode()
+                value = _parse(line)
+                repaired = _SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False)).encode()
                 if _is_message(repaired):
                     yield repaired
-                elif (identifier := _asks(value)) is not None:
+                elif (identifier := _request_identifier(value)) is not None:
                     await self._refuse(identifier)
                 else:
                     yield line
@@ -173,7 +173,7 @@ def _is_message(line: bytes) -> bool:
     return True
 
 
-def _read(line: bytes) -> Any:
+def _parse(line: bytes) -> Any:
     """What the line says, as far as it is JSON; else None."""
     try:
         return json.loads(line.decode("utf-8-sig", "replace"))
@@ -181,7 +181,7 @@ def _read(line: bytes) -> Any:
         return None
 
 
-def _asks(value: Any) -> int | str | None:
+def _request_identifier(value: Any) -> int | str | None:
     """The identifier of a request; None for anything else, such as the answer to a request of ours."""
     if not isinstance(value, dict) or value.keys() & {"result", "error"}:
         return None
@@ -219,7 +219,7 @@ class _ToFile:
         self._file.close()
 
 
-def _waits(descriptor: int) -> bool:
+def _is_pollable(descriptor: int) -> bool:
     """Whether the event loop can wait for it: a pipe, a socket or a terminal, not a file."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

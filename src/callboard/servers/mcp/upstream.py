@@ -24,7 +24,7 @@ from callboard.schema import compile_schema
 from callboard.servers.mcp.client_proxy import Asked, McpClientProxy
 from callboard.tools import Ensemble, Invoker
 
-_TEXT: Final = 4096
+_MAX_TEXT: Final = 4096
 """Bytes of a text in a schema."""
 
 
@@ -77,7 +77,7 @@ def output_schema(tool: types.Tool) -> dict[str, Any] | None:
         return None
     try:
         compile_schema(tool.output_schema)
-        return dict(clean_schema(tool.output_schema, _TEXT))
+        return dict(clean_schema(tool.output_schema, _MAX_TEXT))
     except SchemaError:
         return None
 
