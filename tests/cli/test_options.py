@@ -1,0 +1,56 @@
+"""Options of a command as one struct."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from typer.testing import CliRunner
+
+from callboard.cli.options import takes_options
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    loud: Annotated[bool, typer.Option("--loud", help="In capitals.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greeting(Shared):
+    name: Annotated[str, typer.Argument(help="Who.")]
+    times: Annotated[int, typer.Option(min=1, help="How often.")] = 1
+    title: Annotated[list[str] | None, typer.Option(help="Repeatable.")] = None
+
+
+@takes_options(Greeting)
+def greet(options: Greeting) -> None:
+    """Greet somebody."""
+    text = " ".join(["hello", *(options.title or []), options.name] * options.times)
+    typer.echo(text.upper() if options.loud else text)
+
+
+app = typer.Typer()
+app.command()(greet)
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, arguments)
+    return result.exit_code, result.output
+
+
+def test_each_field_is_an_option_of_its_type():
+    assert run("Ada") == (0, "hello Ada\n")
+    assert run("Ada", "--times", "2", "--title", "Lady", "--loud") == (0, "HELLO LADY ADA HELLO LADY ADA\n")
+
+
+def test_wrong_usage_is_said_as_of_every_command():
+    assert run()[0] == 2
+    assert run("Ada", "--times", "0")[0] == 2
+    assert run("Ada", "--quiet")[0] == 2
+
+
+def test_the_help_is_the_function_s_and_the_fields():
+    code, text = run("--help")
+    assert code == 0
+    assert all(each in text for each in ("Greet somebody.", "Who.", "How often.", "Repeatable.", "In capitals."))
