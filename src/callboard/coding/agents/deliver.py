@@ -30,6 +30,7 @@ async def deliver(request: JobRequest, job: Job, tree: Tree, phases: PhaseRunner
     message = format_commit_message(job, summary)
     await tree.commit(message if phases.is_finished else f"Not finished: {message}")
     changes = await tree.changes()
+    patch = str(tree.result_patch) if tree.result_patch and changes.diff else ""
     return replace(
         output,
         branch=tree.branch if changes.commits else "",
@@ -46,7 +47,7 @@ async def deliver(request: JobRequest, job: Job, tree: Tree, phases: PhaseRunner
             dropped_tests=phases.dropped_tests,
             issue=request.issue,
         ),
-        patch=str(tree.result_patch) if tree.result_patch and changes.diff else "",
+        patch=patch,
     )
 
 
