@@ -1,8 +1,7 @@
-"""The four adapters of seed 001.
+"""Adapters for callers with a client of their own (seed 001).
 
-Owns how each asks for calls and finds them, for a caller with a client of its own. They are a façade: schemas
-come from `modes`, requests and responses go through the chat wire, prompts come from `dialects`, and tools
-validate. Knows nothing of models' names.
+Each asks for calls in its own way, finds them in a response, and formats their results. They are a façade: schemas come
+from `modes`, requests and responses go through the chat wire, prompts come from `dialects`, and tools validate.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""JSON in what a model wrote.
+"""Find the JSON values in a model's text: alone, between words, in a fence, or behind its thoughts.
 
-Owns where it may stand: alone, between words, in a fence, behind thoughts. Knows nothing of calls.
 Law: what is inside a JSON value is never taken for a tag or a fence; each character is looked at a bounded
 number of times.
 """

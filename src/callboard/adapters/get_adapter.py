@@ -1,7 +1,7 @@
-"""Which adapter a model gets.
+"""Choose a model's adapter by its name.
 
-Owns the table of models' names. Where it says nothing the model's profile decides, which knows newer models; where it
-does, it wins, so that its names give the same adapter everywhere.
+The table decides first, so that seed 001's names give the same adapter everywhere; where it says nothing the model's
+profile decides, which knows newer models.
 """
 
 from __future__ import annotations

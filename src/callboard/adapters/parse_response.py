@@ -1,7 +1,4 @@
-"""What a response says.
-
-Owns the way from a response, in whatever form its client gives it, to seed 001's payloads. Knows no adapter.
-"""
+"""Read a response, in whatever form its client gives it, into seed 001's payloads."""
 
 from __future__ import annotations
 

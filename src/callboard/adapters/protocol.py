@@ -1,7 +1,4 @@
-"""What an adapter is.
-
-Owns the names that seed 001 gives to modes, adapters and validations. Knows no adapter.
-"""
+"""The protocol of an adapter, and the names that seed 001 gives to modes and validations."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A model with its tools.
-
-Owns what stays the same from run to run. Knows nothing of how a run goes.
-"""
+"""A model with its tools: what stays the same from run to run."""
 
 from __future__ import annotations
 

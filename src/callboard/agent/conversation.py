@@ -1,7 +1,4 @@
-"""Conversations that are kept.
-
-Owns their places: a folder each, beneath the data directory. Knows nothing of models.
-"""
+"""Conversations on disk: a folder each, in the data directory."""
 
 from __future__ import annotations
 

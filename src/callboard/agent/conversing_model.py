@@ -1,7 +1,4 @@
-"""A model that can be conversed with.
-
-Owns the seeds' way to use a model: by itself, with ensembles. Knows nothing of how it is reached.
-"""
+"""A model with `converse`, as the seeds use one: by itself, with ensembles."""
 
 from __future__ import annotations
 

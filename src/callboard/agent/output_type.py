@@ -1,7 +1,4 @@
-"""The type of a run's output.
-
-Owns the way from a type to what a model is told and back from what it wrote. Knows nothing of runs.
-"""
+"""The type of a run's output: how a model is asked for a value of it, and how its text is read."""
 
 from __future__ import annotations
 

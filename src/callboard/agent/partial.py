@@ -1,7 +1,7 @@
 """The value of an output while it is written.
 
-Owns a JSON object that grows with the text of a reply. Text before it is skipped, text behind it too. What has come is
-taken as it is written: whether it is of the output's type is said when the reply is whole.
+`PartialObject` reads a JSON object from the text of a reply; text before and behind it is skipped. Its members are what
+the model wrote: whether the value is of the output's type is checked when the reply is whole.
 Law: each character is looked at once. Only the string that is being written is put together when the value is read.
 """
 

@@ -1,8 +1,7 @@
-"""Seed 001's agent.
+"""Seed 001's agent: its constructor, its states and its results around a run of `Agent`.
 
-Owns its constructor, its states and its results; the run itself is `Agent`'s. Decides nothing in between.
-The temperature stays what it was given: raising it after a mistake, as the seed's did, is refused by models that
-take one temperature only, and what helps is that the model is told its mistake.
+The temperature stays as it was given. The seed's agent raised it after a mistake; models that take one temperature only
+refuse that, and what helps is that the model reads its mistake.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One run, driven.
+"""Drive one run: call models, run invocations, ask people, store canisters.
 
-Owns the way between the loop and the world: models are called, invocations run, people are asked, canisters
-stored. Decides nothing: the loop does.
-Law: an event is fed before it is given, so that whatever was seen is in the transcript.
+`Loop` decides, `Run` does. It has one generator (`_events`), and a model one (`batches`): between a connection and the
+caller's `async for` stand three at most, because each one costs every event its time (tests/agent/test_pull_loop.py).
+Law: an event is fed to the loop before the caller gets it, so that whatever the caller saw is in the transcript.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""A conversation in a file.
+"""A conversation as a JSONL file: a canister a line, and lines that say where the conversation was rolled back.
 
-Owns one JSONL file, a canister a line, and where the conversation was rolled back. Knows nothing of runs.
 Law: what was appended is on disk when `append` returns, and no line of the file is ever changed; what is taken
 away is only the beginning of a line that could not be written whole.
 """

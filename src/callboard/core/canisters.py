@@ -1,6 +1,5 @@
-"""The items of a conversation.
+"""The items of a conversation, as immutable values.
 
-Owns what a conversation is made of, as immutable values. Knows nothing of wires, tools or models.
 Law: a canister never changes, and when and by whom it was made is neither compared nor sent.
 """
 

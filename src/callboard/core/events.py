@@ -1,6 +1,5 @@
-"""The steps of a reply, and of a run, while they happen.
+"""The steps of a reply, and of a run, while they happen: the vocabulary of wires, dialects, loop and gateway.
 
-Owns the one vocabulary that wires, dialects, loop, gateway and board share. Knows none of them.
 Law: the same event means the same thing wherever it came from; `type` on JSON is its name in snake case.
 """
 

@@ -1,6 +1,5 @@
-"""Events become canisters.
+"""Fold the events of a reply into the canisters that it leaves in the conversation.
 
-Owns the way from a reply's steps to the items it leaves in the conversation. Knows nothing of runs.
 Law: constant work an event; text is joined once, when it is whole.
 """
 

@@ -1,8 +1,4 @@
-"""Canisters and events as JSON lines.
-
-Owns the one textual form of both; a line is a JSON object in UTF-8 without its line break.
-Knows nothing of files.
-"""
+"""Canisters and events as JSON lines: a JSON object each, in UTF-8, without its line break."""
 
 from __future__ import annotations
 

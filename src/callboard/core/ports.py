@@ -1,7 +1,6 @@
-"""What the core asks of the world.
+"""The protocols through which models, clocks, stores and people are reached.
 
-Owns the four shapes through which models, clocks, stores and people are reached, so that everything
-above the I/O line can be run and replayed without any of them.
+Everything above the I/O line depends on these alone, so it can be run and replayed without any of them.
 """
 
 from __future__ import annotations

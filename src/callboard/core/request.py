@@ -1,7 +1,4 @@
-"""What a model is asked, in no provider's words.
-
-Owns the neutral request. Knows nothing of wires; modes rewrite it, wire encoders lower it.
-"""
+"""What a model is asked, in no provider's words. Modes rewrite a request, wires encode it."""
 
 from __future__ import annotations
 

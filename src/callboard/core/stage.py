@@ -1,7 +1,6 @@
-"""Machines in a row.
+"""Stages: every step of the pipe from bytes to canisters is fed one item and gives the items that follow from it.
 
-Owns what every step of the pipe is: something that is fed one item and gives the items that follow
-from it, and that gives what it still holds when the input has ended. Knows nothing of the items.
+When the input has ended, `finish` gives what a stage still holds. `pipe` makes one stage of several.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The invocations of one reply, run together.
-
-Owns their concurrency and their order: they run at once, results come in the order of the calls.
-"""
+"""Run the invocations of one reply in parallel; their results come in the order of the calls."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Invocations in a provider's own words, for whoever speaks to the provider without us (seed 000).
+"""Invocations in a provider's own words, for callers that speak to the provider themselves (seed 000).
 
-Owns the four steps between a provider's message and its next one. Knows of a wire what stands in the table.
+The four steps between a provider's message and its next one: prepare tools, normalize invocations, execute them,
+nativize results.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a tool returned, as the content of a result.
-
-Owns the conversion and its cap. Knows nothing of how the tool was run.
-"""
+"""Make the content of a result from what a tool returned, up to a cap."""
 
 from __future__ import annotations
 

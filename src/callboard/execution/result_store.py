@@ -1,7 +1,6 @@
-"""Results that were too long for a model.
+"""Keep results that are too long for a model, and let it read on.
 
-Owns where they are kept whole, and the tool by which a model reads on. Knows nothing of servers.
-Law: what a model names is a result's identifier and never a path; only the newest are kept.
+Law: a model names a result by its identifier and never by a path; only the newest results are kept.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""ThreadPool for tools that block.
+"""Daemon threads for tools that block, up to a cap.
 
-Owns a capped number of daemon threads. Knows nothing of tools.
 Law: a thread that does not come back in time is left alone and takes no other work until it does; the
 process ends without waiting for it.
 """

@@ -1,7 +1,4 @@
-"""What the loop wants done.
-
-Owns the six things a run asks of the world.
-"""
+"""What a loop asks its driver to do."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""When a provider's prompt cache stops holding, and why.
+"""Notice when a provider's prompt cache stops holding, and find out why.
 
-Owns which requests are of one conversation, and what differs between two of them. A conversation is known by its first
-messages, until the model's first ones; one that goes on begins with all that was said before.
-Laws: hashes are kept, never texts; a collapse is told once; memory is bounded, and what was asked first is forgotten
-first. Each observed request takes one pass over its canisters, as its encoding does; of a conversation that no cache is
-known of, only the first messages are hashed.
+Two requests belong to one conversation if they begin with the same messages, up to the model's first ones; one that
+goes on begins with all of the earlier one. Where the cached tokens collapse, the two are compared.
+Laws: hashes are kept, never texts; a collapse is reported once; memory is bounded, and the oldest conversation goes
+first. An observed request costs one pass over its canisters, as its encoding does; of a conversation without a known
+cache only the first messages are hashed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What of a conversation a model is shown.
+"""Fit a conversation into a model's context window.
 
-Owns the view of a transcript that has become too long: stale results are replaced, old rounds told in short, and
-what is too large for all that is cut. The transcript itself is never changed.
-Laws: a call and its result are shown together or not at all; what was replaced stays replaced, so that what a
-provider has cached stays valid until the view is made shorter again; work is constant a round, on average.
+Stale results are replaced by stubs, old rounds by a summary, and what is still too large is cut. The transcript itself
+is never changed.
+Laws: a call and its result are shown together or not at all; what was replaced stays replaced, so that the provider's
+prompt cache holds until the window is made shorter again; work is constant a round, on average.
 """
 
 from __future__ import annotations

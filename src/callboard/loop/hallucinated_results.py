@@ -1,8 +1,8 @@
-"""Results that a model wrote itself.
+"""Cut results that a model wrote itself out of its reply.
 
-Owns the marks by which a made-up result begins, and cuts it out of the reply's text. Knows nothing of dialects.
+A made-up result is found by how it begins: a tag, a label or a JSON object of the forms in which results are shown.
 Laws: calls stay calls, and text stays where it was; the same text gives the same, however it came in pieces; text is
-held back until it is known whether it is a mark, and no longer; constant work a character.
+held back no longer than until it is known whether a result begins in it; constant work a character.
 """
 
 from __future__ import annotations

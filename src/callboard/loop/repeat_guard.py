@@ -1,9 +1,8 @@
-"""Calls that are made again and again.
+"""Answer calls that a run has made before, instead of running them again.
 
-Owns what a run has called already, and what a model reads that makes a call once more. It runs nothing and ends
-nothing. `RepeatGuard` tells the model to do something else; `EarlierResults` is for models that repeat a call without end,
-and only says where the result is from. Laws: a call is the same if tool and arguments are; constant work a call,
-whatever has been called before.
+`RepeatGuard` advises the model to do something else; `EarlierResults` is for models that repeat a call without end: it
+gives the earlier result and says which round it is from.
+Laws: a call is the same if tool and arguments are; constant work a call, whatever has been called before.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Rounds that are no longer shown, in short.
-
-Owns the summary: what was called, what failed, which files were changed, what was said. Knows nothing of tokens.
-"""
+"""A summary of rounds that are no longer shown: calls, failures, changed files, and the beginnings of what was said."""
 
 from __future__ import annotations
 

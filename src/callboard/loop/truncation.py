@@ -1,7 +1,4 @@
-"""How large a canister is, and how it is made smaller.
-
-Owns the estimate in characters, and the cut. Knows nothing of conversations.
-"""
+"""Estimate how many characters a canister has, and cut it to fewer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The schema of a reply that is a call or an answer.
+"""The JSON schema of a reply that is a call, an answer or a thought.
 
-Owns the shape (seed 001, inside an object, since providers refuse another root). Knows nothing of wires.
+It is seed 001's shape inside an object, since providers refuse another root.
 """
 
 from __future__ import annotations

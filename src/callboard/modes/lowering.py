@@ -1,6 +1,5 @@
-"""A request as its mode asks it.
+"""Rewrite a request for its mode: put tools, past calls and results into the wire's own fields, or into text.
 
-Owns where tools, past calls and results stand: in the wire's own fields, or in text. Knows no wire.
 Law: the same history gives the same beginning, so that providers' prompt caches hold.
 """
 

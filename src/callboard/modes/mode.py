@@ -1,7 +1,4 @@
-"""The four ways to ask for calls, as rows.
-
-Owns what differs between them. Knows nothing of how tools are declared on a wire.
-"""
+"""The four modes, as rows, and the plan that a profile makes of one."""
 
 from __future__ import annotations
 

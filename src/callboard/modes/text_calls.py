@@ -1,8 +1,6 @@
-"""Finds the calls that a model writes into its text.
+"""Find the calls that a model writes into its text: the one place where text becomes calls.
 
-Owns the one place where text becomes calls, for every mode, wire and face. Knows nothing of dialects but
-their parser. Law: whatever passes, passes in order; native calls and calls found in text share one
-sequence of indices.
+Law: whatever passes, passes in order; native calls and calls found in text share one sequence of indices.
 """
 
 from __future__ import annotations

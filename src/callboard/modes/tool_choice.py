@@ -1,10 +1,8 @@
-"""Which calls a reply may hold, where nothing but asking holds the model to it.
+"""Check that a reply holds the calls that were asked for: `tool_choice` and `parallel`.
 
-Owns the check of `tool_choice` and `parallel`, and what a model that disobeyed is told. Knows nothing of wires.
-A server that was told of the choice on its wire, or by a constraint, is checked as well: some take both and hold to
-neither.
-Laws: nothing that was given is taken back: what is said before the call that was asked for is held until that
-call begins; a reply without it ends as `retry`, with nothing but thoughts of it given, and the last attempt as `no_call`.
+Servers that take the choice on their wire, or a constraint, are checked as well: some take both and hold to neither.
+Laws: no event is taken back: text before a call that was asked for is held until that call begins; a reply without it
+ends as `retry`, and only its thoughts were given; the last attempt ends as `no_call`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A conversation as a model's chat template and its endpoint take it.
+"""Adapt a conversation to what a model's chat template and its endpoint accept.
 
-Owns the order in which the facts of a profile change a conversation: the last message, instructions, roles, reasoning.
+The facts of the profile change it in this order: the last message, instructions, roles, reasoning.
 Laws: no text is lost and none changes its place; what a model takes as it is stays the same object, so that it is
 encoded once; the last message is never the model's, unless a reply that goes on from it was asked for.
 """

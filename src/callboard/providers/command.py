@@ -1,7 +1,4 @@
-"""A model that is a program: it reads the prompt and prints the reply (seed 003).
-
-Owns the process and how a conversation is written down for it. Knows nothing of wires.
-"""
+"""A model that is a program: it reads the prompt from its standard input and prints the reply (seed 003)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Control tokens of the model's family, escaped on the way there and as they were on the way back.
+"""Escape the control tokens of the model's family in a request, and undo that in the reply.
 
-Owns which texts of a request are escaped, and the stage that takes it back in a reply. Knows no wire and no mode: it
-stands in front of what modes render, so that their own markers stay.
+Requests are escaped before modes render their own markers into them, so that those stay.
 Laws: a request without such tokens is the same object; a canister is read once while its conversation is kept; what a
 model writes reads as if nothing had been escaped.
 """

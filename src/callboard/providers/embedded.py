@@ -1,7 +1,6 @@
-"""A local model in this process.
+"""A llama.cpp server in this process, from xllamacpp (extra `local`).
 
-Owns the llama.cpp server that xllamacpp brings (extra `local`): it listens on loopback, so that it is one
-more Chat Completions endpoint, and closing the connection cancels. Knows nothing of how it is asked.
+It listens on loopback: a local model is one more Chat Completions endpoint, and closing the connection cancels a reply.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What to do about an answer that is no reply.
-
-Owns the hint for each kind of answer. Knows nothing of who reads it.
-"""
+"""Add a hint to the failure of an answer that is no reply."""
 
 from __future__ import annotations
 

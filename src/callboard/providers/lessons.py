@@ -1,11 +1,11 @@
-"""What the refusal of a request says about a model's endpoint.
+"""Learn facts about a model's endpoint from its refusals.
 
-Owns the words in which servers refuse what others take, and the facts of a profile that follow. Knows nothing of who
-asks, nor of how long something is known.
-Law: words are only a reason to ask once more, for a server also repeats what a client sent; what they say is known
-when the other request succeeds.
+Each lesson has the words in which servers refuse what others take, and the facts of a profile that follow.
+Law: words are only a reason to ask once more, for a server also repeats what a client sent; a fact is known when the
+other request succeeds.
 Sources: vllm#41114, llama.cpp#20733, litellm#39852, openclaw#19386 (system messages); litellm#16143, avante.nvim#2695
-(roles); 5ire#405 (signatures); openai-python#2184 (max_tokens); ollama#17252, CLIProxyAPI#1572 (efforts); DeepSeek-V3#1376, oh-my-pi#827 (forced calls); the endpoints' own answers for the optional fields.
+(roles); 5ire#405 (signatures); openai-python#2184 (max_tokens); ollama#17252, CLIProxyAPI#1572 (efforts);
+DeepSeek-V3#1376, oh-my-pi#827 (forced calls); the endpoints' own answers for the optional fields.
 """
 
 from __future__ import annotations

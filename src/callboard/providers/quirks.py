@@ -1,7 +1,4 @@
-"""What an endpoint takes otherwise than OpenAI, as its profile says.
-
-Owns the changes to a request and to its body on the chat wire; its conversation is in `history`. Knows no endpoint by its name.
-"""
+"""Adapt a request to what its endpoint takes otherwise than OpenAI, as the profile says: no endpoint by its name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Tools for which an endpoint may have refused a request.
+"""Name the tools for which an endpoint may have refused a request.
 
-Owns the limits that some endpoints have on how many tools are declared and on how long their descriptions are: OpenAI
-documents 128 tools, and has refused descriptions of more than 1024 characters. Others take more, so nothing is said
-before one refuses.
+OpenAI documents 128 tools, and has refused descriptions of more than 1024 characters. Other endpoints take more, so
+nothing is said before one refuses.
 """
 
 from __future__ import annotations

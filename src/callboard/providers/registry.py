@@ -1,7 +1,4 @@
-"""A model by its name.
-
-Owns the way from a name to something that replies. Knows nothing of configuration files.
-"""
+"""Open a model by its name."""
 
 from __future__ import annotations
 

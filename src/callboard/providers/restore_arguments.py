@@ -1,9 +1,8 @@
-"""Calls as their tools were declared, of a model that was told another schema.
+"""Give calls as their tools were declared, where the model was shown another schema.
 
-Owns where their arguments are restored: without the nulls that a strict schema asks for in the place of what is
-optional, and with the names that a provider refuses. Knows no wire.
-Law: a call of another tool, or with nothing to restore, is told as it was; its arguments are told once, when they are
-whole.
+Nulls go that a strict schema asks for in the place of optional arguments, and names come back that a provider refuses.
+Law: a call of another tool, or with nothing to restore, passes unchanged; restored arguments come in one piece, when
+they are whole.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Whether a request is repeated, and when.
+"""Decide whether a request is repeated, and when.
 
-Owns the table of the ways to get no answer, the statuses that another attempt may cure, and the pauses.
-Asks nothing itself: it is told what happened and what time it is.
+The statuses that another attempt may cure, the ways to get no answer, and the pauses. Nothing is asked here: what
+happened, and the time, are arguments.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A model that says what it was told to say.
-
-Owns nothing but its script. Public as `callboard.testing.ScriptedModel`.
-"""
+"""A model that replies as its script says. Public as `callboard.testing.ScriptedModel`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""HTTP, as much of it as a wire's provider needs.
+"""HTTP for providers: connections, proxies, timeouts, retries, and which parts of a URL may be shown.
 
-Owns connections, proxies, timeouts and retries, and what of them may be shown. Knows nothing of wires,
-events or models: bytes go out, bytes come back.
 Law: leaving an answer, however it happens, closes its connection unless the body was read to its end;
 that is how a cancellation reaches the server. A request is repeated only before its answer was given to
 the caller. No header's value and no query of a URL is in an error.

@@ -1,6 +1,5 @@
-"""Which models can be had, and from where.
+"""The catalogue of local models, and the sources of their files.
 
-Owns the catalogue's shape and the one that ships with us. Knows nothing of how a file is fetched or kept.
 Law: all sources of a model carry the same bytes, so a file begun from one goes on from the next.
 """
 

@@ -1,7 +1,6 @@
-"""A model's file, brought from the first source that gives it.
+"""Download a model's file from the first source that gives it.
 
-Owns the order of sources, what is kept between two tries, and the proof that a file is the right one.
-Knows nothing of requests and wheels: a source is a stream of blocks from an offset on.
+A source is a stream of blocks from an offset on, whatever it is behind that.
 Law: bytes that have come are kept until they prove wrong, and a file gets its name after its hash was right.
 """
 

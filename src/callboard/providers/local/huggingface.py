@@ -1,9 +1,8 @@
-"""A file from the model hub.
+"""Stream a file from the Hugging Face hub.
 
-Owns the hub's address and one HTTP request. Knows nothing of where the bytes go or what they should be.
+The hub is named by HF_ENDPOINT, as its own clients do; by default it is https://huggingface.co. Its client library is
+not used: it brings requests and hf-xet, for one HTTP request.
 Law: whatever fails is a ModelFileError, and nobody is waited for longer than `patience` seconds.
-
-The hub is named by HF_ENDPOINT, as its own clients do; by default it is https://huggingface.co.
 """
 
 from __future__ import annotations

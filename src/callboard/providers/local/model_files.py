@@ -1,7 +1,5 @@
-"""Where the files of models stand.
+"""The directory of the models' files: their names, the lock of a pull, and the record that a file was verified.
 
-Owns the directory, the names in it, the lock of a pull and the record that a file was verified. Knows
-nothing of sources.
 Law: under a model's final name there is a whole file or none, and it is used only if its hash was right.
 
 The directory is `${XDG_DATA_HOME:-~/.local/share}/callboard/models` (XDG Base Directory Specification 0.8).

