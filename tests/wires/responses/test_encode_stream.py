@@ -426,7 +426,7 @@ response.done
 def test_the_seed_s_events():
     raw = '{"location":"San Francisco, CA"}'
     events = [START, TextPiece("Hi"), *call(0, "get_weather", raw, identifier="call_xyz"), ReplyEnded("invocations")]
-    datas = read(encode(events, seed_events=True))
+    datas = read(encode(events, compat_events=True))
     told = [" ".join([data["type"], *[str(data[key]) for key in ("output_index",) if key in data]]) for data in datas]
     assert told == SEED.split("\n")[1:-1]
     told = {data["type"]: data for data in datas}
@@ -440,7 +440,7 @@ def test_the_seed_s_events():
 
 @pytest.mark.parametrize("events", [events for events, _ in SEQUENCES.values()])
 def test_the_seed_s_events_have_one_end_too(events):
-    kinds = [data["type"] for data in read(encode(events, seed_events=True))]
+    kinds = [data["type"] for data in read(encode(events, compat_events=True))]
     assert kinds[-1] == "response.done"
     assert kinds[-2] in {"response.completed", "response.incomplete", "response.failed"}
     assert kinds[2:4] == ["response.output_item.added", "response.content_part.added"]
@@ -525,8 +525,8 @@ def test_what_is_encoded_is_decoded(events):
 
 
 @given(replies())
-def test_seed_events_say_the_same(events):
-    assert pieces_aside(decode(encode(events, seed_events=True)))[1] == pieces_aside(events)[1]
+def test_compat_events_say_the_same(events):
+    assert pieces_aside(decode(encode(events, compat_events=True)))[1] == pieces_aside(events)[1]
 
 
 @given(replies())
@@ -563,7 +563,7 @@ EVENTS = st.one_of(
     st.booleans(),
 )
 def test_any_events_have_one_end(events, last, seeded):
-    datas = read(encode([*events, *last], seed_events=seeded))
+    datas = read(encode([*events, *last], compat_events=seeded))
     assert datas[0]["type"] == "response.created"
     terminals = [d for d in datas if d["type"] in {"response.completed", "response.incomplete", "response.failed"}]
     (terminal,) = terminals

@@ -67,7 +67,7 @@ def replying(events, heartbeats=0):
             return web.json_response(encode_response(events, **named))
         answer = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await answer.prepare(http)
-        encoder = StreamEncoder(**named, seed_events="x-seed" in http.headers)
+        encoder = StreamEncoder(**named, compat_events="x-seed" in http.headers)
         for event in events:
             for frame in [*[each for _ in range(heartbeats) for each in encoder.heartbeat()], *encoder.feed(event)]:
                 await answer.write(encode_frame(frame[1], frame[0]))

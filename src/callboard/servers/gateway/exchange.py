@@ -174,7 +174,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return batches
 
     def encoder(self) -> Stage[Event, Payload]:
-        return self.front.encoder(body=self.echo, seed=self.compat_events, **self._reply_fields())
+        return self.front.encoder(body=self.echo, compat_events=self.compat_events, **self._reply_fields())
 
     def framer(self) -> Framer:
         return self.front.framer(self.body)

@@ -52,9 +52,11 @@ _REASON = re.compile(r"[A-Z][A-Z0-9_]{0,61}[A-Z0-9]")
 
 
 class MakeEncoder(Protocol):
-    """Makes the Stage that encodes a reply to `body`; `said` is what a wire's `stream_encoder` takes."""
+    """Makes the Stage that encodes a reply to `body`; `options` are those of every wire's `stream_encoder`."""
 
-    def __call__(self, wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, Payload]: ...
+    def __call__(
+        self, wire: Wire, body: Mapping[str, Any], *, compat_events: bool, **options: Any
+    ) -> Stage[Event, Payload]: ...
 
 
 def _keep_error(error: dict[str, Any], failed: ReplyFailed, status: int) -> None:
@@ -79,10 +81,13 @@ class Frontend(msgspec.Struct, frozen=True):
     heartbeat: Callable[[Any], list[Payload] | bytes]
     """Payloads, or bytes that are sent as they are."""
     set_error_status: Callable[[dict[str, Any], ReplyFailed, int], None] = _keep_error
+    """Puts the status of the answer into the error."""
     content_type: Callable[[Mapping[str, Any]], str] = _event_stream
+    """Of a stream that answers the body."""
     framer: Callable[[Mapping[str, Any]], Framer] = lambda _: SSEEncoder()
     """Makes what frames the payloads of a stream."""
     streams_failures: bool = False
+    """Whether a failure of a backend begins a stream, for clients that show no other."""
     codec: Wire | None = None
     """Instead of the wire of this name."""
 
@@ -105,8 +110,8 @@ class Frontend(msgspec.Struct, frozen=True):
             body["error"]["param"] = error.path or None
         return body
 
-    def encoder(self, *, body: Mapping[str, Any], seed: bool, **options: Any) -> Stage[Event, Payload]:
-        return self.make_encoder(self.wire, body, seed=seed, **options)
+    def encoder(self, *, body: Mapping[str, Any], compat_events: bool, **options: Any) -> Stage[Event, Payload]:
+        return self.make_encoder(self.wire, body, compat_events=compat_events, **options)
 
 
 def _set_anthropic_status(error: dict[str, Any], failed: ReplyFailed, status: int) -> None:
@@ -214,17 +219,21 @@ def _check_logprobs(body: Mapping[str, Any], limits: GatewayLimits) -> None:
         raise HttpError("invalid_top_logprobs", message, path="top_logprobs")
 
 
-def _encode_responses(wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, Payload]:
-    return wire.stream_encoder(echo=body, seed_events=seed, clock=time.time, **options)
+def _encode_responses(
+    wire: Wire, body: Mapping[str, Any], *, compat_events: bool, **options: Any
+) -> Stage[Event, Payload]:
+    return wire.stream_encoder(echo=body, compat_events=compat_events, clock=time.time, **options)
 
 
-def _encode_chat(wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, Payload]:
+def _encode_chat(wire: Wire, body: Mapping[str, Any], *, compat_events: bool, **options: Any) -> Stage[Event, Payload]:
     stream_options = body.get("stream_options")
     include_usage = isinstance(stream_options, Mapping) and bool(stream_options.get("include_usage"))
     return wire.stream_encoder(include_usage=include_usage, **options)
 
 
-def _encode_plainly(wire: Wire, body: Mapping[str, Any], *, seed: bool, **options: Any) -> Stage[Event, Payload]:
+def _encode_plainly(
+    wire: Wire, body: Mapping[str, Any], *, compat_events: bool, **options: Any
+) -> Stage[Event, Payload]:
     return wire.stream_encoder(**options)
 
 

@@ -21,7 +21,7 @@ TRIGGER = "compaction_trigger"
 class CompactionEncoder(StreamEncoder):
     """Events in, payloads of a compaction out: the model's text is the summary, everything else is left out."""
 
-    def __init__(self, *, seed_events: bool = False, **options: Any) -> None:
+    def __init__(self, *, compat_events: bool = False, **options: Any) -> None:
         super().__init__(**options)
         self._pieces: list[str] = []
 

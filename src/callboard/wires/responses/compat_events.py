@@ -1,5 +1,5 @@
 """Events that the official API does not have: clients that were written for the gateway's first specification ask for
-them (`--seed-events`).
+them (`--compat-events`).
 """
 
 from __future__ import annotations

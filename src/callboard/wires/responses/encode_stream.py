@@ -22,7 +22,7 @@ _encode = msgspec.json.Encoder().encode
 class StreamEncoder(ResponseBuilder):
     """A Stage: events in, payloads out, at last `[DONE]`; parameters as of ResponseBuilder.
 
-    With `seed_events` the events of `compat_events` are sent besides. Of Notes only the reason of an incomplete reply is
+    With `compat_events` the events of `compat_events` are sent besides. Of Notes only the reason of an incomplete reply is
     sent, in the metadata. A retry cannot be sent: where one may come, hold the events until the reply has ended.
     """
 
@@ -75,7 +75,7 @@ class StreamEncoder(ResponseBuilder):
         kind, fields = step
         if kind == "response.content_part.added":
             self._delta_item = None
-        if self._seed_events and "item" in fields:
+        if self._compat_events and "item" in fields:
             fields = {"item_id": fields["item"]["id"], **fields}
         data = _encode({"type": kind, **fields, "sequence_number": self._sequence})
         self._sequence += 1

@@ -55,7 +55,7 @@ class ResponseBuilder:
         request: The client's request, which says of which kind and namespace a called tool is; its fields are repeated
             in the response.
         echo: The client's body, whose fields are repeated in place of the request's.
-        seed_events: Whether the order of `compat_events` holds: the message is opened first and closed last.
+        compat_events: Whether the order of `compat_events` holds: the message is opened first and closed last.
         clock: Says when the response was completed, in seconds since 1970.
     """
 
@@ -67,7 +67,7 @@ class ResponseBuilder:
         created: int,
         request: Request | None = None,
         echo: Mapping[str, Any] | None = None,
-        seed_events: bool = False,
+        compat_events: bool = False,
         clock: Callable[[], float] | None = None,
     ) -> None:
         self._object = ResponseObject(
@@ -76,7 +76,7 @@ class ResponseBuilder:
         self._tools = {tool.name: tool for tool in request.tools} if request else {}
         self._base = identifier.removeprefix("resp_")
         self._model = model
-        self._seed_events = seed_events
+        self._compat_events = compat_events
         self._started = False
         self._output: list[dict[str, Any] | None] = []
         self._message: Message | None = None
@@ -152,7 +152,7 @@ class ResponseBuilder:
         if not self._started:
             self._started = True
             self._emit_started()
-            if self._seed_events:
+            if self._compat_events:
                 self._open_message("output_text")
 
     def _add_text(self, kind: PartKind, text: str) -> None:
@@ -242,7 +242,7 @@ class ResponseBuilder:
     def _close_items(self, status: Status, *, at_end: bool = False) -> None:
         """Closes the open reasoning and message."""
         self._close_reasoning(status)
-        if self._message is not None and (at_end or not self._seed_events):
+        if self._message is not None and (at_end or not self._compat_events):
             message, self._message = self._message, None
             self._emit_all(message.close(status))
             self._output[message.index] = message.body(status)
@@ -258,7 +258,7 @@ class ResponseBuilder:
             self._emit(step)
 
     def _emit_compat(self, make: Callable[..., Step], *parts: Any) -> None:
-        if self._seed_events:
+        if self._compat_events:
             self._emit(make(*parts))
 
     def _end(self, reason: Ending) -> None:
