@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import cache
+from time import monotonic
 from types import MappingProxyType
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
@@ -24,7 +25,6 @@ from callboard.providers import HttpModel, Transport, open_model
 from callboard.providers.http_exchange import OnFrame, OnHeaders
 from callboard.providers.http_model import NO_HEADERS
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
-from callboard.servers.gateway.learned_facts import LearnedFacts
 from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.remembered_reasoning import ReasoningMemory
 from callboard.servers.gateway.settings import BackendSettings
@@ -43,7 +43,10 @@ WITHOUT_TOOLS = "validated"
 """The mode that needs none of the wire's fields for tools."""
 _MAX_LIST_BYTES = 8 * 1024 * 1024
 
-
+LEARNED_SECONDS = 600.0
+"""After these the facts are forgotten: the backend may have been restarted with other flags."""
+_MAX_LEARNED = 16
+_MAX_LEARNERS = 256
 _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -288,3 +291,43 @@ def _maker_hosts() -> frozenset[str | None]:
     """The hosts where a model is what its name says."""
     urls = [urlsplit(resolve(f"{each}:model").profile.base_url) for each in providers()]
     return frozenset([url.hostname for url in urls if url.scheme == "https"])
+
+
+class LearnedFacts:
+    """Facts of models that refusals have shown, kept for a while for one owner.
+
+    The text of a refusal may repeat what the client sent, so nobody's requests teach anything for others. Bounded for
+    each owner and for all, so that names and keys that a client makes up push out nothing but its own. `clock` gives
+    seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._facts: dict[str, dict[str, tuple[float, Mapping[str, Any]]]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._facts.values()))
+
+    def add(self, owner: str, model: str, facts: Mapping[str, Any]) -> None:
+        """Add facts for this owner's requests to the model, for a while."""
+        facts = {**self.facts(owner, model), **facts}
+        models = self._facts.pop(owner, {})
+        models.pop(model, None)
+        models[model] = self._clock() + LEARNED_SECONDS, facts
+        if len(models) > _MAX_LEARNED:
+            del models[next(iter(models))]
+        self._facts[owner] = models
+        if len(self._facts) > _MAX_LEARNERS:
+            del self._facts[next(iter(self._facts))]
+
+    def facts(self, owner: str, model: str) -> Mapping[str, Any]:
+        """What is known for this owner's requests to the model."""
+        until, facts = self._facts.get(owner, {}).get(model, (0.0, {}))
+        return facts if self._clock() < until else {}
+
+    def facts_by_model(self, owner: str) -> dict[str, Mapping[str, Any]]:
+        """The facts of every model that has some."""
+        return {model: facts for model in self._facts.get(owner, {}) if (facts := self.facts(owner, model))}
+
+    def clear(self) -> None:
+        self._facts.clear()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from callboard.servers.gateway.auth import digest
-from callboard.servers.gateway.learned_facts import SECONDS, LearnedFacts
+from callboard.servers.gateway.backend import LEARNED_SECONDS, LearnedFacts
 from callboard.testing import FakeBackend, Status
 
 KEYS = {"ann": digest("key-of-ann-12345678"), "bob": digest("key-of-bob-12345678")}
@@ -78,7 +78,7 @@ def test_what_is_learned_is_tried_again_after_a_while(serving):
     async def scenario():
         async with FakeBackend(no_tools) as backend, serving(backend) as served:
             served.gateway.backends[0]._learned = LearnedFacts(lambda: now[0])
-            for passed in (0.0, SECONDS - 1, 1.0):
+            for passed in (0.0, LEARNED_SECONDS - 1, 1.0):
                 now[0] += passed
                 await served.post("chat", ASK)
             return tools_sent(backend)
