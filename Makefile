@@ -121,6 +121,8 @@ $(PEERS)/.installed: bench/peers.txt
 bench: $(INSTALLED) $(PEERS)/.installed
 	@echo; echo "=== imports"
 	$(BIN)/python -m bench.imports
+	@echo; echo "=== files that one thing goes through"
+	$(BIN)/python -m bench.trips
 	@echo; echo "=== rounds of model and tool"
 	$(BIN)/python -m bench.rounds
 	@echo; echo "=== requests"

@@ -13,7 +13,7 @@ from pathlib import Path
 import callboard
 from callboard.coding.outlines.languages import find_language
 from callboard.coding.outlines.parser import ParserProcess
-from callboard.coding.outlines.reading import read
+from callboard.coding.outlines.tree_walk import read_tree
 
 TIMES = 5
 PYTHON = find_language("a.py")
@@ -43,7 +43,7 @@ def main() -> None:
         return min(milliseconds(act, (f"{text}# {turn}\n" for text in texts)) for turn in range(TIMES))
 
     print(f"{len(texts)} texts of {sum(map(len, texts)) // len(texts):,} characters in the mean")
-    print(f"{'in this process':24}{best(lambda text: read(text, python)):10.2f} ms")
+    print(f"{'in this process':24}{best(lambda text: read_tree(text, python)):10.2f} ms")
     print(f"{'in a process of its own':24}{best(lambda text: parser.parse(text, python)):10.2f} ms")
     print(f"{'its start':24}{start:10.0f} ms")
     bomb = milliseconds(lambda text: parser.parse(text, java), ["a<" * 30_000])

@@ -337,7 +337,7 @@ def test_codex_shortens_a_conversation_that_is_too_long_for_any_server(server):
 
 
 def test_a_streamed_reply_without_end_is_ended(monkeypatch):
-    monkeypatch.setattr("callboard.providers.http_model.MAX_SAID", 10_000)
+    monkeypatch.setattr("callboard.providers.http_exchange.MAX_TEXT", 10_000)
     endless = Raw(frames("chat", [ReplyStarted("r", "m"), *[TextPiece("x" * 999)] * 12, ReplyEnded("stop")]))
     answers, _ = through([endless] * 3, [(front, STREAM) for front in FRONTS])
     for front, answer in zip(FRONTS, answers, strict=True):

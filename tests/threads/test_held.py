@@ -254,7 +254,7 @@ def test_pi_9637_220_calls_a_model_that_never_stops_calling_is_ended_with_its_re
     assert len(ran) <= 10
 
 
-@pytest.mark.parametrize("choice", ["answer", "tell"])
+@pytest.mark.parametrize("choice", ["final_answer", "warn"])
 def test_nanobot_2298_a_call_that_is_only_repeated_is_not_run_for_ever(choice):
     result, ran, model = looping(*SAME[:8], on_repeated_call=choice)
     assert len(ran) < 4

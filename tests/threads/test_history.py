@@ -770,7 +770,7 @@ def test_a_tool_that_runs_in_the_gateway_gets_what_was_thought_back_in_each_roun
 @pytest.mark.parametrize("front", FRONTS)
 def test_a_model_under_another_name_gets_its_reasoning_back(front):
     first, again = conversation(front, "mine")
-    settings = {"map": {"mine": "deepseek-v4-pro"}}
+    settings = {"model_map": {"mine": "deepseek-v4-pro"}}
     answers, (_, sent) = through([thought(), "Done."], (front, first), (front, again), strict="deepseek", **settings)
     (called,) = [message for message in sent["messages"] if message.get("tool_calls")]
     assert ([answer.status for answer in answers], called["reasoning_content"]) == ([200, 200], "hm")
