@@ -12,7 +12,9 @@ from callboard.providers.local import Catalogue, CatalogueEntry, Hub, shipped
 RIGHT = bytes(range(256)) * 400
 WRONG = RIGHT[::-1]
 SHA256 = hashlib.sha256(RIGHT).hexdigest()
-TINY = Catalogue((CatalogueEntry("tiny", "A tiny one", len(RIGHT), "Apache-2.0", SHA256, 512, (Hub("maker/models", "tiny"),)),))
+TINY = Catalogue(
+    (CatalogueEntry("tiny", "A tiny one", len(RIGHT), "Apache-2.0", SHA256, 512, (Hub("maker/models", "tiny"),)),)
+)
 
 
 @pytest.fixture
