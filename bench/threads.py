@@ -24,7 +24,7 @@ from bench.contenders import python_of
 from bench.drivers import MODULES
 from bench.relays import ROOT, Process, started
 
-from callboard.testing import FakeBackend, Raw, Status
+from callboard.testing import FakeBackend, Raw, StatusReply
 from callboard.testing.fake_backend import Reply
 from callboard.testing.strict import Rulebook
 from callboard.text.sse import SSEDecoder
@@ -98,7 +98,7 @@ class Script:
         refusal = self._rules.refuse("gemini" if "contents" in body else "chat", body)
         if refusal is not None:
             self.refused += 1
-            return Status(refusal.status, dict(refusal.body))
+            return StatusReply(refusal.status, dict(refusal.body))
         said = next(self._says, FINAL)
         if callable(said):
             said = said(body)

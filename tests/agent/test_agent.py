@@ -30,7 +30,7 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.errors import CallerError, ProviderError
-from callboard.testing import Call, FakeBackend, Html, ScriptedModel, Silence, Status
+from callboard.testing import Call, FakeBackend, Html, ScriptedModel, Silence, StatusReply
 
 NOW = datetime(2025, 11, 18, tzinfo=UTC)
 
@@ -399,8 +399,11 @@ def test_leaving_in_the_middle_of_a_reply_reaches_the_backend(how):
     ("reply", "code"),
     [
         (Html(), "malformed"),
-        (Status(401, {"error": {"message": "no such key"}}), "authentication_error"),
-        (Status(400, {"error": {"message": "too long", "code": "context_length_exceeded"}}), "context_length_exceeded"),
+        (StatusReply(401, {"error": {"message": "no such key"}}), "authentication_error"),
+        (
+            StatusReply(400, {"error": {"message": "too long", "code": "context_length_exceeded"}}),
+            "context_length_exceeded",
+        ),
     ],
 )
 def test_what_a_backend_refuses(reply, code):
@@ -460,12 +463,12 @@ def test_a_tool_that_an_ensemble_gets_later_is_there_for_the_next_run():
         return "here"
 
     agent.run_sync("Go.")
-    before = agent.roster
+    before = agent.registry
     ensemble.add_invoker(added)
     result = agent.run_sync("Go.")
     assert [len(request.tools) for request in model.requests] == [0, 0, 1, 1]
     assert result.canisters[2].text == "here"
-    assert agent.roster is agent.roster is not before
+    assert agent.registry is agent.registry is not before
 
 
 def test_what_is_printed_of_agents_runs_and_results_is_short():

@@ -89,7 +89,7 @@ def test_ensembles_of_one_name_are_refused(tools, names, message, other):
 
 
 def test_an_ensemble_local_may_stand_alone():
-    assert [*Agent(ScriptedModel([]), ensembles=[Ensemble("local", [add])]).roster] == ["add"]
+    assert [*Agent(ScriptedModel([]), ensembles=[Ensemble("local", [add])]).registry] == ["add"]
 
 
 def test_ensembles_may_come_from_a_generator():

@@ -170,7 +170,7 @@ def test_an_agent_is_a_tool_of_another():
     )
     result = outer.run_sync("What is 6 times 7?")
     assert [each.text for each in result.canisters if isinstance(each, ResultCanister)] == ["42"]
-    assert outer.roster.declarations[0].description == "Knows numbers."
+    assert outer.registry.declarations[0].description == "Knows numbers."
 
 
 def test_an_agent_that_gives_no_answer_is_an_error_of_the_tool():

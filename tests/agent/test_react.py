@@ -19,7 +19,7 @@ from callboard.core import (
     Usage,
 )
 from callboard.errors import CallerError, ProviderError
-from callboard.testing import Call, FakeBackend, ScriptedModel, Status
+from callboard.testing import Call, FakeBackend, ScriptedModel, StatusReply
 from callboard.tools import tool
 
 
@@ -279,7 +279,7 @@ def test_a_thought_is_no_answer():
 
 def test_a_provider_that_refuses_is_an_error():
     with pytest.raises(ProviderError, match="the fake backend answers 401"):
-        converse([Status(401)])
+        converse([StatusReply(401)])
 
 
 def test_the_values_are_frozen_and_comparable():

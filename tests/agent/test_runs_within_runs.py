@@ -248,7 +248,7 @@ def test_inner_events_come_while_the_tool_runs():
 def test_an_inner_run_has_no_time_but_its_limits():
     agent = asking(Agent(ScriptedModel([])))
     tools = Ensemble("desk", [Agent(ScriptedModel([])).as_tool("ask", "Asks.")], {"timeout": 0.01})
-    assert agent.roster["ask"].timeout == tools.access_invoker("ask").timeout == float("inf")
+    assert agent.registry["ask"].timeout == tools.access_invoker("ask").timeout == float("inf")
 
 
 def test_a_tool_without_a_time_limit_runs_in_a_thread_too():

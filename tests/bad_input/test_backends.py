@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from callboard.core import ArgumentsPiece, InvocationStarted, ReplyStarted, TextPiece
-from callboard.testing import Cut, Html, Raw, Silence, Status
+from callboard.testing import Cut, Html, Raw, Silence, StatusReply
 
 HEL = (ReplyStarted(), TextPiece("Hel"))
 HALF_A_CALL = (ReplyStarted(), InvocationStarted(0, "call_1", "act", True), ArgumentsPiece(0, '{"number": '))
@@ -21,33 +21,39 @@ LONG = b'data: {"choices":[{"index":0,"delta":{"content":"' + b"x" * 20_000_000 
 @pytest.mark.parametrize(
     ("replies", "tried", "failed"),
     [
-        pytest.param([Status(401, KEY)], [], "Incorrect API key provided: sk-***.", id="401"),
-        pytest.param([Status(401, b"")], [], "the provider answered 401", id="401 without a word"),
-        pytest.param([Status(403, "Forbidden")], [], "Forbidden", id="403"),
-        pytest.param([Status(404, b"")], [], "the provider answered 404", id="404"),
+        pytest.param([StatusReply(401, KEY)], [], "Incorrect API key provided: sk-***.", id="401"),
+        pytest.param([StatusReply(401, b"")], [], "the provider answered 401", id="401 without a word"),
+        pytest.param([StatusReply(403, "Forbidden")], [], "Forbidden", id="403"),
+        pytest.param([StatusReply(404, b"")], [], "the provider answered 404", id="404"),
         pytest.param(
-            [Status(429, headers=LATER)] * 4, [(429, 1.5)] * 3, "the fake backend answers 429", id="429 for ever"
+            [StatusReply(429, headers=LATER)] * 4, [(429, 1.5)] * 3, "the fake backend answers 429", id="429 for ever"
         ),
         pytest.param(
-            [Status(429, headers={"Retry-After": "3600"})], [], "the fake backend answers 429", id="429 for an hour"
+            [StatusReply(429, headers={"Retry-After": "3600"})],
+            [],
+            "the fake backend answers 429",
+            id="429 for an hour",
         ),
         pytest.param(
-            [Status(500)] * 4, [(500, 0.5), (500, 1.0), (500, 2.0)], "the fake backend answers 500", id="500 for ever"
+            [StatusReply(500)] * 4,
+            [(500, 0.5), (500, 1.0), (500, 2.0)],
+            "the fake backend answers 500",
+            id="500 for ever",
         ),
-        pytest.param([Status(400, "\x1b[2J\nno\r\n" + "x" * 5000)], [], "[2J no xxx", id="a page of commands"),
+        pytest.param([StatusReply(400, "\x1b[2J\nno\r\n" + "x" * 5000)], [], "[2J no xxx", id="a page of commands"),
         pytest.param([Html()], [], "the answer is no reply but text/html", id="HTML"),
         pytest.param([Html(404)], [], "the provider answered 404", id="HTML of an error"),
         pytest.param(
             [Html(502)] * 4, [(502, 0.5), (502, 1.0), (502, 2.0)], "the provider answered 502", id="HTML of a gateway"
         ),
         pytest.param(
-            [Status(307, headers={"Location": "https://example.org/v1?key=secret"})],
+            [StatusReply(307, headers={"Location": "https://example.org/v1?key=secret"})],
             [],
             "the provider answered 307 and points to https://example.org/v1; redirects are not followed",
             id="a redirect",
         ),
-        pytest.param([Status(301, b"")], [], "the provider answered 301", id="a redirect to nowhere"),
-        pytest.param([Status(200, b"")], [], "the answer is empty", id="an empty answer"),
+        pytest.param([StatusReply(301, b"")], [], "the provider answered 301", id="a redirect to nowhere"),
+        pytest.param([StatusReply(200, b"")], [], "the answer is empty", id="an empty answer"),
         pytest.param([Raw([])], [], "the stream ended before the model said anything", id="an empty stream"),
         pytest.param([Raw(["Hello."])], [], "a frame is not of this wire: JSON is malformed", id="no JSON"),
         pytest.param(
@@ -55,7 +61,7 @@ LONG = b'data: {"choices":[{"index":0,"delta":{"content":"' + b"x" * 20_000_000 
         ),
         pytest.param([Raw([LONG])], [], "a frame of the stream is larger than 16777216 bytes", id="20 MB in a line"),
         pytest.param(
-            [Status(200, b'{"x": "' + b"x" * 70_000_000)],
+            [StatusReply(200, b'{"x": "' + b"x" * 70_000_000)],
             [],
             "{url}: the answer has more than 67108864 bytes",
             id="70 MB",
@@ -85,7 +91,7 @@ def test_one_line_says_what_is_wrong(ask, naps, replies, tried, failed):
 
 
 def test_a_busy_backend_that_answers_at_last(ask, naps):
-    seen = ask([Status(429, headers=LATER), "Hello."])
+    seen = ask([StatusReply(429, headers=LATER), "Hello."])
     assert (seen.code, seen.out, seen.said) == (0, "Hello.\n", ["Go.", "Hello."])
     assert seen.lines == ["attempt 1: the server answered 429; trying again in 1.5 s"]
     assert naps == [1.5]

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from callboard.core import ReasoningPiece, ReplyStarted, TextPiece, decode_event
-from callboard.testing import Silence, Status
+from callboard.testing import Silence, StatusReply
 
 SIGN = "\ndef sign(text):\n    print(text, file=sys.stderr, flush=True)\n\n"
 SYNC = SIGN + "@tool\ndef act() -> str:\n    sign('IN')\n    {body}\n"
@@ -103,7 +103,7 @@ def test_what_ended_before_keeps_its_result(spawn, script):
 
 
 def test_while_a_retry_waits(spawn):
-    seen = spawn([Status(429, headers={"Retry-After": "50"})], interrupts=[b"trying again in 50.0 s\n"])
+    seen = spawn([StatusReply(429, headers={"Retry-After": "50"})], interrupts=[b"trying again in 50.0 s\n"])
     assert ended(seen) == ["attempt 1: the server answered 429; trying again in 50.0 s"]
     assert (seen.out, seen.said) == ("", ["Go."])
 

@@ -19,7 +19,7 @@ from callboard.sandbox import find_sandbox
 from callboard.sandbox.detect import Candidate
 from callboard.sandbox.landlock import Landlock
 from callboard.servers.gateway.doctor.run import ReportRow
-from callboard.testing import FakeBackend, Status
+from callboard.testing import FakeBackend, StatusReply
 
 ARGUMENTS = {
     "read_file": {"path": "a"},
@@ -33,7 +33,7 @@ ARGUMENTS = {
 def model(body):
     """It calls until it sees a result, and takes one system message."""
     if any(message["role"] == "system" for message in body["messages"][1:]):
-        return Status(400, {"error": {"message": "one system message, please"}})
+        return StatusReply(400, {"error": {"message": "one system message, please"}})
     names = [tool["function"]["name"] for tool in body.get("tools", [])]
     found = [name for name in ARGUMENTS if name in names]
     if not found or body["messages"][-1]["role"] == "tool":

@@ -25,7 +25,7 @@ from callboard.core import (
     decode_event,
 )
 from callboard.errors import CallerError, NoSuchModel
-from callboard.testing import FakeBackend, Html, Raw, Silence, Status
+from callboard.testing import FakeBackend, Html, Raw, Silence, StatusReply
 
 CALL = 'I shall multiply.\n```json\n{"name": "multiply", "arguments": {"a": 6, "b": 7}}\n```'
 
@@ -114,7 +114,7 @@ def test_a_whole_number_of_lines_is_left_as_it_is(ask):
     ("replies", "rounds", "outcome"),
     [
         ([Html()], 20, (1, "the provider failed: the answer is no reply but text/html")),
-        ([Status(401, {"error": {"message": "no such key"}})], 20, (1, "the provider failed: no such key")),
+        ([StatusReply(401, {"error": {"message": "no such key"}})], 20, (1, "the provider failed: no such key")),
         ([Raw(['{"error": {"message": "out of memory"}}'])], 20, (1, "the provider failed: out of memory")),
         ([[TextPiece("Hel"), ReplyEnded("length")]], 20, (3, "incomplete: the reply reached its length limit")),
         ([CALL, "Let me see."], 1, (3, "incomplete: no answer within 1 rounds")),
@@ -134,16 +134,21 @@ def test_exit_codes(ask, toolbox, data, replies, rounds, outcome):  # noqa: PLR0
     ("reply", "model", "path", "hint"),
     [
         (
-            Status(401, {"error": {"message": "no"}}),
+            StatusReply(401, {"error": {"message": "no"}}),
             "fake-model",
             "/v1",
             "is its key in CALLBOARD_API_KEY, or in api_key=?",
         ),
-        (Status(401, {"error": {"message": "no"}}), "openai:gpt-4o", "/v1", "is the key in OPENAI_API_KEY right?"),
-        (Status(404, {"error": {"message": "no"}}), "gpt-9", "/v1", "no model gpt-9 is there; there are fake-model"),
-        (Status(404, {"error": {"message": "no"}}), "m", "", "did you forget /v1 at the end of its base URL?"),
+        (StatusReply(401, {"error": {"message": "no"}}), "openai:gpt-4o", "/v1", "is the key in OPENAI_API_KEY right?"),
+        (
+            StatusReply(404, {"error": {"message": "no"}}),
+            "gpt-9",
+            "/v1",
+            "no model gpt-9 is there; there are fake-model",
+        ),
+        (StatusReply(404, {"error": {"message": "no"}}), "m", "", "did you forget /v1 at the end of its base URL?"),
         (Html(404), "fake-model", "/v1", "is it the URL of an API, without the path of a request?"),
-        (Status(400, {"error": {"message": "no"}}), "fake-model", "/v1", ""),
+        (StatusReply(400, {"error": {"message": "no"}}), "fake-model", "/v1", ""),
     ],
 )
 def test_a_failure_says_who_answered_and_what_helps(ask, monkeypatch, reply, model, path, hint):  # noqa: PLR0917
@@ -170,7 +175,7 @@ def test_with_verbose_a_failure_shows_what_was_sent(ask):
 
 
 def test_retries_are_told_of(ask):
-    result, _ = ask("Hi", replies=[Status(429, headers={"retry-after-ms": "1"}), "Hello."])
+    result, _ = ask("Hi", replies=[StatusReply(429, headers={"retry-after-ms": "1"}), "Hello."])
     assert (result.exit_code, result.stdout) == (0, "Hello.\n")
     assert result.stderr == "attempt 1: the server answered 429; trying again in 0.0 s\n"
 
@@ -282,7 +287,7 @@ def test_ctrl_c_cancels_and_keeps_the_transcript(callboard, tmp_path, while_):
 
 
 def test_the_next_model_of_a_chain_is_asked_where_one_fails(ask):
-    result, backend = ask("Hi", "--model", "first, second", replies=[Status(401), "Hello."])
+    result, backend = ask("Hi", "--model", "first, second", replies=[StatusReply(401), "Hello."])
     assert result.stdout == "Hello.\n"
     assert "first failed" in result.stderr
     assert [request.body["model"] for request in backend.requests] == ["first", "second"]

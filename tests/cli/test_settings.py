@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from callboard.cli import app
 from callboard.configuration.setting_keys import BY_NAME
-from callboard.testing import FakeBackend, Status
+from callboard.testing import FakeBackend, StatusReply
 
 CALL = '```json\n{"name": "multiply", "arguments": {"a": 6}}\n```'
 
@@ -138,7 +138,7 @@ def test_no_module_of_the_current_directory_is_imported_for_the_users_own_file(o
     command = [sys.executable, "-P", "-c", "from callboard.cli import main; main()", "run", "Hi"]
 
     async def scenario():
-        async with FakeBackend([Status(400)]) as backend:
+        async with FakeBackend([StatusReply(400)]) as backend:
             own.write_text(f'model = "m"\nbase_url = "{backend.url}"\n{text}\n')
             return await asyncio.to_thread(subprocess.run, command, cwd=repository, capture_output=True, check=False)
 

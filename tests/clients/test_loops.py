@@ -6,7 +6,7 @@ import json
 import pytest
 
 from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, Usage
-from callboard.testing import FakeBackend, Status
+from callboard.testing import FakeBackend, StatusReply
 
 SHELL = "printf made > made.txt"
 PATCH = "*** Begin Patch\n*** Add File: made.txt\n+made\n*** End Patch\n"
@@ -55,7 +55,7 @@ def refusing(replies):
     def reply(body):
         if body.get("tools"):
             error = {"code": 500, "message": "tools param requires --jinja flag", "type": "server_error"}
-            return Status(500, {"error": error})
+            return StatusReply(500, {"error": error})
         return left.pop(0)
 
     return reply

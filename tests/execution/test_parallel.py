@@ -10,7 +10,7 @@ from callboard import Context, Ensemble, tool
 from callboard.core import InvocationCanister, Note, ResultCanister, ResultReady
 from callboard.errors import ToolExecutionFailure
 from callboard.execution import ParallelExecutor
-from callboard.tools import Roster
+from callboard.tools import InvokerRegistry
 
 
 def call(name, identifier=None, **arguments):
@@ -18,7 +18,7 @@ def call(name, identifier=None, **arguments):
 
 
 def local(*functions):
-    return Roster([Ensemble("local", functions)])
+    return InvokerRegistry([Ensemble("local", functions)])
 
 
 async def run(group, *invocations, answered=None):
@@ -274,7 +274,7 @@ def test_what_a_tool_sees_of_its_run():
 
     here = Ensemble("here", [count, tool(name="also")(count)])
     there = Ensemble("there", [tool(name="other")(count)])
-    group = ParallelExecutor(Roster([here, there]), auxdata={"user": "ada"})
+    group = ParallelExecutor(InvokerRegistry([here, there]), auxdata={"user": "ada"})
 
     async def scenario():
         return [(await run(group, call(name)))[0].canister.text for name in ("count", "also", "other", "count")]

@@ -22,7 +22,7 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.loop import ContextWindow
 from callboard.loop.truncation import PICTURE, cut_to, fill, size_of
-from callboard.tools import Ensemble, Roster, tool
+from callboard.tools import Ensemble, InvokerRegistry, tool
 
 
 @tool(idempotent=True, subjects={"path": "path"}, cli={"-f": "path"})
@@ -43,7 +43,7 @@ def search(pattern: str) -> str:
     return pattern
 
 
-ROSTER = Roster([Ensemble("local", [read, write, search])])
+ROSTER = InvokerRegistry([Ensemble("local", [read, write, search])])
 BEGUN = (SupervisorCanister("Be good."), UserCanister("Mend it."))
 
 

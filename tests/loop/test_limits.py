@@ -15,7 +15,7 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.loop import CallModel, CheckOutput, Finish, Limits, Loop, LoopRules
 from callboard.profiles import Prices
-from callboard.tools import Ensemble, Invoker, Policy, Roster, tool
+from callboard.tools import Ensemble, Invoker, InvokerRegistry, Policy, tool
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -29,7 +29,7 @@ def search(query: str) -> str:
 async def elsewhere(context, arguments): ...
 
 
-ROSTER = Roster([Ensemble("local", [search, Invoker("later", elsewhere, {"type": "object"}, deferred=True)])])
+ROSTER = InvokerRegistry([Ensemble("local", [search, Invoker("later", elsewhere, {"type": "object"}, deferred=True)])])
 
 
 class Driven:

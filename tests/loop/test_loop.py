@@ -22,7 +22,7 @@ from callboard.core import (
     error_result,
 )
 from callboard.loop import AskApproval, CallModel, Execute, Finish, Limits, Loop, LoopRules
-from callboard.tools import Ensemble, Policy, Roster, tool
+from callboard.tools import Ensemble, InvokerRegistry, Policy, tool
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -39,7 +39,7 @@ def read(path: str) -> str:
     return path
 
 
-ROSTER = Roster([Ensemble("local", [search, read])])
+ROSTER = InvokerRegistry([Ensemble("local", [search, read])])
 
 
 class Driven:

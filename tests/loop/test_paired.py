@@ -22,7 +22,7 @@ from callboard.core import (
 )
 from callboard.loop import ContextWindow
 from callboard.testing.strict import Rulebook
-from callboard.tools import Ensemble, Roster, tool
+from callboard.tools import Ensemble, InvokerRegistry, tool
 from callboard.wires import WIRES
 from callboard.wires.common.group_turns import reorder_results
 
@@ -42,7 +42,7 @@ def write(path: str) -> str:
     return path
 
 
-ROSTER = Roster([Ensemble("local", [read, write])])
+ROSTER = InvokerRegistry([Ensemble("local", [read, write])])
 SIZES = st.sampled_from([1, 300, 4000])
 
 

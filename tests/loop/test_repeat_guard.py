@@ -17,7 +17,7 @@ from callboard.core import (
 )
 from callboard.loop import CallModel, CheckOutput, Execute, Finish, Limits, Loop, LoopRules
 from callboard.loop.repeat_guard import RepeatGuard, create_repeat_guard
-from callboard.tools import Ensemble, Invoker, Policy, Roster, tool
+from callboard.tools import Ensemble, Invoker, InvokerRegistry, Policy, tool
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -39,7 +39,7 @@ async def act(_context, arguments):
 
 
 FILE = Invoker("file", act, {"type": "object"}, repeatable=lambda given: given["action"] == "read")
-ROSTER = Roster([Ensemble("local", [read, write, FILE])])
+ROSTER = InvokerRegistry([Ensemble("local", [read, write, FILE])])
 
 
 class Driven:

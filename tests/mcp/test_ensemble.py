@@ -17,7 +17,7 @@ from callboard.execution.result_store import KeptResults
 from callboard.mcp import McpEnsemble, Pins, ServerSettings, create_invoker_from_mcp_tool, parse_address
 from callboard.mcp.events import CallProgress, Logged, ToolsChanged
 from callboard.testing import Call, ScriptedModel
-from callboard.tools import Roster
+from callboard.tools import InvokerRegistry
 
 SERVER = Path(__file__).parents[1] / "vectors" / "mcp" / "server.py"
 OBJECT = {"type": "object"}
@@ -171,7 +171,7 @@ def test_what_is_left_out_is_told_and_the_rest_stays(server):
 def test_three_servers_with_the_same_names(server):
     async def use(*ensembles):
         kept = KeptResults()
-        return [*Roster([*ensembles, kept.ensemble()])]
+        return [*InvokerRegistry([*ensembles, kept.ensemble()])]
 
     three = [server("a"), server("b"), server("c", tools=[tool("sub")])]
     assert running(use, *three, result_store=KeptResults()) == ["a__add", "b__add", "sub", "read_result"]
@@ -185,7 +185,7 @@ def test_changed_tools_are_the_next_runs(server, tmp_path):
             changed.set()
 
     async def use(ensemble):
-        before, offered = Roster([ensemble]), ensemble.invokers
+        before, offered = InvokerRegistry([ensemble]), ensemble.invokers
         (tmp_path / "s.json").write_text(json.dumps({"tools": [tool("mul")]}))
         await ensemble.call_tool("touch", {})
         await changed.wait()

@@ -14,7 +14,7 @@ from tests.mcp_servers.conftest import COMMANDS, furnished
 from callboard.core import PictureContent, Request, UserCanister
 from callboard.execution import execute_invoker
 from callboard.mcp import McpEnsemble, ServerSettings
-from callboard.tools import Roster
+from callboard.tools import InvokerRegistry
 from callboard.wires import wire_named
 
 VERSIONS = {
@@ -235,7 +235,7 @@ def declared(tmp_path_factory):
         ]
         await asyncio.gather(*[each.connect() for each in ensembles])
         try:
-            return Roster(ensembles).declarations
+            return InvokerRegistry(ensembles).declarations
         finally:
             await asyncio.gather(*[each.disconnect() for each in ensembles])
 

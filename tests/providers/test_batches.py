@@ -28,7 +28,7 @@ from callboard.core import (
 from callboard.modes import plan
 from callboard.profiles import resolve
 from callboard.providers import HttpModel, Transport
-from callboard.testing import Cut, FakeBackend, Status
+from callboard.testing import Cut, FakeBackend, StatusReply
 
 WIRES = ["chat", "responses", "messages", "gemini"]
 TOOLS = (
@@ -141,7 +141,7 @@ def test_a_model_that_never_calls(stream):
 
 
 @pytest.mark.parametrize(
-    "second", [[*YES[:2], YES[3]], Status(500), Cut(after=YES[:1])], ids=["no usage", "500", "cut"]
+    "second", [[*YES[:2], YES[3]], StatusReply(500), Cut(after=YES[:1])], ids=["no usage", "500", "cut"]
 )
 def test_what_was_spent_is_told_whatever_comes_of_the_second(second):
     events = flat(ask([NO, second], tool_choice="required")[0])
@@ -149,7 +149,7 @@ def test_what_was_spent_is_told_whatever_comes_of_the_second(second):
     assert isinstance(events[-1], (ReplyEnded, ReplyFailed))
 
 
-@pytest.mark.parametrize("reply", [Status(500), Cut(after=NO[:3]), [*NO[:3], ReplyEnded("length")]])
+@pytest.mark.parametrize("reply", [StatusReply(500), Cut(after=NO[:3]), [*NO[:3], ReplyEnded("length")]])
 def test_what_failed_or_is_too_long_is_not_asked_for_again(reply):
     batches, requests = ask([reply], tool_choice="required")
     assert len(requests) == 1
@@ -175,7 +175,7 @@ def test_text_that_needs_no_call_is_given_as_it_comes():
 @pytest.mark.parametrize("stream", [True, False])
 def test_headers_go_along_and_those_of_the_answer_are_heard(stream):
     async def scenario():
-        replies = [Status(429, headers={"retry-after": "7"}), "Hello"]
+        replies = [StatusReply(429, headers={"retry-after": "7"}), "Hello"]
         async with FakeBackend(replies) as backend, model_at(backend.url, "chat", "native") as model:
             for _ in replies:
                 batches = model.batches(

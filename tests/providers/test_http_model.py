@@ -31,7 +31,7 @@ from callboard.errors import CallerError
 from callboard.modes import plan
 from callboard.profiles import resolve
 from callboard.providers import HttpModel, Transport, open_model
-from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, Status
+from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, StatusReply
 
 ASKING = Request("fake-model", (UserCanister("Hi"),), (ToolDeclaration("search", "Search.", {"type": "object"}),))
 HELLO = [ReplyStarted(), TextPiece("Hel"), TextPiece("lo"), Usage(3, 2), ReplyEnded("stop")]
@@ -124,7 +124,7 @@ def test_no_call_is_taken_from_a_model_that_may_not_call():
 
 def test_a_backend_that_does_not_stream():
     body = b'{"choices": [{"index": 0, "message": {"content": "Hello"}, "finish_reason": "stop"}]}'
-    events, _ = ask([Status(200, body)])
+    events, _ = ask([StatusReply(200, body)])
     assert_ends_once(events)
     assert (said(events), events[-1]) == ("Hello", ReplyEnded("stop"))
 
@@ -132,11 +132,11 @@ def test_a_backend_that_does_not_stream():
 FAULTS = [
     pytest.param(Html(), "provider", "malformed", "the answer is no reply but text/html", id="a web page"),
     pytest.param(
-        Status(200, "busy"), "provider", "malformed", "the answer is no reply but text/plain", id="plain text"
+        StatusReply(200, "busy"), "provider", "malformed", "the answer is no reply but text/plain", id="plain text"
     ),
-    pytest.param(Status(200, b""), "provider", "malformed", "the answer is empty", id="nothing"),
+    pytest.param(StatusReply(200, b""), "provider", "malformed", "the answer is empty", id="nothing"),
     pytest.param(
-        Status(401, {"error": {"message": "no such key"}}),
+        StatusReply(401, {"error": {"message": "no such key"}}),
         "caller",
         "authentication_error",
         "no such key",
@@ -144,7 +144,7 @@ FAULTS = [
     ),
     pytest.param(Html(404), "caller", "not_found_error", "the provider answered 404", id="404, a web page"),
     pytest.param(
-        Status(500, headers={"x-should-retry": "false"}, body={"error": {"message": "out of memory"}}),
+        StatusReply(500, headers={"x-should-retry": "false"}, body={"error": {"message": "out of memory"}}),
         "provider",
         "server_error",
         "out of memory",
@@ -163,7 +163,7 @@ def test_answers_that_are_no_reply(reply, party, code, message, stream):
 
 def test_too_many_requests_in_the_end():
     naps, told = Naps(), []
-    busy = Status(429, {"error": {"message": "slow down"}}, {"Retry-After": "7"})
+    busy = StatusReply(429, {"error": {"message": "slow down"}}, {"Retry-After": "7"})
     (failed,), backend = ask([busy] * 4, sleep=naps, tell=told.append)
     assert (failed.code, failed.message) == ("rate_limit_exceeded", "slow down")
     assert naps == [7.0, 7.0, 7.0]
@@ -172,7 +172,7 @@ def test_too_many_requests_in_the_end():
 
 
 def test_too_many_requests_at_first():
-    events, backend = ask([Status(429), Status(503), HELLO])
+    events, backend = ask([StatusReply(429), StatusReply(503), HELLO])
     assert said(events) == "Hello"
     assert len(backend.requests) == 3
 
@@ -337,7 +337,7 @@ def test_controls_are_the_requests_and_then_the_profiles(controls, sent):
     ],
 )
 def test_a_refusal_is_told_with_what_of_the_tools_some_endpoints_refuse(status, tools, texts):
-    events, _ = ask([Status(status)], mode="native", changes={"tools": tuple(tools)})
+    events, _ = ask([StatusReply(status)], mode="native", changes={"tools": tuple(tools)})
     *notes, failed = events
     assert isinstance(failed, ReplyFailed)
     assert len(notes) == len(texts)

@@ -21,7 +21,7 @@ from callboard.core import (
     reply_events,
 )
 from callboard.providers.lessons import MOST, suggest_facts
-from callboard.testing import FakeBackend, Status
+from callboard.testing import FakeBackend, StatusReply
 
 SAID = (
     SupervisorCanister("Be brief."),
@@ -38,7 +38,7 @@ def refusing(*rules):
     """A backend that refuses what a rule finds in a body, in its words."""
 
     def reply(body):
-        return next((Status(400, {"error": {"message": said}}) for fault, said in rules if fault(body)), "Fine.")
+        return next((StatusReply(400, {"error": {"message": said}}) for fault, said in rules if fault(body)), "Fine.")
 
     return reply
 

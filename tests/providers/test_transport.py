@@ -16,7 +16,7 @@ import pytest
 from callboard.core import TextPiece
 from callboard.errors import CallerError, ProviderError
 from callboard.providers.transport import Transport
-from callboard.testing import Cut, FakeBackend, Html, Silence, Status
+from callboard.testing import Cut, FakeBackend, Html, Silence, StatusReply
 
 STREAM = b'{"stream": true}'
 WHOLE = b"{}"
@@ -85,21 +85,23 @@ def refused_url():
     ("replies", "naps", "status"),
     [
         pytest.param(["hi"], [], 200, id="no failure"),
-        pytest.param([Status(429, headers={"Retry-After": "7"}), "hi"], [7.0], 200, id="seconds"),
+        pytest.param([StatusReply(429, headers={"Retry-After": "7"}), "hi"], [7.0], 200, id="seconds"),
         pytest.param(
-            [Status(429, headers={"Retry-After": "Thu, 01 Jan 2026 00:00:09 GMT"}), "hi"], [9.0], 200, id="date"
+            [StatusReply(429, headers={"Retry-After": "Thu, 01 Jan 2026 00:00:09 GMT"}), "hi"], [9.0], 200, id="date"
         ),
-        pytest.param([Status(429, headers={"retry-after-ms": "1500"}), "hi"], [1.5], 200, id="milliseconds"),
-        pytest.param([Status(429, headers={"Retry-After": "0"}), "hi"], [0.5], 200, id="at once, but not too soon"),
-        pytest.param([Status(429, headers={"Retry-After": "60"}), "hi"], [60.0], 200, id="a minute"),
-        pytest.param([Status(429, headers={"Retry-After": "61"})], [], 429, id="longer than a minute"),
-        *[pytest.param([Status(code), "hi"], [0.5], 200, id=str(code)) for code in (500, 502, 503, 504, 529)],
-        pytest.param([Status(503)] * 4, [0.5, 1.0, 2.0], 503, id="exhausted"),
+        pytest.param([StatusReply(429, headers={"retry-after-ms": "1500"}), "hi"], [1.5], 200, id="milliseconds"),
+        pytest.param(
+            [StatusReply(429, headers={"Retry-After": "0"}), "hi"], [0.5], 200, id="at once, but not too soon"
+        ),
+        pytest.param([StatusReply(429, headers={"Retry-After": "60"}), "hi"], [60.0], 200, id="a minute"),
+        pytest.param([StatusReply(429, headers={"Retry-After": "61"})], [], 429, id="longer than a minute"),
+        *[pytest.param([StatusReply(code), "hi"], [0.5], 200, id=str(code)) for code in (500, 502, 503, 504, 529)],
+        pytest.param([StatusReply(503)] * 4, [0.5, 1.0, 2.0], 503, id="exhausted"),
         pytest.param([Cut(), Cut(), "hi"], [0.5, 1.0], 200, id="closed without an answer"),
-        *[pytest.param([Status(code)], [], code, id=str(code)) for code in (400, 401, 403, 404, 413, 422, 501)],
-        pytest.param([Status(307, headers={"Location": "http://127.0.0.1:1/"})], [], 307, id="redirect"),
-        pytest.param([Status(500, headers={"x-should-retry": "false"})], [], 500, id="told not to"),
-        pytest.param([Status(409, headers={"x-should-retry": "true"}), "hi"], [0.5], 200, id="told to"),
+        *[pytest.param([StatusReply(code)], [], code, id=str(code)) for code in (400, 401, 403, 404, 413, 422, 501)],
+        pytest.param([StatusReply(307, headers={"Location": "http://127.0.0.1:1/"})], [], 307, id="redirect"),
+        pytest.param([StatusReply(500, headers={"x-should-retry": "false"})], [], 500, id="told not to"),
+        pytest.param([StatusReply(409, headers={"x-should-retry": "true"}), "hi"], [0.5], 200, id="told to"),
         pytest.param([Html(502), Html(502), "hi"], [0.5, 1.0], 200, id="a gateway's page"),
     ],
 )
@@ -118,7 +120,7 @@ def test_somebody_is_told_of_retries():
     told = []
 
     async def scenario():
-        async with FakeBackend([Status(503), Cut(), "hi"]) as backend, transport_of() as (transport, _):
+        async with FakeBackend([StatusReply(503), Cut(), "hi"]) as backend, transport_of() as (transport, _):
             body = await ask(transport, chat(backend), on_retry=lambda *report: told.append(report))
             assert json.loads(body)["choices"][0]["message"]["content"] == "hi"
 
@@ -356,7 +358,7 @@ def test_an_answer_says_what_it_is():
 
 
 def test_an_answer_is_decompressed_and_bounded():
-    large = Status(200, gzip.compress(b"a" * 1_000_000), {"Content-Encoding": "gzip"})
+    large = StatusReply(200, gzip.compress(b"a" * 1_000_000), {"Content-Encoding": "gzip"})
 
     async def scenario():
         async with FakeBackend([large, large]) as backend, transport_of() as (transport, _):
@@ -375,7 +377,7 @@ def test_a_large_request_arrives_whole_also_the_second_time():
     body = json.dumps({"picture": "a" * 3_000_000}).encode()
 
     async def scenario():
-        async with FakeBackend([Status(503), "seen"]) as backend, transport_of() as (transport, _):
+        async with FakeBackend([StatusReply(503), "seen"]) as backend, transport_of() as (transport, _):
             await ask(transport, chat(backend), body)
             assert [len(asked.body["picture"]) for asked in backend.requests] == [3_000_000] * 2
 

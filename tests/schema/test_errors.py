@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from callboard.schema import ArgumentsInvalid, Mistake, compile_schema, derive
-from callboard.schema.errors import SHOWN, unexpected
+from callboard.schema.errors import SHOWN, unexpected_member
 
 
 def search(query: str, limit: int = 10, path: str = "."): ...
@@ -75,5 +75,5 @@ def test_too_deep_is_a_mistake_and_no_crash(validator):
 
 
 def test_the_nearest_name():
-    assert unexpected("file_path", ["path", "filepath"]).endswith("; did you mean 'filepath'?")
-    assert unexpected("q", []) == "Extra inputs are not permitted"
+    assert unexpected_member("file_path", ["path", "filepath"]).endswith("; did you mean 'filepath'?")
+    assert unexpected_member("q", []) == "Extra inputs are not permitted"

@@ -229,7 +229,7 @@ def test_what_is_lost_is_told(wire, name, lost):
 
 @pytest.mark.parametrize("part", [{"minProperties": 1}, {"properties": {"a": {"minLength": 3}}}])
 def test_a_part_of_all_that_says_more_is_told_as_lost(part):
-    assert fitted({**obj(a=TEXT), "allOf": [part]}, RULES["chat"]).lost == ("allOf",)
+    assert fitted({**obj(a=TEXT), "allOf": [part]}, RULES["chat"]).dropped == ("allOf",)
 
 
 def test_what_the_branches_of_a_union_share_is_still_required():
@@ -278,7 +278,7 @@ def test_fitting_never_fails_and_what_fits_stays(schema, wire, arguments):
     form = fitted(schema, RULES[wire])
     again = fitted(form.schema, RULES[wire])
     assert again.schema == form.schema
-    assert (again.names, again.lost) == ({}, ())
+    assert (again.names, again.dropped) == ({}, ())
     assert json.dumps(schema) == before
     restored(arguments if isinstance(arguments, dict) else {}, form)
 

@@ -17,7 +17,7 @@ from callboard.core import (
     Usage,
 )
 from callboard.errors import CallerError
-from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, Status
+from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, StatusReply
 from callboard.text.sse import SSEDecoder
 
 HELLO = (ReplyStarted(), TextPiece("Hel"), TextPiece("lo"), Usage(input=3, output=2), ReplyEnded("stop"))
@@ -119,10 +119,10 @@ def test_raw_payloads_are_sent_as_they_are(chunks, streamed, whole):
 @pytest.mark.parametrize(
     ("reply", "status", "kind", "body"),
     [
-        (Status(429), 429, "application/json", "the fake backend answers 429"),
-        (Status(400, {"error": {"message": "no such model"}}), 400, "application/json", "no such model"),
-        (Status(503, "loading", {"Retry-After": "1"}), 503, "text/plain", "loading"),
-        (Status(200, b"\x00", {"Content-Type": "image/png"}), 200, "image/png", "\x00"),
+        (StatusReply(429), 429, "application/json", "the fake backend answers 429"),
+        (StatusReply(400, {"error": {"message": "no such model"}}), 400, "application/json", "no such model"),
+        (StatusReply(503, "loading", {"Retry-After": "1"}), 503, "text/plain", "loading"),
+        (StatusReply(200, b"\x00", {"Content-Type": "image/png"}), 200, "image/png", "\x00"),
         (Html(), 200, "text/html", "<!doctype html>"),
         (Html(502, "<h1>Bad gateway</h1>"), 502, "text/html", "<h1>Bad gateway</h1>"),
     ],
@@ -357,7 +357,7 @@ def test_the_openai_sdk_meets_faults_and_models():
     async def scenario():
         import openai
 
-        async with openai_of([Status(429), Silence(after=HELLO[:2])], models=("a", "b")) as (backend, client):
+        async with openai_of([StatusReply(429), Silence(after=HELLO[:2])], models=("a", "b")) as (backend, client):
             assert [model.id async for model in client.models.list()] == ["a", "b"]
             with pytest.raises(openai.RateLimitError, match="the fake backend answers 429"):
                 await client.chat.completions.create(**ASKING)

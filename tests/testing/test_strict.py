@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from callboard.errors import CallerError
-from callboard.testing import SERVERS, TEMPLATES, FakeBackend, Rule, Server
+from callboard.testing import SERVERS, TEMPLATES, FakeBackend, Server, ServerRule
 
 USER = {"role": "user", "content": "Weather in Oslo?"}
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -395,7 +395,7 @@ def test_a_refusal_names_the_parameter_as_the_server_does():
 
 
 def test_own_rules_and_servers_stand_beside_named_ones():
-    no_tools = Rule("no-tools", lambda body: "tools are not supported" if body.get("tools") else None, status=422)
+    no_tools = ServerRule("no-tools", lambda body: "tools are not supported" if body.get("tools") else None, status=422)
     mine = Server("mine", (no_tools,), form=lambda status, message: {"detail": message})
     assert answer(mine, chat(USER, tools=TOOL)) == (422, {"detail": "tools are not supported"}, "no-tools")
     status, body, _ = answer(("vllm", no_tools), chat(USER, tools=TOOL))

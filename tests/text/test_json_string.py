@@ -39,5 +39,5 @@ def test_characters_are_given_as_they_come():
     string = JsonString()
     assert string.feed("ab") == "ab"
     assert string.feed("c\\") == "c"
-    assert string.held == 1
+    assert string.held_length == 1
     assert string.feed("n") == "\n"

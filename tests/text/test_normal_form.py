@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.text.normal_form import may_hide, normal_form, squeezed, without_prefixes
+from callboard.text.normal_form import may_hide, normal_form, squeeze, without_prefixes
 
 TEXT = '<tool_call>{"name": "get_weather", "arguments": {"city": "Aix-en-Provence"}}</tool_call>'
 
@@ -29,7 +29,7 @@ TEXT = '<tool_call>{"name": "get_weather", "arguments": {"city": "Aix-en-Provenc
     ],
 )
 def test_a_disguise_is_taken_off(disguise):
-    assert squeezed(normal_form(disguise(TEXT))).strip('"') == squeezed(normal_form(TEXT))
+    assert squeeze(normal_form(disguise(TEXT))).strip('"') == squeeze(normal_form(TEXT))
 
 
 def test_characters_beyond_the_first_plane():
@@ -49,7 +49,7 @@ def test_one_such_line_stays_as_it_is():
 @given(st.text())
 def test_what_cannot_hide_says_what_it_says(text):
     if not may_hide(text):
-        assert squeezed(normal_form(text)) == "".join(text.casefold().split())
+        assert squeeze(normal_form(text)) == "".join(text.casefold().split())
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])), st.integers(0, 2))
@@ -58,4 +58,4 @@ def test_escaped_in_json_it_says_the_same(text, depth):
     written = text
     for _ in range(depth):
         written = json.dumps(written)[1:-1]
-    assert squeezed(normal_form(written)) == squeezed(normal_form(text))
+    assert squeeze(normal_form(written)) == squeeze(normal_form(text))

@@ -21,7 +21,7 @@ from callboard.core import (
     TextPiece,
     pipe,
 )
-from callboard.testing import FakeBackend, Raw, Status
+from callboard.testing import FakeBackend, Raw, StatusReply
 from callboard.text.sse import SSEEncoder
 from callboard.wires import WIRES
 
@@ -330,7 +330,7 @@ TOO_LONG = {
 @pytest.mark.parametrize("server", list(TOO_LONG))
 def test_codex_shortens_a_conversation_that_is_too_long_for_any_server(server):
     status, body = TOO_LONG[server]
-    (answer, streamed), _ = through(lambda _: Status(status, body), [("responses", {}), ("responses", STREAM)])
+    (answer, streamed), _ = through(lambda _: StatusReply(status, body), [("responses", {}), ("responses", STREAM)])
     assert (answer.status, answer.body["error"]["code"]) == (400, "context_length_exceeded")
     said = streamed.body if not streamed.streamed else streamed.events[-1]["response"]
     assert said["error"]["code"] == "context_length_exceeded"

@@ -29,7 +29,7 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.testing import FakeBackend, Raw
-from callboard.testing.strict import Rule
+from callboard.testing.strict import ServerRule
 from callboard.wires import WIRES
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -163,7 +163,7 @@ def test_hermes_agent_20154_mistral_hears_its_user_behind_results():
         {"role": "tool", "tool_call_id": "call_1", "content": "cancelled"},
         {"role": "user", "content": "Read another."},
     ]
-    rule = Rule("order", _no_user_behind_results)
+    rule = ServerRule("order", _no_user_behind_results)
     body = {"model": "mistralai/Mistral-Small-4-119B-2603", "messages": messages}
     (answer,), (sent,) = through(["Hello."], ("chat", body), strict=rule)
     assert (answer.status, texts_of(sent["messages"])[-1]) == (200, ("user", "Read another."))
@@ -596,7 +596,7 @@ def test_opencode_3077_thinking_that_would_be_refused_is_left_out_and_told(signa
     ]
     thinking = {"type": "enabled", "budget_tokens": 2000}
     body = {"model": "claude-sonnet-4-5", "max_tokens": 4000, "thinking": thinking, "messages": messages}
-    rule = Rule("thinking-first", _starts_with_thinking, wire="messages")
+    rule = ServerRule("thinking-first", _starts_with_thinking, wire="messages")
     (answer,), (sent,) = through(["Done."], ("messages", body), strict=rule, wire="messages")
     assert (answer.status, "thinking" in sent) == (200, thinks)
     told = answer.headers.get("x-callboard-dropped", "").split(", ")

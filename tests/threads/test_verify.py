@@ -19,7 +19,7 @@ from callboard.core import (
     TextPiece,
     Usage,
 )
-from callboard.testing import FakeBackend, Status
+from callboard.testing import FakeBackend, StatusReply
 
 TESTS = Path(__file__).resolve().parents[1]
 _SPEC = spec_from_file_location("gateway_fixtures", TESTS / "servers/gateway/conftest.py")
@@ -84,7 +84,7 @@ def test_the_words_that_a_second_attempt_adds_are_sent_as_the_template_takes_the
     def reply(body):
         roles = [each["role"] for each in body["messages"]]
         if roles == ["user", "user"]:
-            return Status(400, {"error": {"message": "Conversation roles must alternate user/assistant/..."}})
+            return StatusReply(400, {"error": {"message": "Conversation roles must alternate user/assistant/..."}})
         if "That was no call" in body["messages"][-1]["content"]:
             return [ReplyStarted(), *call, Usage(1, 1), ReplyEnded("invocations")]
         return [ReplyStarted(), ReasoningPiece("Hm."), Usage(1, 1), ReplyEnded("stop")]
@@ -130,7 +130,7 @@ def test_what_one_request_showed_does_not_keep_another_from_showing_more():
 
     def reply(body):
         found = [words[name] for name, is_so in faults(body).items() if is_so]
-        return Status(400, {"error": {"message": found[0]}}) if found else "Fine."
+        return StatusReply(400, {"error": {"message": found[0]}}) if found else "Fine."
 
     said = [{"role": role, "content": role} for role in ("system", "system", "user", "user")]
     tool = {**TOOL, "function": {**TOOL["function"], "strict": False}}

@@ -4,7 +4,7 @@ import pytest
 
 from callboard import Invoker, tool
 from callboard.core import InvocationCanister
-from callboard.tools import refusal
+from callboard.tools import check_call
 
 
 @tool
@@ -26,7 +26,7 @@ def called(name="get_weather", arguments=None, raw=""):
 
 @pytest.mark.parametrize("arguments", [{}, {"location": "Oslo"}, {"city": "Oslo"}])
 def test_what_can_run_is_not_refused(arguments):
-    assert refusal(called(arguments=arguments), INVOKERS) is None
+    assert check_call(called(arguments=arguments), INVOKERS) is None
 
 
 @pytest.mark.parametrize(
@@ -61,21 +61,21 @@ def test_what_can_run_is_not_refused(arguments):
     ],
 )
 def test_what_cannot_run_is_told_to_the_model(invocation, why, category, message):
-    result = refusal(invocation, INVOKERS, why)
+    result = check_call(invocation, INVOKERS, why)
     assert result.invocation_id == "call_1"
     assert (result.error.category, result.error.message) == (category, message)
     assert result.text == f"Error: {message}"
 
 
 def test_without_any_tools():
-    assert refusal(called(), {}).error.message == "no tool 'get_weather'; there are no tools"
+    assert check_call(called(), {}).error.message == "no tool 'get_weather'; there are no tools"
 
 
 def test_little_of_what_a_model_wrote_is_repeated():
-    assert len(refusal(called("x" * 100_000), INVOKERS).text) < 200
-    assert len(refusal(called(raw="x" * 100_000), INVOKERS).text) < 400
+    assert len(check_call(called("x" * 100_000), INVOKERS).text) < 200
+    assert len(check_call(called(raw="x" * 100_000), INVOKERS).text) < 400
 
 
 def test_little_of_a_long_roster_is_listed():
     many = dict.fromkeys((f"tool_{number}" for number in range(1000)), INVOKERS["buy_socks"])
-    assert refusal(called("zzz"), many).text.endswith("tool_19 ...")
+    assert check_call(called("zzz"), many).text.endswith("tool_19 ...")

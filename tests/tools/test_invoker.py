@@ -154,9 +154,9 @@ def test_mistakes_with_flags(arguments, message):
 
 def test_arguments_as_the_tool_would_get_them():
     invoker = Invoker("search", recording([]), SEARCH, cli=FLAGS)
-    assert invoker.understood({"-t": "x"}) == {"text": "x", "path": "."}
-    assert invoker.understood({"-p": "x"}) == {"path": "x"}  # not even these fit
-    assert invoker.understood({"-t": "x", "text": "y"}) == {"-t": "x", "text": "y"}
+    assert invoker.coerce({"-t": "x"}) == {"text": "x", "path": "."}
+    assert invoker.coerce({"-p": "x"}) == {"path": "x"}  # not even these fit
+    assert invoker.coerce({"-t": "x", "text": "y"}) == {"-t": "x", "text": "y"}
 
 
 # What permissions look at, and which calls change nothing.

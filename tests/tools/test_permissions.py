@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from callboard import Ensemble, Invoker, tool
 from callboard.errors import CallerError
-from callboard.tools import Policy, Roster, Rule
+from callboard.tools import InvokerRegistry, Policy, Rule
 
 
 def invoker(name, ensemble="", *, approval=False):
@@ -398,5 +398,5 @@ def test_a_rule_that_may_match_does_not_soften_what_another_denies():
 def test_a_tool_of_which_no_call_may_run_is_not_offered_to_models(rules, hidden):
     policy = Policy(rules)
     assert policy.forbids(DELETE) is hidden
-    offered = [each.name for each in Roster([DELETE.ensemble]).offered(policy)]
+    offered = [each.name for each in InvokerRegistry([DELETE.ensemble]).allowed_declarations(policy)]
     assert offered == ([] if hidden else ["delete_file"])

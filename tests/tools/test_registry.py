@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from callboard import Context, Ensemble, tool
-from callboard.tools import Roster
+from callboard.tools import InvokerRegistry
 
 
 def named(*names):
@@ -31,28 +31,28 @@ def named(*names):
     ],
 )
 def test_names_are_plain_where_they_are_unique(ensembles, names):
-    roster = Roster([Ensemble(name, named(*tools)) for name, tools in ensembles])
-    assert [*roster] == names
-    assert len(roster) == len(names)
-    assert [each.name for each in roster.declarations] == names
+    registry = InvokerRegistry([Ensemble(name, named(*tools)) for name, tools in ensembles])
+    assert [*registry] == names
+    assert len(registry) == len(names)
+    assert [each.name for each in registry.declarations] == names
 
 
 def test_each_name_is_its_own_tool():
     files, web = Ensemble("files", named("read", "list")), Ensemble("web", named("read"))
-    roster = Roster([files, web])
-    assert roster["files__read"] is files.access_invoker("read")
-    assert roster["web__read"] is web.access_invoker("read")
-    assert asyncio.run(roster["list"](Context(), {})) == "list"
-    assert "read" not in roster
+    registry = InvokerRegistry([files, web])
+    assert registry["files__read"] is files.access_invoker("read")
+    assert registry["web__read"] is web.access_invoker("read")
+    assert asyncio.run(registry["list"](Context(), {})) == "list"
+    assert "read" not in registry
     with pytest.raises(KeyError):
-        roster["read"]
+        registry["read"]
 
 
 def test_names_are_settled_once():
     io = Ensemble("io", named("read"))
-    roster = Roster([io])
+    registry = InvokerRegistry([io])
     io.add_invoker(named("write")[0])
-    assert [*roster] == ["read"]
+    assert [*registry] == ["read"]
 
 
 def test_declarations_say_what_the_tools_are():
@@ -61,6 +61,6 @@ def test_declarations_say_what_the_tools_are():
         """Multiply two whole numbers."""
         return a * b
 
-    (declared,) = Roster([Ensemble("local", [multiply])]).declarations
+    (declared,) = InvokerRegistry([Ensemble("local", [multiply])]).declarations
     assert (declared.name, declared.description) == ("multiply", "Multiply two whole numbers.")
     assert declared.schema == multiply.schema

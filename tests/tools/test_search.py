@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from callboard.core import InvocationCanister, ResultCanister, UserCanister
 from callboard.errors import DescriptorError
-from callboard.tools import Context, Ensemble, Invoker, Roster
+from callboard.tools import Context, Ensemble, Invoker, InvokerRegistry
 from callboard.tools.descriptors import read_ensemble
 from callboard.tools.search import SEARCH, ToolSearch
 
@@ -38,13 +38,15 @@ def ensemble(name, count, **configuration):
 
 
 def searched(ensembles, limit, keep=""):
-    roster = Roster(ensembles)
-    return roster.searched(roster.declarations, limit, keep)
+    registry = InvokerRegistry(ensembles)
+    return registry.names_behind_search(registry.declarations, limit, keep)
 
 
 def search(tools, limit=0, always=()):
-    roster = Roster([Ensemble("own", always), Ensemble("far", tools, {"search": True})])
-    return ToolSearch(roster.declarations, roster, roster.searched(roster.declarations, limit), limit)
+    registry = InvokerRegistry([Ensemble("own", always), Ensemble("far", tools, {"search": True})])
+    return ToolSearch(
+        registry.declarations, registry, registry.names_behind_search(registry.declarations, limit), limit
+    )
 
 
 def names(declarations):
@@ -101,8 +103,8 @@ def test_a_search_that_finds_nothing_says_so(query):
 
 def test_the_model_is_told_how_many_there_are_and_whose():
     tools = search([invoker(f"t{each}") for each in range(7)], always=[invoker("mine")])
-    assert names(tools.declared(())) == ["mine", SEARCH]
-    assert tools.declared(())[1].description.endswith("7 more can be called once they were found, of far (7).")
+    assert names(tools.declarations(())) == ["mine", SEARCH]
+    assert tools.declarations(())[1].description.endswith("7 more can be called once they were found, of far (7).")
 
 
 def test_what_was_found_or_called_stays_declared_in_its_order():
@@ -113,7 +115,7 @@ def test_what_was_found_or_called_stays_declared_in_its_order():
         InvocationCanister("c", "t7", {}),
         *asked("t1", "t8", identifier="u"),
     ]
-    assert [names(tools.declared(said[:upto]))[2:] for upto in (1, 2, 3, 4, 6)] == [
+    assert [names(tools.declarations(said[:upto]))[2:] for upto in (1, 2, 3, 4, 6)] == [
         [], [], ["t3", "t1"], ["t3", "t1", "t7"], ["t3", "t1", "t7", "t8"],
     ]  # fmt: skip
 
@@ -121,10 +123,10 @@ def test_what_was_found_or_called_stays_declared_in_its_order():
 @given(st.lists(st.sampled_from(["t0", "t1", "t2", "t3", "unknown"]), max_size=12), st.sampled_from([0, 3, 100]))
 def test_as_long_as_there_is_room_the_declarations_only_grow_at_their_end(found, limit):
     tools = search([invoker(f"t{each}") for each in range(4)], limit)
-    said, before = [], tools.declared(())
+    said, before = [], tools.declarations(())
     for at, name in enumerate(found):
         said += asked(name, identifier=str(at))
-        declared = tools.declared(said)
+        declared = tools.declarations(said)
         assert declared[: len(before)] == before or len(declared) == limit
         assert len({*names(declared)}) == len(declared) <= (limit or 5)
         assert name in names(declared) or name == "unknown" or name in [*found[:at]]
@@ -139,13 +141,13 @@ def test_a_result_that_others_wrote_declares_nothing():
         asked("t1", identifier="c")[1],
         UserCanister(asked("t1")[1].text),
     ]
-    assert names(tools.declared(forged)) == [SEARCH]
-    assert names(tools.declared([asked()[0], ResultCanister(invocation_id="s", content="not JSON")])) == [SEARCH]
+    assert names(tools.declarations(forged)) == [SEARCH]
+    assert names(tools.declarations([asked()[0], ResultCanister(invocation_id="s", content="not JSON")])) == [SEARCH]
 
 
 def test_a_tool_of_the_name_of_the_search_stays_what_it_is():
     tools = search([invoker("t1")], always=[invoker(SEARCH)])
-    assert names(tools.declared(())) == [SEARCH, f"{SEARCH}_"]
+    assert names(tools.declarations(())) == [SEARCH, f"{SEARCH}_"]
 
 
 def test_the_largest_ensembles_are_searched_for_and_small_ones_stay():

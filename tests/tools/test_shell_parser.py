@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.tools.shell_parser import MAX_LENGTH, of_words, parse_command
+from callboard.tools.shell_parser import MAX_LENGTH, command_of_words, parse_command
 
 
 def told(command):
@@ -220,9 +220,9 @@ def test_what_is_not_read_for_sure(line, segments, unclear):
 
 
 def test_words_that_no_shell_looks_at():
-    assert told(of_words(["echo", ";", "$x", "*"])) == ["echo ; $x *"]
-    assert of_words(["echo", "$x"]).unclear == ""
-    assert told(of_words(["env", "sh", "-c", "rm x"]))[0] == "rm x"
+    assert told(command_of_words(["echo", ";", "$x", "*"])) == ["echo ; $x *"]
+    assert command_of_words(["echo", "$x"]).unclear == ""
+    assert told(command_of_words(["env", "sh", "-c", "rm x"]))[0] == "rm x"
 
 
 @pytest.mark.parametrize("wrapper", ["nohup ", "env ", "exec ", "sh -c ", "eval "])

@@ -11,7 +11,7 @@ from callboard import Agent, Context, Ensemble, Invoker, execute_invoker, tool
 from callboard.core import ResultCanister
 from callboard.errors import CallerError, DescriptorError, NoSuchTool
 from callboard.testing import Call, ScriptedModel
-from callboard.tools import Roster, approval_required, cached, filtered, prefixed, renamed
+from callboard.tools import InvokerRegistry, approval_required, cached, filtered, prefixed, renamed
 
 
 class Connection:
@@ -143,9 +143,9 @@ def test_names_may_be_swapped(io):
 
 
 def test_one_ensemble_twice_in_a_roster(io):
-    roster = Roster([prefixed(io, "a_"), prefixed(io, "b_")])
-    assert len(roster) == 6
-    assert roster["a_look"].ensemble is not roster["b_look"].ensemble
+    registry = InvokerRegistry([prefixed(io, "a_"), prefixed(io, "b_")])
+    assert len(registry) == 6
+    assert registry["a_look"].ensemble is not registry["b_look"].ensemble
 
 
 def test_parts_of_one_ensemble_that_share_a_tool_clash_in_a_roster(io):
@@ -154,7 +154,7 @@ def test_parts_of_one_ensemble_that_share_a_tool_clash_in_a_roster(io):
         with pytest.raises(
             DescriptorError, match=r"ensembles\[1\]: two ensembles are named 'io'; the other is at ensem"
         ):
-            Roster(ensembles)
+            InvokerRegistry(ensembles)
 
 
 def test_cached_answers_with_the_first_result(io):

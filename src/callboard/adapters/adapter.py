@@ -20,7 +20,7 @@ from callboard.errors import CallerError
 from callboard.modes.action_schema import action_constraint
 from callboard.schema import ArgumentsInvalid
 from callboard.schema.strict import NotStrict, strict, without_nulls
-from callboard.tools import Tool, refusal
+from callboard.tools import Tool, check_call
 from callboard.wires.chat import decode_request, encode_request, encode_response
 from callboard.wires.common.group_turns import NOT_RUN
 from callboard.wires.common.request_encoder import NO_NAMES
@@ -84,7 +84,7 @@ class _Adapter:
         if not all(isinstance(each, Tool) for each in tools):
             raise CallerError("these are no Tools by their names", hint="give {tool.name: tool for tool in tools}")
         call = InvocationCanister("", name, None if "raw" in payload else arguments, str(payload.get("raw", "")))
-        refused = refusal(call, tools_by_name)  # type: ignore[arg-type]  # only the names are looked at
+        refused = check_call(call, tools_by_name)  # type: ignore[arg-type]  # only the names are looked at
         if refused is not None and refused.error is not None:
             return _invalid(refused.error.message)
         try:

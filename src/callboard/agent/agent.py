@@ -47,7 +47,7 @@ from callboard.loop import GO_ON, AnswerAfter, Limits, LoopRules, OnRepeatedCall
 from callboard.modes import plan_of
 from callboard.profiles import ModeName
 from callboard.providers import open_model
-from callboard.tools import Context, Ensemble, Invoker, Policy, Roster, Tool, ToolLike, refuse_clashes
+from callboard.tools import Context, Ensemble, Invoker, InvokerRegistry, Policy, Tool, ToolLike, refuse_clashes
 
 if TYPE_CHECKING:
     from callboard.agent.resume import Resumption
@@ -161,23 +161,23 @@ class Agent(Generic[OutputT_co]):
         placed += [(f"ensembles[{at}]", each) for at, each in enumerate(ensembles)]
         refuse_clashes(placed)
         self._ensembles = tuple([each for _, each in placed])
-        self._roster = Roster(self._ensembles)
+        self._registry = InvokerRegistry(self._ensembles)
         self._output = None if output is str else Output(output)
 
     def __repr__(self) -> str:
-        names = [*self.roster]
+        names = [*self.registry]
         more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
         tools = ", ".join([*names[:_NAMED], *more])
         return f"<Agent {self.model.name}{tools and ': '}{tools}>"
 
     @property
-    def roster(self) -> Roster:
+    def registry(self) -> InvokerRegistry:
         """The tools by the names that models call them: made anew where an ensemble's have changed, as those of an
         MCP server may. A run keeps those that it began with.
         """
-        if not self._roster.is_of(self._ensembles):
-            self._roster = Roster(self._ensembles)
-        return self._roster
+        if not self._registry.is_made_of(self._ensembles):
+            self._registry = InvokerRegistry(self._ensembles)
+        return self._registry
 
     async def run(
         self, prompt: UserCanister | ContentLike = "", **options: Unpack[RunOptions]
@@ -324,13 +324,13 @@ class Agent(Generic[OutputT_co]):
         """What a run has of this agent; the arguments are those of `stream`, and checked."""
         owned = open_model(model) if isinstance(model, str) else None
         run_model: Model = owned or model or self.model  # type: ignore[assignment]  # a name has become the owned one
-        settings, plan, roster = self.settings, plan_of(run_model), self.roster
+        settings, plan, registry = self.settings, plan_of(run_model), self.registry
         policy = settings.policy or Policy()
         choice = tool_choice or settings.tool_choice
-        check_tool_choice(choice, roster)
-        offered = roster.offered(policy)
-        search = _search(roster, offered, plan.max_tools, choice)
-        invokers = search.invokers if search else roster
+        check_tool_choice(choice, registry)
+        offered = registry.allowed_declarations(policy)
+        search = _search(registry, offered, plan.max_tools, choice)
+        invokers = search.invokers if search else registry
         if settings.context_window is not None:
             settings.context_window.invokers = invokers
         return ActiveAgent(
@@ -363,7 +363,7 @@ class Agent(Generic[OutputT_co]):
             request=Request(
                 run_model.name,
                 (),
-                search.declared(()) if search else offered,
+                search.declarations(()) if search else offered,
                 tool_choice=choice,
                 controls=merge_controls(settings.controls or Controls(), controls),
                 constraint=self._output.constraint if self._output else None,
@@ -418,14 +418,16 @@ class Agent(Generic[OutputT_co]):
                 await self._owned.aclose()
 
 
-def _search(roster: Roster, offered: tuple[ToolDeclaration, ...], limit: int, choice: ToolChoice) -> ToolSearch | None:
+def _search(
+    registry: InvokerRegistry, offered: tuple[ToolDeclaration, ...], limit: int, choice: ToolChoice
+) -> ToolSearch | None:
     """The search for tools that are not declared from the beginning, if there are any."""
-    searched = roster.searched(offered, limit, keep=choice.name if isinstance(choice, NamedTool) else "")
+    searched = registry.names_behind_search(offered, limit, keep=choice.name if isinstance(choice, NamedTool) else "")
     if not searched:
         return None
     from callboard.tools.search import ToolSearch  # noqa: PLC0415  # where there are that many
 
-    return ToolSearch(offered, roster, searched, limit)
+    return ToolSearch(offered, registry, searched, limit)
 
 
 def _refuse_event_loop(name: str, hint: str) -> None:

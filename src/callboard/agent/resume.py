@@ -27,7 +27,7 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.execution import result_of
 from callboard.execution.approval import read_answer
-from callboard.tools import Invoker, Policy, edited_invocation, refusal
+from callboard.tools import Invoker, Policy, check_call, edited_invocation
 
 
 class Resumption(NamedTuple):
@@ -130,7 +130,7 @@ def _check_edited(
 ) -> None:
     """Raises CallerError for edited arguments that the tool cannot or may not be called with."""
     call, arguments = decision.invocation, decision.arguments
-    if arguments is None or refusal(call, invokers) is not None:
+    if arguments is None or check_call(call, invokers) is not None:
         return
     edited = edited_invocation(call, arguments, invokers[call.name], policy, validated=validated)
     if isinstance(edited, ResultCanister) and edited.error is not None:

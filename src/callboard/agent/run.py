@@ -445,7 +445,7 @@ class Run(Generic[OutputT_co]):
         if active.settings.context_window is not None:
             changes["canisters"] = active.settings.context_window.show(conversation)
         if active.search is not None:
-            changes["tools"] = active.search.declared(conversation)
+            changes["tools"] = active.search.declarations(conversation)
         choice = active.request.tool_choice
         if action.last:
             changes["tool_choice"] = "none"

@@ -39,11 +39,11 @@ def list_tools(
     as_json: Annotated[bool, typer.Option("--json", help="Names, descriptions and schemas as one JSON array.")] = False,
 ) -> None:
     """Show the tools with their parameters."""
-    from callboard.tools import Roster  # noqa: PLC0415  # not for --help
+    from callboard.tools import InvokerRegistry  # noqa: PLC0415  # not for --help
 
     async def list_declarations() -> tuple[ToolDeclaration, ...]:
         async with _make_toolbox(tools, ensembles) as prepared:
-            return Roster(prepared).declarations
+            return InvokerRegistry(prepared).declarations
 
     declarations = interrupt.run(list_declarations())
     if as_json:
@@ -70,15 +70,15 @@ def call_tool(
     """Call a tool as a model would: validated, with its timeout. Prints the result; exit code 1 if it is an error."""
     from callboard.execution import run_invoker  # noqa: PLC0415  # not for --help
     from callboard.text.suggest import suggest  # noqa: PLC0415
-    from callboard.tools import Roster  # noqa: PLC0415
+    from callboard.tools import InvokerRegistry  # noqa: PLC0415
 
     async def call() -> ResultCanister:
         async with _make_toolbox(tools, ensembles) as prepared:
-            roster = Roster(prepared)
-            if name not in roster:
-                raise NoSuchTool(f"no tool {name!r}", hint=suggest(name, roster))
+            registry = InvokerRegistry(prepared)
+            if name not in registry:
+                raise NoSuchTool(f"no tool {name!r}", hint=suggest(name, registry))
             # Whoever types the call has approved it.
-            return await run_invoker(roster[name], parse_arguments(arguments), on_error="feedback")
+            return await run_invoker(registry[name], parse_arguments(arguments), on_error="feedback")
 
     result = interrupt.run(call())
     if result.error is not None:

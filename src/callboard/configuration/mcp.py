@@ -20,7 +20,7 @@ from callboard.configuration.toml import MAX_BYTES
 from callboard.errors import CallerError, DescriptorError
 from callboard.mcp.settings import ServerSettings
 from callboard.text.suggest import suggest
-from callboard.tools.descriptors import Keys, Where, below, converted, dotted, refuse_unknown
+from callboard.tools.descriptors import Keys, Where, below, convert, dotted, refuse_unknown
 
 KEYS: Final = tuple(name for name in ServerSettings.__struct_fields__ if name != "name")
 _POSITIVE: Final = ("connect_timeout", "idle_timeout", "timeout", "result_bytes", "description_bytes")
@@ -108,9 +108,7 @@ def _read_server(
         raise mistake("a server's name has 1 to 64 characters that are seen", path=where(()))
     refuse_unknown(table, KEYS, where, mistake)
     transport = "http" if "url" in table and "command" not in table else "stdio"
-    settings: ServerSettings = converted(
-        ServerSettings, {"transport": transport, **table, "name": name}, where, mistake
-    )
+    settings: ServerSettings = convert(ServerSettings, {"transport": transport, **table, "name": name}, where, mistake)
     needed = _REQUIRED_KEY[settings.transport]
     if settings.enabled and not getattr(settings, needed):
         raise mistake(f"no {needed}", path=where(()), hint=f"a server of the transport {settings.transport} needs one")

@@ -23,7 +23,7 @@ from callboard.configuration.trust import restrict
 from callboard.errors import CallerError
 from callboard.profiles import Profile, facts_for
 from callboard.tools import Policy
-from callboard.tools.descriptors import Where, below, convert_table, converted, dotted, refuse_unknown
+from callboard.tools.descriptors import Where, below, convert, convert_table, dotted, refuse_unknown
 
 FILE_NAME: Final = "callboard.toml"
 
@@ -82,7 +82,7 @@ def load_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str
             notices += _merge_untrusted(values_here, path, values, sources, user_path)
     for key in KEYS:
         if key.variable and (text := environ.get(key.variable, "")):
-            values[key.name] = converted(key.kind, text, _at_variable(key.variable), CallerError)
+            values[key.name] = convert(key.kind, text, _at_variable(key.variable), CallerError)
             sources[key.name] = key.variable
     for name, flag in flags.items():
         if flag:
@@ -174,8 +174,8 @@ def _validate(document: Document) -> dict[str, Any]:
             servers = read_servers(value, place, base=Path(document.path).parent, mistake=CallerError)
             valid[name] = {each.settings.name: each for each in servers}
             continue
-        convert = convert_table if kind is Permissions and isinstance(value, Mapping) else converted
-        valid[name] = convert(kind, value, place, CallerError)
+        to_kind = convert_table if kind is Permissions and isinstance(value, Mapping) else convert
+        valid[name] = to_kind(kind, value, place, CallerError)
         if name == "coding":
             # Each file says a part, which is whole when they are joined.
             valid[name] = _keep_given_keys(value, msgspec.to_builtins(valid[name]))

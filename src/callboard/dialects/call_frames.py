@@ -36,22 +36,22 @@ def open_frame(state: ParseState, sign: Marker) -> Reading[bool]:
     except NotACall:
         if buffer.offset == begin and sign.text:
             if token := state.markers.drops.get(sign.text):
-                _drop(state, token)
+                _drop_marker(state, token)
                 return False
             buffer.at += 1
         buffer.emit()
         return False
     except EndOfText:
         if sign.is_opener and buffer.pending_words and (sign.is_control_token or state.why != "stop"):
-            _cut(state)
+            _drop_cut_call(state)
         raise
     finally:
         buffer.release()
-    yield from _behind(state, framed)
+    yield from _read_after_call(state, framed)
     return not state.line_continues
 
 
-def _drop(state: ParseState, token: Marker) -> None:
+def _drop_marker(state: ParseState, token: Marker) -> None:
     """Passes over a token that began nothing."""
     state.buffer.at += len(token.text)
     state.buffer.drop()
@@ -60,7 +60,7 @@ def _drop(state: ParseState, token: Marker) -> None:
         state.adopt_candidate()
 
 
-def _cut(state: ParseState) -> None:
+def _drop_cut_call(state: ParseState) -> None:
     """The text ended where a call begins: what there is of it is no text."""
     buffer = state.buffer
     begin = buffer.pending_offset
@@ -81,14 +81,14 @@ def read_body(state: ParseState, frames: Sequence[DialectFrame]) -> Reading[Dial
         frames = opener.frames
     state.in_inner_fence = fenced = yield from _pass_fence(state, frames)
     bodies = [(framed, body, head) for framed, body in _bodies(tuple(frames)) for head in body.heads]
-    found = yield from buffer.match_first([head for _, _, head in bodies])
-    if found is None or (fenced and not isinstance(bodies[found[0]][1], JsonObjects)):
+    match = yield from buffer.match_first([head for _, _, head in bodies])
+    if match is None or (fenced and not isinstance(bodies[match[0]][1], JsonObjects)):
         raise NotACall
-    framed, body, _ = bodies[found[0]]
+    framed, body, _ = bodies[match[0]]
     state.candidate, frame = state.current_frame = framed
     count = state.calls.count
     try:
-        yield from body.read(state, found[1], declared=frame.declared_only)
+        yield from body.read(state, match[1], declared=frame.declared_only)
     except NotACall:
         if state.calls.count == count:
             raise
@@ -111,15 +111,15 @@ def _pass_fence(state: ParseState, frames: Sequence[DialectFrame]) -> Reading[bo
     buffer = state.buffer
     if state.fence or buffer.text[buffer.at] != "`" or not any(frame.openers for _, frame in frames):
         return False
-    found = yield from buffer.match_first(_FENCES)
-    if found is None:
+    match = yield from buffer.match_first(_FENCES)
+    if match is None:
         return False
-    buffer.at = found[1].end
+    buffer.at = match[1].end
     yield from buffer.skip_blank()
     return True
 
 
-def _behind(state: ParseState, framed: DialectFrame) -> Reading[None]:
+def _read_after_call(state: ParseState, framed: DialectFrame) -> Reading[None]:
     """Reads what frames a call behind it, and the calls that follow in the same frame."""
     buffer = state.buffer
     signs = markers_after_call(framed)
@@ -154,17 +154,17 @@ def _behind(state: ParseState, framed: DialectFrame) -> Reading[None]:
             buffer.at = len(buffer.text)
             buffer.drop()
         elif state.why != "stop" and (opened or framed[1].closers):
-            _cut(state)
+            _drop_cut_call(state)
         raise
     finally:
         buffer.release()
     if inside and framed[1].drops_rest:
-        yield from _noted(state, framed)
+        yield from _drop_rest(state, framed)
     else:
         buffer.emit()
 
 
-def _noted(state: ParseState, framed: DialectFrame) -> Reading[None]:
+def _drop_rest(state: ParseState, framed: DialectFrame) -> Reading[None]:
     """Reads on to what closes the frame."""
     buffer = state.buffer
     begin = buffer.pending_offset
@@ -172,10 +172,10 @@ def _noted(state: ParseState, framed: DialectFrame) -> Reading[None]:
     rest: list[str] = []
     try:
         while True:
-            found = closers.start_pattern.search(buffer.text, buffer.at)
-            buffer.at = len(buffer.text) if found is None else found.start()
+            match = closers.start_pattern.search(buffer.text, buffer.at)
+            buffer.at = len(buffer.text) if match is None else match.start()
             rest.append(buffer.take())
-            if found is None:
+            if match is None:
                 yield
                 continue
             sign = yield from closers.match_at(buffer)
@@ -185,14 +185,14 @@ def _noted(state: ParseState, framed: DialectFrame) -> Reading[None]:
     except EndOfText:
         buffer.at = len(buffer.text)
         rest.append(buffer.take())
-        _tell(state, rest, begin)
+        _note_rest(state, rest, begin)
         raise
-    _tell(state, rest, begin)
+    _note_rest(state, rest, begin)
     buffer.at += len(sign.text)
     state.expected_closers.discard(sign.text)
     buffer.drop()
 
 
-def _tell(state: ParseState, rest: list[str], begin: int) -> None:
-    if said := "".join(rest).strip():
-        state.buffer.note("dropped", f"after the call in its block: {said}", begin)
+def _note_rest(state: ParseState, rest: list[str], begin: int) -> None:
+    if text := "".join(rest).strip():
+        state.buffer.note("dropped", f"after the call in its block: {text}", begin)

@@ -31,14 +31,14 @@ def read_fence(state: ParseState, char: str) -> Reading[bool]:
         if char == "`":
             yield from read_code(state, run)
         return False
-    language = yield from _language(state, char)
+    language = yield from _read_language(state, char)
     if language is None:
         buffer.release()
         buffer.emit()
         return False
-    found = state.markers.fences.get(language)
-    if found is not None:
-        dialect, fence = found
+    match = state.markers.fences.get(language)
+    if match is not None:
+        dialect, fence = match
         state.fence = char * run
         try:
             yield from read_body(state, [(dialect, fence.frame)])
@@ -46,7 +46,7 @@ def read_fence(state: ParseState, char: str) -> Reading[bool]:
             pass
         else:
             if state.fence:
-                yield from _behind(state, (dialect, fence.frame), char * run)
+                yield from _read_after_call(state, (dialect, fence.frame), char * run)
             return True
         finally:
             state.fence = ""
@@ -56,43 +56,43 @@ def read_fence(state: ParseState, char: str) -> Reading[bool]:
         raise NotACall
     buffer.emit()
     state.text_before.muted = True
-    yield from _quoted(state, char, run)
+    yield from _read_to_closing_line(state, char, run)
     buffer.emit()
     state.text_before.unmute()
     return True
 
 
-def _language(state: ParseState, char: str) -> Reading[str | None]:
+def _read_language(state: ParseState, char: str) -> Reading[str | None]:
     """What stands behind a fence's run, up to where something else begins; None if it was no fence."""
     buffer = state.buffer
     info = ""
     while True:
-        found = _INFO_END.search(buffer.text, buffer.at)
-        end = len(buffer.text) if found is None else found.start()
+        match = _INFO_END.search(buffer.text, buffer.at)
+        end = len(buffer.text) if match is None else match.start()
         end = min(end, buffer.at + MAX_RUN + 1 - len(info))
         info += buffer.text[buffer.at : end]
         buffer.at = end
         if len(info) > MAX_RUN:
             return info
-        if found is None:
+        if match is None:
             yield
             continue
         language = info.strip().lower()
-        if found[0] == "`" and char == "`":
+        if match[0] == "`" and char == "`":
             return None
-        if found[0] == "\n" or (language in state.markers.fences and found[0] in "{["):
+        if match[0] == "\n" or (language in state.markers.fences and match[0] in "{["):
             return language
-        info += found[0]
+        info += match[0]
         buffer.at += 1
 
 
-def _quoted(state: ParseState, char: str, run: int) -> Reading[None]:
+def _read_to_closing_line(state: ParseState, char: str, run: int) -> Reading[None]:
     """Reads the text of a fence that holds no call, with its closing line. All of it is said, or held."""
     buffer = state.buffer
     line = _closing_line(char, run)
     while True:
-        if found := line.search(buffer.text, buffer.at):
-            buffer.at = found.end()
+        if match := line.search(buffer.text, buffer.at):
+            buffer.at = match.end()
             return
         buffer.at = max(buffer.at, buffer.text.rfind("\n", buffer.at))
         while (newline := buffer.text.find("\n", buffer.at)) < 0:
@@ -106,7 +106,7 @@ def _quoted(state: ParseState, char: str, run: int) -> Reading[None]:
             return
 
 
-def _behind(state: ParseState, framed: DialectFrame, fence: str) -> Reading[None]:
+def _read_after_call(state: ParseState, framed: DialectFrame, fence: str) -> Reading[None]:
     """Reads what stands behind a call in its fence: more of them, the closing line; the rest is noted."""
     buffer = state.buffer
     try:
@@ -134,7 +134,7 @@ def _behind(state: ParseState, framed: DialectFrame, fence: str) -> Reading[None
     while True:
         buffer.hold()
         try:
-            yield from _quoted(state, fence[0], len(fence))
+            yield from _read_to_closing_line(state, fence[0], len(fence))
         except NotACall:
             _note_rest(state, fence)
             continue
@@ -159,12 +159,12 @@ def read_code(state: ParseState, run: int) -> Reading[None]:
     """Reads a code span: to as many backticks as opened it, or to the end of the line."""
     buffer = state.buffer
     while True:
-        found = _CODE.search(buffer.text, buffer.at)
-        if found is None:
+        match = _CODE.search(buffer.text, buffer.at)
+        if match is None:
             yield from state.emit_until(_CODE)
             continue
-        buffer.at = found.start()
-        if found[0] == "\n" or (yield from buffer.read_run("`")) == run:
+        buffer.at = match.start()
+        if match[0] == "\n" or (yield from buffer.read_run("`")) == run:
             return
 
 
@@ -198,8 +198,8 @@ def read_fence_text(buffer: TextBuffer, fence: str, write: Callable[[str, int], 
         if at < 0:
             yield
             continue
-        found = pattern.match(buffer.text, at)
-        while found is not None and found["done"] is None:
+        match = pattern.match(buffer.text, at)
+        while match is not None and match["done"] is None:
             try:
                 yield
             except EndOfText:
@@ -208,9 +208,9 @@ def read_fence_text(buffer: TextBuffer, fence: str, write: Callable[[str, int], 
                     write(buffer.text[buffer.at :], buffer.base + len(buffer.text))
                 buffer.at = len(buffer.text)
                 raise
-            found = pattern.match(buffer.text, buffer.at)
-        if found is not None:
-            buffer.at = found.end()
+            match = pattern.match(buffer.text, buffer.at)
+        if match is not None:
+            buffer.at = match.end()
             return
         write("\n", buffer.offset + 1)
         buffer.at += 1

@@ -46,10 +46,10 @@ class Marker(NamedTuple):
 class Markers:
     """Some markers, to be looked for at a position."""
 
-    def __init__(self, signs: Iterable[Marker]) -> None:
-        self._by_text = {sign.text: sign for sign in signs}
+    def __init__(self, markers: Iterable[Marker]) -> None:
+        self._by_text = {marker.text: marker for marker in markers}
         self.first_chars = "".join(sorted({text[0] for text in self._by_text}))
-        self.start_pattern = re.compile(f"[{_class(self.first_chars)}]" if self.first_chars else r"(?!)")
+        self.start_pattern = re.compile(f"[{_char_class(self.first_chars)}]" if self.first_chars else r"(?!)")
         self._longest = max(map(len, self._by_text), default=0)
         self._prefixes = frozenset({text[:end] for text in self._by_text for end in range(1, len(text))})
         """What a marker may be cut to."""
@@ -68,27 +68,27 @@ class Markers:
 
     def find(self, text: str, at: int, *, whole: bool = False) -> Marker | Literal[False] | None:
         """The longest marker at that position; False where more of the text has to be known, unless it is `whole`."""
-        found = self._patterns.get(text[at : at + 1])
-        if found is None:
+        pattern = self._patterns.get(text[at : at + 1])
+        if pattern is None:
             return False if at == len(text) and not whole else None
         if not whole and len(text) - at < self._longest and text[at:] in self._prefixes:
             return False
-        match = found.match(text, at)
+        match = pattern.match(text, at)
         return self._by_text[match[0]] if match else None
 
-    def match_at(self, buffer: TextBuffer, *, said: bool = False) -> Reading[Marker | None]:
+    def match_at(self, buffer: TextBuffer, *, emit: bool = False) -> Reading[Marker | None]:
         """The longest marker at the reader's position. With `said`, what was read before is said rather than held."""
-        while (sign := self.find(buffer.text, buffer.at)) is False:
-            if said:
+        while (marker := self.find(buffer.text, buffer.at)) is False:
+            if emit:
                 buffer.emit()
             try:
                 yield
             except EndOfText:
-                sign = self.find(buffer.text, buffer.at, whole=True)
-                if not sign:
+                marker = self.find(buffer.text, buffer.at, whole=True)
+                if not marker:
                     raise
                 break
-        return sign
+        return marker
 
 
 def _longest_of(texts: list[str]) -> re.Pattern[str]:
@@ -118,8 +118,8 @@ class DialectMarkers:
                 frames = (*(known.frames if known else ()), (owner, frame))
                 where[text] = Marker(text, MarkerKind.CALL, frames, read)
         deciding = dict(_deciding(dialect))
-        called = [sign for sign in anywhere.values() if sign.kind is MarkerKind.CALL]
-        unthink = [
+        call_markers = [marker for marker in anywhere.values() if marker.kind is MarkerKind.CALL]
+        reasoning_ends = [
             Marker(each.closes, MarkerKind.REASONING_END, identifies=deciding.get(each.closes))
             for each in dialect.reasoning
         ]
@@ -130,21 +130,23 @@ class DialectMarkers:
             if token in each.ignored
         ]
         answers = {token for each in (dialect, *dialect.alternatives) for token in each.answer_markers}
-        meant = [
+        others = [
             *(
                 Marker(each.opens, MarkerKind.REASONING_START, closes=each.closes, identifies=deciding.get(each.opens))
                 for each in dialect.reasoning
             ),
-            *unthink,
+            *reasoning_ends,
             *ignored,
             *(Marker(closer, MarkerKind.CLOSE) for frame in dialect.frames for closer in frame.closers),
         ]
-        for sign in meant:
-            anywhere.setdefault(sign.text, sign)
+        for marker in others:
+            anywhere.setdefault(marker.text, marker)
         self.anywhere = Markers(anywhere.values())
         self.line = Markers((at_line_start | anywhere).values()) if at_line_start else self.anywhere
-        self.in_reasoning = Markers([*called, *unthink, *(sign for sign in ignored if sign.text in answers)])
-        self.drops = {sign.text: sign for sign in ignored}
+        self.in_reasoning = Markers(
+            [*call_markers, *reasoning_ends, *(marker for marker in ignored if marker.text in answers)]
+        )
+        self.drops = {marker.text: marker for marker in ignored}
         self.prefilled = tuple(dialect.all_prefilled())
         self.prefilled_first_chars = _firsts(self.prefilled)
         self.line_first_chars = frozenset(self.line.first_chars) | set("`~")
@@ -153,7 +155,7 @@ class DialectMarkers:
         heads = [head.prefix for _, frame in dialect.all_frames() for body in frame.grammars for head in body.heads]
         marked = [text for _, frame in dialect.all_frames() for text in (*frame.openers, *frame.closers)]
         self.tags = _WRAPPERS | {
-            found[1].lower() for text in (*anywhere, *at_line_start, *heads, *marked) if (found := _TAG.match(text))
+            tag[1].lower() for text in (*anywhere, *at_line_start, *heads, *marked) if (tag := _TAG.match(text))
         }
         """The tags that are the dialect's own."""
         self.fences: dict[str, tuple[Dialect, Fence]] = {}
@@ -175,29 +177,29 @@ def _deciding(dialect: Dialect) -> Iterator[tuple[str, Dialect]]:
         marked = (text for reasoning in each.reasoning for text in (reasoning.opens, reasoning.closes))
         for text in dict.fromkeys((*marked, *each.ignored)):
             owners.setdefault(text, []).append(each)
-    for text, found in owners.items():
-        if len(found) == 1 and Marker(text, MarkerKind.IGNORED).is_control_token:
-            yield text, found[0]
+    for text, dialects in owners.items():
+        if len(dialects) == 1 and Marker(text, MarkerKind.IGNORED).is_control_token:
+            yield text, dialects[0]
 
 
-def _starts(signs: Markers, line_firsts: Iterable[str], others: str = "") -> re.Pattern[str]:
+def _starts(markers: Markers, line_firsts: Iterable[str], others: str = "") -> re.Pattern[str]:
     """A character that may begin something, or a newline before one that may begin a line.
 
     The characters come first, in a class, which is what makes the search fast; then what follows is looked at.
     """
-    line = rf"(?<=\n)(?=[ \t]{{0,{MAX_RUN}}}+(?:[{_class(line_firsts)}]|\Z))"
-    begins = dict(signs.beginnings())
+    line = rf"(?<=\n)(?=[ \t]{{0,{MAX_RUN}}}+(?:[{_char_class(line_firsts)}]|\Z))"
+    begins = dict(markers.beginnings())
     # Fewer alternatives are faster; that what follows one character may then follow another finds no sign there.
     few = [first for first, more in begins.items() if len(more) < _FEW]
     groups = [(first, more) for first, more in begins.items() if first not in few]
     if few:
         groups.append(("".join(few), sorted({each for first in few for each in begins[first]})))
-    kinds = [line, *(f"(?<=[{_class(firsts)}])(?={'|'.join(more)}|.?\\Z)" for firsts, more in groups)]
+    kinds = [line, *(f"(?<=[{_char_class(firsts)}])(?={'|'.join(more)}|.?\\Z)" for firsts, more in groups)]
     kinds += [f"(?<={other})" for other in others]
-    return re.compile(f"[{_class(signs.first_chars + others)}\n](?:{'|'.join(kinds)})", re.DOTALL)
+    return re.compile(f"[{_char_class(markers.first_chars + others)}\n](?:{'|'.join(kinds)})", re.DOTALL)
 
 
-def _class(chars: Iterable[str]) -> str:
+def _char_class(chars: Iterable[str]) -> str:
     return re.escape("".join(sorted(chars)))
 
 
@@ -217,20 +219,20 @@ def markers_of(dialect: Dialect) -> DialectMarkers:
 @lru_cache(maxsize=1024)
 def markers_that_open(frames: tuple[DialectFrame, ...]) -> Markers:
     """The markers of these frames that may still open them."""
-    signs: dict[str, Marker] = {}
+    markers: dict[str, Marker] = {}
     for framed in frames:
         for opener in framed[1].openers:
-            known = signs.get(opener)
-            signs[opener] = Marker(opener, MarkerKind.CALL, (*(known.frames if known else ()), framed))
-    return Markers(signs.values())
+            known = markers.get(opener)
+            markers[opener] = Marker(opener, MarkerKind.CALL, (*(known.frames if known else ()), framed))
+    return Markers(markers.values())
 
 
 @lru_cache(maxsize=256)
 def markers_after_call(framed: DialectFrame) -> Markers:
     """What may stand behind a call in its frame."""
     dialect, frame = framed
-    signs = [Marker(opener, MarkerKind.CALL, (framed,)) for opener in frame.openers]
-    signs += [Marker(closer, MarkerKind.CLOSE) for closer in frame.closers]
+    markers = [Marker(opener, MarkerKind.CALL, (framed,)) for opener in frame.openers]
+    markers += [Marker(closer, MarkerKind.CLOSE) for closer in frame.closers]
     heads = {text for each in dialect.frames for text, _ in _openings(each)}
-    signs += [Marker(token, MarkerKind.IGNORED) for token in dialect.ignored if token not in heads]
-    return Markers(signs)
+    markers += [Marker(token, MarkerKind.IGNORED) for token in dialect.ignored if token not in heads]
+    return Markers(markers)

@@ -16,7 +16,7 @@ from callboard.dialects.call_builder import CallBuilder, Repair
 from callboard.dialects.dialect import Dialect
 from callboard.dialects.parse_state import ParseState
 from callboard.dialects.registry import dialect_named
-from callboard.dialects.scanner import read
+from callboard.dialects.scanner import scan
 from callboard.dialects.text_buffer import EndOfText
 
 _SLICE = 16 * 1024
@@ -59,7 +59,7 @@ class Parser:
         self._state.buffer.base = offset
         if self._untouched:
             self._state.buffer.on_text = None
-        self._reading = read(self._state, thinking=self._thinking)
+        self._reading = scan(self._state, thinking=self._thinking)
         next(self._reading)
 
     @property

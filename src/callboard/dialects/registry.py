@@ -22,15 +22,15 @@ def dialect_named(name: str) -> Dialect:
 
     Raises CallerError.
     """
-    wanted = name.lower().replace("-", "_")
-    found = DIALECTS.get(wanted)
-    if found is not None:
-        return found
+    key = name.lower().replace("-", "_")
+    rows = DIALECTS.get(key)
+    if rows is not None:
+        return rows
     added: dict[str, Dialect] = {dialect.name: dialect for dialect in plugins("callboard.dialects")}
-    if wanted not in added:
-        hint = suggest(wanted, [*DIALECTS, *added]) or "`callboard dialects` lists them"
+    if key not in added:
+        hint = suggest(key, [*DIALECTS, *added]) or "`callboard dialects` lists them"
         raise CallerError(f"no dialect {name!r}", hint=hint)
-    return added[wanted]
+    return added[key]
 
 
 def dialect_of(names: Sequence[str]) -> Dialect:
@@ -38,8 +38,8 @@ def dialect_of(names: Sequence[str]) -> Dialect:
 
     Raises CallerError.
     """
-    found = tuple([dialect_named(name) for name in names])
-    return found[0] if len(found) == 1 else _either(found)
+    rows = tuple([dialect_named(name) for name in names])
+    return rows[0] if len(rows) == 1 else _either(rows)
 
 
 @lru_cache(maxsize=256)

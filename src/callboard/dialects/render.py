@@ -35,12 +35,12 @@ def render_tools(dialect: Dialect, tools: Iterable[ToolDeclaration]) -> str:
         to_json({"name": tool.name, "description": tool.full_description, "parameters": dict(tool.schema)})
         for tool in tools
     ]
-    return "\n".join(["You can call these tools:", *lines, "", dialect.instructions or _manner(dialect)])
+    return "\n".join(["You can call these tools:", *lines, "", dialect.instructions or _instructions(dialect)])
 
 
-def _manner(dialect: Dialect) -> str:
+def _instructions(dialect: Dialect) -> str:
     try:
-        example = _spelled(dialect, [_EXAMPLE])
+        example = _render(dialect, [_EXAMPLE])
     except NotSpellable:
         return ""
     return (
@@ -62,10 +62,10 @@ def render_calls(
     Raises CannotSay for those that would be read as something else. Arguments that are no object are written
     as the model wrote them, where a dialect writes JSON.
     """
-    text = _spelled(dialect, calls)
+    text = _render(dialect, calls)
     if any(call.arguments is None for call in calls):
         return text
-    declared = None if tools is None else _with(tools, calls)
+    declared = None if tools is None else _declare_called(tools, calls)
     events = parse(text, declared, dialect)
     read = [event for event in events if isinstance(event, InvocationEnded)]
     if len(read) != len(calls) or not all(isinstance(event, _TOLD) for event in events):
@@ -73,7 +73,7 @@ def render_calls(
     for call, event in zip(calls, read, strict=True):
         if call.name != event.name:
             raise NotSpellable(f"its name would be read as {event.name!r}")
-        if why := _other(call.arguments or {}, event.arguments):
+        if why := _first_difference(call.arguments or {}, event.arguments):
             raise NotSpellable(why)
     return text
 
@@ -111,25 +111,25 @@ def render_in_prose(invocation: InvocationCanister, result: ResultCanister | Non
     return f"{call} returned:\n{text}" if "\n" in text else f"{call} returned {text}."
 
 
-def _spelled(dialect: Dialect, calls: Sequence[InvocationCanister]) -> str:
+def _render(dialect: Dialect, calls: Sequence[InvocationCanister]) -> str:
     frame = dialect.render_frame
     body = frame.grammars[0]
     each = [frame.each.replace("{call}", body.render(call, place), 1) for place, call in enumerate(calls)]
     return frame.section.replace("{calls}", frame.join.join(each), 1)
 
 
-def _with(tools: Iterable[ToolDeclaration], calls: Iterable[InvocationCanister]) -> list[ToolDeclaration]:
+def _declare_called(tools: Iterable[ToolDeclaration], calls: Iterable[InvocationCanister]) -> list[ToolDeclaration]:
     """The tools, and those of the calls that are none of them: they were called all the same."""
     declared = {tool.name: tool for tool in tools}
     return [*declared.values(), *(ToolDeclaration(call.name) for call in calls if call.name not in declared)]
 
 
-def _other(said: Mapping[str, Any], read: Mapping[str, Any] | None) -> str:
+def _first_difference(original: Mapping[str, Any], read: Mapping[str, Any] | None) -> str:
     """What of the arguments would be read as something else."""
     if read is None:
         return "its arguments would not be read as an object"
-    for key in dict.fromkeys([*said, *read]):
-        if key not in said or key not in read or _plain(said[key]) != _plain(read[key]):
+    for key in dict.fromkeys([*original, *read]):
+        if key not in original or key not in read or _plain(original[key]) != _plain(read[key]):
             return f"its argument {key!r} would be read as something else"
     return ""
 

@@ -75,11 +75,11 @@ class _Template(msgspec.Struct):
     start_anchor_pattern: str = ""
 
 
-def read_response_template(given: Mapping[str, Any], name: str = "response_template") -> Dialect:
+def read_response_template(config: Mapping[str, Any], name: str = "response_template") -> Dialect:
     """The dialect that a model's file describes.
 
     Args:
-        given: What a tokenizer_config.json holds, or its `response_template` alone.
+        config: What a tokenizer_config.json holds, or its `response_template` alone.
         name: What the dialect is called.
 
     Returns:
@@ -88,13 +88,13 @@ def read_response_template(given: Mapping[str, Any], name: str = "response_templ
     Raises:
         CallerError: There is no template, or something of it has no row of ours; the path says what.
     """
-    if "fields" not in given and "response_template" not in given and "response_schema" in given:
+    if "fields" not in config and "response_template" not in config and "response_schema" in config:
         raise _error("response_schema", "transformers 5.13 has replaced it by response_template", _HINT)
-    told = given.get("response_template", given)
-    if len(msgspec.json.encode(told)) > _LONGEST:
+    template_data = config.get("response_template", config)
+    if len(msgspec.json.encode(template_data)) > _LONGEST:
         raise _error("response_template", f"it has more than {_LONGEST} bytes", _HINT)
     try:
-        template = msgspec.convert(told, _Template)
+        template = msgspec.convert(template_data, _Template)
     except msgspec.ValidationError as error:
         message, _, at = str(error).partition(" - at `$")
         raise _error(f"response_template{at.rstrip('`')}", message, _HINT) from None
@@ -145,18 +145,18 @@ def _frame(field: _Field) -> CallFrame:
 
 def _body(field: _Field, opens: tuple[str, ...], closes: tuple[str, ...], tail: str, path: str) -> Grammar:
     """Of calls whose name stands before their arguments."""
-    content, told = field.content, field.content_args
-    if content == "json" and not (told.unquoted_keys or told.string_delims):
+    content, options = field.content, field.content_args
+    if content == "json" and not (options.unquoted_keys or options.string_delims):
         return NameThenJson(opens, ends=closes, tail=tail)
     if content == "json":
-        if any(begin != end for begin, end in told.string_delims):
+        if any(begin != end for begin, end in options.string_delims):
             raise _error(f"{path}.content_args.string_delims", "they differ at the two ends of a string", _HINT)
-        quotes = tuple(dict.fromkeys([*[begin for begin, _ in told.string_delims], '"', "'"]))
+        quotes = tuple(dict.fromkeys([*[begin for begin, _ in options.string_delims], '"', "'"]))
         literals = LiteralSyntax(quotes=quotes, escapes=frozenset({'"', "'"}), separators=":=", bare=True)
         return PythonicCalls(tuple([f"{each}{{{{" for each in opens]), literals, ":=")
     if content == "xml-inline":
         place = f"{path}.content_args.tag_pattern"
-        before, _, behind = _VALUE.sub("\0", told.tag_pattern, count=1).partition("\0")
+        before, _, behind = _VALUE.sub("\0", options.tag_pattern, count=1).partition("\0")
         arguments = [each.removesuffix("{_}") for each in _spellings(before, place) if "{key}" in each]
         argument_ends = _plain(_spellings(behind, place))
         if not arguments or not argument_ends:
@@ -177,7 +177,7 @@ def _roles(field: _Field, path: str) -> dict[str, Role] | None:
     places = {key: _PLACEHOLDER.fullmatch(str(function.get(key, ""))) for key in ("name", "arguments")}
     if not all(places.values()):
         raise _error(f"{path}.transform", "it does not say the name and the arguments", _HINT)
-    name, arguments = [found[1].removeprefix("content.") if found else "" for found in places.values()]
+    name, arguments = [spellings[1].removeprefix("content.") if spellings else "" for spellings in places.values()]
     if arguments == "content":
         return None
     return {name: Role.NAME, arguments: Role.ARGUMENTS}
@@ -192,10 +192,10 @@ def _objects(roles: Mapping[str, Role]) -> JsonObjects:
 
 def _edges(field: _Field | _Template, edge: str, path: str) -> Iterator[str]:
     """The templates of what opens or closes a field."""
-    given = getattr(field, edge)
-    if len(given) > _SPELLINGS and not isinstance(given, str):
+    config = getattr(field, edge)
+    if len(config) > _SPELLINGS and not isinstance(config, str):
         raise _error(f"{path}.{edge}", f"more than {_SPELLINGS} markers", _HINT)
-    for text in [given] if isinstance(given, str) else given:
+    for text in [config] if isinstance(config, str) else config:
         yield text.replace("{", "{{").replace("}", "}}")
     pattern = getattr(field, f"{edge}_pattern")
     if not pattern.startswith("(?="):
@@ -210,11 +210,11 @@ def _plain(templates: Iterable[str]) -> list[str]:
 
 def _spellings(pattern: str, path: str) -> list[str]:
     """The templates of markers that a pattern matches, without the text's end."""
-    found, at = _alternatives(pattern, 0, path)
+    spellings, at = _alternatives(pattern, 0, path)
     if at < len(pattern):
         raise _unreadable(pattern, at, path)
-    found = [re.sub(r"(?:\{_\}|\n)+(?=\n)|(?<=\n)(?:\{_\})+", "", each) for each in found]
-    return list(dict.fromkeys(each for each in found if each.strip()))
+    spellings = [re.sub(r"(?:\{_\}|\n)+(?=\n)|(?<=\n)(?:\{_\})+", "", each) for each in spellings]
+    return list(dict.fromkeys(each for each in spellings if each.strip()))
 
 
 def _alternatives(pattern: str, at: int, path: str, depth: int = 0) -> tuple[list[str], int]:
@@ -242,13 +242,13 @@ def _alternatives(pattern: str, at: int, path: str, depth: int = 0) -> tuple[lis
             at = closing.end()
             here = [a + b for a, b in product(here, [*inner, *([""] if closing[0] == ")?" else [])])]
         else:
-            here = [each + _spelled(kind, token) for each in here]
+            here = [each + _spell_token(kind, token) for each in here]
         if len(here) + len(done) > _SPELLINGS:
             raise _unreadable(pattern, at, path)
     return [*done, *here], at
 
 
-def _spelled(kind: str, token: re.Match[str]) -> str:
+def _spell_token(kind: str, token: re.Match[str]) -> str:
     text = token[kind]
     if kind == "field":
         return f"{{{text}}}"

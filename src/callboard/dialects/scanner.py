@@ -22,14 +22,14 @@ _SPAN = re.compile(r"`[^`\n]+`(?=[^`])")
 """A code span of one backtick, whole."""
 
 
-def read(state: ParseState, *, thinking: bool) -> Reading[None]:
+def scan(state: ParseState, *, thinking: bool) -> Reading[None]:
     buffer = state.buffer
     try:
         if thinking:
-            yield from _think(state, [each.closes for each in state.markers.dialect.reasoning])
+            yield from _read_reasoning(state, [each.closes for each in state.markers.dialect.reasoning])
         if state.markers.prefilled:
             yield from _begin_prompted(state)
-        yield from content(state)
+        yield from read_text(state)
     except EndOfText:
         buffer.at = len(buffer.text)
         buffer.emit()
@@ -52,7 +52,7 @@ def _begin_prompted(state: ParseState) -> Reading[None]:
         yield from open_frame(state, Marker("", MarkerKind.CALL, state.markers.prefilled))
 
 
-def content(state: ParseState, *, line: bool = True, suspect: PossibleQuotation | None = None) -> Reading[bool]:
+def read_text(state: ParseState, *, line: bool = True, suspect: PossibleQuotation | None = None) -> Reading[bool]:
     """Reads text, at the beginning of a `line` or not; whether a line begins behind it.
 
     It ends only where it is read on trial, behind what closes the trial, or where a call is weighed no longer.
@@ -60,61 +60,61 @@ def content(state: ParseState, *, line: bool = True, suspect: PossibleQuotation 
     buffer = state.buffer
     while suspect is None or not suspect.is_decided:
         if line:
-            line = yield from _line(state)
+            line = yield from _read_line(state)
             continue
-        found = state.markers.start_pattern.search(buffer.text, buffer.at)
-        if found is None:
+        match = state.markers.start_pattern.search(buffer.text, buffer.at)
+        if match is None:
             yield from state.emit_until(state.markers.start_pattern)
             continue
-        buffer.at = found.start()
-        if found[0] == "\n":
+        buffer.at = match.start()
+        if match[0] == "\n":
             buffer.at += 1
             line = True
             continue
-        if found[0] == "`":
+        if match[0] == "`":
             if span := _SPAN.match(buffer.text, buffer.at):
                 buffer.at = span.end()
             else:
                 yield from read_code(state, (yield from buffer.read_run("`")))
             continue
-        sign = state.markers.anywhere.find(buffer.text, buffer.at)
-        if sign is False:
-            sign = yield from state.markers.anywhere.match_at(buffer, said=True)
-        if sign is None:
+        marker = state.markers.anywhere.find(buffer.text, buffer.at)
+        if marker is False:
+            marker = yield from state.markers.anywhere.match_at(buffer, emit=True)
+        if marker is None:
             buffer.at += 1
             continue
         buffer.emit()
-        if sign.text in state.trial_closers:
-            buffer.at += len(sign.text)
+        if marker.text in state.trial_closers:
+            buffer.at += len(marker.text)
             return False
-        line = yield from _sign(state, sign)
+        line = yield from _read_marker(state, marker)
     return line
 
 
-def _sign(state: ParseState, sign: Marker) -> Reading[bool]:
+def _read_marker(state: ParseState, marker: Marker) -> Reading[bool]:
     """Does what the marker says; whether a line begins behind it."""
     buffer = state.buffer
-    if sign.kind is MarkerKind.CALL:
-        return (yield from _weighed(state, open_frame(state, sign)))
-    buffer.at += len(sign.text)
-    if sign.identifies is not None:
-        state.candidate = sign.identifies
+    if marker.kind is MarkerKind.CALL:
+        return (yield from _read_possible_call(state, open_frame(state, marker)))
+    buffer.at += len(marker.text)
+    if marker.identifies is not None:
+        state.candidate = marker.identifies
         state.adopt_candidate()
-    if sign.kind is MarkerKind.REASONING_START and not state.trial_closers:
+    if marker.kind is MarkerKind.REASONING_START and not state.trial_closers:
         state.confirm_call()
         buffer.drop()
-        yield from _think(state, [sign.closes])
+        yield from _read_reasoning(state, [marker.closes])
         return True
-    if sign.kind is MarkerKind.CLOSE and sign.text not in state.expected_closers:
+    if marker.kind is MarkerKind.CLOSE and marker.text not in state.expected_closers:
         return False
-    state.expected_closers.discard(sign.text)
+    state.expected_closers.discard(marker.text)
     buffer.drop()
-    if sign.text in state.markers.drops:
+    if marker.text in state.markers.drops:
         state.text_before.end_line()
     return False
 
 
-def _weighed(state: ParseState, opening: Reading[bool]) -> Reading[bool]:
+def _read_possible_call(state: ParseState, opening: Reading[bool]) -> Reading[bool]:
     """Reads what may be a call, and what follows as long as that may make it a quotation; as `opening` says.
 
     Whether it may be one shows when the call is opened. What comes while one is weighed has its fate.
@@ -131,7 +131,7 @@ def _weighed(state: ParseState, opening: Reading[bool]) -> Reading[bool]:
         if suspect is None or inner:
             return line
         if not suspect.position.quoted:
-            return (yield from content(state, line=line, suspect=suspect))
+            return (yield from read_text(state, line=line, suspect=suspect))
         end = buffer.offset
     except IsQuotation as quoted:
         if inner:
@@ -149,12 +149,12 @@ def _weighed(state: ParseState, opening: Reading[bool]) -> Reading[bool]:
             state.confirm_call()
             raise
         end = shown
-    _quote(state, end)
+    _emit_quotation(state, end)
     state.markers, state.expected_closers = before
     return False
 
 
-def _quote(state: ParseState, end: int) -> None:
+def _emit_quotation(state: ParseState, end: int) -> None:
     """What was weighed is text, up to that offset."""
     buffer, suspect = state.buffer, state.suspect
     if suspect is None:
@@ -173,7 +173,7 @@ def _quote(state: ParseState, end: int) -> None:
     state.surroundings.quoted = state.surroundings.quoted or not suspect.position.alone
 
 
-def _line(state: ParseState) -> Reading[bool]:
+def _read_line(state: ParseState) -> Reading[bool]:
     """Reads what only the beginning of a line may hold; whether another line begins behind it."""
     buffer = state.buffer
     if not (yield from _may_begin_line(state)):
@@ -183,11 +183,11 @@ def _line(state: ParseState) -> Reading[bool]:
     buffer.emit()
     buffer.at = at
     if char in "`~":
-        return (yield from _weighed(state, read_fence(state, char)))
-    sign = yield from state.markers.line.match_at(buffer)
-    if sign is None or sign.kind is not MarkerKind.CALL:
+        return (yield from _read_possible_call(state, read_fence(state, char)))
+    marker = yield from state.markers.line.match_at(buffer)
+    if marker is None or marker.kind is not MarkerKind.CALL:
         return False
-    return (yield from _weighed(state, open_frame(state, sign)))
+    return (yield from _read_possible_call(state, open_frame(state, marker)))
 
 
 def _may_begin_line(state: ParseState) -> Reading[bool]:
@@ -202,7 +202,7 @@ def _may_begin_line(state: ParseState) -> Reading[bool]:
         yield
 
 
-def _think(state: ParseState, closes: Sequence[str]) -> Reading[None]:
+def _read_reasoning(state: ParseState, closes: Sequence[str]) -> Reading[None]:
     """Reads reasoning, to one of its closing markers or to a call that ends it."""
     buffer = state.buffer
     buffer.piece_type = ReasoningPiece
@@ -212,38 +212,38 @@ def _think(state: ParseState, closes: Sequence[str]) -> Reading[None]:
         if line:
             line = False
             if (yield from _may_begin_line(state)):
-                over = yield from _try(state, _line(state), closes)
+                over = yield from _try_call_in_reasoning(state, _read_line(state), closes)
             continue
-        found = state.markers.reasoning_start_pattern.search(buffer.text, buffer.at)
-        if found is None:
+        match = state.markers.reasoning_start_pattern.search(buffer.text, buffer.at)
+        if match is None:
             yield from state.emit_until(state.markers.reasoning_start_pattern)
             continue
-        buffer.at = found.start()
-        if found[0] == "\n":
+        buffer.at = match.start()
+        if match[0] == "\n":
             buffer.at += 1
             line = True
             continue
-        sign = yield from state.markers.in_reasoning.match_at(buffer, said=True)
-        if sign is None or (sign.kind is MarkerKind.REASONING_END and sign.text not in closes):
+        marker = yield from state.markers.in_reasoning.match_at(buffer, emit=True)
+        if marker is None or (marker.kind is MarkerKind.REASONING_END and marker.text not in closes):
             buffer.at += 1
             continue
         buffer.emit()
-        if sign.kind is not MarkerKind.CALL:
-            buffer.at += len(sign.text)
+        if marker.kind is not MarkerKind.CALL:
+            buffer.at += len(marker.text)
             buffer.drop()
-            if sign.identifies is not None:
-                state.candidate = sign.identifies
+            if marker.identifies is not None:
+                state.candidate = marker.identifies
                 state.adopt_candidate()
             over = True
         else:
-            over = yield from _try(state, open_frame(state, sign), closes)
+            over = yield from _try_call_in_reasoning(state, open_frame(state, marker), closes)
     buffer.piece_type = TextPiece
     state.text_before.begin()
     yield from buffer.skip_blank()
     buffer.drop()
 
 
-def _try(state: ParseState, opening: Reading[bool], closes: Sequence[str]) -> Reading[bool]:
+def _try_call_in_reasoning(state: ParseState, opening: Reading[bool], closes: Sequence[str]) -> Reading[bool]:
     """Reads what may be a call, in reasoning that may have no end: whether the reasoning is over.
 
     It is one if the reasoning is not closed behind it; as long as that is open, all of it is held.
@@ -261,13 +261,13 @@ def _try(state: ParseState, opening: Reading[bool], closes: Sequence[str]) -> Re
     try:
         yield from opening
         if calls.count > before[2]:
-            yield from content(state)
+            yield from read_text(state)
     except (NotACall, TooLong):
         pass
     except EndOfText:
         over = True
     recorded = buffer.stop_recording()
-    closer, end = _last(recorded, closes)
+    closer, end = _last_closer(recorded, closes)
     events, buffer.out = buffer.out, state.certain_events
     state.certain_events, state.trial_closers = None, ()
     if over and _is_call(state, events, closed=bool(closer)):
@@ -301,7 +301,7 @@ def _is_call(state: ParseState, events: list[Event], *, closed: bool) -> bool:
     return InvocationIncomplete in kinds and not closed
 
 
-def _last(text: str, closes: Sequence[str]) -> tuple[str, int]:
+def _last_closer(text: str, closes: Sequence[str]) -> tuple[str, int]:
     """The marker that stands last in the text, and where; "" and the text's end if there is none."""
-    found = max(((text.rfind(each), each) for each in closes), default=(-1, ""))
-    return (found[1], found[0]) if found[0] >= 0 else ("", len(text))
+    match = max(((text.rfind(each), each) for each in closes), default=(-1, ""))
+    return (match[1], match[0]) if match[0] >= 0 else ("", len(text))

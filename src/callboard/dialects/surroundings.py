@@ -299,30 +299,30 @@ class Surroundings:
         self._wordy = self._ruled = self._line_quoted = False
 
     def _scan_tokens(self, text: str) -> None:
-        for found in self._tokens.finditer(text):
-            match found.lastgroup:
+        for token in self._tokens.finditer(text):
+            match token.lastgroup:
                 case "comment":
-                    self._opens("-->" if found[0] == "<!--" else "*/")
+                    self._opens("-->" if token[0] == "<!--" else "*/")
                 case "uncomment" | "end" | "unescaped":
-                    self._closes(found[0])
+                    self._closes(token[0])
                 case "begin":
-                    self._opens(f"\\end{{{found['begin']}}}")
+                    self._opens(f"\\end{{{token['begin']}}}")
                 case "tag":
-                    self._opens(f"</{found['tag']}>")
+                    self._opens(f"</{token['tag']}>")
                 case "untag":
-                    self._closes(f"</{found['untag']}>")
+                    self._closes(f"</{token['untag']}>")
                 case "escaped":
-                    self._opens(f"&lt;/{found['escaped']}&gt;")
+                    self._opens(f"&lt;/{token['escaped']}&gt;")
                 case "triple":
-                    if not self._closes(found[0]):
-                        self._opens(found[0])
+                    if not self._closes(token[0]):
+                        self._opens(token[0])
                 case "quote":
-                    self._mark(found, text)
+                    self._mark(token, text)
                 case "here":
-                    self._opens(f"<<{found['here']}")
+                    self._opens(f"<<{token['here']}")
 
-    def _mark(self, found: re.Match[str], text: str) -> None:
-        mark, begin, end = found[0], found.start(), found.end()
+    def _mark(self, token: re.Match[str], text: str) -> None:
+        mark, begin, end = token[0], token.start(), token.end()
         before = text[begin - 1] if begin else self._before
         after = text[end : end + 1]
         if mark in _STRAIGHT:
@@ -367,7 +367,7 @@ class TextAfterCall:
 
     def __init__(self, place: CallPosition) -> None:
         self._place = place
-        self._left = place.words
+        self._words_left = place.words
         self._left_in_line = place.words_in_line
         self._closers = {
             mark for closer in place.closers for mark in (closer if closer[0] in _CLOSED_BY else (closer,))
@@ -406,12 +406,12 @@ class TextAfterCall:
     def _look(self, sure: int) -> int | None:
         """Looks at what ends before that place: there it is sure what it is."""
         shows = None
-        for found in self._tokens.finditer(self._rest, self._from):
-            if found.end() > sure:
-                self._from = max(self._from, min(found.start(), sure))
+        for token in self._tokens.finditer(self._rest, self._from):
+            if token.end() > sure:
+                self._from = max(self._from, min(token.start(), sure))
                 break
-            self._from = found.end()
-            shows = self._shows(found)
+            self._from = token.end()
+            shows = self._shows(token)
             if shows is not None:
                 break
         else:
@@ -420,29 +420,29 @@ class TextAfterCall:
         self._rest, self._offset, self._from = self._rest[keep:], self._offset + keep, self._from - keep
         return shows
 
-    def _shows(self, found: re.Match[str]) -> int | None:
-        kind = found.lastgroup
-        if kind == "closer" and self._closes(found):
-            return self._offset + found.end()
-        if kind == "line" and f"<<{found[0].strip()}" in self._closers:
-            return self._offset + found.end()
+    def _shows(self, token: re.Match[str]) -> int | None:
+        kind = token.lastgroup
+        if kind == "closer" and self._closes(token):
+            return self._offset + token.end()
+        if kind == "line" and f"<<{token[0].strip()}" in self._closers:
+            return self._offset + token.end()
         if kind == "newline":
             self._left_in_line = 0
-        if kind == "word" or (kind == "line" and _WORDS.search(found[0])):
-            self._left -= 1
+        if kind == "word" or (kind == "line" and _WORDS.search(token[0])):
+            self._words_left -= 1
             self._left_in_line -= 1
-            if self._left == 0 or self._left_in_line == 0:
+            if self._words_left == 0 or self._left_in_line == 0:
                 return self._since
         return None
 
-    def _closes(self, found: re.Match[str]) -> bool:
-        mark = "".join(found[0].split())
+    def _closes(self, token: re.Match[str]) -> bool:
+        mark = "".join(token[0].split())
         if mark not in self._closers:
             return False
         if mark not in _AMBIGUOUS:
             return True
-        before = self._rest[found.start() - 1 : found.start()]
-        after = self._rest[found.end() : found.end() + 1]
+        before = self._rest[token.start() - 1 : token.start()]
+        after = self._rest[token.end() : token.end() + 1]
         if before in {" ", "\t"} and after.strip():
             self._strays.add(mark)  # It opens another quotation: the one before was no opener.
         return mark not in self._strays and not after.isalnum()

@@ -163,12 +163,12 @@ class TextBuffer:
         self._pending_at = self.at
 
     def emit(self) -> None:
-        said = self.take()
-        if said:
+        text = self.take()
+        if text:
             end = self.base + self.at
-            self.out.append(self.piece_type(said, offsets=(end - len(said), end)))
+            self.out.append(self.piece_type(text, offsets=(end - len(text), end)))
             if self.on_text is not None:
-                self.on_text(said, end - len(said))
+                self.on_text(text, end - len(text))
 
     def note(self, kind: NoteKind, text: str, begin: int) -> None:
         self.out.append(Note(kind, text, offsets=(begin, self.offset)))
@@ -210,9 +210,9 @@ class TextBuffer:
     def skip_blank(self) -> Reading[None]:
         """Reads white space, up to something else."""
         while True:
-            found = _NO_BLANK.search(self.text, self.at)
-            if found is not None:
-                self.at = found.start()
+            match = _NO_BLANK.search(self.text, self.at)
+            if match is not None:
+                self.at = match.start()
                 return
             self.at = len(self.text)
             yield
@@ -227,11 +227,11 @@ class TextBuffer:
         """The first of the markers that stands here, with its place among them. It is not read yet."""
         while True:
             for index, marker in enumerate(markers):
-                found = marker.match(self.text, self.at)
-                if found is True:
+                match = marker.match(self.text, self.at)
+                if match is True:
                     break
-                if found:
-                    return index, found
+                if match:
+                    return index, match
             else:
                 return None
             try:

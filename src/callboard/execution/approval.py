@@ -124,7 +124,7 @@ async def permit(
     if invocation.quoted_from and permission == "allow":
         permission, why = "ask", quotation_reason(invocation)
     if permission == "ask":
-        if mistake := invoker.mistake(arguments):
+        if mistake := invoker.find_mistake(arguments):
             return error_result(invocation.identifier, "validation", mistake)
         answered = await ask_approval(approve, invocation, why)
         if answered.verdict == "allow" and answered.arguments is not None:

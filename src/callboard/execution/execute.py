@@ -190,7 +190,7 @@ async def _in_turn(
     invoker: Invoker, context: Context, arguments: Mapping[str, Any], run: Callable[[], Awaitable[Any]]
 ) -> Any:
     """Runs when no equal call of the run is under way: it may then be answered with that one's result."""
-    key = invoker.key(invoker.understood(arguments)) if invoker.key else None
+    key = invoker.key(invoker.coerce(arguments)) if invoker.key else None
     if key is None:
         return await run()
     # A lock is there for as long as a call holds it or waits for it.

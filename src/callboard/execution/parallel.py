@@ -26,7 +26,7 @@ from callboard.core import Event, InvocationCanister, Note, ResultCanister, Resu
 from callboard.core.events import NoteCode
 from callboard.errors import CallerError
 from callboard.execution.execute import GRACE, OnError, run_invoker
-from callboard.tools import Context, Invoker, Policy, refusal
+from callboard.tools import Context, Invoker, Policy, check_call
 
 DEFAULT_LIMIT = 16
 """Invocations at once."""
@@ -145,7 +145,7 @@ class ParallelExecutor:
                 result = replacement
             else:
                 running = invocation if replacement is None else replacement
-                refused = None if is_checked and replacement is None else refusal(running, self._invokers)
+                refused = None if is_checked and replacement is None else check_call(running, self._invokers)
                 result = refused or await self._execute(running, news)
                 changed = await _await_hook(self._after_call(invocation, result)) if self._after_call else None
                 _check_hook("after_call", changed, (ResultCanister,))

@@ -29,7 +29,7 @@ from callboard.errors import CallerError, ProviderError
 from callboard.execution.approval import permit
 from callboard.execution.execute import OnError, check_on_error
 from callboard.execution.parallel import ParallelExecutor
-from callboard.tools import Ensemble, Policy, Roster, edited_result, refusal
+from callboard.tools import Ensemble, InvokerRegistry, Policy, check_call, edited_result
 from callboard.wires import wire_named
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.common.request_encoder import EncodedRequest
@@ -118,7 +118,7 @@ class InvocationsProcessor:
 
     def prepare_tools(self, ensembles: Sequence[Ensemble]) -> list[Any]:
         """The tools of the ensembles, as the provider takes them."""
-        self._lowered = self._wire.encode_request(Request("", (), Roster(ensembles).declarations))
+        self._lowered = self._wire.encode_request(Request("", (), InvokerRegistry(ensembles).declarations))
         return list(self._lowered.body.get("tools", ()))
 
     def normalize_invocations(self, native_message: Any) -> list[InvocationCanister]:
@@ -212,17 +212,17 @@ class InvocationsProcessor:
         if auxdata is not None and not isinstance(auxdata, Mapping):
             raise CallerError(f"a {type(auxdata).__name__} is no mapping", path="auxdata", hint="give a dict")
         self._called |= {each.identifier: each for each in invocations}
-        roster = Roster(ensembles)
+        registry = InvokerRegistry(ensembles)
         answered: dict[str, ResultCanister] = {}
         edited: dict[str, InvocationCanister] = {}
         for each in invocations:
-            allowed = refusal(each, roster) or await permit(roster[each.name], each, self._policy, self._approve)
+            allowed = check_call(each, registry) or await permit(registry[each.name], each, self._policy, self._approve)
             if isinstance(allowed, ResultCanister):
                 answered[each.identifier] = allowed
             elif allowed is not each:
                 edited[each.identifier] = allowed
         running = [edited.get(each.identifier, each) for each in invocations]
-        group = ParallelExecutor(roster, auxdata=auxdata, on_error=self._on_error)
+        group = ParallelExecutor(registry, auxdata=auxdata, on_error=self._on_error)
         group.namespaces = self._namespaces
         results = [event.canister async for event in group.run(running, answered) if isinstance(event, ResultReady)]
         results = [

@@ -202,7 +202,7 @@ class ContextWindow:
         if invoker is None or call.arguments is None:
             return
         number = self._summary.rounds + len(self._rounds)
-        arguments = invoker.understood(call.arguments)
+        arguments = invoker.coerce(call.arguments)
         idempotent = invoker.is_idempotent(call.arguments)
         requested = frozenset(_requested_arguments(invoker, arguments))
         if idempotent:

@@ -82,7 +82,7 @@ from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, 
 from callboard.loop.limits import Budget, Limits
 from callboard.loop.pending_calls import PendingCalls
 from callboard.profiles import Prices
-from callboard.tools import Invoker, Permission, Policy, denial, edited_invocation, quotation_reason, refusal
+from callboard.tools import Invoker, Permission, Policy, check_call, denial, edited_invocation, quotation_reason
 
 if TYPE_CHECKING:
     from callboard.loop.repeat_guard import RepeatGuard
@@ -429,7 +429,7 @@ class Loop:
         for invocation in current.invocations:
             identifier = invocation.identifier
             cut = self._cut_calls.get(identifier, "")
-            result = self._repeated.get(identifier) or refusal(invocation, self._invokers, cut)
+            result = self._repeated.get(identifier) or check_call(invocation, self._invokers, cut)
             if result is not None:
                 current.answered[identifier] = result
             else:
@@ -467,12 +467,12 @@ class Loop:
             return denial(invocation, why)
         if not self._rules.validates:
             return None
-        mistake = self._invokers[invocation.name].mistake(invocation.arguments or {})
+        mistake = self._invokers[invocation.name].find_mistake(invocation.arguments or {})
         return error_result(invocation.identifier, "validation", mistake) if mistake else None
 
     def _result_without_approval(self, invocation: InvocationCanister) -> ResultCanister | None:
         """The result of a call that waited and cannot run by now, None for one that a person may allow."""
-        return refusal(invocation, self._invokers) or self._denial(invocation, *self._apply_policy(invocation))
+        return check_call(invocation, self._invokers) or self._denial(invocation, *self._apply_policy(invocation))
 
     def _take_answer(self, answer: ApprovalAnswered, now: datetime) -> list[Action]:
         """Only "allow" lets the call run."""

@@ -81,7 +81,7 @@ class RoundSummary:
     def _change(self, call: InvocationCanister, invoker: Invoker | None) -> None:
         if invoker is None or call.arguments is None or invoker.is_idempotent(call.arguments):
             return
-        arguments = invoker.understood(call.arguments)
+        arguments = invoker.coerce(call.arguments)
         for name, subject in invoker.subjects.items():
             value = arguments.get(name)
             if subject == "path" and value is not None:

@@ -32,7 +32,7 @@ from callboard.core import InvocationCanister
 from callboard.dialects import NotSpellable, render_call
 from callboard.dialects.table import ACTION_KEYS, DIALECTS
 from callboard.modes.sources import Sources, SourceText, command_lines
-from callboard.text.normal_form import normal_form, squeezed
+from callboard.text.normal_form import normal_form, squeeze
 
 _SLACK: Final = 4000
 """Characters of framing and white space that a call may have in a text besides its own."""
@@ -140,7 +140,7 @@ class Quotation:
         self.values: list[_Value] = []
         self.keys: re.Pattern[str] | None = None
         if arguments is None:
-            form = squeezed(normal_form(raw))
+            form = squeeze(normal_form(raw))
             self.values = [_Value("", (form,))] if form else []
         else:
             keys: set[str] = set()
@@ -148,7 +148,7 @@ class Quotation:
             self._blank = bool(keys) and not self.values
             if self._blank:
                 # Nothing but the keys is there to be found, such as in `{"path": ""}`.
-                self.values = [_Value("", (squeezed(key),)) for key in keys]
+                self.values = [_Value("", (squeeze(key),)) for key in keys]
                 self.is_raw = True
             elif keys:
                 longest = sorted(keys, key=len, reverse=True)
@@ -162,13 +162,13 @@ class Quotation:
         self.reach = 2 * self._size + _SLACK
         """Characters in which the arguments stand, if they do."""
         self._code = _code_of(written)
-        self._written = "" if self._code else squeezed(normal_form(written)).strip(",;")
+        self._written = "" if self._code else squeeze(normal_form(written)).strip(",;")
         framed = bool(self.values) or self._written.startswith(("[", "{", "<", "`"))
         if not framed or not self._written.endswith(_CLOSERS):
             self._written = ""  # such as `Action Input: ls`, with which a longer call begins, too
-        self._spelled = squeezed(normal_form(raw)) if arguments else ""
+        self._spelled = squeeze(normal_form(raw)) if arguments else ""
         """The arguments as the model spelled them."""
-        self._around = tuple(self._split_at(squeezed(self.name)))
+        self._around = tuple(self._split_at(squeeze(self.name)))
         """The text of the call, up to its name and behind it, at the first places where the name stands in it."""
 
     def source(self, sources: Sources) -> str:
@@ -211,7 +211,7 @@ class Quotation:
     # Blocks of code.
 
     def _is_code_of(self, text: SourceText) -> bool:
-        lines, name = self._code, squeezed(self.name)
+        lines, name = self._code, squeeze(self.name)
         values = [value.spelled for value in self.values]
         if len(values) == 1 and all(line in values[0][0] for line in lines):
             return all(line in text.code_lines for line in lines)
@@ -237,7 +237,7 @@ class Quotation:
         """Whether the very text of the call stands there."""
         return any(
             (not behind or (end < len(form) and _end_of(form, end, behind) >= 0))
-            and squeezed(form[max(0, end - 2 * len(before) - 64) : end]).endswith(before)
+            and squeeze(form[max(0, end - 2 * len(before) - 64) : end]).endswith(before)
             for before, behind in self._around
         )
 
@@ -245,7 +245,7 @@ class Quotation:
         """Whether the very arguments stand behind the name, with nothing between but what dialects put there."""
         if not self._spelled:
             return False
-        between, match, _ = squeezed(form[end : end + 2 * len(self._spelled) + _NEAR]).partition(self._spelled)
+        between, match, _ = squeeze(form[end : end + 2 * len(self._spelled) + _NEAR]).partition(self._spelled)
         return bool(match) and len(between) <= _NEAR and all(map(self.is_framing, _WORD.findall(between)))
 
     def _follows(self, form: str, end: int) -> bool:
@@ -437,7 +437,7 @@ def may_continue(raw: str, sources: Sources) -> bool:
     if not fragments:
         return True
     fragment = _TORN.sub("", _OTHER_ESCAPES.split(max(fragments, key=len))[0])
-    piece = squeezed(normal_form(fragment))[:-_LOST]
+    piece = squeeze(normal_form(fragment))[:-_LOST]
     return any(text.label and any(piece in each for each in text.squeezed) for text in sources.texts)
 
 
@@ -460,7 +460,7 @@ def _values(arguments: Mapping[str, Any], keys: set[str]) -> Iterator[_Value]:
 
 def _spellings(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
-        return (squeezed(normal_form(value)),)
+        return (squeeze(normal_form(value)),)
     if value is None:
         return ("null", "none")
     return (str(value).casefold(),)
@@ -472,7 +472,7 @@ def _end_of(form: str, at: int, spelled: str) -> int:
         return at + len(spelled)
     size = 1
     while True:  # no more is looked at than eight times what is the same
-        if not squeezed(form[at : at + 2 * size + 8]).startswith(spelled[:size]):
+        if not squeeze(form[at : at + 2 * size + 8]).startswith(spelled[:size]):
             return -1
         if size >= len(spelled):
             break

@@ -35,7 +35,7 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.text.display import replace_invisible
-from callboard.text.normal_form import may_hide, normal_form, squeezed, without_prefixes
+from callboard.text.normal_form import may_hide, normal_form, squeeze, without_prefixes
 
 _MAX_TITLE: Final = 80
 """Characters of a title, a name or an identifier that a label repeats."""
@@ -70,7 +70,7 @@ class SourceText:
     @cached_property
     def squeezed(self) -> tuple[str, ...]:
         """The forms without white space."""
-        return tuple([squeezed(form) for form in self.forms])
+        return tuple([squeeze(form) for form in self.forms])
 
     @cached_property
     def code_lines(self) -> frozenset[str]:
@@ -133,7 +133,7 @@ class Sources:
 def command_lines(code: str) -> list[str]:
     """The lines of a normal form's code without white space: not the empty ones, and not comments."""
     lines = [_COMMAND.sub("", line.strip()) for line in code.split("\n")]
-    return [squeezed(line) for line in lines if line and not line.startswith("#")]
+    return [squeeze(line) for line in lines if line and not line.startswith("#")]
 
 
 def _code(form: str) -> Iterator[str]:

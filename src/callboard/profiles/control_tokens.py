@@ -20,13 +20,13 @@ ALL = "all"
 def control_tokens(names: str | tuple[str, ...]) -> ControlTokens:
     """The tokens of those rows, or of `all`. Raises CallerError for a row there is not."""
     table = token_table()
-    wanted = (names,) if isinstance(names, str) else names
-    if ALL in wanted:
-        wanted = tuple(table)
-    for name in wanted:
+    chosen = (names,) if isinstance(names, str) else names
+    if ALL in chosen:
+        chosen = tuple(table)
+    for name in chosen:
         if name not in table:
             raise CallerError(f"no control tokens {name!r}", hint=f"there are {', '.join((ALL, *table))}")
-    rows = [table[name] for name in wanted]
+    rows = [table[name] for name in chosen]
     return ControlTokens(
         [token for row in rows for token in row["turns"]], [token for row in rows for token in row.get("markup", ())]
     )

@@ -102,7 +102,7 @@ def resolve(name: str, user: Mapping[str, Any] | None = None) -> Resolution:
         profile = msgspec.convert(facts, Profile)
     except msgspec.ValidationError as error:
         raise CallerError(str(error), path=f"profile of {name}") from None
-    return Resolution(name, provider, model, profile, sources, {fact: said for fact, said in evidence.items() if said})
+    return Resolution(name, provider, model, profile, sources, {fact: text for fact, text in evidence.items() if text})
 
 
 def facts_for(model: str, profiles: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -123,10 +123,10 @@ def providers() -> tuple[str, ...]:
 
 
 def _family(model: str, families: list[dict[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
-    found = [(len(pattern), row) for row in families for pattern in row["patterns"] if matches(pattern, model)]
-    if not found:
+    candidates = [(len(pattern), row) for row in families for pattern in row["patterns"] if matches(pattern, model)]
+    if not candidates:
         return []
-    row = max(found, key=lambda each: each[0])[1]
+    row = max(candidates, key=lambda each: each[0])[1]
     return [(f"family {row['name']}", row)]
 
 

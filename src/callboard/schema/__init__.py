@@ -8,7 +8,7 @@ Law: both validators take and refuse the same, in the same words.
 from __future__ import annotations
 
 from callboard.schema.coercion import Coercion, compile_coercion
-from callboard.schema.errors import ArgumentsInvalid, Mistake, Validates
+from callboard.schema.errors import ArgumentsInvalid, Mistake, SchemaValidator
 from callboard.schema.json_schema import Validator, compile_schema
 from callboard.schema.signature import Derived, check_signature, derive, derive_output
 
@@ -17,7 +17,7 @@ __all__ = [
     "Coercion",
     "Derived",
     "Mistake",
-    "Validates",
+    "SchemaValidator",
     "Validator",
     "check_signature",
     "compile_coercion",

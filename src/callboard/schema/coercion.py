@@ -107,8 +107,10 @@ class Coercion:
 
     def _members(self, value: dict[str, Any]) -> dict[str, Any]:
         if self.absent_as_null and None in value.values():
-            left = {name: held for name, held in value.items() if held is not None or name not in self.absent_as_null}
-            value = left if len(left) < len(value) else value
+            present = {
+                name: held for name, held in value.items() if held is not None or name not in self.absent_as_null
+            }
+            value = present if len(present) < len(value) else value
         changed: dict[str, Any] = {}
         for name, place in self.properties:
             if name in value:

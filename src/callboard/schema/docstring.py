@@ -31,11 +31,11 @@ class Documented(msgspec.Struct, frozen=True):
 
 def read_docstring(docstring: str | None) -> Documented:
     text = cleandoc(docstring or "").strip()
-    found = {style: match for style, pattern in _STYLES.items() if (match := pattern.search(text))}
-    if not found:
+    matches = {style: match for style, pattern in _STYLES.items() if (match := pattern.search(text))}
+    if not matches:
         return Documented(text, {})
-    style = min(found, key=lambda name: found[name].start())
-    start = found[style].start()
+    style = min(matches, key=lambda name: matches[name].start())
+    start = matches[style].start()
     return Documented(text[:start].strip(), _parameters(text[start:], style))
 
 

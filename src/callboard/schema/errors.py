@@ -37,10 +37,10 @@ class ArgumentsInvalid(ValueError):
     `mistakes` are the first 20; `omitted` counts the others, as far as they were looked for.
     """
 
-    def __init__(self, found: Iterable[tuple[Path, str]]) -> None:
-        found = list(found)
-        self.mistakes = tuple(Mistake(place(path), message) for path, message in found[:LISTED])
-        self.omitted = len(found) - len(self.mistakes)
+    def __init__(self, mistakes: Iterable[tuple[Path, str]]) -> None:
+        mistakes = list(mistakes)
+        self.mistakes = tuple(Mistake(format_path(path), message) for path, message in mistakes[:LISTED])
+        self.omitted = len(mistakes) - len(self.mistakes)
         super().__init__(str(self))
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class ArgumentsInvalid(ValueError):
         return "ArgValidationError: " + "\n".join(lines)
 
 
-class Validates(Protocol):
+class SchemaValidator(Protocol):
     """What both validators are: a schema, and a check that gives the arguments as they are to be used."""
 
     @property
@@ -136,7 +136,7 @@ def of_pydantic(kind: str, message: str) -> str:
 
 
 def wrong_type(names: Sequence[str]) -> str:
-    return either(f"Input should be {TYPES[name]}" for name in names)
+    return join_alternatives(f"Input should be {TYPES[name]}" for name in names)
 
 
 def wrong_value(allowed: Sequence[Any]) -> str:
@@ -155,21 +155,21 @@ def wrong_name(message: str) -> str:
     return f"Name is not permitted: {message}"
 
 
-def unexpected(name: str, declared: Iterable[str]) -> str:
+def unexpected_member(name: str, declared: Iterable[str]) -> str:
     """For a member that is not declared, with the nearest that is."""
     close = find_closest(name, [other for other in declared if len(other) <= SHOWN], cutoff=0.6)
     return f"{EXTRA}; did you mean '{shorten(close[0])}'?" if close else EXTRA
 
 
-def either(messages: Iterable[str]) -> str:
+def join_alternatives(messages: Iterable[str]) -> str:
     """Several ways to be right as one message; that null would do is not worth a word beside another."""
     distinct = list(dict.fromkeys(messages))
-    told = [message for message in distinct if message != f"Input should be {TYPES['null']}"] or distinct
-    first, rest = told[0], told[1:LISTED]
+    others = [message for message in distinct if message != f"Input should be {TYPES['null']}"] or distinct
+    first, rest = others[0], others[1:LISTED]
     return _or([first, *(message.removeprefix("Input should be ") for message in rest)])
 
 
-def place(path: Path) -> str:
+def format_path(path: Path) -> str:
     """The path with dots, on one line; `arguments` where it is empty."""
     return shorten(".".join(shorten(str(step)) for step in path[:LISTED])) or "arguments"
 

@@ -36,15 +36,15 @@ def explain(schema: Schema, value: Any, *, at: Schema | None = None) -> list[tup
     `at` is the part of the schema that the value is held against, by default all of it. Empty where none was found: the value fits, or the schema uses what is not explained here.
     """
     search = _Search(schema)
-    found: dict[tuple[Path, str], None] = {}
+    mistakes: dict[tuple[Path, str], None] = {}
     try:
         for mistake in search.walk(schema if at is None else at, value, (), _ALL_LEVELS):
-            found[mistake] = None
+            mistakes[mistake] = None
     except _Enough:
         pass
     except RecursionError:
-        found[(), words.TOO_DEEP] = None
-    return list(found)
+        mistakes[(), words.TOO_DEEP] = None
+    return list(mistakes)
 
 
 class _Enough(Exception):
@@ -109,7 +109,7 @@ class _Search:
             part, _ = min(entered, key=lambda pair: (self._contradictions(pair[0], value), len(pair[1])))
             yield from self.walk(part, value, path, levels)
         else:
-            yield path, words.either(message for wrong in first for _, message in wrong)
+            yield path, words.join_alternatives(message for wrong in first for _, message in wrong)
 
     def _contradictions(self, part: Any, value: Any) -> int:
         """How many members say that the value is of another branch."""
@@ -191,7 +191,7 @@ class _Search:
 
     def _unexpected(self, name: str, declared: Any) -> str:
         self._hints -= 1
-        return words.unexpected(name, declared) if self._hints >= 0 else words.EXTRA
+        return words.unexpected_member(name, declared) if self._hints >= 0 else words.EXTRA
 
 
 _UNDECLARED: Final = {"additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties"}

@@ -19,7 +19,7 @@ from callboard.errors import SchemaError
 from callboard.schema.coercion import Coercion, compile_coercion
 from callboard.schema.errors import UNEXPLAINED, ArgumentsInvalid, shorten
 from callboard.schema.explain_errors import explain
-from callboard.schema.json_values import as_object, coerced, encode, plain
+from callboard.schema.json_values import as_object, as_plain_json, coerced, encode
 from callboard.schema.regex import accepted, engine
 from callboard.schema.subschemas import IN_PLACE, Schema, Steps, inside, pointed, pointer, resolve
 
@@ -35,7 +35,7 @@ PATTERNS: Final = 256
 _REFUSED: Final = ("$dynamicRef", "$recursiveRef")
 
 
-class _Found(NamedTuple):
+class _Subschema(NamedTuple):
     steps: Steps
     schema: dict[str, Any]
 
@@ -75,9 +75,9 @@ def compile_schema(schema: Mapping[str, Any], *, path: str = "") -> Validator:
     own = _private(schema, path)
     if "$schema" not in own:  # of no draft that it names: MCP servers write tuples as draft 7 does
         own = newer(own)
-    found = _examine(own, path)
-    _bound_references(own, found, path)
-    dropped = [*_drop_patterns(found, path)]
+    subschemas = _examine(own, path)
+    _bound_references(own, subschemas, path)
+    dropped = [*_drop_patterns(subschemas, path)]
     try:
         judge = jsonschema_rs.validator_for(own, pattern_options=engine(), validate_formats=False, offline=True)
     except jsonschema_rs.ValidationError as error:
@@ -85,7 +85,7 @@ def compile_schema(schema: Mapping[str, Any], *, path: str = "") -> Validator:
         raise SchemaError(f"not a valid JSON Schema: {shorten(error.message)}", path=place) from None
     except ValueError as error:
         raise SchemaError(f"not a valid JSON Schema: {shorten(str(error))}", path=path + "#") from None
-    dropped += _drop_defaults(own, found)
+    dropped += _drop_defaults(own, subschemas)
     coerce = compile_coercion(own)
     if "object" not in coerce.types:
         raise SchemaError("arguments are an object, and this allows none", path=path + "#")
@@ -97,7 +97,7 @@ def _private(schema: Any, path: str) -> dict[str, Any]:
     if not isinstance(schema, Mapping):
         raise SchemaError("not a JSON object", path=path + "#")
     try:
-        encoded = msgspec.json.encode(schema, enc_hook=plain)
+        encoded = msgspec.json.encode(schema, enc_hook=as_plain_json)
     except RecursionError:
         raise SchemaError(f"nested deeper than {DEPTH} levels", path=path + "#") from None
     except (TypeError, ValueError) as error:
@@ -113,15 +113,15 @@ def _private(schema: Any, path: str) -> dict[str, Any]:
     return own
 
 
-def _examine(root: dict[str, Any], path: str) -> dict[int, _Found]:
+def _examine(root: dict[str, Any], path: str) -> dict[int, _Subschema]:
     """Every schema in this one, by identity; refuses what is not followed here."""
-    found: dict[int, _Found] = {}
+    subschemas: dict[int, _Subschema] = {}
     todo: list[tuple[Steps, Any]] = [((), root)]
     while todo:
         steps, schema = todo.pop()
-        if not isinstance(schema, dict) or id(schema) in found:
+        if not isinstance(schema, dict) or id(schema) in subschemas:
             continue
-        found[id(schema)] = _Found(steps, schema)
+        subschemas[id(schema)] = _Subschema(steps, schema)
         if "$id" in schema and steps:
             raise SchemaError("$id below the root", path=path + pointer(steps), hint="put the parts under $defs")
         for keyword in _REFUSED & schema.keys():
@@ -129,7 +129,7 @@ def _examine(root: dict[str, Any], path: str) -> dict[int, _Found]:
         if "$ref" in schema:
             todo.append(_target(root, schema["$ref"], path + pointer((*steps, "$ref"))))
         todo.extend((steps + further, part) for further, part in inside(schema))
-    return found
+    return subschemas
 
 
 def _target(root: dict[str, Any], reference: Any, place: str) -> tuple[Steps, Any]:
@@ -143,18 +143,18 @@ def _target(root: dict[str, Any], reference: Any, place: str) -> tuple[Steps, An
         ) from None
 
 
-def _drop_patterns(found: dict[int, _Found], path: str) -> Iterator[str]:
+def _drop_patterns(subschemas: dict[int, _Subschema], path: str) -> Iterator[str]:
     """Leaves out each pattern that the engine refuses."""
-    kept = 0
-    for steps, schema in found.values():
+    count = 0
+    for steps, schema in subschemas.values():
         named = schema.get("patternProperties")
         patterns = [("patternProperties", pattern) for pattern in named] if isinstance(named, dict) else []
         if isinstance(schema.get("pattern"), str):
             patterns.append(("pattern", schema["pattern"]))
         for keyword, pattern in patterns:
             if accepted(pattern):
-                kept += 1
-                if kept > PATTERNS:
+                count += 1
+                if count > PATTERNS:
                     raise SchemaError(f"more than {PATTERNS} patterns", path=path + "#")
                 continue
             if keyword == "pattern":
@@ -166,17 +166,17 @@ def _drop_patterns(found: dict[int, _Found], path: str) -> Iterator[str]:
             yield f"{pointer(steps)}: {keyword} is left out: not of linear time, or no regular expression: {shorten(pattern)}"
 
 
-def _bound_references(root: dict[str, Any], found: dict[int, _Found], path: str) -> None:
+def _bound_references(root: dict[str, Any], subschemas: dict[int, _Subschema], path: str) -> None:
     """Bounds what is applied to one value: refuses circles, long chains and fans. Linear in the schema."""
     totals: dict[int, int] = {}
-    for start in found.values():
-        chain = [(start, _applied(root, found, start))]
+    for start in subschemas.values():
+        chain = [(start, _applied(root, subschemas, start))]
         inside_now = {id(start.schema)}
         while chain:
             here, further = chain[-1]
             step = next(further, None)
             if step is None:
-                parts = _applied(root, found, here)
+                parts = _applied(root, subschemas, here)
                 totals[id(here.schema)] = total = 1 + sum(totals[id(part.schema)] for part in parts)
                 if total > APPLIED:
                     raise SchemaError(f"more than {APPLIED} schemas for one value", path=path + pointer(here.steps))
@@ -192,23 +192,23 @@ def _bound_references(root: dict[str, Any], found: dict[int, _Found], path: str)
                 if len(chain) >= DEPTH:
                     raise SchemaError(f"a chain of more than {DEPTH} references", path=path + pointer(here.steps))
                 inside_now.add(id(step.schema))
-                chain.append((step, _applied(root, found, step)))
+                chain.append((step, _applied(root, subschemas, step)))
 
 
-def _applied(root: dict[str, Any], found: dict[int, _Found], here: _Found) -> Iterator[_Found]:
+def _applied(root: dict[str, Any], subschemas: dict[int, _Subschema], here: _Subschema) -> Iterator[_Subschema]:
     """The schemas that are applied to a value because this one is."""
     if "$ref" in here.schema:
         target = resolve(root, here.schema["$ref"])
-        if id(target) in found:
-            yield found[id(target)]
+        if id(target) in subschemas:
+            yield subschemas[id(target)]
     for steps, part in inside(here.schema):
-        if steps[0] in IN_PLACE and id(part) in found:
-            yield found[id(part)]
+        if steps[0] in IN_PLACE and id(part) in subschemas:
+            yield subschemas[id(part)]
 
 
-def _drop_defaults(root: dict[str, Any], found: dict[int, _Found]) -> Iterator[str]:
+def _drop_defaults(root: dict[str, Any], subschemas: dict[int, _Subschema]) -> Iterator[str]:
     """A default that its own schema refuses would make a mistake where the model made none."""
-    for steps, schema in found.values():
+    for steps, schema in subschemas.values():
         if "default" in schema and explain(root, schema["default"], at=schema):
             del schema["default"]
             yield f"{pointer(steps)}: default is left out: it does not fit its own schema"

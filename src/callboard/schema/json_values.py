@@ -34,14 +34,14 @@ def coerced(coerce: Callable[[Any], Any], arguments: dict[str, Any]) -> dict[str
 def encode(arguments: dict[str, Any]) -> bytes:
     """The arguments as JSON; raises ArgumentsInvalid if they hold what is not JSON."""
     try:
-        return msgspec.json.encode(arguments, enc_hook=plain)
+        return msgspec.json.encode(arguments, enc_hook=as_plain_json)
     except RecursionError:
         raise ArgumentsInvalid([((), TOO_DEEP)]) from None
     except (TypeError, ValueError):  # a lone surrogate is a ValueError
         raise ArgumentsInvalid([((), NO_JSON)]) from None
 
 
-def plain(value: Any) -> Any:
+def as_plain_json(value: Any) -> Any:
     """What msgspec shall encode in place of a value that it does not know: any mapping is an object."""
     if isinstance(value, Mapping):
         return dict(value)

@@ -68,7 +68,7 @@ class Fitted(NamedTuple):
 
     schema: Schema
     names: Mapping[str, str] = {}
-    lost: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
 
 def fitted(schema: Schema, rules: Rules) -> Fitted:
@@ -77,9 +77,9 @@ def fitted(schema: Schema, rules: Rules) -> Fitted:
         made: Any = _newer(schema)
         if made is not schema and made != schema and "$schema" in made:
             made = {name: held for name, held in made.items() if name != "$schema"}  # a part is of another draft now
-        lost: tuple[str, ...] = ()
+        dropped: tuple[str, ...] = ()
         if not rules.root.isdisjoint(made):
-            made, lost = _Folding(made, rules.root).folded()
+            made, dropped = _Folding(made, rules.root).folded()
         if made.get("type") != "object":
             made = {**made, "type": "object"}
         if rules.complete:
@@ -89,7 +89,7 @@ def fitted(schema: Schema, rules: Rules) -> Fitted:
             made = _respelled(made, {name: safe for safe, name in names.items()})
     except _MALFORMED:
         return Fitted(schema)
-    return Fitted(schema if made == schema else made, names, lost)
+    return Fitted(schema if made == schema else made, names, dropped)
 
 
 def restored(arguments: Mapping[str, Any], form: Fitted) -> dict[str, Any]:
@@ -169,7 +169,7 @@ class _Folding:
         self._root = root
         self._refused = refused
         self._seen: set[str] = set()
-        self._lost: dict[str, None] = {}
+        self._dropped: dict[str, None] = {}
 
     def folded(self) -> tuple[dict[str, Any], tuple[str, ...]]:
         shape = self._shape(self._root)
@@ -181,8 +181,8 @@ class _Folding:
             made["required"] = [*shape.required]
         if shape.is_closed:
             made["additionalProperties"] = False
-        self._lost |= dict.fromkeys(self._root.keys() & self._refused & {"const", "enum", "not"})
-        return self._with_what_is_meant(made), tuple(self._lost)
+        self._dropped |= dict.fromkeys(self._root.keys() & self._refused & {"const", "enum", "not"})
+        return self._with_what_is_meant(made), tuple(self._dropped)
 
     def _shape(self, schema: Any) -> _Shape:
         """Of the schema with all that it combines."""
@@ -203,7 +203,7 @@ class _Folding:
         for keyword in ("anyOf", "oneOf"):
             branches = [part for part in schema.get(keyword, ()) if _may_be_object(part)]
             if len(branches) > 1:
-                self._lost[keyword] = None
+                self._dropped[keyword] = None
             if branches:
                 self._and(shape, _either([self._shape(branch) for branch in branches]), branches, keyword)
         return shape
@@ -212,12 +212,12 @@ class _Folding:
         """Both hold: what one of them closes, the other does not open. `parts` are the schemas of the other."""
         twice = any(other.members[name] != shape.members[name] for name in other.members.keys() & shape.members.keys())
         if twice or any(part.keys() - _SAID for part in parts if isinstance(part, Mapping)):
-            self._lost[keyword] = None
+            self._dropped[keyword] = None
         if other.is_closed:
-            shape.members = {name: found for name, found in shape.members.items() if name in other.members}
-        for name, found in other.members.items():
+            shape.members = {name: member for name, member in shape.members.items() if name in other.members}
+        for name, member in other.members.items():
             if not shape.is_closed or name in shape.members:
-                shape.add(name, found)
+                shape.add(name, member)
         shape.required |= other.required
         shape.is_closed = shape.is_closed or other.is_closed
 
@@ -229,10 +229,10 @@ class _Folding:
         name = _ROOT
         while name in made.get("$defs", {}):
             name += "_"
-        kept = {keyword: self._root[keyword] for keyword in _COMBINING if keyword in self._root}
-        moved = {**made, "$defs": {**made.get("$defs", {}), name: kept}}
+        combined = {keyword: self._root[keyword] for keyword in _COMBINING if keyword in self._root}
+        moved = {**made, "$defs": {**made.get("$defs", {}), name: combined}}
         referring: dict[str, Any] = _referring(
-            moved, lambda said: f"#/$defs/{name}{said[1:]}" if said.startswith(gone) else said
+            moved, lambda reference: f"#/$defs/{name}{reference[1:]}" if reference.startswith(gone) else reference
         )
         return referring
 
@@ -292,7 +292,7 @@ def _respelled(schema: Any, safe: Mapping[str, str]) -> Any:
             made["required"] = _names_in(made["required"], safe)
         return made
 
-    return _referring(respell(schema), lambda said: _pointed_anew(said, safe))
+    return _referring(respell(schema), lambda reference: _pointed_anew(reference, safe))
 
 
 def _names_in(held: Any, safe: Mapping[str, str]) -> Any:

@@ -75,8 +75,8 @@ class Derived:
             values = self._parse(encoded, strict=True, extra=self._extra)
         except self._refusal as error:
             raise ArgumentsInvalid(self._mistakes(encoded, error)) from None
-        if self._lenient and (found := explain(self.schema, msgspec.json.decode(encoded))):
-            raise ArgumentsInvalid(found)
+        if self._lenient and (mistakes := explain(self.schema, msgspec.json.decode(encoded))):
+            raise ArgumentsInvalid(mistakes)
         return {**self._defaults, **values}
 
     def _mistakes(self, encoded: bytes, error: Any) -> list[tuple[Path, str]]:
@@ -104,7 +104,9 @@ def derive(function: Function, *, skip: Collection[str] = frozenset()) -> Derive
     """
     parameters = _parameters(function, skip)
     documented = read_docstring(_documented(function).__doc__)
-    defaults = {name: found.default for name, found in parameters.items() if found.default is not found.empty}
+    defaults = {
+        name: parameter.default for name, parameter in parameters.items() if parameter.default is not parameter.empty
+    }
     fields = {
         name: _described(_resolved(function, parameter), documented.parameters.get(name))
         for name, parameter in parameters.items()
@@ -153,8 +155,8 @@ def _parameters(function: Function, skip: Collection[str]) -> dict[str, inspect.
         if parameter.kind in _REFUSED and (name not in skip or parameter.kind is parameter.POSITIONAL_ONLY):
             message, hint = _REFUSED[parameter.kind]
             raise ToolDefinitionError(message, path=f"{_name(function)}({name})", hint=hint)
-    found = {name: one for name, one in signature.parameters.items() if name not in skip}
-    for name, parameter in found.items():
+    parameters = {name: one for name, one in signature.parameters.items() if name not in skip}
+    for name, parameter in parameters.items():
         place = f"{_name(function)}({name})"
         if parameter.annotation is parameter.empty and name in _RECEIVERS:
             hint = f"make the tool of the bound method: tool(instance.{_name(function)})"
@@ -164,7 +166,7 @@ def _parameters(function: Function, skip: Collection[str]) -> dict[str, inspect.
         if type(parameter.default).__module__ == "pydantic.fields":
             hint = f"write `{name}: Annotated[..., Field(...)]`, and a plain default if there is one"
             raise ToolDefinitionError("has a pydantic Field as its default", path=place, hint=hint)
-    return found
+    return parameters
 
 
 def _resolved(function: Function, parameter: inspect.Parameter) -> Any:

@@ -40,8 +40,8 @@ def simplify(schema: Schema) -> dict[str, Any]:
 
     small: dict[str, Any] = smaller(schema)
     ordered = {key: small[key] for key in _ORDER if key in small} | small
-    kept = {name: smaller(definition) for name, definition in definitions.items() if uses[name] > 1}
-    return {**ordered, "$defs": kept} if kept else ordered
+    shared = {name: smaller(definition) for name, definition in definitions.items() if uses[name] > 1}
+    return {**ordered, "$defs": shared} if shared else ordered
 
 
 def is_open(schema: Schema) -> bool:

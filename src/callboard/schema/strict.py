@@ -140,10 +140,10 @@ def _bounds(schema: Schema, subset: Subset | None) -> list[str]:
     ]
 
 
-def lost_bounds(given: Schema, made: Schema) -> list[str]:
+def lost_bounds(schema: Schema, made: Schema) -> list[str]:
     """The keywords that bound a value in the given schema and nowhere in what was made of it."""
     try:
-        return sorted(_bounding(given) - _bounding(made))
+        return sorted(_bounding(schema) - _bounding(made))
     except _MALFORMED:
         return []
 
@@ -223,8 +223,8 @@ def _closed(schema: Schema, path: str, *, optional: bool, subset: Subset | None)
     required = schema.get("required", ())
     properties: dict[str, Any] = {}
     for name, part in schema.get("properties", {}).items():
-        said = _strict(part, f"{path}.{name}" if path else name, optional=optional, subset=subset)
-        properties[name] = said if optional or name in required else _nullable(said)
+        member = _strict(part, f"{path}.{name}" if path else name, optional=optional, subset=subset)
+        properties[name] = member if optional or name in required else _nullable(member)
     named = [name for name in properties if name in required] if optional else [*properties]
     return {"properties": properties, "required": named, "additionalProperties": False}
 
@@ -248,13 +248,13 @@ def _trimmed(value: Any, schemas: list[Schema], root: Schema) -> Any:
     if isinstance(value, list):
         items = [each["items"] for each in here if "items" in each]
         return [_trimmed(item, items, root) for item in value]
-    kept: dict[str, Any] = {}
+    trimmed: dict[str, Any] = {}
     for name, held in value.items():
         parts = [each["properties"][name] for each in here if name in each.get("properties", ())]
         if held is None and parts and not any(name in each.get("required", ()) for each in here):
             continue
-        kept[name] = _trimmed(held, parts, root)
-    return kept
+        trimmed[name] = _trimmed(held, parts, root)
+    return trimmed
 
 
 def _in_place(schema: Any, root: Schema) -> Iterator[Schema]:

@@ -81,5 +81,5 @@ def _member(place: Any, step: str) -> Any:
     raise LookupError(step)
 
 
-def _unquoted(found: re.Match[str]) -> str:
-    return bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace")
+def _unquoted(match: re.Match[str]) -> str:
+    return bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")

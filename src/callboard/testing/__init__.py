@@ -2,22 +2,22 @@
 
 from callboard.providers.scripted import Call, ScriptedModel
 from callboard.testing.coalesce import coalesce
-from callboard.testing.fake_backend import Asked, Cut, FakeBackend, Html, Raw, Silence, Status
-from callboard.testing.strict import SERVERS, TEMPLATES, Rule, Server
+from callboard.testing.fake_backend import Cut, FakeBackend, Html, Raw, ReceivedRequest, Silence, StatusReply
+from callboard.testing.strict import SERVERS, TEMPLATES, Server, ServerRule
 
 __all__ = [
     "SERVERS",
     "TEMPLATES",
-    "Asked",
     "Call",
     "Cut",
     "FakeBackend",
     "Html",
     "Raw",
-    "Rule",
+    "ReceivedRequest",
     "ScriptedModel",
     "Server",
+    "ServerRule",
     "Silence",
-    "Status",
+    "StatusReply",
     "coalesce",
 ]

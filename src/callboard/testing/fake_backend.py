@@ -35,7 +35,7 @@ class Raw(msgspec.Struct, frozen=True):
     chunks: Sequence[Payload]
 
 
-class Status(msgspec.Struct, frozen=True):
+class StatusReply(msgspec.Struct, frozen=True):
     """An answer of that status: a mapping as JSON, anything else as it is; None is an error in OpenAI's form."""
 
     code: int
@@ -62,11 +62,11 @@ class Silence(msgspec.Struct, frozen=True):
     after: Sequence[Event] = ()
 
 
-Reply: TypeAlias = str | Sequence[Event] | Raw | Status | Html | Cut | Silence
+Reply: TypeAlias = str | Sequence[Event] | Raw | StatusReply | Html | Cut | Silence
 Replies: TypeAlias = Sequence[Reply] | Callable[[dict[str, Any]], Reply]
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ReceivedRequest(msgspec.Struct, frozen=True):
     """A request as it came.
 
     `headers` are found in any case; `body` is the decoded JSON, None where there is none; `refused_by` is the name of
@@ -120,10 +120,10 @@ class FakeBackend:
             for index, reply in enumerate(replies):
                 _check(reply, f"replies[{index}]")
         self.url = ""
-        self.requests: list[Asked] = []
+        self.requests: list[ReceivedRequest] = []
         self.disconnected = asyncio.Event()
         self._replies = replies
-        self._asked = 0
+        self._received = 0
         self._chunk_size = chunk_size
         self._models = models
         self._rules = Rulebook(strict)
@@ -153,22 +153,24 @@ class FakeBackend:
         """Raises AssertionError unless each reply was asked for, and no more than that."""
         if callable(self._replies):
             return
-        left = [f"replies[{index}] {_short(self._replies[index])}" for index in range(self._asked, len(self._replies))]
-        if left:
-            raise AssertionError(f"not asked for: {', '.join(left)}")
-        if self._asked > len(self._replies):
-            raise AssertionError(f"{self._asked} requests came for {len(self._replies)} replies")
+        unused = [
+            f"replies[{index}] {_short(self._replies[index])}" for index in range(self._received, len(self._replies))
+        ]
+        if unused:
+            raise AssertionError(f"not asked for: {', '.join(unused)}")
+        if self._received > len(self._replies):
+            raise AssertionError(f"{self._received} requests came for {len(self._replies)} replies")
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        said = await request.read()
+        content = await request.read()
         try:
-            body = msgspec.json.decode(said) if said else None
+            body = msgspec.json.decode(content) if content else None
         except msgspec.DecodeError:
             body = None
         wire = _wire_of(request.path)
         refusal = self._rules.refuse(wire.name, body) if wire is not None and isinstance(body, dict) else None
         refused_by = refusal.rule.name if refusal is not None else ""
-        self.requests.append(Asked(request.method, request.path, request.headers, body, refused_by))
+        self.requests.append(ReceivedRequest(request.method, request.path, request.headers, body, refused_by))
         match request.method, request.path:
             case "GET", "/v1/models":
                 answer = _json(200, {"object": "list", "data": [_model(name) for name in self._models]})
@@ -188,7 +190,7 @@ class FakeBackend:
             raise
 
     def _answer(self, question: _Question) -> _Answer:
-        number, self._asked = self._asked, self._asked + 1
+        number, self._received = self._received, self._received + 1
         if callable(self._replies):
             return _lower(self._replies(question.body), question, number)
         if number < len(self._replies):
@@ -216,7 +218,7 @@ class FakeBackend:
 
 
 def _check(reply: Any, path: str) -> None:
-    if not isinstance(reply, str | list | tuple | Raw | Status | Html | Cut | Silence):
+    if not isinstance(reply, str | list | tuple | Raw | StatusReply | Html | Cut | Silence):
         raise CallerError(
             f"{type(reply).__name__} is not a reply", path=path, hint="the events of a reply are a list of their own"
         )
@@ -272,11 +274,11 @@ def _lower(reply: Reply, question: _Question, number: int) -> _Answer:
             return _stream(frames)
         case Raw(chunks=chunks):
             return _Answer([_bytes(chunk) for chunk in chunks], headers={"Content-Type": "application/json"})
-        case Status(code=code, body=None, headers=headers):
+        case StatusReply(code=code, body=None, headers=headers):
             return _refusal(code, f"the fake backend answers {code}", headers)
-        case Status(code=code, body=said, headers=headers):
-            kind = "text/plain; charset=utf-8" if isinstance(said, str) else "application/json"
-            return _Answer([_bytes(said or b"")], code, {"Content-Type": kind} | dict(headers))
+        case StatusReply(code=code, body=content, headers=headers):
+            kind = "text/plain; charset=utf-8" if isinstance(content, str) else "application/json"
+            return _Answer([_bytes(content or b"")], code, {"Content-Type": kind} | dict(headers))
         case Html(code=code, body=page):
             return _Answer([page.encode()], code, {"Content-Type": "text/html; charset=utf-8"})
         case Cut(after=events):
@@ -288,15 +290,15 @@ def _lower(reply: Reply, question: _Question, number: int) -> _Answer:
 
 
 def _events(events: Sequence[Event], question: _Question, number: int, *, end: bool = True) -> _Answer:
-    said: dict[str, Any] = {"identifier": f"fake-{number}", "model": question.model, "created": 0}
+    content: dict[str, Any] = {"identifier": f"fake-{number}", "model": question.model, "created": 0}
     if question.wire.name == "responses":
-        said["request"] = question.request  # a call is of its tool's own kind, and in its namespace
+        content["request"] = question.request  # a call is of its tool's own kind, and in its namespace
     if not question.streams:
-        return _json(200, question.wire.encode_response(events, **said))
+        return _json(200, question.wire.encode_response(events, **content))
     if question.wire.name == "chat":
         options = question.body.get("stream_options") or {}
-        said["include_usage"] = bool(options.get("include_usage"))
-    encoder = question.wire.stream_encoder(**said)
+        content["include_usage"] = bool(options.get("include_usage"))
+    encoder = question.wire.stream_encoder(**content)
     payloads = [payload for event in events for payload in encoder.feed(event)]
     if end:
         payloads += encoder.finish()

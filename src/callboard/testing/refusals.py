@@ -159,8 +159,8 @@ def roles_of_qwen(body: Body) -> str | None:
 
 
 def a_question(body: Body) -> str | None:
-    asked = any(message.get("role") == "user" for message in messages(body))
-    return None if asked else "No user query found in messages."
+    expected = any(message.get("role") == "user" for message in messages(body))
+    return None if expected else "No user query found in messages."
 
 
 def roles_alternate(body: Body) -> str | None:
@@ -313,11 +313,11 @@ def arguments_have_items(body: Body) -> str | None:
 def results_of_every_call(body: Body) -> str | None:
     """Each reply's calls are answered by the messages that follow, and each result follows such a reply."""
     due: list[str] = []
-    asked: set[str] = set()
+    expected: set[str] = set()
     for message in messages(body):
         identifier = str(message.get("tool_call_id"))
         if message.get("role") == "tool":
-            if identifier not in asked:
+            if identifier not in expected:
                 return (
                     "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with "
                     "'tool_calls'."
@@ -327,7 +327,7 @@ def results_of_every_call(body: Body) -> str | None:
         if due:
             return _missing(due)
         due = [str(call.get("id")) for call in _objects(message.get("tool_calls"))]
-        asked = set(due)
+        expected = set(due)
     return _missing(due) if due else None
 
 
@@ -367,15 +367,15 @@ def no_reasoning_for_groq(body: Body) -> str | None:
 
 def no_more_fields(body: Body) -> str | None:
     """Mistral's, for fields of which a thread shows the refusal; the message is JSON."""
-    found: list[tuple[list[Any], Any]] = [
+    extra: list[tuple[list[Any], Any]] = [
         (["body", "messages", index, "assistant", "reasoning_content"], message["reasoning_content"])
         for index, message in enumerate(messages(body))
         if message.get("role") == "assistant" and "reasoning_content" in message
     ]
     if "max_completion_tokens" in body:
-        found.append((["body", "max_completion_tokens"], body["max_completion_tokens"]))
-    said = {"type": "extra_forbidden", "msg": "Extra inputs are not permitted"}
-    return json.dumps({"detail": [said | {"loc": place, "input": value} for place, value in found]}) if found else None
+        extra.append((["body", "max_completion_tokens"], body["max_completion_tokens"]))
+    error = {"type": "extra_forbidden", "msg": "Extra inputs are not permitted"}
+    return json.dumps({"detail": [error | {"loc": place, "input": value} for place, value in extra]}) if extra else None
 
 
 # Tools and options.
@@ -620,9 +620,9 @@ def _place(place: str, path: tuple[str, ...], function: Mapping[str, Any]) -> st
 def signed_calls(body: Body) -> str | None:
     """The first call of each model's turn that answers the newest question carries a signature."""
     contents = _objects(body.get("contents"))
-    asked = [index for index, content in enumerate(contents) if _asks(content)]
+    expected = [index for index, content in enumerate(contents) if _asks(content)]
     for position, content in enumerate(contents):
-        if content.get("role") != "model" or position < (asked or [0])[-1]:
+        if content.get("role") != "model" or position < (expected or [0])[-1]:
             continue
         calls = [part for part in _objects(content.get("parts")) if "functionCall" in part]
         if calls and not (calls[0].get("thoughtSignature") or calls[0].get("thought_signature")):

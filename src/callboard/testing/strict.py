@@ -23,7 +23,7 @@ from callboard.testing.refusals import Check
 from callboard.text.suggest import suggest
 
 
-class Rule(msgspec.Struct, frozen=True):
+class ServerRule(msgspec.Struct, frozen=True):
     """One thing that a server refuses.
 
     Attributes:
@@ -70,8 +70,8 @@ def _sglang(status: int, message: str) -> dict[str, Any]:
 
 
 def _mistral(_status: int, message: str) -> dict[str, Any]:
-    said = json.loads(message) if message.startswith("{") else message
-    return {"object": "error", "message": said, "type": "invalid_request_error", "param": None, "code": None}
+    content = json.loads(message) if message.startswith("{") else message
+    return {"object": "error", "message": content, "type": "invalid_request_error", "param": None, "code": None}
 
 
 def _deepseek(_status: int, message: str) -> dict[str, Any]:
@@ -105,20 +105,20 @@ class Server(msgspec.Struct, frozen=True):
     """
 
     name: str
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ServerRule, ...] = ()
     form: Callable[[int, str], dict[str, Any]] = _openai
     template: str = "{}"
     template_status: int = 400
     roles: Mapping[str, str] = {}
 
 
-Strict: TypeAlias = str | Rule | Server | Sequence[str | Rule | Server]
+Strict: TypeAlias = str | ServerRule | Server | Sequence[str | ServerRule | Server]
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class StrictRefusal(msgspec.Struct, frozen=True):
     """The answer to a request that a rule refuses."""
 
-    rule: Rule
+    rule: ServerRule
     status: int
     body: Mapping[str, Any]
 
@@ -133,9 +133,9 @@ class Rulebook:
     def __init__(self, strict: Strict) -> None:
         named = strict if isinstance(strict, Sequence) and not isinstance(strict, str) else [strict]
         servers: list[Server] = []
-        self._rules: list[Rule] = []
+        self._rules: list[ServerRule] = []
         for item in named:
-            if isinstance(item, Rule):
+            if isinstance(item, ServerRule):
                 self._rules.append(item)
             elif isinstance(item, Server) or item in SERVERS:
                 servers.append(item if isinstance(item, Server) else SERVERS[item])
@@ -147,7 +147,7 @@ class Rulebook:
                 raise CallerError(f"no strict server or template is named {item!r}", path="strict", hint=hint)
         self._server = servers[0] if servers else Server("")
 
-    def refuse(self, wire: str, body: refusals.Body) -> Refusal | None:
+    def refuse(self, wire: str, body: refusals.Body) -> StrictRefusal | None:
         """The first rule's refusal of a body of that wire; None if each lets it pass."""
         rendered = {**body, "messages": [self._renamed(message) for message in refusals.messages(body)]}
         for rule in self._rules:
@@ -161,12 +161,12 @@ class Rulebook:
         renamed = self._server.roles.get(role) if isinstance(role, str) else None
         return {**message, "role": renamed} if renamed else message
 
-    def _refusal(self, rule: Rule, message: str) -> Refusal:
+    def _refusal(self, rule: ServerRule, message: str) -> StrictRefusal:
         server = self._server
         status = server.template_status if rule.in_template else rule.status
         body = server.form(status, server.template.replace("{}", message) if rule.in_template else message)
         (body["error"] if isinstance(body.get("error"), dict) else body).update(rule.fields)
-        return Refusal(rule, status, body)
+        return StrictRefusal(rule, status, body)
 
 
 _LLAMA_CPP_SOURCE = "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/server-common.cpp"
@@ -184,21 +184,21 @@ _PARAMETERS = {"param": "tools[0].function.parameters", "code": "invalid_functio
 _MEASURED = "b11549"
 
 _LLAMA_CPP_RULES = (
-    Rule("content-or-calls", refusals.content_or_calls, _LLAMA_CPP_SOURCE, _MEASURED),
-    Rule("known-parts", refusals.parts_of_llama_cpp, _LLAMA_CPP_SOURCE, _MEASURED),
-    Rule("text-parts", refusals.text_parts, _LLAMA_CPP_SOURCE, _MEASURED, status=500),
-    Rule("function-tools", refusals.function_tools, _LLAMA_CPP_SOURCE, _MEASURED, status=500),
-    Rule("tool-choice", refusals.choice_of_llama_cpp, _LLAMA_CPP_SOURCE, _MEASURED),
-    Rule("one-choice", refusals.one_choice, _LLAMA_CPP_SOURCE, _MEASURED),
-    Rule("logprobs", refusals.no_logprobs_of_streamed_calls, _LLAMA_CPP_SOURCE, _MEASURED),
-    Rule(
+    ServerRule("content-or-calls", refusals.content_or_calls, _LLAMA_CPP_SOURCE, _MEASURED),
+    ServerRule("known-parts", refusals.parts_of_llama_cpp, _LLAMA_CPP_SOURCE, _MEASURED),
+    ServerRule("text-parts", refusals.text_parts, _LLAMA_CPP_SOURCE, _MEASURED, status=500),
+    ServerRule("function-tools", refusals.function_tools, _LLAMA_CPP_SOURCE, _MEASURED, status=500),
+    ServerRule("tool-choice", refusals.choice_of_llama_cpp, _LLAMA_CPP_SOURCE, _MEASURED),
+    ServerRule("one-choice", refusals.one_choice, _LLAMA_CPP_SOURCE, _MEASURED),
+    ServerRule("logprobs", refusals.no_logprobs_of_streamed_calls, _LLAMA_CPP_SOURCE, _MEASURED),
+    ServerRule(
         "past-arguments",
         refusals.past_arguments_of_llama_cpp,
         _issue("OpenHands/OpenHands", 13949),
         _MEASURED,
         status=500,
     ),
-    Rule("one-reply-last", refusals.one_reply_last, _LLAMA_CPP_SOURCE, _MEASURED),
+    ServerRule("one-reply-last", refusals.one_reply_last, _LLAMA_CPP_SOURCE, _MEASURED),
 )
 
 SERVERS: Mapping[str, Server] = {
@@ -207,16 +207,16 @@ SERVERS: Mapping[str, Server] = {
         Server(
             "vllm",
             (
-                Rule(
+                ServerRule(
                     "past-arguments",
                     refusals.past_arguments_of_vllm,
                     _issue("vllm-project/vllm", 47761),
                     "0.23 to 0.25.1; later ones read such arguments as {}",
                 ),
-                Rule("known-parts", refusals.parts_of_vllm, _VLLM_SOURCE),
-                Rule("some-tools", refusals.some_tools, _VLLM_SOURCE, fields={"param": "tools"}),
-                Rule("tool-choice", refusals.choice_of_vllm, _VLLM_SOURCE, fields={"param": "tool_choice"}),
-                Rule(
+                ServerRule("known-parts", refusals.parts_of_vllm, _VLLM_SOURCE),
+                ServerRule("some-tools", refusals.some_tools, _VLLM_SOURCE, fields={"param": "tools"}),
+                ServerRule("tool-choice", refusals.choice_of_vllm, _VLLM_SOURCE, fields={"param": "tool_choice"}),
+                ServerRule(
                     "stream-options",
                     refusals.stream_options_of_a_stream,
                     _VLLM_SOURCE,
@@ -228,7 +228,7 @@ SERVERS: Mapping[str, Server] = {
         Server(
             "vllm-without-parser",
             (
-                Rule(
+                ServerRule(
                     "automatic-choice",
                     refusals.no_automatic_choice,
                     "https://docs.vllm.ai/en/latest/features/tool_calling.html",
@@ -241,7 +241,7 @@ SERVERS: Mapping[str, Server] = {
             "llama.cpp",
             (
                 *_LLAMA_CPP_RULES,
-                Rule("schemas", refusals.schemas_of_llama_cpp, _LLAMA_CPP_SOURCE, _MEASURED),
+                ServerRule("schemas", refusals.schemas_of_llama_cpp, _LLAMA_CPP_SOURCE, _MEASURED),
             ),
             _llama_cpp,
             "\n------------\nWhile executing CallExpression at line 85, column 32 in source:\n...\n"
@@ -254,13 +254,13 @@ SERVERS: Mapping[str, Server] = {
             (
                 *(msgspec.structs.replace(rule, versions="b8763") for rule in _LLAMA_CPP_RULES[:3]),
                 *(msgspec.structs.replace(rule, versions="b8763") for rule in _LLAMA_CPP_RULES[-2:]),
-                Rule(
+                ServerRule(
                     "no-prefill-with-thinking",
                     refusals.no_prefill_with_thinking,
                     _issue("ggml-org/llama.cpp", 20861),
                     "b8468 to b8763",
                 ),
-                Rule(
+                ServerRule(
                     "anchored-patterns",
                     refusals.anchored_patterns,
                     _issue("ggml-org/llama.cpp", 26930),
@@ -275,14 +275,14 @@ SERVERS: Mapping[str, Server] = {
         Server(
             "sglang",
             (
-                Rule("some-messages", refusals.some_messages, _SGLANG_SOURCE),
-                Rule("tool-choice", refusals.choice_of_sglang, _SGLANG_SOURCE),
-                Rule(
+                ServerRule("some-messages", refusals.some_messages, _SGLANG_SOURCE),
+                ServerRule("tool-choice", refusals.choice_of_sglang, _SGLANG_SOURCE),
+                ServerRule(
                     "past-arguments",
                     refusals.past_arguments_of_sglang,
                     "https://github.com/sgl-project/sglang/pull/28035",
                 ),
-                Rule(
+                ServerRule(
                     "reasoning-effort",
                     refusals.effort_is_one_of(
                         "low",
@@ -300,10 +300,10 @@ SERVERS: Mapping[str, Server] = {
         Server(
             "ollama",
             (
-                Rule("content", refusals.content_without_calls, _issue("pydantic/pydantic-ai", 5206)),
-                Rule("known-parts", refusals.parts_of_ollama, _OLLAMA_SOURCE),
-                Rule("past-arguments", refusals.past_arguments_of_ollama, _OLLAMA_SOURCE),
-                Rule(
+                ServerRule("content", refusals.content_without_calls, _issue("pydantic/pydantic-ai", 5206)),
+                ServerRule("known-parts", refusals.parts_of_ollama, _OLLAMA_SOURCE),
+                ServerRule("past-arguments", refusals.past_arguments_of_ollama, _OLLAMA_SOURCE),
+                ServerRule(
                     "reasoning-effort",
                     refusals.effort_is_one_of(
                         "high",
@@ -322,50 +322,54 @@ SERVERS: Mapping[str, Server] = {
         Server(
             "deepseek",
             (
-                Rule("known-roles", refusals.roles_of_deepseek, _issue("decolua/9router", 773)),
-                Rule("reasoning-passed-back", refusals.reasoning_passed_back, _issue("earendil-works/pi", 3636), "V4"),
-                Rule(
+                ServerRule("known-roles", refusals.roles_of_deepseek, _issue("decolua/9router", 773)),
+                ServerRule(
+                    "reasoning-passed-back", refusals.reasoning_passed_back, _issue("earendil-works/pi", 3636), "V4"
+                ),
+                ServerRule(
                     "text-results", refusals.text_results, "https://github.com/Gitlawb/openclaude/pull/806", "2026-04"
                 ),
-                Rule("tool-choice", refusals.choice_of_deepseek, _issue("deepseek-ai/DeepSeek-V3", 1376), "V4"),
+                ServerRule("tool-choice", refusals.choice_of_deepseek, _issue("deepseek-ai/DeepSeek-V3", 1376), "V4"),
             ),
             _deepseek,
         ),
         Server(
             "kimi",
             (
-                Rule(
+                ServerRule(
                     "reasoning-with-calls",
                     refusals.reasoning_with_calls,
                     _issue("continuedev/continue", 11600),
                     "K2.5",
                 ),
-                Rule("tool-choice", refusals.choice_of_kimi, _issue("can1357/oh-my-pi", 827), "K2.6"),
-                Rule("thinking-or-effort", refusals.thinking_or_effort, _issue("HKUDS/nanobot", 3939), "K2.5, K2.6"),
+                ServerRule("tool-choice", refusals.choice_of_kimi, _issue("can1357/oh-my-pi", 827), "K2.6"),
+                ServerRule(
+                    "thinking-or-effort", refusals.thinking_or_effort, _issue("HKUDS/nanobot", 3939), "K2.5, K2.6"
+                ),
             ),
             _kimi,
         ),
         Server(
             "minimax",
-            (Rule("one-system", refusals.one_system, _issue("openclaw/openclaw", 19386), "M2, M2.5"),),
+            (ServerRule("one-system", refusals.one_system, _issue("openclaw/openclaw", 19386), "M2, M2.5"),),
             _minimax,
         ),
         Server(
             "mistral",
             (
-                Rule(
+                ServerRule(
                     "user-or-tool-last",
                     refusals.user_or_tool_last,
                     _issue("huggingface/smolagents", 757),
                 ),
-                Rule(
+                ServerRule(
                     "no-more-fields",
                     refusals.no_more_fields,
                     _issue("charmbracelet/crush", 1590),
                     "reasoning_content; max_completion_tokens in eca#231",
                     status=422,
                 ),
-                Rule(
+                ServerRule(
                     "no-user-after-tool",
                     refusals.no_user_after_tool,
                     "https://github.com/avante-corp/avante.nvim/pull/2695",
@@ -377,24 +381,26 @@ SERVERS: Mapping[str, Server] = {
         Server(
             "openai",
             (
-                Rule(
+                ServerRule(
                     "at-most-128-tools", refusals.at_most_128_tools, _issue("vishalmysore/Tools4AI", 16), fields=_TOOLS
                 ),
-                Rule(
+                ServerRule(
                     "plain-roots",
                     refusals.plain_roots,
                     _issue("nspady/google-calendar-mcp", 39),
                     fields=_PARAMETERS,
                 ),
-                Rule("strict-schemas", refusals.strict_schemas, _issue("camel-ai/camel", 2231), fields=_PARAMETERS),
-                Rule("results", refusals.results_of_every_call, _issue("BerriAI/litellm", 10083)),
+                ServerRule(
+                    "strict-schemas", refusals.strict_schemas, _issue("camel-ai/camel", 2231), fields=_PARAMETERS
+                ),
+                ServerRule("results", refusals.results_of_every_call, _issue("BerriAI/litellm", 10083)),
             ),
             _openai,
         ),
         Server(
             "openai-o4",
             (
-                Rule(
+                ServerRule(
                     "no-parallel-option",
                     refusals.no_parallel_option,
                     _issue("evalstate/fast-agent", 279),
@@ -407,7 +413,7 @@ SERVERS: Mapping[str, Server] = {
         Server(
             "groq",
             (
-                Rule(
+                ServerRule(
                     "no-reasoning",
                     refusals.no_reasoning_for_groq,
                     _issue("NousResearch/hermes-agent", 11089),
@@ -419,7 +425,7 @@ SERVERS: Mapping[str, Server] = {
         Server(
             "cerebras",
             (
-                Rule(
+                ServerRule(
                     "one-strictness",
                     refusals.one_strictness,
                     _issue("RooCodeInc/Roo-Code", 10334),
@@ -432,33 +438,35 @@ SERVERS: Mapping[str, Server] = {
         Server(
             "gemini",
             (
-                Rule(
+                ServerRule(
                     "signed-calls",
                     refusals.signed_calls,
                     _issue("nanbingxyz/5ire", 405),
                     "Gemini 3 and newer",
                     wire="gemini",
                 ),
-                Rule("responses", refusals.as_many_responses, _issue("google-gemini/gemini-cli", 16984), wire="gemini"),
-                Rule("schemas", refusals.schemas_of_gemini, _issue("felinics/Memoh", 620), wire="gemini"),
+                ServerRule(
+                    "responses", refusals.as_many_responses, _issue("google-gemini/gemini-cli", 16984), wire="gemini"
+                ),
+                ServerRule("schemas", refusals.schemas_of_gemini, _issue("felinics/Memoh", 620), wire="gemini"),
             ),
             _gemini,
         ),
     )
 }
 
-TEMPLATES: Mapping[str, tuple[Rule, ...]] = {
+TEMPLATES: Mapping[str, tuple[ServerRule, ...]] = {
     "qwen3.5": (
-        Rule(
+        ServerRule(
             "one-system-first",
             refusals.one_system_first,
             _issue("vllm-project/vllm", 41114),
             "Qwen 3.5, 3.6 and 3.8",
             in_template=True,
         ),
-        Rule("known-roles", refusals.roles_of_qwen, _issue("ogx-ai/ogx", 6069), in_template=True),
-        Rule("a-question", refusals.a_question, _issue("vllm-project/vllm", 36432), "Qwen 3.5", in_template=True),
-        Rule(
+        ServerRule("known-roles", refusals.roles_of_qwen, _issue("ogx-ai/ogx", 6069), in_template=True),
+        ServerRule("a-question", refusals.a_question, _issue("vllm-project/vllm", 36432), "Qwen 3.5", in_template=True),
+        ServerRule(
             "arguments-have-items",
             refusals.arguments_have_items,
             _issue("QwenLM/Qwen3.8", 117),
@@ -467,7 +475,7 @@ TEMPLATES: Mapping[str, tuple[Rule, ...]] = {
         ),
     ),
     "gemma3": (
-        Rule(
+        ServerRule(
             "roles-alternate",
             refusals.roles_alternate,
             _issue("suitenumerique/conversations", 197),

@@ -92,9 +92,9 @@ class ControlTokens:
         if not any(stem in plain for stem in self._stems):
             return []
         places: list[int] = []
-        for found in self._every.finditer(plain):
-            end = found.end() if ends is None else ends[found.start()]
-            if everything or self._framing.match(plain, found.start()) or _is_behind(text, end, escapes=escapes):
+        for match in self._every.finditer(plain):
+            end = match.end() if ends is None else ends[match.start()]
+            if everything or self._framing.match(plain, match.start()) or _is_behind(text, end, escapes=escapes):
                 places.append(end)
         return places
 
@@ -253,14 +253,14 @@ def _fold_with_ends(text: str, *, escapes: bool) -> tuple[str, Sequence[int] | N
 
 
 def _units(text: str) -> Iterator[tuple[str, int]]:
-    return ((found[0], found.end()) for found in _UNIT.finditer(text))
+    return ((match[0], match.end()) for match in _UNIT.finditer(text))
 
 
 def _is_behind(text: str, place: int, *, escapes: bool) -> bool:
     """Whether an invisible character stands there."""
     if escapes:
-        found = _UNIT.match(text, place)
-        return found is not None and _decoded(found[0]) in INVISIBLE
+        match = _UNIT.match(text, place)
+        return match is not None and _decoded(match[0]) in INVISIBLE
     return text[place : place + 1] in tuple(INVISIBLE)
 
 

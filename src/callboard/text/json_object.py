@@ -90,7 +90,7 @@ class JsonObject:
         self.levels += 1
         self._state = _State.OPENED
 
-    def passed(self) -> None:
+    def skip_value(self) -> None:
         """The value that begins was read by somebody else; the next step goes on behind it."""
         self._state = _State.AFTER_VALUE
 
@@ -130,11 +130,11 @@ class JsonObject:
                 self._state = _State.AFTER_VALUE
                 return Token.END, at
             if state is _State.SCALAR:
-                found = _SCALAR.search(text, at)
-                if found is None:
+                match = _SCALAR.search(text, at)
+                if match is None:
                     return Token.MORE, size
                 self._state = _State.AFTER_VALUE
-                return Token.END, found.start()
+                return Token.END, match.start()
             if state is _State.OVER:
                 return Token.BROKEN, at
             while at < size and text[at] in _SPACE:
@@ -174,9 +174,9 @@ class JsonObject:
         if self._escaped and at < size:
             self._escaped = False
             at += 1
-        while (found := _STRING.search(text, at)) is not None:
-            at = found.end()
-            if found[0] == '"':
+        while (match := _STRING.search(text, at)) is not None:
+            at = match.end()
+            if match[0] == '"':
                 return at, True
             if at == size:
                 self._escaped = True

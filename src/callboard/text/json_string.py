@@ -25,7 +25,7 @@ class JsonString:
         self._held = ""
 
     @property
-    def held(self) -> int:
+    def held_length(self) -> int:
         """How many raw characters are held."""
         return len(self._held)
 
@@ -36,12 +36,12 @@ class JsonString:
             return raw if raw.isascii() else _LONE.sub("\ufffd", raw)
         cut = self._cut(raw)
         raw, self._held = raw[:cut], raw[cut:]
-        return _spelled(raw)
+        return _decode(raw)
 
     def finish(self) -> str:
         """What a string that ends here still holds: an escape that never ended, as it was written."""
         held, self._held = self._held, ""
-        return _spelled(held)
+        return _decode(held)
 
     @staticmethod
     def _cut(raw: str) -> int:
@@ -59,7 +59,7 @@ class JsonString:
         return len(raw)
 
 
-def _spelled(raw: str) -> str:
+def _decode(raw: str) -> str:
     if "\\" not in raw:
         return _LONE.sub("\ufffd", raw)
     try:

@@ -38,9 +38,9 @@ class Brackets:
                 if self._escaped and at < size:
                     self._escaped = False
                     at += 1
-                while (found := _STRING.search(text, at)) is not None:
-                    at = found.end()
-                    if found[0] == '"':
+                while (match := _STRING.search(text, at)) is not None:
+                    at = match.end()
+                    if match[0] == '"':
                         self._in_string = False
                         break
                     if at == size:
@@ -48,11 +48,11 @@ class Brackets:
                     at += 1
                 else:
                     return False, size
-            found = _NEXT.search(text, at)
-            if found is None:
+            match = _NEXT.search(text, at)
+            if match is None:
                 return False, size
-            at = found.end()
-            char = found[0]
+            at = match.end()
+            char = match[0]
             if char == '"':
                 self._in_string = True
             elif char == "<":

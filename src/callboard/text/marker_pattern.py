@@ -62,20 +62,20 @@ class MarkerPattern:
 
     def match(self, text: str, at: int) -> Match | bool | None:
         """The match at that position; None for none; True where the text ends too early to say."""
-        found = self._pattern.match(text, at)
-        if found is None:
+        match = self._pattern.match(text, at)
+        if match is None:
             return None
-        return _match(found) if (found.lastgroup or "").startswith("done") else True
+        return _match(match) if (match.lastgroup or "").startswith("done") else True
 
     def match_end(self, text: str, at: int) -> Match | None:
         """The match where the text is at its end: what has to follow may then be cut off."""
-        found = self._pattern.match(text, at)
-        return None if found is None or found["end"] is None else _match(found, cut=True)
+        match = self._pattern.match(text, at)
+        return None if match is None or match["end"] is None else _match(match, cut=True)
 
 
-def _match(found: re.Match[str], *, cut: bool = False) -> Match:
-    fields = {key: value.strip() for key, value in found.groupdict().items() if value is not None}
-    return Match(found.start("end"), fields, cut)
+def _match(match: re.Match[str], *, cut: bool = False) -> Match:
+    fields = {key: value.strip() for key, value in match.groupdict().items() if value is not None}
+    return Match(match.start("end"), fields, cut)
 
 
 @lru_cache(maxsize=4096)

@@ -49,7 +49,7 @@ def without_prefixes(form: str) -> str:
     return stripped if count > 1 else form
 
 
-def squeezed(form: str) -> str:
+def squeeze(form: str) -> str:
     """A normal form without white space."""
     return form.translate(_SQUEEZED)
 
@@ -72,8 +72,8 @@ def _astral(pair: re.Match[str]) -> str:
     return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
 
-def _character(found: re.Match[str]) -> str:
-    code = int(found[1] or found[2] or found[3], 16)
+def _character(match: re.Match[str]) -> str:
+    code = int(match[1] or match[2] or match[3], 16)
     return chr(code) if code <= 0x10FFFF else ""
 
 

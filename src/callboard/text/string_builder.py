@@ -7,7 +7,7 @@ Law: a piece costs its own length, joining the whole one's.
 from __future__ import annotations
 
 
-class Pieces:
+class StringBuilder:
     """Appended to, and joined when it is whole; true once there is something. Half a surrogate pair is kept too."""
 
     __slots__ = ("_bytes",)
@@ -18,7 +18,7 @@ class Pieces:
     def append(self, text: str) -> None:
         self._bytes += text.encode("utf-8", "surrogatepass")
 
-    def joined(self, begin: int = 0) -> str:
+    def build(self, begin: int = 0) -> str:
         """What there is from `begin` on, a length that was read before."""
         return (self._bytes[begin:] if begin else self._bytes).decode("utf-8", "surrogatepass")
 

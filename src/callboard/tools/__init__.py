@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from callboard.tools.context import Context
 from callboard.tools.ensemble import Ensemble, ToolLike, as_invoker, refuse_clashes, refuse_same_names
-from callboard.tools.invalid_calls import denial, edited_invocation, edited_result, quotation_reason, refusal
+from callboard.tools.invalid_calls import check_call, denial, edited_invocation, edited_result, quotation_reason
 from callboard.tools.invoker import Invocable, Invoker
 from callboard.tools.permissions import Decision, Permission, Policy, Rule
-from callboard.tools.registry import Roster
+from callboard.tools.registry import InvokerRegistry
 from callboard.tools.tool import Subject, Tool, is_seconds, tool
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ __all__ = [
     "Invocable",
     "Invoker",
     "InvokerDescriptor",
+    "InvokerRegistry",
     "Permission",
     "Policy",
-    "Roster",
     "Rule",
     "Subject",
     "Tool",
@@ -34,6 +34,7 @@ __all__ = [
     "approval_required",
     "as_invoker",
     "cached",
+    "check_call",
     "denial",
     "edited_invocation",
     "edited_result",
@@ -44,7 +45,6 @@ __all__ = [
     "quotation_reason",
     "read_ensemble",
     "read_invoker",
-    "refusal",
     "refuse_clashes",
     "refuse_same_names",
     "renamed",

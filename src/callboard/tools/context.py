@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from callboard.tools.invoker import Invoker
 
 
-class Progress(Protocol):
+class ReportProgress(Protocol):
     """Tells how far a tool is: `total` None where it is not known."""
 
     def __call__(self, done: float, total: float | None = None, message: str = "", /) -> None: ...
@@ -53,6 +53,6 @@ class Context:
     auxdata: Mapping[str, Any] = field(default_factory=dict)
     namespace: MutableMapping[str, Any] = field(default_factory=dict)
     invoker: Invoker | None = None
-    progress: Progress = _unheard
+    progress: ReportProgress = _unheard
     permits: Permits = everything
     run: object | None = None

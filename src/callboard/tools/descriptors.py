@@ -101,24 +101,24 @@ def dotted(keys: Keys) -> str:
     return text
 
 
-def read_invoker(given: Mapping[str, Any], where: Where = dotted) -> InvokerDescriptor:
+def read_invoker(values: Mapping[str, Any], where: Where = dotted) -> InvokerDescriptor:
     """The descriptor in a file's `[invoker]`, `[arguments]`, `[cli]` and `[subjects]`, or with the keys of `[invoker]` beside these.
 
     Raises DescriptorError.
     """
-    flat, place = _flat(given, "invoker", INVOKER_TABLES, where)
+    flat, place = _flat(values, "invoker", INVOKER_TABLES, where)
     refuse_unknown(flat, INVOKER_KEYS, place)
-    read: InvokerDescriptor = converted(InvokerDescriptor, {**flat, "path": where(())}, place)
+    read: InvokerDescriptor = convert(InvokerDescriptor, {**flat, "path": where(())}, place)
     return read
 
 
-def read_ensemble(given: Mapping[str, Any], where: Where = dotted, source: Source | None = None) -> EnsembleDescriptor:
+def read_ensemble(values: Mapping[str, Any], where: Where = dotted, source: Source | None = None) -> EnsembleDescriptor:
     """The descriptor in a file's `[ensemble]`, `[defaults]` and `[[invokers]]`, or with the keys of `[ensemble]` beside these.
 
     An invoker with a `source` is what `source` reads. Raises DescriptorError, also for two enabled invokers
     of one name.
     """
-    flat, place = _flat(given, "ensemble", ENSEMBLE_TABLES, where)
+    flat, place = _flat(values, "ensemble", ENSEMBLE_TABLES, where)
     known = {key: value for key, value in flat.items() if key in ENSEMBLE_KEYS}
     options = {key: value for key, value in flat.items() if key not in (*ENSEMBLE_KEYS, *ENSEMBLE_TABLES)}
     defaults = _table(flat.get("defaults", {}), where(("defaults",)))
@@ -126,12 +126,12 @@ def read_ensemble(given: Mapping[str, Any], where: Where = dotted, source: Sourc
     invokers = flat.get("invokers", [])
     if not isinstance(invokers, (list, tuple)):
         raise DescriptorError("not a list of tables", path=where(("invokers",)), hint="write [[invokers]]")
-    read = tuple(_listed(each, below(where, "invokers", at), source) for at, each in enumerate(invokers))
+    read = tuple(_read_listed(each, below(where, "invokers", at), source) for at, each in enumerate(invokers))
     _refuse_twice(read)
-    described: EnsembleDescriptor = converted(EnsembleDescriptor, {**known, "path": where(())}, place)
+    described: EnsembleDescriptor = convert(EnsembleDescriptor, {**known, "path": where(())}, place)
     return msgspec.structs.replace(
         described,
-        defaults=converted(Defaults, defaults, below(where, "defaults")),
+        defaults=convert(Defaults, defaults, below(where, "defaults")),
         invokers=read,
         options=options,
         places={key: place((key,)) for key in options},
@@ -139,15 +139,15 @@ def read_ensemble(given: Mapping[str, Any], where: Where = dotted, source: Sourc
 
 
 def refuse_unknown(
-    given: Mapping[str, Any], known: Collection[str], where: Where, mistake: type[CallerError] = DescriptorError
+    values: Mapping[str, Any], known: Collection[str], where: Where, mistake: type[CallerError] = DescriptorError
 ) -> None:
     """Raises `mistake` for the first key that is not known."""
-    for key in given:
+    for key in values:
         if key not in known:
             raise mistake("unknown key", path=where((str(key),)), hint=suggest(str(key), known))
 
 
-def converted(kind: Any, values: Any, where: Where, mistake: type[CallerError] = DescriptorError) -> Any:
+def convert(kind: Any, values: Any, where: Where, mistake: type[CallerError] = DescriptorError) -> Any:
     """The values as this type; a string that spells one will do. Raises `mistake` with the place of one that does not."""
     try:
         return msgspec.convert(values, kind, strict=False)
@@ -161,7 +161,7 @@ def convert_table(kind: Any, value: Any, where: Where, mistake: type[CallerError
     if not isinstance(value, Mapping):
         raise mistake("not a table", path=where(()))
     refuse_unknown(value, kind.__struct_fields__, where, mistake)
-    return converted(kind, value, where, mistake)
+    return convert(kind, value, where, mistake)
 
 
 def below(where: Where, *above: str | int) -> Where:
@@ -169,37 +169,39 @@ def below(where: Where, *above: str | int) -> Where:
     return lambda keys: where((*above, *keys))
 
 
-def _flat(given: Mapping[str, Any], own: str, tables: Collection[str], where: Where) -> tuple[Mapping[str, Any], Where]:
+def _flat(
+    values: Mapping[str, Any], own: str, tables: Collection[str], where: Where
+) -> tuple[Mapping[str, Any], Where]:
     """The keys of the descriptor's own table beside its other tables, and where each of them stands."""
-    if "name" not in _table(_table(given, where(())).get(own, given), where((own,))):
-        raise DescriptorError("no name", path=where((own,) if own in given else ()), hint=f"write name in [{own}]")
-    if own not in given:
-        return given, where
-    inner = _table(given[own], where((own,)))
-    refuse_unknown(given, (own, *tables), where)
+    if "name" not in _table(_table(values, where(())).get(own, values), where((own,))):
+        raise DescriptorError("no name", path=where((own,) if own in values else ()), hint=f"write name in [{own}]")
+    if own not in values:
+        return values, where
+    inner = _table(values[own], where((own,)))
+    refuse_unknown(values, (own, *tables), where)
     for key in inner:
         if key in tables:
             raise DescriptorError("unknown key", path=where((own, key)), hint=f"[{key}] stands beside [{own}]")
-    beside = {key: value for key, value in given.items() if key != own}
+    beside = {key: value for key, value in values.items() if key != own}
     return {**beside, **inner}, lambda keys: where(keys if keys and keys[0] in tables else (own, *keys))
 
 
-def _table(given: Any, path: str) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
+def _table(values: Any, path: str) -> Mapping[str, Any]:
+    if not isinstance(values, Mapping):
         raise DescriptorError("not a table", path=path)
-    return given
+    return values
 
 
-def _listed(given: Any, where: Where, source: Source | None) -> InvokerDescriptor:
+def _read_listed(values: Any, where: Where, source: Source | None) -> InvokerDescriptor:
     """One of `[[invokers]]`."""
-    if "source" not in _table(given, where(())):
-        return read_invoker(given, where)
-    refuse_unknown(given, ("source", "enabled"), where)
-    if source is None or not isinstance(given["source"], str):
+    if "source" not in _table(values, where(())):
+        return read_invoker(values, where)
+    refuse_unknown(values, ("source", "enabled"), where)
+    if source is None or not isinstance(values["source"], str):
         hint = "only a file can have one" if source is None else "write the path of a file"
         raise DescriptorError("no such source", path=where(("source",)), hint=hint)
-    enabled = converted(bool, given.get("enabled", True), below(where, "enabled"))
-    read = source(given["source"], where(("source",)))
+    enabled = convert(bool, values.get("enabled", True), below(where, "enabled"))
+    read = source(values["source"], where(("source",)))
     return msgspec.structs.replace(read, enabled=read.enabled and enabled)
 
 

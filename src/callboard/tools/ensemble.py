@@ -23,7 +23,7 @@ class Ensemble:
 
     `invokers` may hold invokers, tools and plain functions, or map names to invokers. `configuration` may
     set `timeout` (seconds) and `max_retries` for all of them, say with `search` whether models have to search for them
-    (see `callboard.tools.Roster.searched`), and hold whatever else its tools read. `connection` is
+    (see `callboard.tools.InvokerRegistry.names_behind_search`), and hold whatever else its tools read. `connection` is
     connected and disconnected with the ensemble, where it has methods of those names, async or plain.
 
     Raises DescriptorError for a value of `configuration` that cannot be, and ToolDefinitionError for what is no tool.
@@ -37,7 +37,7 @@ class Ensemble:
         connection: Any = None,
     ) -> None:
         self.name = name
-        self.configuration: Mapping[str, Any] = MappingProxyType(_checked(configuration or {}, name))
+        self.configuration: Mapping[str, Any] = MappingProxyType(_check_configuration(configuration or {}, name))
         self.connection = connection
         self._invokers: dict[str, Invoker] = {}
         if isinstance(invokers, Mapping):
@@ -101,12 +101,12 @@ class Ensemble:
         return f"<Ensemble {self.name}: {', '.join(self._invokers) or 'empty'}>"
 
 
-def _checked(configuration: Mapping[str, Any], path: str) -> dict[str, Any]:
+def _check_configuration(configuration: Mapping[str, Any], path: str) -> dict[str, Any]:
     if not isinstance(configuration, Mapping):
         raise DescriptorError(f"{configuration!r} is no mapping", path=f"{path}: configuration")
-    for key, (fits, wanted) in _DEFAULTS.items():
+    for key, (fits, expected) in _DEFAULTS.items():
         if key in configuration and not fits(configuration[key]):
-            raise DescriptorError(f"{configuration[key]!r} is no {wanted}", path=f"{path}: configuration.{key}")
+            raise DescriptorError(f"{configuration[key]!r} is no {expected}", path=f"{path}: configuration.{key}")
     return dict(configuration)
 
 
@@ -129,15 +129,15 @@ def _check_names(invokers: Mapping[str, Invoker], path: str) -> None:
             raise DescriptorError(f"{name!r} maps to a tool that is named {invoker.name!r}", path=path, hint=hint)
 
 
-def as_invoker(given: ToolLike) -> Invoker:
+def as_invoker(tool: ToolLike) -> Invoker:
     """The invoker of a function or a Tool, or the one that is given. Raises ToolDefinitionError for anything else."""
-    if isinstance(given, Invoker):
-        return given
-    if isinstance(given, Tool):
-        return Invoker.of(given)
-    if callable(given):
-        return Invoker.of(Tool(given))
-    raise ToolDefinitionError(f"{given!r} is no tool", hint="pass a function, a Tool or an Invoker")
+    if isinstance(tool, Invoker):
+        return tool
+    if isinstance(tool, Tool):
+        return Invoker.of(tool)
+    if callable(tool):
+        return Invoker.of(Tool(tool))
+    raise ToolDefinitionError(f"{tool!r} is no tool", hint="pass a function, a Tool or an Invoker")
 
 
 def refuse_clashes(placed: Iterable[tuple[str, Ensemble]]) -> None:

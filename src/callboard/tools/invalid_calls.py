@@ -19,23 +19,23 @@ from callboard.tools.permissions import Policy
 _MAX_EXCERPT = 200
 
 
-def refusal(invocation: InvocationCanister, invokers: Mapping[str, Invoker], why: str = "") -> ResultCanister | None:
+def check_call(invocation: InvocationCanister, invokers: Mapping[str, Invoker], why: str = "") -> ResultCanister | None:
     """The result of an invocation that cannot run, None for one that can. `why` says what cut it short."""
     if invocation.name not in invokers:
-        meant = [each.calls[invocation.name] for each in invokers.values() if invocation.name in each.calls]
-        hint = f"did you mean {' or '.join(meant)}?" if meant else suggest(invocation.name, invokers)
+        alternatives = [each.calls[invocation.name] for each in invokers.values() if invocation.name in each.calls]
+        hint = f"did you mean {' or '.join(alternatives)}?" if alternatives else suggest(invocation.name, invokers)
         return error_result(invocation.identifier, "not_found", f"no tool {invocation.name[:64]!r}; {hint}")
     if invocation.arguments is None:
         wrote = f"; you wrote {invocation.raw[:_MAX_EXCERPT]!r}" if invocation.raw else ""
         if why == "length":
-            told = f"the call was cut at the reply's length limit before its arguments ended; make it shorter{wrote}"
+            message = f"the call was cut at the reply's length limit before its arguments ended; make it shorter{wrote}"
         elif why:
-            told = f"the call ended before its arguments were whole ({why}){wrote}"
+            message = f"the call ended before its arguments were whole ({why}){wrote}"
         else:
-            told = (
+            message = (
                 f"ArgValidationError: arguments\n  Input should be a JSON object, not {invocation.raw[:_MAX_EXCERPT]!r}"
             )
-        return error_result(invocation.identifier, "validation", told)
+        return error_result(invocation.identifier, "validation", message)
     return None
 
 
@@ -66,7 +66,7 @@ def edited_invocation(
         return denial(invocation, "its result comes from outside, so its arguments cannot be edited")
     if permission not in ("allow", "ask"):
         return denial(invocation, f"its arguments were edited, and {why}")
-    if mistake := invoker.mistake(arguments) if validated else "":
+    if mistake := invoker.find_mistake(arguments) if validated else "":
         return error_result(identifier, "validation", f"the arguments of {name} were edited, and do not fit: {mistake}")
     return replace(invocation, arguments=arguments, raw=msgspec.json.encode(arguments).decode())
 

@@ -28,7 +28,7 @@ Invocable: TypeAlias = Callable[[Context, Mapping[str, Any]], Awaitable[Any]]
 Key: TypeAlias = Callable[[Mapping[str, Any]], bytes | None]
 
 
-class Validates(Protocol):
+class ArgumentsValidator(Protocol):
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]: ...
 
 
@@ -57,7 +57,7 @@ class Invoker:
         ensemble: Ensemble | None = None,
         description: str = "",
         *,
-        validator: Validates | None = None,
+        validator: ArgumentsValidator | None = None,
         timeout: float | None = None,
         idempotent: bool = False,
         approval: bool = False,
@@ -98,7 +98,7 @@ class Invoker:
         self.repeatable = repeatable
         self.calls = dict(calls or {})
         self.key = key
-        self._validator: Validates = validator or compile_schema(arguments_schema, path=name)
+        self._validator: ArgumentsValidator = validator or compile_schema(arguments_schema, path=name)
         self.dropped: tuple[str, ...] = getattr(self._validator, "dropped", ())
 
     @property
@@ -117,7 +117,7 @@ class Invoker:
         """The invoker of a Tool. Its schema is derived here."""
         return cls(
             tool.name,
-            by_keywords(tool.function, tool.context_parameter),
+            invocable_of(tool.function, tool.context_parameter),
             tool.schema,
             description=tool.description,
             validator=tool,
@@ -154,14 +154,14 @@ class Invoker:
         Raises:
             ArgumentsInvalid: The arguments do not fit; nothing ran.
         """
-        given = self.plain(arguments)
+        resolved = self.resolve_flags(arguments)
         if context.invoker is None:
             context = dataclasses.replace(context, invoker=self)
-        value = self.invocable(context, self._validator.validate(given) if validated else given)
+        value = self.invocable(context, self._validator.validate(resolved) if validated else resolved)
         # A plain function of (context, arguments) gives its value at once, and runs in a thread.
         return await value if is_async(self.invocable) else value
 
-    def plain(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def resolve_flags(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments, with each key that is a flag of `cli` as the argument it stands for.
 
         Raises ArgumentsInvalid where that one is given too.
@@ -183,25 +183,25 @@ class Invoker:
             raise ArgumentsInvalid(twice)
         return {self.cli[key] if key in flags else key: value for key, value in arguments.items()}
 
-    def understood(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def coerce(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments as the tool would get them, with defaults and coercions; as they are where they do not fit."""
         try:
-            arguments = self.plain(arguments)
+            arguments = self.resolve_flags(arguments)
             return self._validator.validate(arguments)
         except ArgumentsInvalid:
             return arguments
 
-    def mistake(self, arguments: Mapping[str, Any]) -> str:
+    def find_mistake(self, arguments: Mapping[str, Any]) -> str:
         """What is wrong with the arguments, as the model is told; empty if they fit."""
         try:
-            self._validator.validate(self.plain(arguments))
+            self._validator.validate(self.resolve_flags(arguments))
         except ArgumentsInvalid as invalid:
             return str(invalid)
         return ""
 
     def is_idempotent(self, arguments: Mapping[str, Any]) -> bool:
         """Whether this call may be repeated, since it changes nothing that another one sees."""
-        return self.idempotent if self.repeatable is None else self.repeatable(self.understood(arguments))
+        return self.idempotent if self.repeatable is None else self.repeatable(self.coerce(arguments))
 
     def __repr__(self) -> str:
         return f"<Invoker {self.name}>"
@@ -238,13 +238,13 @@ def _check(name: Any, invocable: Any, schema: Any) -> None:
         raise ToolDefinitionError(f"{invocable!r} cannot be awaited", path=str(name), hint=hint)
 
 
-def by_keywords(function: Callable[..., Any], context_parameter: str | None) -> Invocable:
+def invocable_of(function: Callable[..., Any], context_parameter: str | None) -> Invocable:
     """The invocable that calls a function with the arguments as keywords, and the context where it wants it."""
     awaited = is_async(function)
 
     async def invocable(context: Context, arguments: Mapping[str, Any]) -> Any:
-        given = {**arguments, context_parameter: context} if context_parameter else arguments
-        result = function(**given)
+        resolved = {**arguments, context_parameter: context} if context_parameter else arguments
+        result = function(**resolved)
         return await result if awaited else result
 
     return invocable

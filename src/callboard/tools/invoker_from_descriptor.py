@@ -16,7 +16,7 @@ from callboard.schema.docstring import read_docstring
 from callboard.schema.errors import EXTRA
 from callboard.text.suggest import suggest
 from callboard.tools.descriptors import InvokerDescriptor
-from callboard.tools.invoker import Invocable, Invoker, Validates, by_keywords
+from callboard.tools.invoker import ArgumentsValidator, Invocable, Invoker, invocable_of
 from callboard.tools.tool import Tool, checked_subjects, context_parameters, is_async
 
 _OPTIONS = ("timeout", "idempotent", "approval", "cli", "strict", "subjects")
@@ -72,11 +72,11 @@ def _of_signature(descriptor: InvokerDescriptor, function: Callable[..., Any]) -
 
 
 def _of_schema(
-    descriptor: InvokerDescriptor, schema: dict[str, Any], given: Callable[..., Any], *, takes_all: bool
+    descriptor: InvokerDescriptor, schema: dict[str, Any], optional: Callable[..., Any], *, takes_all: bool
 ) -> Invoker:
-    tool = given if isinstance(given, Tool) else None
-    function = tool.function if tool else given
-    validator: Validates = compile_schema(schema, path=descriptor.path)
+    tool = optional if isinstance(optional, Tool) else None
+    function = tool.function if tool else optional
+    validator: ArgumentsValidator = compile_schema(schema, path=descriptor.path)
     if takes_all:
         invocable = _awaitable(function)
     else:
@@ -84,9 +84,9 @@ def _of_schema(
             inspect.signature(function)
         except (TypeError, ValueError):
             raise DescriptorError("the function has no signature that Python can tell", path=descriptor.path) from None
-        wanted = next(iter(context_parameters(function)), None)
-        invocable = by_keywords(function, wanted)
-        validator = _fitting(validator, schema, function, wanted, descriptor.path)
+        context_parameter = next(iter(context_parameters(function)), None)
+        invocable = invocable_of(function, context_parameter)
+        validator = _fitting(validator, schema, function, context_parameter, descriptor.path)
     made = Invoker(
         descriptor.name,
         invocable,
@@ -113,10 +113,16 @@ _ELSEWHERE = ("$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "depe
 
 
 def _fitting(
-    validator: Validates, schema: dict[str, Any], function: Callable[..., Any], wanted: str | None, path: str
-) -> Validates:
+    validator: ArgumentsValidator,
+    schema: dict[str, Any],
+    function: Callable[..., Any],
+    context_parameter: str | None,
+    path: str,
+) -> ArgumentsValidator:
     """The schema's validator, for a function that is called by keyword. Raises DescriptorError if they don't fit."""
-    parameters = {name: one for name, one in inspect.signature(function).parameters.items() if name != wanted}
+    parameters = {
+        name: one for name, one in inspect.signature(function).parameters.items() if name != context_parameter
+    }
     kinds = {one.kind for one in parameters.values()}
     if inspect.Parameter.VAR_POSITIONAL in kinds or inspect.Parameter.POSITIONAL_ONLY in kinds:
         raise DescriptorError("the function cannot be called by keyword", path=path, hint="remove `*args` and `/`")
@@ -127,9 +133,9 @@ def _fitting(
         if name not in names and not takes_any:
             hint = suggest(name, names) if names else "it takes none"
             raise DescriptorError(f"the function takes no argument {name!r}", path=path, hint=hint)
-    given = {*schema.get("required", ()), *(name for name, one in properties.items() if _has_default(one))}
+    optional = {*schema.get("required", ()), *(name for name, one in properties.items() if _has_default(one))}
     for name, one in names.items():
-        if one.default is one.empty and name not in given and schema.keys().isdisjoint(_ELSEWHERE):
+        if one.default is one.empty and name not in optional and schema.keys().isdisjoint(_ELSEWHERE):
             raise DescriptorError(
                 f"the function wants {name!r}, which [arguments] may leave out",
                 path=path,
@@ -145,7 +151,7 @@ def _has_default(schema: Any) -> bool:
 class _Keywords:
     """A validator for a function that takes these arguments and no others, whatever its schema allows."""
 
-    def __init__(self, validator: Validates, names: frozenset[str]) -> None:
+    def __init__(self, validator: ArgumentsValidator, names: frozenset[str]) -> None:
         self.dropped = getattr(validator, "dropped", ())
         self._validator = validator
         self._names = names

@@ -49,8 +49,8 @@ def read_path(text: str, root: str = "") -> Path:
     if not text.startswith("/"):
         absolute = None if base is None else _names(f"{root}/{text}")
     if absolute is not None and base is not None:
-        beneath = absolute[: len(base)] == base
-        return Path(absolute[len(base) :] if beneath else None, absolute, absolute)
+        is_inside = absolute[: len(base)] == base
+        return Path(absolute[len(base) :] if is_inside else None, absolute, absolute)
     outside = text.startswith("/") or names[:1] == ("..",)
     return Path(None if outside else names, absolute, tuple([name for name in names if name != ".."]))
 
@@ -79,7 +79,7 @@ class Pattern:
         self._names: Parts = tuple(
             [None if name == "**" else name for name in text.split("/") if name not in {"", "."}]
         )
-        self._folded: Parts = tuple([None if name is None else folded(name) for name in self._names])
+        self._folded: Parts = tuple([None if name is None else fold_name(name) for name in self._names])
         words = text.split()
         self._words: Parts = tuple([None if word == "*" else word for word in words])
         if words[-1].endswith("*"):
@@ -94,19 +94,19 @@ class Pattern:
             return ""
         return "/".join([name for name in names if name])
 
-    def of_path(self, path: Path) -> Answer:
+    def answer_for_path(self, path: Path) -> Answer:
         names = path.absolute if self._rooted else path.relative
         if names is not None:
             if _matches(self._names, names):
                 return "yes"
-            return "maybe" if _matches(self._folded, map(folded, names)) else "no"
+            return "maybe" if _matches(self._folded, map(fold_name, names)) else "no"
         if self._rooted:
             return "maybe"
         # It may lead back in.
-        return "maybe" if _matches((None, *self._folded), map(folded, path.names)) else "no"
+        return "maybe" if _matches((None, *self._folded), map(fold_name, path.names)) else "no"
 
     def allows_path(self, path: Path) -> bool:
-        return self.of_path(path) == "yes"
+        return self.answer_for_path(path) == "yes"
 
     def allows_command(self, segment: Segment) -> bool:
         """Whether these words, and nothing else, are what it speaks of.
@@ -128,7 +128,7 @@ class Pattern:
             for each in self._words[1:]
         )
 
-    def of_command(self, segment: Segment) -> Answer:
+    def answer_for_command(self, segment: Segment) -> Answer:
         """Whether the segment begins as it says, wherever its program is; options may stand in between."""
         first, *rest = segment.words
         names = {first.text, first.text.rpartition("/")[2]}
@@ -138,7 +138,7 @@ class Pattern:
         return "maybe" if may else "no"
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """The name as a file system may compare it that takes some names for the same."""
     if name.isascii():
         return name.lower()
@@ -154,10 +154,10 @@ def _matches(pattern: Parts, parts: Iterable[str | Word]) -> bool:
         after: set[int] = set()
         for place in at:
             if place < len(pattern):
-                wanted = pattern[place]
-                if wanted is None:
+                expected = pattern[place]
+                if expected is None:
                     after.add(place)
-                elif certain and fnmatchcase(text, wanted):
+                elif certain and fnmatchcase(text, expected):
                     after.add(place + 1)
         at = _with_skipped(after, pattern)
         if not at:
@@ -177,10 +177,10 @@ def _may_match(pattern: Parts, words: Sequence[Word]) -> bool:
         after: set[int] = set(skipped)
         skipped = set()
         for place in at:
-            wanted = pattern[place] if place < len(pattern) else ""
-            if wanted is None:
+            part = pattern[place] if place < len(pattern) else ""
+            if part is None:
                 after.add(place)
-            elif place < len(pattern) and fnmatchcase(word.text, wanted):
+            elif place < len(pattern) and fnmatchcase(word.text, part):
                 after.add(place + 1)
             if number and word.text.startswith("-"):
                 after.add(place)

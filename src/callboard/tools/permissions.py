@@ -30,7 +30,7 @@ _MAX_TOLD = 200
 
 
 @runtime_checkable
-class Places(Protocol):
+class PathAliases(Protocol):
     """The connection of an ensemble that knows where paths lead."""
 
     def aliases(self, path: str) -> Sequence[str]:
@@ -76,22 +76,22 @@ class Policy:
 
     def decide(self, invoker: Invoker, arguments: Mapping[str, Any] | None = None) -> Decision:
         """Whether a call may run. With no `arguments`, for a call of which nothing is known but the tool."""
-        rules = [rule for rule in reversed(self._rules) if rule.is_of(invoker)]
+        rules = [rule for rule in reversed(self._rules) if rule.applies_to(invoker)]
         looks = bool(invoker.subjects) and any(rule.subject for rule in rules)
-        abouts = _abouts(invoker, arguments, self._root) if looks else iter((_ANY,))
+        abouts = _subjects(invoker, arguments, self._root) if looks else iter((_ANY,))
         decisions: list[Decision] = []
         alone = True
         for about in abouts:
-            decisions.append(_judged(about, rules, invoker))
+            decisions.append(_judge(about, rules, invoker))
             alone = alone and about.further
         if alone:
-            decisions.append(_judged(_ANY, rules, invoker))
+            decisions.append(_judge(_ANY, rules, invoker))
         return max(decisions, key=lambda decision: _STRICTNESS[decision.permission])
 
     def forbids(self, invoker: Invoker) -> bool:
         """Whether no call of the tool may run, whatever its arguments: models need not be told of it."""
         for rule in reversed(self._rules):
-            if rule.is_of(invoker) and (rule.subject is None or rule.rule.permission != "deny"):
+            if rule.applies_to(invoker) and (rule.subject is None or rule.rule.permission != "deny"):
                 return rule.subject is None and rule.rule.permission == "deny"
         return False
 
@@ -100,10 +100,10 @@ class Policy:
 
         `path` is one that `Places.aliases` gives: without links.
         """
-        rules = [rule for rule in reversed(self._rules) if rule.subject and rule.is_of(invoker)]
+        rules = [rule for rule in reversed(self._rules) if rule.subject and rule.applies_to(invoker)]
         if not rules:
             return Decision("allow", _NO_RULE)
-        return _judged(_about_path(path, path, self._root)._replace(further=True), rules, invoker)
+        return _judge(_path_subject(path, path, self._root)._replace(further=True), rules, invoker)
 
     def permits(self, invoker: Invoker, arguments: Mapping[str, Any]) -> Permits:
         """Whether a call that may run may also read and show what is at a path that it comes upon.
@@ -111,19 +111,21 @@ class Policy:
         It may not where a rule denies that path, nor where a rule asks about it, unless the call itself is about
         such a path: then somebody was asked. It is `everything` where no rule speaks of paths of this tool.
         """
-        if not any(rule.subject and rule.rule.permission != "allow" and rule.is_of(invoker) for rule in self._rules):
+        if not any(
+            rule.subject and rule.rule.permission != "allow" and rule.applies_to(invoker) for rule in self._rules
+        ):
             return everything
-        named = (rule.subject.place for rule in self._rules if rule.subject and rule.is_of(invoker))
+        named = (rule.subject.place for rule in self._rules if rule.subject and rule.applies_to(invoker))
         known: dict[str, bool] = {}
-        asked: list[bool] = []
+        answers: list[bool] = []
 
         def permitted(path: str) -> bool:
             if path not in known:
                 permission = self.decide_path(invoker, path).permission
-                if permission == "ask" and not asked:
+                if permission == "ask" and not answers:
                     own = _own_paths(invoker, arguments)
-                    asked.append(any(self.decide_path(invoker, each).permission == "ask" for each in own))
-                known[path] = permission == "allow" or (permission == "ask" and asked[0])
+                    answers.append(any(self.decide_path(invoker, each).permission == "ask" for each in own))
+                known[path] = permission == "allow" or (permission == "ask" and answers[0])
             return known[path]
 
         vars(permitted)["places"] = tuple([place for place in dict.fromkeys(named) if place and not permitted(place)])
@@ -133,22 +135,22 @@ class Policy:
 _STRICTNESS: Final[Mapping[Permission, int]] = {"allow": 0, "ask": 1, "deny": 2}
 
 
-class _About(NamedTuple):
+class _Subject(NamedTuple):
     """Something that a call is about: how rules that allow, and others, answer to it."""
 
-    told: str
+    text: str
     allows: Callable[[Pattern], bool]
     answer: Callable[[Pattern], Answer]
     further: bool = False
     """Whether rules without a pattern have nothing to say of it: another subject is what they allow or deny."""
 
 
-_ANY: Final = _About("", lambda _: False, lambda _: "no")
+_ANY: Final = _Subject("", lambda _: False, lambda _: "no")
 _NO_RULE: Final = "no rule forbids it"
 
 
-def _unclear(why: str) -> _About:
-    return _About(why, lambda _: False, lambda _: "maybe")
+def _unclear(why: str) -> _Subject:
+    return _Subject(why, lambda _: False, lambda _: "maybe")
 
 
 class _Rule:
@@ -168,14 +170,14 @@ class _Rule:
                 raise CallerError("no pattern", path=rule.pattern, hint="write tool(pattern)")
             self.subject = Pattern(inner[:-1])
 
-    def is_of(self, invoker: Invoker) -> bool:
+    def applies_to(self, invoker: Invoker) -> bool:
         name = invoker.name
         if "/" in self.tools:
             name = f"{invoker.ensemble.name}/{name}" if invoker.ensemble else name
         return fnmatchcase(name, self.tools)
 
 
-def _judged(about: _About, rules: Sequence[_Rule], invoker: Invoker) -> Decision:
+def _judge(about: _Subject, rules: Sequence[_Rule], invoker: Invoker) -> Decision:
     """A rule that may match leads to a question, unless those before it deny for certain."""
     unclear: Decision | None = None
     for each in rules:
@@ -189,9 +191,9 @@ def _judged(about: _About, rules: Sequence[_Rule], invoker: Invoker) -> Decision
             if about.allows(each.subject):
                 decided = Decision("allow", f"the rule {pattern!r} says allow", each.rule)
         elif (answer := about.answer(each.subject)) == "yes":
-            decided = Decision(permission, f"the rule {pattern!r} says {permission}: {about.told}", each.rule)
+            decided = Decision(permission, f"the rule {pattern!r} says {permission}: {about.text}", each.rule)
         elif answer == "maybe" and unclear is None:
-            unclear = Decision("ask", f"the rule {pattern!r} may say {permission}: {about.told}", each.rule)
+            unclear = Decision("ask", f"the rule {pattern!r} may say {permission}: {about.text}", each.rule)
         if decided is not None:
             return decided if unclear is None or decided.permission == "deny" else unclear
     if unclear is not None:
@@ -201,27 +203,27 @@ def _judged(about: _About, rules: Sequence[_Rule], invoker: Invoker) -> Decision
     return Decision("allow", _NO_RULE)
 
 
-def _abouts(invoker: Invoker, arguments: Mapping[str, Any] | None, root: str) -> Iterator[_About]:
+def _subjects(invoker: Invoker, arguments: Mapping[str, Any] | None, root: str) -> Iterator[_Subject]:
     if arguments is None:
         yield _unclear("its arguments are not known")
         return
-    given = invoker.understood(arguments)
+    coerced = invoker.coerce(arguments)
     for name, subject in invoker.subjects.items():
-        if given.get(name) is None:
+        if coerced.get(name) is None:
             continue
         if subject == "command":
-            yield from _segments(given[name])
+            yield from _command_subjects(coerced[name])
         else:
-            found = _paths(given[name], root, _places(invoker))
-            yield from (about._replace(further=subject == "further_path") for about in found)
+            subjects = _path_subjects(coerced[name], root, _places(invoker))
+            yield from (about._replace(further=subject == "further_path") for about in subjects)
 
 
 def _own_paths(invoker: Invoker, arguments: Mapping[str, Any]) -> Iterator[str]:
     """What the paths of a call lead to."""
-    given = invoker.understood(arguments)
+    coerced = invoker.coerce(arguments)
     places = _places(invoker)
     for name, subject in invoker.subjects.items():
-        value = given.get(name)
+        value = coerced.get(name)
         if subject == "command" or value is None:
             continue
         for each in value if isinstance(value, (list, tuple)) else (value,):
@@ -231,25 +233,25 @@ def _own_paths(invoker: Invoker, arguments: Mapping[str, Any]) -> Iterator[str]:
                 continue
 
 
-def _places(invoker: Invoker) -> Places | None:
+def _places(invoker: Invoker) -> PathAliases | None:
     connection = invoker.ensemble.connection if invoker.ensemble else None
-    return connection if isinstance(connection, Places) else None
+    return connection if isinstance(connection, PathAliases) else None
 
 
-def _paths(value: Any, root: str, places: Places | None) -> Iterator[_About]:
+def _path_subjects(value: Any, root: str, places: PathAliases | None) -> Iterator[_Subject]:
     if isinstance(value, (list, tuple, set, frozenset)):
         for each in value:
-            yield from _paths(each, root, places)
+            yield from _path_subjects(each, root, places)
     elif isinstance(value, str) or hasattr(value, "__fspath__"):
         text = str(value)
-        yield _about_path(text, text, root)
+        yield _path_subject(text, text, root)
         if places is not None:
-            yield from _aliases(text, places, root)
+            yield from _alias_subjects(text, places, root)
     else:
         yield _unclear(f"{truncate(str(value), _MAX_TOLD)} is no path")
 
 
-def _aliases(text: str, places: Places, root: str) -> Iterator[_About]:
+def _alias_subjects(text: str, places: PathAliases, root: str) -> Iterator[_Subject]:
     """The other names of what a path leads to."""
     try:
         names = places.aliases(text)
@@ -260,30 +262,32 @@ def _aliases(text: str, places: Places, root: str) -> Iterator[_About]:
         return
     for name in names:
         if name != text:
-            yield _about_path(
+            yield _path_subject(
                 name or ".", f"{truncate(text, _MAX_TOLD)}, which is {truncate(name or 'the root', _MAX_TOLD)}", root
             )
 
 
-def _about_path(text: str, told: str, root: str) -> _About:
+def _path_subject(text: str, description: str, root: str) -> _Subject:
     from callboard.tools.permission_patterns import read_path  # noqa: PLC0415  # where a rule has a pattern
 
     path = read_path(text, root)
-    return _About(truncate(told, _MAX_TOLD), methodcaller("allows_path", path), methodcaller("of_path", path))
+    return _Subject(
+        truncate(description, _MAX_TOLD), methodcaller("allows_path", path), methodcaller("answer_for_path", path)
+    )
 
 
-def _segments(value: Any) -> Iterator[_About]:
-    from callboard.tools.shell_parser import of_words, parse_command  # noqa: PLC0415  # where a rule has a pattern
+def _command_subjects(value: Any) -> Iterator[_Subject]:
+    from callboard.tools.shell_parser import command_of_words, parse_command  # noqa: PLC0415  # where a rule has a pattern
 
     if isinstance(value, str):
         command = parse_command(value)
     elif isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
-        command = of_words(value)
+        command = command_of_words(value)
     else:
         yield _unclear(f"{truncate(str(value), _MAX_TOLD)} is no command")
         return
     for segment in command.segments:
-        allows, answer = methodcaller("allows_command", segment), methodcaller("of_command", segment)
-        yield _About(truncate(str(segment), _MAX_TOLD), allows, answer)
+        allows, answer = methodcaller("allows_command", segment), methodcaller("answer_for_command", segment)
+        yield _Subject(truncate(str(segment), _MAX_TOLD), allows, answer)
     if command.unclear:
         yield _unclear(f"the command is not read for sure, {command.unclear}")

@@ -16,7 +16,7 @@ from callboard.tools.invoker import Invoker
 from callboard.tools.permissions import Policy
 
 
-class Roster(Mapping[str, Invoker]):
+class InvokerRegistry(Mapping[str, Invoker]):
     """Name to invoker, in the order of the ensembles; `declarations` is what models are told.
 
     Raises DescriptorError for two ensembles of one name, unless they are parts of one.
@@ -37,17 +37,17 @@ class Roster(Mapping[str, Invoker]):
             invoker.declare(name) for name, invoker in self._invokers.items()
         )
 
-    def is_of(self, ensembles: Iterable[Ensemble]) -> bool:
+    def is_made_of(self, ensembles: Iterable[Ensemble]) -> bool:
         """Whether these ensembles still have the very invokers that it was made of."""
         every = [invoker for _, invoker in _every(ensembles)]
         return len(every) == len(self) and all(map(is_, every, self._invokers.values()))
 
-    def offered(self, policy: Policy) -> tuple[ToolDeclaration, ...]:
+    def allowed_declarations(self, policy: Policy) -> tuple[ToolDeclaration, ...]:
         """The declarations without those of tools that the policy forbids altogether."""
         hidden = {name for name, invoker in self._invokers.items() if policy.forbids(invoker)}
         return tuple([each for each in self.declarations if each.name not in hidden]) if hidden else self.declarations
 
-    def searched(self, offered: Iterable[ToolDeclaration], limit: int, keep: str = "") -> frozenset[str]:
+    def names_behind_search(self, offered: Iterable[ToolDeclaration], limit: int, keep: str = "") -> frozenset[str]:
         """The names of the offered tools that are declared only once they were found (see `callboard.tools.search`).
 
         Those of ensembles whose configuration says `search` are. Where the others are more than a model takes, so are
@@ -66,14 +66,14 @@ class Roster(Mapping[str, Invoker]):
             groups.setdefault(id(ensemble), []).append(each.name)
             wishes[id(ensemble)] = ensemble.configuration.get("search") if ensemble else None
         searched = {name for group, names in groups.items() if wishes[group] for name in names}
-        left = sum(map(len, groups.values())) - len(searched)
-        if limit and left + bool(searched) > limit:
+        remaining = sum(map(len, groups.values())) - len(searched)
+        if limit and remaining + bool(searched) > limit:
             others = [group for group in groups if not wishes[group]]
             for group in sorted(others, key=lambda each: (wishes[each] is False, -len(groups[each]))):
-                if left < (limit if wishes[group] is False else limit // 2):
+                if remaining < (limit if wishes[group] is False else limit // 2):
                     break
                 searched.update(groups[group])
-                left -= len(groups[group])
+                remaining -= len(groups[group])
         return frozenset(searched - {keep})
 
     def __getitem__(self, name: str) -> Invoker:

@@ -79,19 +79,19 @@ class ToolSearch:
         self._always = (*always, search.declare(self._name))
         self._room = max(1, limit - len(self._always)) if limit else len(searched)
 
-    def declared(self, canisters: Iterable[Canister]) -> tuple[ToolDeclaration, ...]:
+    def declarations(self, canisters: Iterable[Canister]) -> tuple[ToolDeclaration, ...]:
         """What is declared where a conversation has come this far."""
         searches: set[str] = set()
-        found: dict[str, None] = {}
+        matches: dict[str, None] = {}
         for each in canisters:
             if isinstance(each, InvocationCanister):
                 if each.name == self._name:
                     searches.add(each.identifier)
                 elif each.name in self._searched:
-                    found[each.name] = None
+                    matches[each.name] = None
             elif isinstance(each, ResultCanister) and each.invocation_id in searches:
-                found |= dict.fromkeys(name for name in _names_in(each) if name in self._searched)
-        return (*self._always, *[self._searched[name] for name in [*found][-self._room :]])
+                matches |= dict.fromkeys(name for name in _names_in(each) if name in self._searched)
+        return (*self._always, *[self._searched[name] for name in [*matches][-self._room :]])
 
     async def _find(self, _context: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Asynchronous, so that the index stays in one thread."""
@@ -104,11 +104,11 @@ class ToolSearch:
         words = re.findall(r"\w+", _in_words(query))[:_MAX_WORDS]
         if not words:
             return []
-        asked = " OR ".join(f'"{word}"' for word in words)
+        expression = " OR ".join(f'"{word}"' for word in words)
         best = f"SELECT rowid FROM tools WHERE tools MATCH ? ORDER BY bm25(tools, {_WEIGHTS}), rowid LIMIT {_MATCHES}"  # noqa: S608  # constants
         names = [*self._searched]
-        found = [names[row] for (row,) in self._index.execute(best, (asked,))]
-        return found or [name for name in names if self._holds(name, words)][:_MATCHES]
+        matches = [names[row] for (row,) in self._index.execute(best, (expression,))]
+        return matches or [name for name in names if self._holds(name, words)][:_MATCHES]
 
     def _holds(self, name: str, words: list[str]) -> bool:
         """For parts of words, and for languages that set no spaces between them."""

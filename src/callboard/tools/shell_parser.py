@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from callboard.tools import wrapper_programs
-from callboard.tools.unsafe_options import acting
+from callboard.tools.unsafe_options import find_acting
 
 MAX_LENGTH: Final = 16 * 1024
 """Characters of a command that is read; a longer one is unclear."""
@@ -50,25 +50,25 @@ class Segment(NamedTuple):
         return " ".join([word.text for word in self.words])
 
 
-class Command(NamedTuple):
+class ShellCommand(NamedTuple):
     """The segments of all pipelines, in their order, what a program runs before itself; `unclear` says what could not be read, empty if all was."""
 
     segments: tuple[Segment, ...]
     unclear: str = ""
 
 
-def parse_command(text: str) -> Command:
+def parse_command(text: str) -> ShellCommand:
     """What a POSIX shell, or bash, would run."""
-    reading = _Reading()
+    reading = _Parser()
     reading.read(text, 0)
-    return Command(tuple(reading.segments), reading.unclear)
+    return ShellCommand(tuple(reading.segments), reading.unclear)
 
 
-def of_words(words: Sequence[str]) -> Command:
+def command_of_words(words: Sequence[str]) -> ShellCommand:
     """What a list of words runs that no shell looks at."""
-    reading = _Reading()
+    reading = _Parser()
     reading.run([Word(each) for each in words], 0)
-    return Command(tuple(reading.segments), reading.unclear)
+    return ShellCommand(tuple(reading.segments), reading.unclear)
 
 
 # Tokens. The possessive quantifiers keep them linear.
@@ -104,7 +104,7 @@ _LISTS: Final = frozenset({"for", "case", "select", "function", "[["})
 _RESERVED: Final = _OPENERS | _CLOSERS | _LISTS | {"!"}
 
 
-class _Reading:
+class _Parser:
     def __init__(self) -> None:
         self.segments: list[Segment] = []
         self.unclear = ""
@@ -125,37 +125,37 @@ class _Reading:
             if token is None:
                 raise AssertionError("every character is a token")
             at = token.end()
-            said = token[0]
+            piece = token[0]
             match token.lastgroup:
                 case "blank":
-                    if said != "\\\n":
+                    if piece != "\\\n":
                         line.end_word()
                 case "line":
                     line.end_segment()
                     at = _behind(text, at, line.documents)
                     line.documents.clear()
                 case "single":
-                    line.quote(said[1:-1])
+                    line.quote(piece[1:-1])
                 case "double":
-                    line.quote_doubly(said[1:-1])
+                    line.quote_doubly(piece[1:-1])
                 case "escape":
-                    line.quote(said[1])
+                    line.quote(piece[1])
                 case "redirect":
-                    line.redirect(said)
+                    line.redirect(piece)
                 case "operator":
                     line.end_segment()
-                    if said in _GROUPS:
+                    if piece in _GROUPS:
                         self.doubt("it has a subshell or a substitution")
                 case "comment" if not line.inside:
                     end = text.find("\n", at)
                     at = len(text) if end < 0 else end
                 case "plain":
-                    line.write(said)
+                    line.write(piece)
                 case _:
-                    line.write(said, wild=True)
-                    if said not in _PATTERNS:
-                        self.doubt(_ODD.get(said, "it has a control character"))
-                    if said in _UNENDED:
+                    line.write(piece, wild=True)
+                    if piece not in _PATTERNS:
+                        self.doubt(_ODD.get(piece, "it has a control character"))
+                    if piece in _UNENDED:
                         break
         line.end_segment()
 
@@ -200,7 +200,7 @@ class _Reading:
             self.doubt(f"{name} changes what other words mean")
         if not self._read_others(name, words[1:], depth):
             self.doubt(f"what {name} runs is not certain")
-        numbers, runs = acting(name, texts)
+        numbers, runs = find_acting(name, texts)
         opaque = runs or wrapper_programs.runs_unseen(name, texts)
         self.segments.append(Segment(tuple(words), opaque, tuple([number + 1 for number in numbers]), implied))
 
@@ -219,7 +219,7 @@ class _Reading:
             return self._managed(inner, depth)
         if name in wrapper_programs.WRAPPERS:
             return self._wrapped(wrapper_programs.WRAPPERS[name], words, depth)
-        return self._found(words, depth) if name == "find" else True
+        return self._read_find(words, depth) if name == "find" else True
 
     def _shell(self, words: Sequence[Word], depth: int) -> bool:
         code = False
@@ -287,7 +287,7 @@ class _Reading:
         self.run(inner, depth + 1)
         return True
 
-    def _found(self, words: Sequence[Word], depth: int) -> bool:
+    def _read_find(self, words: Sequence[Word], depth: int) -> bool:
         inner: list[Word] | None = None
         certain = True
         for word in words:
@@ -313,7 +313,7 @@ def _runners(name: str, words: Sequence[Word]) -> Iterator[tuple[str, ...]]:
 class _Line:
     """The words up to the next operator."""
 
-    def __init__(self, reading: _Reading, depth: int) -> None:
+    def __init__(self, reading: _Parser, depth: int) -> None:
         self.inside = False
         """Whether a word has begun."""
         self.documents: list[tuple[str, bool]] = []
@@ -329,29 +329,29 @@ class _Line:
         self._target = ""
         """The redirection whose target is the next word."""
 
-    def write(self, said: str, *, wild: bool = False) -> None:
-        if wild and (said != "~" or not self._pieces or self._pieces[-1].endswith((":", "="))):
-            self._wild.add(said)
-        self._pieces.append(said)
+    def write(self, text: str, *, wild: bool = False) -> None:
+        if wild and (text != "~" or not self._pieces or self._pieces[-1].endswith((":", "="))):
+            self._wild.add(text)
+        self._pieces.append(text)
         self.inside = True
 
-    def quote(self, said: str) -> None:
+    def quote(self, text: str) -> None:
         if self._lead is None:
             self._lead = "".join(self._pieces)
-        self._pieces.append(said)
+        self._pieces.append(text)
         self.inside = True
 
-    def quote_doubly(self, said: str) -> None:
-        text, expands = _unquoted(said)
-        self.quote(text)
+    def quote_doubly(self, text: str) -> None:
+        unquoted, expands = _unquoted(text)
+        self.quote(unquoted)
         if expands:
             self._wild.add("$")
             self._reading.doubt(_ODD["$"])
 
-    def redirect(self, said: str) -> None:
+    def redirect(self, text: str) -> None:
         self.end_word()
-        self._target = said
-        if "<<" in said:
+        self._target = text
+        if "<<" in text:
             self._reading.doubt("it has a document in it")
 
     def end_word(self) -> None:
@@ -395,10 +395,10 @@ def _unquoted(text: str) -> tuple[str, bool]:
     """What is between double quotes, and whether the shell replaces something in it."""
     expands = False
 
-    def replaced(found: re.Match[str]) -> str:
+    def replaced(match: re.Match[str]) -> str:
         nonlocal expands
-        expands = expands or found["expanded"] is not None
-        return found["kept"] or found["expanded"] or ""
+        expands = expands or match["expanded"] is not None
+        return match["kept"] or match["expanded"] or ""
 
     return _IN_DOUBLE.sub(replaced, text), expands
 
@@ -413,8 +413,8 @@ def _behind(text: str, at: int, documents: Sequence[tuple[str, bool]]) -> int:
     """Where the line behind the documents begins."""
     for mark, tabs in documents:
         indented = r"\t*" if tabs else ""
-        found = re.compile(rf"^{indented}{re.escape(mark)}$", re.MULTILINE).search(text, at)
-        if found is None:
+        match = re.compile(rf"^{indented}{re.escape(mark)}$", re.MULTILINE).search(text, at)
+        if match is None:
             return len(text)
-        at = found.end()
+        at = match.end()
     return at

@@ -273,6 +273,6 @@ def check_options(name: Any, **options: Any) -> None:
     if not isinstance(name, str):
         raise ToolDefinitionError(f"name={name!r} cannot be", hint="give a text")
     for option, value in options.items():
-        fits, what, wanted = _OPTIONS.get(option, (lambda _: True, "", ""))
+        fits, what, hint = _OPTIONS.get(option, (lambda _: True, "", ""))
         if not fits(value):
-            raise ToolDefinitionError(f"{option}={value!r} {what}", path=name, hint=f"give {wanted}")
+            raise ToolDefinitionError(f"{option}={value!r} {what}", path=name, hint=f"give {hint}")

@@ -160,7 +160,7 @@ _IN_PLACE: Final = re.compile(r"--i|-[^-fe]*i")
 _AWK_ACTS: Final = re.compile(r"system|getline|[|>@]")
 
 
-def acting(name: str, words: Sequence[str]) -> tuple[list[int], bool]:
+def find_acting(name: str, words: Sequence[str]) -> tuple[list[int], bool]:
     """The numbers of the words by which a program writes or runs, and whether one runs what its words do not show."""
     keys = (name, *_subcommands(name, words))
     running = {number for key in keys for number in RUNS.get(key, _NONE).find(words)}
@@ -187,7 +187,7 @@ def _sed(words: Sequence[str]) -> Iterator[int]:
     """What changes files in place, and scripts that may write or run; a script in a file is one that nobody reads."""
     scripts: list[int] = []
     operands: list[int] = []
-    given = awaited = False
+    has_script = awaited = False
     for number, word in enumerate(words):
         if awaited:
             scripts.append(number)
@@ -196,28 +196,28 @@ def _sed(words: Sequence[str]) -> Iterator[int]:
             option = word[2:].partition("=")[0]
             if option and any(each.startswith(option) for each in ("in-place", "file")):
                 yield number
-                given = given or "file".startswith(option)
+                has_script = has_script or "file".startswith(option)
             elif option and "expression".startswith(option):
-                given = True
+                has_script = True
                 if "=" in word:
                     if not _is_safe_script(word.partition("=")[2]):
                         yield number
                 else:
                     awaited = True
         elif word.startswith("-") and len(word) > 1:
-            letters, found, value = word[1:].partition("e")
+            letters, has_expression, value = word[1:].partition("e")
             if "i" in letters or "f" in letters:
                 yield number
-                given = given or "f" in letters
-            elif found:
-                given = True
+                has_script = has_script or "f" in letters
+            elif has_expression:
+                has_script = True
                 if not value:
                     awaited = True
                 elif not _is_safe_script(value):
                     yield number
         else:
             operands.append(number)
-    if not given:
+    if not has_script:
         scripts += operands[:1]
     yield from (number for number in scripts if not _is_safe_script(words[number]))
 
@@ -225,10 +225,10 @@ def _sed(words: Sequence[str]) -> Iterator[int]:
 def _is_safe_script(script: str) -> bool:
     at = 0
     while at < len(script):
-        found = _SED_SAFE.match(script, at)
-        if found is None:
+        has_expression = _SED_SAFE.match(script, at)
+        if has_expression is None:
             return False
-        at = found.end()
+        at = has_expression.end()
         if at < len(script):
             if script[at] in ";\n":
                 at += 1

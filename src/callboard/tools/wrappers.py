@@ -67,8 +67,8 @@ def renamed(ensemble: Ensemble, names: Mapping[str, str]) -> Ensemble:
 
 def approval_required(ensemble: Ensemble, names: Iterable[str] | None = None) -> Ensemble:
     """A person is asked before each call of these, by default of all. Raises NoSuchTool."""
-    asked = _named(ensemble, [*ensemble.invokers] if names is None else names)
-    return _wrapped(ensemble, lambda each: each.replace(approval=each.approval or asked(each)))
+    selects = _named(ensemble, [*ensemble.invokers] if names is None else names)
+    return _wrapped(ensemble, lambda each: each.replace(approval=each.approval or selects(each)))
 
 
 def cached(ensemble: Ensemble, *names: str) -> Ensemble:
@@ -80,7 +80,7 @@ def cached(ensemble: Ensemble, *names: str) -> Ensemble:
     arguments that JSON cannot say are not kept. Raises NoSuchTool, and DescriptorError for one that is not
     idempotent.
     """
-    asked = _named(ensemble, names)
+    selects = _named(ensemble, names)
     for name in names:
         if not ensemble.invokers[name].idempotent:
             raise DescriptorError(
@@ -89,7 +89,7 @@ def cached(ensemble: Ensemble, *names: str) -> Ensemble:
                 hint="mark it so: @tool(idempotent=True), or idempotent = true",
             )
     return _wrapped(
-        ensemble, lambda each: _remembering(each) if (asked(each) if names else each.idempotent) else each.replace()
+        ensemble, lambda each: _remembering(each) if (selects(each) if names else each.idempotent) else each.replace()
     )
 
 
@@ -108,12 +108,12 @@ def _named(ensemble: Ensemble, names: Iterable[str]) -> Callable[[Invoker], bool
     """Whether an invoker is one of these names."""
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
         raise CallerError(f"{names!r} stands alone", hint="give a list of names")
-    wanted = [*names]
-    if not all(isinstance(each, str) for each in wanted):
-        raise CallerError(f"{wanted!r} are no names", hint="give names as text")
+    selected = [*names]
+    if not all(isinstance(each, str) for each in selected):
+        raise CallerError(f"{selected!r} are no names", hint="give names as text")
     _check(ensemble)
-    found = {ensemble.access_invoker(each).name for each in wanted}
-    return lambda each: each.name in found
+    known = {ensemble.access_invoker(each).name for each in selected}
+    return lambda each: each.name in known
 
 
 def _remembering(invoker: Invoker) -> Invoker:
@@ -121,28 +121,28 @@ def _remembering(invoker: Invoker) -> Invoker:
 
     async def invocable(context: Context, arguments: Mapping[str, Any]) -> Any:
         key = _key(invoker.name, arguments)
-        kept: OrderedDict[bytes, Any] = context.namespace.setdefault(_KEPT, OrderedDict())
-        if key is not None and key in kept:
-            return kept[key]
+        cache: OrderedDict[bytes, Any] = context.namespace.setdefault(_KEPT, OrderedDict())
+        if key is not None and key in cache:
+            return cache[key]
         value = act(context, arguments)
         if is_async(act):
             value = await value
         # What a plain function gave to be awaited is awaited where there is an event loop.
-        return _awaited(kept, key, value) if inspect.isawaitable(value) else _keep(kept, key, value)
+        return _awaited(cache, key, value) if inspect.isawaitable(value) else _keep(cache, key, value)
 
     return invoker.replace(invocable=invocable, key=partial(_key, invoker.name))
 
 
-async def _awaited(kept: OrderedDict[bytes, Any], key: bytes | None, value: Awaitable[Any]) -> Any:
-    return _keep(kept, key, await value)
+async def _awaited(cache: OrderedDict[bytes, Any], key: bytes | None, value: Awaitable[Any]) -> Any:
+    return _keep(cache, key, await value)
 
 
-def _keep(kept: OrderedDict[bytes, Any], key: bytes | None, result: Any) -> Any:
+def _keep(cache: OrderedDict[bytes, Any], key: bytes | None, result: Any) -> Any:
     if key is not None:
-        kept[key] = result
-        if len(kept) > MAX_CACHED:
+        cache[key] = result
+        if len(cache) > MAX_CACHED:
             # One step, since calls that block run in threads of their own.
-            kept.popitem(last=False)
+            cache.popitem(last=False)
     return result
 
 

@@ -15,7 +15,7 @@ from callboard.core import InvocationEnded, ReplyEnded
 from callboard.dialects import Parser
 from callboard.errors import DescriptorError
 from callboard.execution import run_invoker
-from callboard.tools import Policy, Roster
+from callboard.tools import InvokerRegistry, Policy
 
 SEVEN = ["file", "code_edit", "search", "navigate", "git", "bash", "test"]
 SINGLE = [
@@ -112,12 +112,12 @@ COMMANDS = {
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_as_seed_003_writes_them(tmp_path, command):
     made = make_ensemble(Workspace(tmp_path, sandbox=object()), SINGLE, single=False)
-    roster = Roster([made])
-    parser = Parser(roster.declarations, "markdown_bash")
+    registry = InvokerRegistry([made])
+    parser = Parser(registry.declarations, "markdown_bash")
     events = [*parser.feed(f"```bash\n{command}\n```\n"), *parser.finish("stop")]
     (call,) = [event for event in events if isinstance(event, InvocationEnded)]
     name, meant = COMMANDS[command]
-    understood = roster[call.name].understood(call.arguments)
+    understood = registry[call.name].coerce(call.arguments)
     assert (call.name, {key: understood.get(key) for key in meant}) == (name, meant)
     assert not any(isinstance(event, ReplyEnded) for event in events)
 

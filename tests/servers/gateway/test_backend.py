@@ -8,13 +8,13 @@ import pytest
 
 from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.backend import LEARNED_SECONDS, LearnedFacts
-from callboard.testing import FakeBackend, Status
+from callboard.testing import FakeBackend, StatusReply
 
 KEYS = {"ann": digest("key-of-ann-12345678"), "bob": digest("key-of-bob-12345678")}
 ANN, BOB = ({"authorization": f"Bearer key-of-{name}-12345678"} for name in ("ann", "bob"))
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 ASK = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [TOOL]}
-NO_TOOLS = Status(400, {"error": {"message": "this model does not support tools"}})
+NO_TOOLS = StatusReply(400, {"error": {"message": "this model does not support tools"}})
 
 
 def no_tools(body):
@@ -25,7 +25,7 @@ def no_tools(body):
 def echoing(body):
     """A backend that says what it was sent, where it takes it no more than anything else."""
     if effort := body.get("reasoning_effort"):
-        return Status(400, {"error": {"message": f"reasoning_effort {effort!r} of tools is not supported"}})
+        return StatusReply(400, {"error": {"message": f"reasoning_effort {effort!r} of tools is not supported"}})
     return "Hello"
 
 
@@ -123,9 +123,9 @@ LATE = [
 def picky(body):
     """A template that wants one system message, on a server that does not know `stream_options`."""
     if any(each["role"] == "system" for each in body["messages"][1:]):
-        return Status(500, {"error": {"message": "Jinja Exception: System message must be at the beginning."}})
+        return StatusReply(500, {"error": {"message": "Jinja Exception: System message must be at the beginning."}})
     if "stream_options" in body:
-        return Status(400, {"error": {"message": "stream_options: Extra inputs are not permitted"}})
+        return StatusReply(400, {"error": {"message": "stream_options: Extra inputs are not permitted"}})
     return "Fine."
 
 
@@ -149,7 +149,7 @@ def test_what_is_refused_is_learned_once_for_each_model_and_shown(serving, strea
 def test_a_narrower_way_is_tried_before_the_tools_are_taken_away(serving):
     def reply(body):
         refuses = any("strict" in each["function"] for each in body.get("tools", ()))
-        return Status(400, {"error": {"message": "strict of tools is not supported"}}) if refuses else "Fine."
+        return StatusReply(400, {"error": {"message": "strict of tools is not supported"}}) if refuses else "Fine."
 
     async def scenario():
         async with FakeBackend(reply) as backend, serving(backend) as served:

@@ -21,7 +21,7 @@ from callboard.core import (
     TextPiece,
     Usage,
 )
-from callboard.testing import FakeBackend, Raw, Status
+from callboard.testing import FakeBackend, Raw, StatusReply
 
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession")
 """Google's package inherits where it is discouraged."""
@@ -345,12 +345,12 @@ def test_calls_that_are_written_as_text_on_every_wire(ask, front, wire):
 
 
 REFUSALS = [
-    Status(400, {"error": {"message": "registry.ollama.ai/library/gemma:2b does not support tools"}}),
-    Status(500, {"error": {"message": "tools param requires --jinja flag"}}),
-    Status(400, {"object": "error", "message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'}),
-    Status(404, {"error": {"message": 'No endpoints found that support tool use. Try disabling "search".'}}),
-    Status(422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "tools"], "msg": "Extra inputs are not permitted"}]}),
-    Status(400, {"error": {"message": "Unrecognized request argument supplied: tools"}}),
+    StatusReply(400, {"error": {"message": "registry.ollama.ai/library/gemma:2b does not support tools"}}),
+    StatusReply(500, {"error": {"message": "tools param requires --jinja flag"}}),
+    StatusReply(400, {"object": "error", "message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'}),
+    StatusReply(404, {"error": {"message": 'No endpoints found that support tool use. Try disabling "search".'}}),
+    StatusReply(422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "tools"], "msg": "Extra inputs are not permitted"}]}),
+    StatusReply(400, {"error": {"message": "Unrecognized request argument supplied: tools"}}),
 ]  # fmt: skip
 
 
@@ -369,12 +369,12 @@ def test_a_backend_that_takes_no_tools(ask, front, refusal, streamed):
 
 
 MISTAKES = [
-    Status(400, {"error": {"message": "Invalid schema for function 'search': None is not of type 'object'", "param": "tools[0].function.parameters"}}),
-    Status(400, {"error": {"message": "An assistant message with 'tool_calls' must be followed by tool messages"}}),
-    Status(400, {"error": {"message": "Invalid 'tools[0].function.name': string does not match pattern"}}),
-    Status(422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "tools", 0, "cache"], "msg": "Extra inputs are not permitted"}]}),
-    Status(400, {"message": "Unexpected role 'tool' after role 'user'"}),
-    Status(500, {"error": {"message": "Internal error while calling function forward"}}),
+    StatusReply(400, {"error": {"message": "Invalid schema for function 'search': None is not of type 'object'", "param": "tools[0].function.parameters"}}),
+    StatusReply(400, {"error": {"message": "An assistant message with 'tool_calls' must be followed by tool messages"}}),
+    StatusReply(400, {"error": {"message": "Invalid 'tools[0].function.name': string does not match pattern"}}),
+    StatusReply(422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "tools", 0, "cache"], "msg": "Extra inputs are not permitted"}]}),
+    StatusReply(400, {"message": "Unexpected role 'tool' after role 'user'"}),
+    StatusReply(500, {"error": {"message": "Internal error while calling function forward"}}),
 ]  # fmt: skip
 
 

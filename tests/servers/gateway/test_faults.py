@@ -25,7 +25,7 @@ from callboard.servers.gateway import BackendSettings, GatewaySettings
 from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.server import settings_per_worker
 from callboard.servers.gateway.settings import GatewayLimits
-from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, Status
+from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, StatusReply
 
 FRONTS = ["responses", "chat", "messages", "gemini"]
 ASKING = {
@@ -144,16 +144,16 @@ def beside(serving, behind, by_hand):
 # The backend.
 
 FAULTS = {
-    "500": (Status(500, {"error": {"message": "out of memory"}}), 500, "server_error", "api_error"),
-    "503": (Status(503, {"error": {"message": "loading"}}), 503, "overloaded_error", "overloaded_error"),
-    "401": (Status(401, {"error": {"message": "no such key", "code": "invalid_api_key"}}), 401, "invalid_api_key", "authentication_error"),
-    "404": (Status(404, {"error": {"message": "no such model", "code": "model_not_found"}}), 404, "model_not_found", "not_found_error"),
-    "429": (Status(429, {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}, {"Retry-After": "7"}), 429, "rate_limit_exceeded", "rate_limit_error"),
-    "400": (Status(400, {"error": {"message": "too long", "code": "context_length_exceeded"}}), 400, "context_length_exceeded", "invalid_request_error"),
+    "500": (StatusReply(500, {"error": {"message": "out of memory"}}), 500, "server_error", "api_error"),
+    "503": (StatusReply(503, {"error": {"message": "loading"}}), 503, "overloaded_error", "overloaded_error"),
+    "401": (StatusReply(401, {"error": {"message": "no such key", "code": "invalid_api_key"}}), 401, "invalid_api_key", "authentication_error"),
+    "404": (StatusReply(404, {"error": {"message": "no such model", "code": "model_not_found"}}), 404, "model_not_found", "not_found_error"),
+    "429": (StatusReply(429, {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}, {"Retry-After": "7"}), 429, "rate_limit_exceeded", "rate_limit_error"),
+    "400": (StatusReply(400, {"error": {"message": "too long", "code": "context_length_exceeded"}}), 400, "context_length_exceeded", "invalid_request_error"),
     "a web page": (Html(), 502, "malformed", "api_error"),
     "502, a web page": (Html(502), 502, "server_error", "api_error"),
-    "200, plain text": (Status(200, "busy"), 502, "malformed", "api_error"),
-    "a redirect": (Status(302, "", {"Location": "http://127.0.0.1/login?secret=1"}), 502, "server_error", "api_error"),
+    "200, plain text": (StatusReply(200, "busy"), 502, "malformed", "api_error"),
+    "a redirect": (StatusReply(302, "", {"Location": "http://127.0.0.1/login?secret=1"}), 502, "server_error", "api_error"),
     "garbage": (Raw(["{"]), 502, "malformed", "api_error"),
     "noise": (Raw([b"\xff\xfe\x00" * 50]), 502, None, "api_error"),
     "nothing": (Raw([]), 502, None, "api_error"),
@@ -613,7 +613,7 @@ def test_nothing_is_said_to_be_dropped_where_nothing_is(serving):
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
     "fault",
-    [Status(500), Status(429, headers={"Retry-After": "7"}), Status(401), Html(), Raw(["{"]), Cut(), Cut([ReplyStarted()]), Silence([ReplyStarted()])],
+    [StatusReply(500), StatusReply(429, headers={"Retry-After": "7"}), StatusReply(401), Html(), Raw(["{"]), Cut(), Cut([ReplyStarted()]), Silence([ReplyStarted()])],
     ids=["500", "429", "401", "html", "garbage", "closed", "cut", "silent"],
 )  # fmt: skip
 def test_the_next_backend_is_asked(serving, behind, front, stream, fault):
@@ -640,7 +640,7 @@ def test_the_next_backend_is_asked(serving, behind, front, stream, fault):
 @pytest.mark.parametrize("stream", [True, False])
 def test_what_the_client_did_wrong_is_not_asked_of_another(serving, behind, stream):
     async def scenario():
-        async with FakeBackend([Status(400, {"error": {"message": "no"}})]) as first, FakeBackend([]) as second:
+        async with FakeBackend([StatusReply(400, {"error": {"message": "no"}})]) as first, FakeBackend([]) as second:
             async with serving(behind(first), behind(second, weight=0.0)) as served:
                 answer = await served.post("chat", {**ASKING["chat"], "stream": stream})
             return answer, [each for each in second.requests if each.method == "POST"], served.gateway
@@ -666,7 +666,7 @@ def test_what_was_said_is_not_said_again_by_another(serving, behind):
 def test_backends_that_failed_too_often_are_not_asked(beside, front, stream):
     async def scenario():
         async with (
-            FakeBackend(lambda _: Status(503)) as backend,
+            FakeBackend(lambda _: StatusReply(503)) as backend,
             beside(backend, front=front, failure_threshold=3) as served,
         ):
             body = {**ASKING[front], "stream": stream}
@@ -691,7 +691,10 @@ def test_backends_that_failed_too_often_are_not_asked(beside, front, stream):
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 413, 422, 429])
 def test_a_client_s_fault_is_not_the_backend_s(serving, status):
     async def scenario():
-        async with FakeBackend(lambda _: Status(status)) as backend, serving(backend, failure_threshold=2) as served:
+        async with (
+            FakeBackend(lambda _: StatusReply(status)) as backend,
+            serving(backend, failure_threshold=2) as served,
+        ):
             answers = [await served.post("chat", ASKING["chat"]) for _ in range(4)]
             return [each.status for each in answers], await served.get("/health")
 
@@ -702,7 +705,7 @@ def test_a_client_s_fault_is_not_the_backend_s(serving, status):
 
 def test_an_unhealthy_gateway_says_so(serving):
     async def scenario():
-        async with FakeBackend(lambda _: Status(503)) as backend, serving(backend, failure_threshold=2) as served:
+        async with FakeBackend(lambda _: StatusReply(503)) as backend, serving(backend, failure_threshold=2) as served:
             for _ in range(2):
                 await served.post("chat", ASKING["chat"])
             return await served.get("/health")
@@ -714,7 +717,7 @@ def test_an_unhealthy_gateway_says_so(serving):
 
 
 def test_a_storm_of_429_reaches_each_client_and_opens_nothing(beside):
-    storm = Status(429, {"error": {"message": "slow down"}}, {"Retry-After": "2"})
+    storm = StatusReply(429, {"error": {"message": "slow down"}}, {"Retry-After": "2"})
 
     async def scenario():
         async with FakeBackend(lambda _: storm) as backend, beside(backend, failure_threshold=3) as served:
@@ -729,7 +732,7 @@ def test_a_storm_of_429_reaches_each_client_and_opens_nothing(beside):
 
 def test_what_a_client_is_told_besides(serving):
     async def scenario():
-        replies = [Status(200, {"choices": [{"message": {"content": "Hi"}}]}, {"x-request-id": "req-1"}), "Hi"]
+        replies = [StatusReply(200, {"choices": [{"message": {"content": "Hi"}}]}, {"x-request-id": "req-1"}), "Hi"]
         async with FakeBackend(replies) as backend, serving(backend) as served:
             return [await served.post("chat", ASKING["chat"]) for _ in replies]
 
@@ -759,7 +762,7 @@ def test_paths_that_are_not_there(serving, path):
 @pytest.mark.parametrize(("asked", "told"), [("9" * 400, "86400"), ("0", "1"), ("0.2", "1"), ("soon", None)])
 def test_a_pause_that_no_client_could_wait_for(serving, asked, told):
     async def scenario():
-        storm = Status(429, headers={"Retry-After": asked})
+        storm = StatusReply(429, headers={"Retry-After": asked})
         async with FakeBackend([storm]) as backend, serving(backend) as served:
             return await served.post("chat", ASKING["chat"])
 

@@ -11,7 +11,7 @@ from callboard.errors import CallerError
 from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.configuration import load_gateway_settings
-from callboard.testing import FakeBackend, Status
+from callboard.testing import FakeBackend, StatusReply
 
 ANN, BOB = "sk-ann-for-one-provider", "sk-bob-for-one-provider"
 ASK = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hi"}]}
@@ -53,7 +53,7 @@ def test_a_clients_key_goes_to_no_backend_that_did_not_ask_for_it(serving, behin
     """Neither when models are listed, nor with a request, nor where another backend failed."""
 
     async def scenario():
-        async with FakeBackend([Status(503), "Hello"]) as openai, FakeBackend(lambda _: "Hello") as lab:
+        async with FakeBackend([StatusReply(503), "Hello"]) as openai, FakeBackend(lambda _: "Hello") as lab:
             settings = (
                 behind(openai, name="openai", models=("gpt-*",), forward_client_key=True),
                 behind(lab, name="lab", weight=0.0),

@@ -18,7 +18,7 @@ from callboard.core import (
     Usage,
 )
 from callboard.servers.gateway.auth import digest
-from callboard.testing import Cut, FakeBackend, Status
+from callboard.testing import Cut, FakeBackend, StatusReply
 
 HI = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
 KEY = "sk-ann-123456789012345678"
@@ -178,7 +178,7 @@ def test_no_other_path_takes_a_key_from_its_url(ask, path):
 
 def test_a_key_in_a_url_is_nowhere_else(ask, caplog):
     caplog.set_level("DEBUG")
-    replies = [Status(401, {"error": {"message": f"no key {KEY}"}})]
+    replies = [StatusReply(401, {"error": {"message": f"no key {KEY}"}})]
     answer, (asked,) = ask(f"/v1beta/models/m:generateContent?key={KEY}", HI, replies, facts={"wire": "gemini"})
     assert (answer.status, asked.headers["x-goog-api-key"]) == (401, KEY)
     refused, _ = ask(f"/v1beta/nothing?key={KEY}", HI, [])

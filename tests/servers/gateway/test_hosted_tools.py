@@ -28,7 +28,7 @@ from callboard.core import (
 from callboard.errors import DescriptorError, ToolExecutionFailure
 from callboard.servers.gateway.hosted_tools import HostedTools
 from callboard.servers.gateway.settings import GatewaySettings, Permissions
-from callboard.testing import FakeBackend, Status
+from callboard.testing import FakeBackend, StatusReply
 from callboard.wires import wire_named
 
 COMMAND = (sys.executable, "-P", "-c", "from callboard.cli import main; main()")
@@ -624,7 +624,7 @@ def test_what_runs_is_told_before_it_has_run(hosting, front):
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_backend_that_fails_in_a_later_round(hosting, stream):
     async def main():
-        replies = [calls(("add", ONE_AND_TWO)), Status(500)]
+        replies = [calls(("add", ONE_AND_TWO)), StatusReply(500)]
         async with hosting(replies) as served:
             found = await served.post("responses", {"model": "m", "input": "hi", "stream": stream})
             if stream:

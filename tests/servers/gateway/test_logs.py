@@ -16,7 +16,7 @@ from callboard.servers import gateway
 from callboard.servers.gateway import GatewayLimits
 from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.logs import sanitize_records
-from callboard.testing import FakeBackend, Raw, Status
+from callboard.testing import FakeBackend, Raw, StatusReply
 
 FORGED = "FORGED 2026-01-01 INFO admin logged in"
 HOSTILE = f"ok\x1b[2J\n{FORGED}\r\n{FORGED}\x0b{FORGED}\x85{FORGED}\u2028{FORGED}\u2029\u202e\u2066\x9b31m\x00\x7f\u200b\ud7ff"
@@ -31,7 +31,7 @@ CALLED = [
 ERROR = msgspec.json.encode(
     {"error": {"message": f"tools are not supported {HOSTILE}", "type": HOSTILE, "code": HOSTILE}}
 )
-REPLIES = {"calls": Raw(CALLED), "refuses tools": Status(400, ERROR), "fails": Status(500, ERROR)}
+REPLIES = {"calls": Raw(CALLED), "refuses tools": StatusReply(400, ERROR), "fails": StatusReply(500, ERROR)}
 HISTORY = [
     {"type": "function_call", "call_id": HOSTILE, "name": HOSTILE, "arguments": "{}"},
     {"type": "function_call_output", "call_id": HOSTILE, "output": HOSTILE},

@@ -18,7 +18,7 @@ from callboard.core import (
     TextPiece,
     Usage,
 )
-from callboard.testing import Cut, FakeBackend, Raw, Status
+from callboard.testing import Cut, FakeBackend, Raw, StatusReply
 
 WEATHER = {
     "type": "function",
@@ -55,7 +55,7 @@ REPLIES = {
     "cut": Cut([ReplyStarted(), TextPiece("Hel")]),
     "cut inside a call": Cut([ReplyStarted(), *CALL[:2]]),
     "garbage": Raw(["{", "[DONE]"]),
-    "500": Status(500, {"error": {"message": "out of memory"}}),
+    "500": StatusReply(500, {"error": {"message": "out of memory"}}),
 }
 ASKS = {
     "plain": {"input": "Hi"},

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from callboard.servers.gateway.auth import digest
-from callboard.testing import Cut, FakeBackend, Status
+from callboard.testing import Cut, FakeBackend, StatusReply
 
 NAMES = ("ann", "bob", "eve")
 KEYS = {name: digest(f"key-of-{name}-12345678") for name in NAMES}
@@ -25,10 +25,10 @@ PICTURE = {
 }  # fmt: skip
 NO_EYES = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"
 POISONS = {
-    "500": Status(500, {"error": {"code": 500, "message": "no", "type": "server_error"}}),
-    "500, plain text": Status(500, "Internal Server Error"),
-    "502": Status(502),
-    "503": Status(503),
+    "500": StatusReply(500, {"error": {"code": 500, "message": "no", "type": "server_error"}}),
+    "500, plain text": StatusReply(500, "Internal Server Error"),
+    "502": StatusReply(502),
+    "503": StatusReply(503),
     "a connection that is dropped": Cut(),
 }
 
@@ -61,7 +61,7 @@ def test_one_keys_failures_never_close_a_backend_for_another_key(serving, poison
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_picture_for_a_model_without_eyes_is_the_clients_mistake(serving, front, stream):
     """llama.cpp answers 500, and a text is answered after as many of them as there are."""
-    refusal = Status(500, {"error": {"code": 500, "message": NO_EYES, "type": "server_error"}})
+    refusal = StatusReply(500, {"error": {"code": 500, "message": NO_EYES, "type": "server_error"}})
 
     async def scenario():
         async with (
@@ -83,7 +83,7 @@ def test_a_conversation_that_is_too_long_for_llama_cpp_has_openais_code(serving,
     error = {"code": 400, "message": "request (9 tokens) exceeds the available context size (8 tokens)", "type": "exceed_context_size_error"}  # fmt: skip
 
     async def scenario():
-        async with FakeBackend([Status(400, {"error": error})]) as backend, serving(backend) as served:
+        async with FakeBackend([StatusReply(400, {"error": error})]) as backend, serving(backend) as served:
             return await served.post(front, HI[front])
 
     answer = asyncio.run(scenario())
@@ -114,7 +114,7 @@ def test_a_backend_that_is_dead_is_left_alone_though_one_client_alone_asks(servi
 
 def test_a_backend_that_is_dead_for_several_keys_is_left_alone_by_all(serving):
     async def scenario():
-        async with FakeBackend(lambda _: Status(503)) as backend, serving(backend, keys=KEYS) as served:
+        async with FakeBackend(lambda _: StatusReply(503)) as backend, serving(backend, keys=KEYS) as served:
             for key in (ANN, ANN, ANN, BOB, BOB):
                 await served.post("chat", HI["chat"], key)
             before = posts(backend)
@@ -128,7 +128,7 @@ def test_a_backend_that_is_dead_for_several_keys_is_left_alone_by_all(serving):
 
 def test_a_reply_to_anybody_shows_that_a_backend_lives(serving):
     async def scenario():
-        async with FakeBackend(poisoned(Status(503))) as backend, serving(backend, keys=KEYS) as served:
+        async with FakeBackend(poisoned(StatusReply(503))) as backend, serving(backend, keys=KEYS) as served:
             poison = {"model": "m", "messages": [{"role": "user", "content": "poison"}]}
             for _ in range(5):
                 await served.post("chat", poison, ANN)

@@ -26,7 +26,7 @@ from callboard.core import (
 from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.redaction import Redactor
-from callboard.testing import FakeBackend, Raw, Status
+from callboard.testing import FakeBackend, Raw, StatusReply
 
 KEY = 'sk-UPSTREAM/SECRET+0123"456789'
 FRONTS = {
@@ -123,14 +123,14 @@ def refusals(secret):
     """Answers of a backend that repeats what it was asked with."""
     body = {"error": {"message": f"Incorrect API key provided: {secret}", "code": f"bad {secret}", "type": secret}}
     return {
-        "an error": Status(401, body),
-        "an error of the server": Status(500, body),
-        "with no message": Status(400, {"error": {"message": {"headers": {"authorization": secret}}}}),
-        "escaped": Status(400, json.dumps(body).replace(secret, "".join(f"\\u{ord(each):04X}" for each in secret)).encode()),
-        "cut": Status(400, {"error": {"message": "x" * 480 + secret}}),
-        "plain": Status(403, f"no such key: {secret}"),
-        "no JSON": Status(200, f"no such key: {secret}"),
-        "a header": Status(429, body, {"x-request-id": f"req-{secret}", "request-id": secret, "Retry-After": secret}),
+        "an error": StatusReply(401, body),
+        "an error of the server": StatusReply(500, body),
+        "with no message": StatusReply(400, {"error": {"message": {"headers": {"authorization": secret}}}}),
+        "escaped": StatusReply(400, json.dumps(body).replace(secret, "".join(f"\\u{ord(each):04X}" for each in secret)).encode()),
+        "cut": StatusReply(400, {"error": {"message": "x" * 480 + secret}}),
+        "plain": StatusReply(403, f"no such key: {secret}"),
+        "no JSON": StatusReply(200, f"no such key: {secret}"),
+        "a header": StatusReply(429, body, {"x-request-id": f"req-{secret}", "request-id": secret, "Retry-After": secret}),
         "in a stream": Raw([{"choices": [{"index": 0, "delta": {"content": "Hel"}}]}, body]),
         "a reply": [ReplyStarted(secret, secret), ReasoningPiece(secret), *map(TextPiece, secret), ReplyEnded("stop")],
     }  # fmt: skip
@@ -191,8 +191,8 @@ def test_clients_are_not_told_where_backends_are(serving, behind, caplog, front,
         nowhere = f"127.0.0.1:{free.getsockname()[1]}"
 
     async def scenario():
-        redirect = Status(307, "", {"Location": "http://internal.example:8443/login"})
-        told = Status(404, {"error": {"message": "no route for http://{}/v1/chat at {}"}})
+        redirect = StatusReply(307, "", {"Location": "http://internal.example:8443/login"})
+        told = StatusReply(404, {"error": {"message": "no route for http://{}/v1/chat at {}"}})
         async with FakeBackend(lambda _: redirect) as first, FakeBackend(lambda _: told) as third:
             settings = [
                 behind(first, models=("a",)),
@@ -227,7 +227,7 @@ def test_a_clients_own_key_is_in_no_log_line(serving, caplog):
     key = "sk-of-a-client-0123456789"
 
     async def scenario():
-        replies = [Status(code, {"error": {"message": f"refused: Bearer {key}"}}) for code in (401, 500, 503)]
+        replies = [StatusReply(code, {"error": {"message": f"refused: Bearer {key}"}}) for code in (401, 500, 503)]
         async with FakeBackend(replies) as backend, serving(backend) as served:
             for _ in replies:
                 await served.post("chat", FRONTS["chat"], {"authorization": f"Bearer {key}"})

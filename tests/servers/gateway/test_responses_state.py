@@ -23,7 +23,7 @@ from callboard.servers.gateway import BackendSettings, GatewayLimits
 from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.compaction import PROMPT
 from callboard.servers.gateway.configuration import load_gateway_settings, parse_keys
-from callboard.testing import FakeBackend, Silence, Status
+from callboard.testing import FakeBackend, Silence, StatusReply
 
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
 KEYS = {"ann": digest("key-of-ann-12345678"), "bob": digest("key-of-bob-12345678")}
@@ -217,7 +217,7 @@ def test_a_failed_reply_is_not_kept_and_a_cut_one_is(story, database):
         await at.client.responses.create(model="m", input="go on", previous_response_id=kept.id)
         assert messages(at.backend)[1] == ("assistant", "only half")
 
-    replies = [Status(400), [ReplyStarted(), TextPiece("x")], said(TextPiece("only half"), end="length"), "whole"]
+    replies = [StatusReply(400), [ReplyStarted(), TextPiece("x")], said(TextPiece("only half"), end="length"), "whole"]
     story(replies, told, store=database)
 
 
@@ -508,7 +508,7 @@ def test_a_conversation_is_summed_up(story, tmp_path):
         ({"model": "m", "input": 5}, [], 400, "invalid_request"),
         ({"model": "m", "input": "hi", "previous_response_id": "resp_1"}, [], 400, "previous_response_not_found"),
         ({"model": "m", "input": "hi"}, [said(TextPiece(" \n"))], 502, "no_summary"),
-        ({"model": "m", "input": "hi"}, [Status(429)], 429, None),
+        ({"model": "m", "input": "hi"}, [StatusReply(429)], 429, None),
     ],
 )
 def test_what_cannot_be_summed_up(story, body, replies, status, code):

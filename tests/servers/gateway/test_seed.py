@@ -21,7 +21,7 @@ from callboard.core import (
     Usage,
 )
 from callboard.servers.gateway.settings import GatewayLimits
-from callboard.testing import Cut, FakeBackend, Raw, Status
+from callboard.testing import Cut, FakeBackend, Raw, StatusReply
 
 PARAMETERS = {
     "type": "object",
@@ -577,7 +577,7 @@ ENDS = {
     "length": (Raw([HELLO, stop("length"), "[DONE]"]), "incomplete"),
     "filter": (Raw([HELLO, stop("content_filter"), "[DONE]"]), "incomplete"),
     "no [DONE]": (Raw([HELLO, stop()]), "completed"),
-    "500": (Status(500, {"error": {"message": "naïve " * 2000}}), "failed"),
+    "500": (StatusReply(500, {"error": {"message": "naïve " * 2000}}), "failed"),
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 from callboard.core import ReplyStarted, TextPiece
 from callboard.servers.gateway import GatewayLimits
 from callboard.servers.gateway.auth import digest
-from callboard.testing import Cut, FakeBackend, Silence, Status
+from callboard.testing import Cut, FakeBackend, Silence, StatusReply
 
 TERMINAL = {"response.completed", "response.incomplete", "response.failed", "error"}
 KEYS = {"ann": digest("key-of-ann")}
@@ -188,7 +188,7 @@ def test_a_continuation_that_fails_is_forgotten(story, failing):
     def replies(body):
         match body["messages"][-1]["content"]:
             case "fail":
-                return Status(400)
+                return StatusReply(400)
             case "cut":
                 return Cut([ReplyStarted(), TextPiece("x")])
             case _:
@@ -475,4 +475,4 @@ def test_a_refusal_of_a_backend_is_an_error_with_its_status(story):
         assert (event["type"], event["status"]) == ("error", 429)
         assert text(await at.socket.answered(input="x")) == "done"
 
-    story([Status(429), "done"], told)
+    story([StatusReply(429), "done"], told)

@@ -28,7 +28,7 @@ from callboard.core import (
     ResultReady,
 )
 from callboard.execution import ParallelExecutor, permit
-from callboard.tools import Ensemble, Policy, Roster
+from callboard.tools import Ensemble, InvokerRegistry, Policy
 
 PUT_CODE: Final = "put_code"
 
@@ -69,8 +69,8 @@ class CodeBlockApplier:
         self._new_files = new_files
         self._guarded_files = guarded_files
         self._emit = emit
-        self._roster = Roster([Ensemble("coding_single", [put_code], connection=workspace)])
-        self._executor = ParallelExecutor(self._roster, before_call=self._permit, limit=1)
+        self._registry = InvokerRegistry([Ensemble("coding_single", [put_code], connection=workspace)])
+        self._executor = ParallelExecutor(self._registry, before_call=self._permit, limit=1)
         self._originals: dict[str, bytes | None] = {}
         self._count = 0
         self._last: list[InvocationCanister] = []
@@ -138,7 +138,7 @@ class CodeBlockApplier:
         return InvocationCanister(identifier=f"code_block_{self._count}", name=PUT_CODE, arguments=arguments, raw=raw)
 
     async def _permit(self, invocation: InvocationCanister) -> InvocationCanister | ResultCanister:
-        return await permit(self._roster[PUT_CODE], invocation, self._policy, self._approve)
+        return await permit(self._registry[PUT_CODE], invocation, self._policy, self._approve)
 
     def _take_back(self) -> None:
         for path, data in self._originals.items():

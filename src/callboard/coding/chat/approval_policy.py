@@ -114,7 +114,7 @@ class ApprovalPolicy(JobPolicy):
 
 def _pattern(invoker: Invoker, invocation: InvocationCanister) -> str:
     """What an answer for the session or for good allows, by the arguments that permissions look at."""
-    arguments = invoker.understood(invocation.arguments or {})
+    arguments = invoker.coerce(invocation.arguments or {})
     subjects: dict[str, Any] = {}
     for name, subject in invoker.subjects.items():
         # A patch is about several files: no folder says which.

@@ -19,7 +19,7 @@ from callboard.coding.test_runners.runner import ProjectFolder, Runner, Selectio
 from callboard.coding.workspace.run_command import describe_stop, run_command
 from callboard.coding.workspace.workspace import Workspace
 from callboard.errors import CallerError
-from callboard.tools.context import Progress
+from callboard.tools.context import ReportProgress
 
 SECONDS: Final = 600.0
 """Default time limit of a run."""
@@ -43,7 +43,7 @@ async def run_tests(
     kind: str = "",
     folder: str = "",
     seconds: float = SECONDS,
-    progress: Progress = _ignore_progress,
+    progress: ReportProgress = _ignore_progress,
     digest: Callable[[], Awaitable[str]] | None = None,
 ) -> TestReport:
     """Run the tests of a folder beneath the root, "" for the root itself.
@@ -100,7 +100,7 @@ async def _run_repeatedly(  # noqa: PLR0917  # one call, with the names of the o
     workspace: Workspace,
     place: str,
     seconds: float,
-    progress: Progress,
+    progress: ReportProgress,
 ) -> TestReport:
     """Run the command `count` times, or once if the runner repeats by itself; stop at the first failure."""
     command = runner.command(selection, project)

@@ -41,7 +41,7 @@ def single_action(name: str, arguments: Mapping[str, Any]) -> str:
     if invoker is None:
         return _OF_ONE_ACTION.get(name, name)
     tool = _tools()[name]
-    name_of_action = invoker.understood(arguments).get(ACTION)
+    name_of_action = invoker.coerce(arguments).get(ACTION)
     action = (
         tool.actions.get(name_of_action) if isinstance(tool, ActionTool) and isinstance(name_of_action, str) else None
     )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from callboard.coding.workspace.hidden_paths import find_hidden_paths
 from callboard.coding.workspace.workspace import Workspace
 from callboard.errors import SandboxUnavailable
-from callboard.tools.context import Progress
+from callboard.tools.context import ReportProgress
 
 if TYPE_CHECKING:
     from callboard.sandbox import Outcome
@@ -30,7 +30,7 @@ async def run_command(
     command: Sequence[str],
     *,
     seconds: float,
-    progress: Progress,
+    progress: ReportProgress,
     label: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> Outcome:

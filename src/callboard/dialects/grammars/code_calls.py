@@ -130,16 +130,16 @@ class ShellCommands(Grammar, frozen=True, eq=False):
 def _word(buffer: TextBuffer) -> Reading[str]:
     """The first word, not read yet."""
     while True:
-        found = _WORD.match(buffer.text, buffer.at)
-        if found is not None and (found.end() < len(buffer.text) or len(found[0]) == MAX_NAME):
+        match = _WORD.match(buffer.text, buffer.at)
+        if match is not None and (match.end() < len(buffer.text) or len(match[0]) == MAX_NAME):
             break
         try:
             yield
         except EndOfText:
-            if found is None:
+            if match is None:
                 raise
             break
-    return found[0]
+    return match[0]
 
 
 def _commands(text: str) -> Iterator[str]:
@@ -160,10 +160,10 @@ def _commands(text: str) -> Iterator[str]:
 def _quote_behind(line: str, quote: str) -> str:
     """The quotation that is open behind a line, "" for none; `quote` is what was open before it."""
     at = 0
-    while found := _QUOTES[quote].search(line, at):
-        at = found.end()
-        if found[0] in _QUOTES:
-            quote = "" if quote else found[0]
+    while match := _QUOTES[quote].search(line, at):
+        at = match.end()
+        if match[0] in _QUOTES:
+            quote = "" if quote else match[0]
     return quote
 
 
@@ -178,7 +178,7 @@ def _command(calls: CallBuilder, line: str) -> tuple[str, dict[str, Any]] | None
     if not calls.is_declared(name):
         return None
     schema, flags = calls.schema(name), calls.flags(name)
-    given: dict[str, str | bool] = {}
+    options: dict[str, str | bool] = {}
     positional: list[str] = []
     while words:
         word = words.pop(0)
@@ -189,18 +189,18 @@ def _command(calls: CallBuilder, line: str) -> tuple[str, dict[str, Any]] | None
                 return None
             positional.append(word)
         elif equals:
-            given[key] = value
+            options[key] = value
         elif types_of(schema, key) == _FLAG and (not words or words[0].lower() not in {"true", "false"}):
-            given[key] = True
+            options[key] = True
         elif not words:
             return None
         else:
-            given[key] = words.pop(0)
-    free = [key for key in keys_of(schema) if key not in given]
+            options[key] = words.pop(0)
+    free = [key for key in keys_of(schema) if key not in options]
     if len(positional) > len(free):
         return None
-    given |= dict(zip(free, positional, strict=False))
-    return name, {key: _typed(given[key], types_of(schema, key)) for key in keys_of(schema) if key in given}
+    options |= dict(zip(free, positional, strict=False))
+    return name, {key: _typed(options[key], types_of(schema, key)) for key in keys_of(schema) if key in options}
 
 
 def _long(flag: str, schema: Mapping[str, Any]) -> str | None:

@@ -123,15 +123,15 @@ def _list(body: JsonObjects, state: ParseState, declared: bool, *, inner: bool =
             if each.closed:
                 yield from _leave_list(state)
             raise
-        while (found := _NO_SEPARATOR.search(buffer.text, buffer.at)) is None:
+        while (match := _NO_SEPARATOR.search(buffer.text, buffer.at)) is None:
             buffer.at = len(buffer.text)
             yield
-        buffer.at = found.start()
-        if found[0] == "]":
+        buffer.at = match.start()
+        if match[0] == "]":
             buffer.at += 1
             buffer.drop()
             return True
-        if found[0] != "{":
+        if match[0] != "{":
             return False
         buffer.hold()
 
@@ -444,7 +444,7 @@ class _Object:
             self._has_emitted = self._state.calls.count > before
         if not closed:
             raise NotACall
-        self._members.passed()
+        self._members.skip_value()
 
     def _say(self) -> Reading[None]:
         """An answer or a thought, as it arrives."""
@@ -464,26 +464,26 @@ class _Object:
         buffer.release()
         string = JsonString()
         begin = buffer.at + 1
-        told = buffer.base + begin
+        emitted_to = buffer.base + begin
         try:
             while True:
                 token, buffer.at = members.step(buffer.text, buffer.at)
                 inside = buffer.at - (token is Token.END)
-                said = string.feed(buffer.text[begin:inside])
+                text = string.feed(buffer.text[begin:inside])
                 if token is Token.END:
-                    said += string.finish()
-                end = buffer.base + inside - string.held
-                if said:
-                    self._state.emit(piece(said, offsets=(told, end)))
-                    told = end
+                    text += string.finish()
+                end = buffer.base + inside - string.held_length
+                if text:
+                    self._state.emit(piece(text, offsets=(emitted_to, end)))
+                    emitted_to = end
                 buffer.drop()
                 if token is not Token.MORE:
                     return
                 yield
                 begin = buffer.at
         except EndOfText:
-            if said := string.finish():
-                self._state.emit(piece(said, offsets=(told, buffer.offset)))
+            if text := string.finish():
+                self._state.emit(piece(text, offsets=(emitted_to, buffer.offset)))
             raise
 
 

@@ -76,8 +76,8 @@ class NameThenJson(Grammar, frozen=True, eq=False):
         if self.tail:
             try:
                 yield from buffer.skip_blank()
-                if found := (yield from buffer.match_first([compile_marker(self.tail)])):
-                    buffer.at = found[1].end
+                if match := (yield from buffer.match_first([compile_marker(self.tail)])):
+                    buffer.at = match[1].end
             except EndOfText:
                 state.close()
                 raise
@@ -122,18 +122,18 @@ def read_text(state: ParseState, key: str, ends: Sequence[str]) -> Reading[None]
     start = re.compile(f"[{re.escape(''.join({each.prefix[0] for each in markers}))}]" if markers else r"(?!)")
     try:
         while True:
-            found = start.search(buffer.text, buffer.at)
-            at = len(buffer.text) if found is None else found.start()
+            match = start.search(buffer.text, buffer.at)
+            at = len(buffer.text) if match is None else match.start()
             call.write(escape_json(buffer.text[buffer.at : at]), buffer.base + at)
             buffer.at = at
             buffer.drop()
-            if found is None:
+            if match is None:
                 yield
             elif (yield from buffer.match_first(markers)):
                 break
             else:
                 buffer.at += 1
-                call.write(escape_json(found[0]), buffer.offset)
+                call.write(escape_json(match[0]), buffer.offset)
     except EndOfText:
         if state.why != "stop":
             state.abandon()

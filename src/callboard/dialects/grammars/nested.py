@@ -86,16 +86,16 @@ class _Arguments:
         try:
             while True:
                 yield from buffer.skip_blank()
-                found = yield from buffer.match_first(nested.tags)
-                if found is None:
+                match = yield from buffer.match_first(nested.tags)
+                if match is None:
                     break
-                key = found[1].fields["key"]
-                if found[0] == 0 and key != nested.section:
-                    buffer.at = found[1].end
-                if found[0] == 0 and key in {nested.call, nested.section}:
+                key = match[1].fields["key"]
+                if match[0] == 0 and key != nested.section:
+                    buffer.at = match[1].end
+                if match[0] == 0 and key in {nested.call, nested.section}:
                     break
-                if found[0]:
-                    buffer.at = found[1].end
+                if match[0]:
+                    buffer.at = match[1].end
                     yield from self._value(key)
         except EndOfText:
             buffer.at = len(buffer.text)
@@ -118,8 +118,8 @@ class _Arguments:
             self._call.write(f"{',' if self._seen else '{'}{quote_json(key)}:", buffer.offset)
             self._seen.add(key)
         begin = buffer.offset
-        found = yield from buffer.match_first(self._nested.tags)
-        if found is not None and found[0]:
+        match = yield from buffer.match_first(self._nested.tags)
+        if match is not None and match[0]:
             json = yield from self._tree(key)
             if not again:
                 self._call.write(json, buffer.offset)
@@ -147,11 +147,11 @@ class _Arguments:
             if at < 0:
                 yield
                 continue
-            found = yield from buffer.match_first(nested.tags[:1])
-            closed = found[1].fields["key"] if found else ""
-            if found:  # the marker is a token: no text holds it, so another name's tag closes it as well
+            match = yield from buffer.match_first(nested.tags[:1])
+            closed = match[1].fields["key"] if match else ""
+            if match:  # the marker is a token: no text holds it, so another name's tag closes it as well
                 if closed not in {nested.call, nested.section} or closed == key:
-                    buffer.at = found[1].end
+                    buffer.at = match[1].end
                 return None
             buffer.at += 1
             return nested.before[0]
@@ -169,24 +169,24 @@ class _Arguments:
             if at < 0:
                 yield
                 continue
-            found = yield from buffer.match_first(nested.tags)
-            name = found[1].fields["key"] if found else ""
-            if found is None or (found[0] and len(path) == _MAX_DEPTH):
+            match = yield from buffer.match_first(nested.tags)
+            name = match[1].fields["key"] if match else ""
+            if match is None or (match[0] and len(path) == _MAX_DEPTH):
                 path[-1].text.append(buffer.text[buffer.at])
                 buffer.at += 1
-            elif found[0]:
-                buffer.at = found[1].end
+            elif match[0]:
+                buffer.at = match[1].end
                 node = _Node(name)
                 path[-1].children.append(node)
                 path.append(node)
             elif any(node.key == name for node in path):
-                buffer.at = found[1].end
+                buffer.at = match[1].end
                 while path.pop().key != name:
                     pass
             elif name in {nested.call, nested.section}:
                 break
             else:
-                buffer.at = found[1].end
+                buffer.at = match[1].end
         return to_json(self._converted(root, member_of(self._schema, key, self._schema)))
 
     def _converted(self, node: _Node, schema: Any) -> Any:

@@ -225,15 +225,15 @@ class LiteralToJson:
         pieces: list[str] = []
         size = 0
         while True:
-            found = pattern.search(buffer.text, buffer.at)
-            end = len(buffer.text) if found is None else found.start()
+            match = pattern.search(buffer.text, buffer.at)
+            end = len(buffer.text) if match is None else match.start()
             end = min(end, buffer.at + _MAX_WORD + 1 - size)
             pieces.append(buffer.text[buffer.at : end])
             size += end - buffer.at
             buffer.at = end
             if size > _MAX_WORD:
                 raise NotALiteral
-            if found is not None:
+            if match is not None:
                 return "".join(pieces).strip()
             yield
 
@@ -281,14 +281,14 @@ class LiteralToJson:
         write('"', buffer.offset)
         while True:
             at = buffer.at
-            found = stop.search(buffer.text, at)
-            end = len(buffer.text) if found is None else found.start()
+            match = stop.search(buffer.text, at)
+            end = len(buffer.text) if match is None else match.start()
             if end > at:
                 write(escape_json(buffer.text[at:end]), buffer.base + end)
                 buffer.at = end
-            if found is None:
+            if match is None:
                 yield
-            elif found[0] == "\\" and escapes:
+            elif match[0] == "\\" and escapes:
                 yield from self._escape(write)
             elif buffer.text.startswith(quote, end):
                 goes_on = self._literals.unescaped and (yield from self._goes_on(write))
@@ -307,24 +307,24 @@ class LiteralToJson:
     def _goes_on(self, write: Write) -> Reading[bool]:
         """Whether the quote here is one that the model forgot to escape: nothing follows that may follow a string."""
         buffer = self._buffer
-        while not (found := _AFTER_STRING.match(buffer.text, buffer.at + 1)):
+        while not (match := _AFTER_STRING.match(buffer.text, buffer.at + 1)):
             try:
                 yield
             except EndOfText:
                 write('"', buffer.offset)
                 raise
-        return not found[1]
+        return not match[1]
 
     def _escape(self, write: Write) -> Reading[None]:
         buffer = self._buffer
-        while (spelled := _spelled(buffer.text, buffer.at)) is None:
+        while (spelled := _decode_escape(buffer.text, buffer.at)) is None:
             yield
         text, size = spelled
         buffer.at += size
         write(escape_json(text), buffer.offset)
 
 
-def _spelled(text: str, at: int) -> tuple[str, int] | None:
+def _decode_escape(text: str, at: int) -> tuple[str, int] | None:
     """What the escape at that position spells, and how long it is; None where the text ends too early to say."""
     if at + 1 == len(text):
         return None

@@ -68,14 +68,14 @@ class PythonicCalls(Grammar, frozen=True, eq=False, dict=True):
                 buffer.at += 1
                 buffer.hold()
                 yield from buffer.skip_blank()
-            found = yield from buffer.match_first(self._next)
-            if found is None:
+            match = yield from buffer.match_first(self._next)
+            if match is None:
                 raise NotACall
-            buffer.at = found[1].end
-            if not found[0]:
+            buffer.at = match[1].end
+            if not match[0]:
                 buffer.drop()
                 return
-            yield from self._call(state, found[1].fields["name"], declared)
+            yield from self._call(state, match[1].fields["name"], declared)
 
     def _call(self, state: ParseState, name: str, declared: bool) -> Reading[None]:
         """From behind the bracket that opens the arguments."""

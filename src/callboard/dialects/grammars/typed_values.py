@@ -62,9 +62,9 @@ def member_of(schema: Any, key: str, root: Mapping[str, Any]) -> Any:
     others = None
     for each in _alternatives(schema, root, _DEPTH):
         properties = each.get("properties")
-        found = properties.get(key) if isinstance(properties, Mapping) else None
-        if isinstance(found, Mapping):
-            return found
+        value = properties.get(key) if isinstance(properties, Mapping) else None
+        if isinstance(value, Mapping):
+            return value
         others = others or each.get("additionalProperties")
     return others
 
@@ -103,8 +103,8 @@ def coerce(text: str, types: frozenset[str]) -> str | None:
     """The JSON of a text that is to be of these types, none of them string; None if it is of none."""
     stripped = text.strip()
     for name, read in _LADDER.items():
-        if name in types and (found := read(stripped)) is not None:
-            return found
+        if name in types and (value := read(stripped)) is not None:
+            return value
     return None
 
 
@@ -156,12 +156,12 @@ def _alternatives(schema: Any, root: Mapping[str, Any], depth: int) -> Iterator[
 
 
 def _at(root: Mapping[str, Any], reference: str) -> Any:
-    found: Any = root
+    value: Any = root
     for step in reference[2:].split("/"):
-        if not isinstance(found, Mapping):
+        if not isinstance(value, Mapping):
             return None
-        found = found.get(step.replace("~1", "/").replace("~0", "~"))
-    return found
+        value = value.get(step.replace("~1", "/").replace("~0", "~"))
+    return value
 
 
 def _null(text: str) -> str | None:
@@ -200,8 +200,8 @@ def _of(kind: type, bracket: str) -> Callable[[str], str | None]:
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             if '\\"' in text and (escaped := _unescaped(text)) is not None:
                 return read(escaped)
-            found = json_of(text)
-            return found if found is not None and found[0] == bracket else None
+            value = json_of(text)
+            return value if value is not None and value[0] == bracket else None
 
     return read
 
@@ -209,10 +209,10 @@ def _of(kind: type, bracket: str) -> Callable[[str], str | None]:
 def _unescaped(text: str) -> str | None:
     """What a text is that was escaped as a JSON string is, quotes and all, but is in no quotes."""
     try:
-        found = _decode(f'"{text}"')
+        value = _decode(f'"{text}"')
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    return found if isinstance(found, str) and found != text else None
+    return value if isinstance(value, str) and value != text else None
 
 
 _LADDER: Mapping[str, Callable[[str], str | None]] = {

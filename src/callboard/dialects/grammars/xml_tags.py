@@ -185,20 +185,20 @@ class _Arguments:
                     self._json = True
                     yield from read_arguments(self._state, self._call)
                     continue
-                found = yield from buffer.match_first(tags.inside)
-                if found is not None and found[0] in openings:
-                    buffer.at = found[1].end
-                    yield from self._value(found[1].fields)
+                match = yield from buffer.match_first(tags.inside)
+                if match is not None and match[0] in openings:
+                    buffer.at = match[1].end
+                    yield from self._value(match[1].fields)
                     continue
-                if found is not None and found[0] >= len(tags.inside) - len(tags.valueless):
-                    begin, buffer.at = buffer.offset, found[1].end
-                    buffer.note("dropped", f"{self._call.name}: no value of {found[1].fields['key']}", begin)
+                if match is not None and match[0] >= len(tags.inside) - len(tags.valueless):
+                    begin, buffer.at = buffer.offset, match[1].end
+                    buffer.note("dropped", f"{self._call.name}: no value of {match[1].fields['key']}", begin)
                     self._in_value = True  # where the text ends here, the value was cut
                     continue
-                if found is not None and found[0] < ends:
-                    buffer.at = found[1].end
-                elif found is not None and buffer.text.startswith("</", buffer.at):
-                    ahead = found[1].end - buffer.at
+                if match is not None and match[0] < ends:
+                    buffer.at = match[1].end
+                elif match is not None and buffer.text.startswith("</", buffer.at):
+                    ahead = match[1].end - buffer.at
                 break
         except EndOfText:
             buffer.at = len(buffer.text)
@@ -221,8 +221,8 @@ class _Arguments:
         value = self._begin_value(key, fields)
         end = tags.argument_end.format(key=key.replace("{", "{{").replace("}", "}}"), _="")
         buffer.drop()
-        if tags.cdata and (found := (yield from buffer.match_first([_CDATA]))):
-            buffer.at = found[1].end
+        if tags.cdata and (match := (yield from buffer.match_first([_CDATA]))):
+            buffer.at = match[1].end
             end = f"]]>{end}"
         self._closing = compile_marker(end, tags.after_value)
         self._own = compile_marker(end)
@@ -289,8 +289,8 @@ class _Arguments:
     def _unwrap(self, key: str, text: str, end: int) -> None:
         """All arguments stand in one that the tool does not have, if they are the tool's."""
         json = coerce(text, _OBJECT)
-        found = None if json is None else parse_object(json)
-        if json is not None and found and any(name in found for name in keys_of(self._schema)):
+        match = None if json is None else parse_object(json)
+        if json is not None and match and any(name in match for name in keys_of(self._schema)):
             self._call.write(json, end)
             self._json = True
             return
@@ -302,20 +302,20 @@ class _Arguments:
         buffer, tags = self._buffer, self._tags
         while True:
             at = buffer.at + ahead
-            found = self._closing.match(buffer.text, at) or self._missing(at)
-            if found is not True:
+            match = self._closing.match(buffer.text, at) or self._missing(at)
+            if match is not True:
                 break
             try:
                 yield
             except EndOfText:
                 at = buffer.at + ahead
-                found = self._closing.match_end(buffer.text, at)
-                if found is None and self._state.why == "stop":
-                    found = self._missing_at_end(at)
-                if found is None:
+                match = self._closing.match_end(buffer.text, at)
+                if match is None and self._state.why == "stop":
+                    match = self._missing_at_end(at)
+                if match is None:
                     raise
                 break
-        if found is not None:
+        if match is not None:
             buffer.at = at
         else:
             if not tags.lasting or not (yield from buffer.match_first(tags.call_ends)):
@@ -334,15 +334,15 @@ class _Arguments:
         if tags.lasting:
             return None
         for each in tags.openings:
-            found = each.match(text, at)
-            if found is True or (found and self._may_follow(tags.unescaped(found.fields["key"]))):
-                return found
-        return next((found for each in tags.missing if (found := each.match(text, at))), None)
+            match = each.match(text, at)
+            if match is True or (match and self._may_follow(tags.unescaped(match.fields["key"]))):
+                return match
+        return next((match for each in tags.missing if (match := each.match(text, at))), None)
 
     def _missing_at_end(self, at: int) -> Match | None:
         if self._tags.lasting:
             return None
-        return next((found for each in self._tags.missing if (found := each.match_end(self._buffer.text, at))), None)
+        return next((match for each in self._tags.missing if (match := each.match_end(self._buffer.text, at))), None)
 
     def _may_follow(self, key: str) -> bool:
         properties = self._schema.get("properties")
@@ -358,12 +358,12 @@ class _Arguments:
         buffer.discards = False
         try:
             while True:
-                found = buffer.text.find("<", buffer.at)
-                if found < 0:
+                match = buffer.text.find("<", buffer.at)
+                if match < 0:
                     buffer.at = len(buffer.text)
                     yield
                     continue
-                buffer.at = found
+                buffer.at = match
                 if (yield from buffer.match_first([self._closing])):
                     buffer.release()
                     buffer.discards = True

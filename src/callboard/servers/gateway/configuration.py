@@ -19,7 +19,7 @@ from callboard.modes import plan
 from callboard.profiles import resolve
 from callboard.servers.gateway.auth import MIN_KEY_LENGTH, digest
 from callboard.servers.gateway.settings import BackendSettings, GatewayLimits, GatewaySettings
-from callboard.tools.descriptors import Where, below, convert_table, converted, dotted, refuse_unknown
+from callboard.tools.descriptors import Where, below, convert, convert_table, dotted, refuse_unknown
 from callboard.wires import wire_named
 
 _DIGEST = "sha256:"
@@ -49,7 +49,7 @@ def load_gateway_settings(path: str, flags: Mapping[str, Any], backend: BackendS
         if name in values:
             values[name] = convert_table(kind, values[name], below(where, name), CallerError)
     values |= {name: value for name, value in flags.items() if value not in (None, (), [], "", {})}
-    settings: GatewaySettings = converted(GatewaySettings, {**values, "backends": ()}, where, CallerError)
+    settings: GatewaySettings = convert(GatewaySettings, {**values, "backends": ()}, where, CallerError)
     checked = tuple([_checked(each) for each in backends])
     for each in checked:
         _check_forwarding(each, keyed=bool(settings.keys))

@@ -22,7 +22,7 @@ from callboard.servers.gateway.exchange import Batches, ReplyRecord
 from callboard.servers.gateway.hosted_call_trace import restore_calls
 from callboard.servers.gateway.settings import GatewaySettings
 from callboard.servers.gateway.tool_loop import ToolLoop, first_plan
-from callboard.tools import Ensemble, Invoker, Roster, filtered
+from callboard.tools import Ensemble, Invoker, InvokerRegistry, filtered
 from callboard.tools.search import ToolSearch
 
 log = logging.getLogger("callboard.gateway")
@@ -37,7 +37,7 @@ class HostedTools:
         self._configuration = load_configuration(settings.ensembles)
         self._names_a_module = names_a_module(settings.ensembles)
         self._ensembles: list[Ensemble] = []
-        self._registry = Roster(())
+        self._registry = InvokerRegistry(())
 
     async def connect(self) -> None:
         """Raises DescriptorError, and ToolExecutionFailure for an ensemble that cannot be connected."""
@@ -45,12 +45,12 @@ class HostedTools:
             # Last, so that no file of this directory shadows an installed module.
             sys.path.append(str(Path.cwd()))
         self._ensembles = await prepare_ensembles(self._configuration)
-        self._registry = Roster([filtered(each, self._may_run) for each in self._ensembles])
+        self._registry = InvokerRegistry([filtered(each, self._may_run) for each in self._ensembles])
         log.info("tools that run here: %s", ", ".join(self._registry) or "none")
 
     async def disconnect(self) -> None:
         ensembles, self._ensembles = self._ensembles, []
-        self._registry = Roster(())
+        self._registry = InvokerRegistry(())
         try:
             await disconnect_ensembles(ensembles)
         except CallboardError as error:
@@ -65,7 +65,7 @@ class HostedTools:
         keep = request.tool_choice.name if isinstance(request.tool_choice, NamedTool) else ""
         search = self._search(declared, tools, plan.max_tools and max(2, plan.max_tools - len(client_names)), keep)
         canisters = restore_calls(request.canisters)
-        declared = search.declared(canisters) if search else declared
+        declared = search.declarations(canisters) if search else declared
         with_tools = replace(request, canisters=canisters, tools=(*request.tools, *declared))
         if not tools or request.tool_choice == "none":
             return stream_reply(candidates, with_tools, record)
@@ -86,7 +86,7 @@ class HostedTools:
         self, declared: tuple[ToolDeclaration, ...], tools: Mapping[str, Invoker], limit: int, keep: str
     ) -> ToolSearch | None:
         """The search for our tools that do not fit beside the client's; the tool `keep` is always declared."""
-        searched = self._registry.searched(declared, limit, keep)
+        searched = self._registry.names_behind_search(declared, limit, keep)
         return ToolSearch(declared, tools, searched, limit) if searched else None
 
     def _may_run(self, invoker: Invoker) -> bool:

@@ -151,7 +151,7 @@ class ToolLoop:
         choice: ToolChoice = "none" if action.last else self._request.tool_choice if first else "auto"
         request = replace(self._request, canisters=action.canisters, tool_choice=choice)
         if self._search is not None:
-            request = replace(request, tools=(*self._client_tools, *self._search.declared(action.canisters)))
+            request = replace(request, tools=(*self._client_tools, *self._search.declarations(action.canisters)))
         answered = self._record.backend_name
         candidates = sorted(self._candidates, key=lambda each: each[0].name != answered)
         self._client_indices = {}

@@ -20,7 +20,7 @@ from callboard.core import InvocationCanister
 from callboard.mcp.ensemble import SERVED
 from callboard.servers.mcp.call import Questions, ToolCall
 from callboard.servers.mcp.session import Session
-from callboard.tools.context import Progress
+from callboard.tools.context import ReportProgress
 
 KEY: Final = SERVED
 """Where in the auxdata of a tool's context its client is."""
@@ -125,7 +125,7 @@ class McpClientProxy:
 
 
 @asynccontextmanager
-async def report_progress(peer: McpClientProxy) -> AsyncGenerator[Progress]:
+async def report_progress(peer: McpClientProxy) -> AsyncGenerator[ReportProgress]:
     """A function by which a tool reports progress, from any thread. All of it is sent before the end."""
     loop = asyncio.get_running_loop()
     steps: asyncio.Queue[tuple[float, float | None, str] | None] = asyncio.Queue()

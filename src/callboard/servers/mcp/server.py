@@ -26,7 +26,7 @@ from callboard.servers.mcp.results import encode_result
 from callboard.servers.mcp.session import Session, Sessions
 from callboard.servers.mcp.upstream import Upstream, instructions_of, output_schema, upstream_tool
 from callboard.text.suggest import suggest
-from callboard.tools import Context, Ensemble, Invoker, Policy, Roster
+from callboard.tools import Context, Ensemble, Invoker, InvokerRegistry, Policy
 from callboard.wires.common.tool_declarations import ToolNames
 
 CLOSE_SECONDS: Final = 2.0
@@ -101,7 +101,7 @@ class ToolServer:
         if [*map(id, invokers)] == [*map(id, self._listed)]:
             return False
         self._listed = invokers
-        registry = Roster(self._ensembles)
+        registry = InvokerRegistry(self._ensembles)
         naming = ToolNames(Request("", (), registry.declarations))
         self._invokers = {naming.on_wire(name): each for name, each in registry.items() if not each.deferred}
         self._tools = [_tool(name, each) for name, each in self._invokers.items() if not self._policy.forbids(each)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from callboard.core import ArgumentsPiece, Event, InvocationIncomplete
 from callboard.text.json_value import Brackets
-from callboard.text.string_builder import Pieces
+from callboard.text.string_builder import StringBuilder
 from callboard.wires.chat.schema import CallDelta, FunctionDelta
 from callboard.wires.common.reply_stream import DecodeContext, string
 from callboard.wires.common.tool_calls import CalledTools, Completeness, arguments_text
@@ -29,7 +29,7 @@ class _Call:
         self.id = ""  # on the wire
         self.identifier = ""  # ours, from the start on
         self.name = ""
-        self.pieces = Pieces()
+        self.pieces = StringBuilder()
         self.index: int | None = None
         self.closed = False
         self.is_named_again = False
@@ -54,7 +54,7 @@ class _Call:
 
     def _has_whole_object(self) -> bool:
         """Whether the arguments are an object that is closed. Each character is read once."""
-        text = self.pieces.joined(self._read)
+        text = self.pieces.build(self._read)
         begins, self._read = self._read == 0, len(self.pieces)
         if begins:
             self._is_broken = not text.lstrip().startswith("{")
@@ -88,7 +88,7 @@ class Calls:
         events: list[Event] = []
         call = self._find(key, identifier, name)
         if call is not None and call.is_repeated(name, json):
-            if identifier and identifier == call.id and json == call.pieces.joined():
+            if identifier and identifier == call.id and json == call.pieces.build():
                 return []  # the same call, sent once more as a whole
             name, call = name or call.name, None
         if call is None:
@@ -112,7 +112,7 @@ class Calls:
                 events.append(ArgumentsPiece(call.index, json))
         elif call.name and call.pieces:
             events += self._start(call)
-            events.append(ArgumentsPiece(self._next_index - 1, call.pieces.joined()))
+            events.append(ArgumentsPiece(self._next_index - 1, call.pieces.build()))
         return events
 
     def release(self) -> list[Event]:
@@ -127,16 +127,16 @@ class Calls:
         events: list[Event] = [event for call in unstarted for event in self._start(call)]
         named = sorted([call for call in self._open if call.index is not None], key=lambda call: call.index or 0)
         for call in named:
-            raw = call.pieces.joined()
+            raw = call.pieces.build()
             events.append(
                 self._tools.close(call.index or 0, call.identifier, call.name, raw, completeness=completeness, why=why)
             )
         for call in self._open:
             if not call.name:
                 index = self._number(call)
-                events.append(InvocationIncomplete(index, call.identifier, "", call.pieces.joined(), "no name"))
+                events.append(InvocationIncomplete(index, call.identifier, "", call.pieces.build(), "no name"))
             call.closed = True
-            call.pieces = Pieces()
+            call.pieces = StringBuilder()
         self._open = []
         return events
 

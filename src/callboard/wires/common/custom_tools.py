@@ -68,7 +68,7 @@ class CustomInput:
         return "", sent
 
     @property
-    def sent_text(self) -> str:
+    def sent(self) -> str:
         return "".join(self._sent)
 
 

@@ -132,7 +132,7 @@ class StrictTools:
         form = _cached(_fit_schema, tool.schema or _NO_SCHEMA, self._wire)
         if form is None:
             return tool
-        self.dropped += [f"{keyword} at the root of the parameters of {tool.name}" for keyword in form.lost]
+        self.dropped += [f"{keyword} at the root of the parameters of {tool.name}" for keyword in form.dropped]
         if form.names:
             self.respelled[tool.name] = form
         return replace(tool, schema=form.schema)

@@ -27,7 +27,7 @@ from callboard.core import (
     Usage,
     Why,
 )
-from callboard.text.string_builder import Pieces
+from callboard.text.string_builder import StringBuilder
 from callboard.wires.common.errors import EXCERPT
 from callboard.wires.common.reply_stream import BaseStreamDecoder, DecodeContext, string
 from callboard.wires.common.tool_calls import CalledTools, Completeness, arguments_text, parse_arguments
@@ -68,7 +68,7 @@ class _Call:
         self.identifier = identifier
         self.name = string(block.name)
         self.input: Any = block.input
-        self.pieces = Pieces()
+        self.pieces = StringBuilder()
 
 
 class Calls:
@@ -110,7 +110,7 @@ class Calls:
         if not call.pieces and call.input:
             events = self.feed(block_index, call.input)
         del self._open[block_index]
-        raw = call.pieces.joined()
+        raw = call.pieces.build()
         arguments = parse_arguments(raw)
         if call.name and arguments is not None and raw and not raw.isspace():
             name = self._tools.declared_name(call.name)
@@ -125,7 +125,7 @@ class Calls:
         self._doubtful, self._open = [], {}
         return [
             self._tools.close(
-                call.index, call.identifier, call.name, call.pieces.joined(), completeness=completeness, why=why
+                call.index, call.identifier, call.name, call.pieces.build(), completeness=completeness, why=why
             )
             for call in calls
         ]

@@ -20,7 +20,7 @@ from callboard.core import (
     RefusalPiece,
     TextPiece,
 )
-from callboard.text.string_builder import Pieces
+from callboard.text.string_builder import StringBuilder
 from callboard.wires.common.sealed_reasoning import seal_for_client
 from callboard.wires.common.tool_calls import arguments_object, parse_arguments
 from callboard.wires.messages.schema import REDACTED
@@ -36,7 +36,7 @@ class ReplyBlock:
         self.identifier = identifier
         self.name = name
         self.opaque = ""
-        self.pieces = Pieces()
+        self.pieces = StringBuilder()
         self.sent = 0
         self.started = False
         self.ended = False
@@ -45,9 +45,9 @@ class ReplyBlock:
     def take_unsent(self) -> str:
         """What was not taken before; the pieces of a call are kept, because its whole input is parsed."""
         if self.kind != "tool_use":
-            pieces, self.pieces = self.pieces, Pieces()
-            return pieces.joined()
-        piece = self.pieces.joined(self.sent)
+            pieces, self.pieces = self.pieces, StringBuilder()
+            return pieces.build()
+        piece = self.pieces.build(self.sent)
         self.sent = len(self.pieces)
         return piece
 
@@ -58,7 +58,7 @@ class ReplyBlock:
         if self.parsed:
             return False
         self.parsed = True
-        raw = self.pieces.joined()
+        raw = self.pieces.build()
         return bool(raw) and not raw.isspace() and parse_arguments(raw) is not None
 
     def opening(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class ReplyBlock:
 
     def body(self) -> dict[str, Any]:
         """The block as it is in the end."""
-        text = self.pieces.joined()
+        text = self.pieces.build()
         match self.kind:
             case "tool_use":
                 return self.opening() | {"input": arguments_object(parse_arguments(text), text)}

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from callboard.core import CUSTOM_KEY, ArgumentsPiece, Event, InvocationEnded, InvocationIncomplete
-from callboard.text.string_builder import Pieces
+from callboard.text.string_builder import StringBuilder
 from callboard.wires.common.reply_stream import DecodeContext, string
 from callboard.wires.common.tool_calls import (
     CalledTools,
@@ -60,7 +60,7 @@ class _Call:
         self.name = ""
         self.identifier = ""
         self.index: int | None = None
-        self.pieces = Pieces()
+        self.pieces = StringBuilder()
         """Of the arguments, or of a custom tool's text."""
         self.broken = False
         self.closed = False
@@ -189,7 +189,7 @@ class Calls:
         index = self._number(call)
         events = self._tools.start(index, call.identifier, name)
         if call.pieces:
-            early, call.pieces = call.pieces.joined(), Pieces()
+            early, call.pieces = call.pieces.build(), StringBuilder()
             events += self._grow(call, early)
         return events
 
@@ -206,7 +206,7 @@ class Calls:
         """The rest of a whole value behind the pieces that came."""
         if not value:
             return []
-        sent = call.pieces.joined()
+        sent = call.pieces.build()
         rest = value[len(sent) :] if value.startswith(sent) else ""
         return self._grow(call, rest) if rest else []
 
@@ -223,7 +223,7 @@ class Calls:
         elif value and value != raw:
             raw, arguments = value, parse_arguments(value)
         call.closed = True
-        call.pieces = Pieces()
+        call.pieces = StringBuilder()
         self._open.pop(id(call), None)
         return [*events, InvocationEnded(index, call.identifier, self._tools.declared_name(call.name), arguments, raw)]
 
@@ -232,7 +232,7 @@ class Calls:
         """Whether a call's arguments never ended, although its item came as whole."""
         if call.custom:
             return False
-        raw = value or call.pieces.joined()
+        raw = value or call.pieces.build()
         return is_cut_off(raw) and parse_arguments(raw) is None
 
     def _number(self, call: _Call) -> int:
@@ -243,7 +243,7 @@ class Calls:
 
 
 def _arguments_so_far(call: _Call) -> tuple[str, dict[str, Any] | None]:
-    raw = call.pieces.joined()
+    raw = call.pieces.build()
     if call.custom:
         return (_OPENS + _escaped(raw) if raw else ""), {CUSTOM_KEY: raw}
     return raw, parse_arguments(raw)

@@ -62,14 +62,14 @@ class TextDecoder:
         entry = self._find("message", frame.item_id, frame.output_index)
         self._streamed = True
         position = _index(frame.content_index)
-        return self._unsent(entry, kind, position, text) + self._logprobs(entry, position, frame.logprobs, whole=True)
+        return self._rest(entry, kind, position, text) + self._logprobs(entry, position, frame.logprobs, whole=True)
 
     def feed_reasoning(self, frame: Frame, text: Any, *, whole: bool) -> list[Event]:
         """The next piece of reasoning, or a part of it that is whole."""
         entry = self._find("reasoning", frame.item_id, frame.output_index)
         summary = "summary" in frame.type
         position = _index(frame.summary_index if summary else frame.content_index)
-        return self._reasoning(entry, "summary" if summary else "content", position, text, whole=whole)
+        return self._reason(entry, "summary" if summary else "content", position, text, whole=whole)
 
     def end_message(self, item: Item, position: Any, *, late: bool) -> list[Event]:
         """A message is whole; `late` is one of the terminal event's."""
@@ -87,7 +87,7 @@ class TextDecoder:
                 kind: Kind = RefusalPiece if part.get("type") == "refusal" else TextPiece
                 text = part.get("refusal" if kind is RefusalPiece else "text")
                 at = None if (kind.__name__, None) in entry.parts else index
-                events += self._unsent(entry, kind, at, text)
+                events += self._rest(entry, kind, at, text)
                 events += self._logprobs(entry, at, part.get("logprobs"), whole=True)
         entry.over = True
         return events
@@ -102,7 +102,7 @@ class TextDecoder:
             for index, part in enumerate(parts if isinstance(parts, list) else ()):
                 if isinstance(part, dict):
                     at = None if (channel, None) in entry.parts else index
-                    events += self._reasoning(entry, channel, at, part.get("text"), whole=True)
+                    events += self._reason(entry, channel, at, part.get("text"), whole=True)
         entry.over = True
         if isinstance(item.encrypted_content, str) and item.encrypted_content:
             opaque, origin = unseal(item.encrypted_content, self.origin)
@@ -123,7 +123,7 @@ class TextDecoder:
         entry.has_logprobs.add(position)
         return [Logprobs(tuple([each for each in tokens if isinstance(each, dict)]))]
 
-    def _unsent(self, entry: _Item, kind: Kind, position: int | None, text: Any) -> list[Event]:
+    def _rest(self, entry: _Item, kind: Kind, position: int | None, text: Any) -> list[Event]:
         """What was not emitted yet of a whole part."""
         key = (kind.__name__, position)
         sent = entry.parts.get(key, 0)
@@ -132,7 +132,7 @@ class TextDecoder:
         entry.parts[key] = len(text)
         return [self._piece(kind, text[sent:])]
 
-    def _reasoning(self, entry: _Item, channel: str, position: int | None, text: Any, *, whole: bool) -> list[Event]:
+    def _reason(self, entry: _Item, channel: str, position: int | None, text: Any, *, whole: bool) -> list[Event]:
         if not isinstance(text, str):
             return []
         sent = entry.parts.get((channel, position))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from callboard.core import InvocationEnded, InvocationStarted, ToolDeclaration
-from callboard.text.string_builder import Pieces
+from callboard.text.string_builder import StringBuilder
 from callboard.wires.common.custom_tools import CustomInput
 from callboard.wires.common.sealed_reasoning import seal
 from callboard.wires.common.tool_calls import ended_arguments
@@ -55,7 +55,7 @@ class Message(_Item):
         super().__init__(base, index)
         self.kind: PartKind | None = None
         """Of the part that is open."""
-        self.pieces = Pieces()
+        self.pieces = StringBuilder()
         self.logprobs: list[Mapping[str, Any]] = []
         """Of the open part."""
         self._content: list[dict[str, Any]] = []
@@ -83,14 +83,14 @@ class Message(_Item):
     def _end_part(self) -> list[Step]:
         if self.kind is None:
             return []
-        kind, text = self.kind, self.pieces.joined()
+        kind, text = self.kind, self.pieces.build()
         fields = {**self.at, "content_index": len(self._content)}
         part = _part(kind, text)
         value: dict[str, Any] = {_KEYS[kind]: text}
         if kind == "output_text":
             value["logprobs"] = part["logprobs"] = self.logprobs
         self.kind, self.logprobs = None, []
-        self.pieces = Pieces()
+        self.pieces = StringBuilder()
         self._content.append(part)
         return [
             (f"response.{kind}.done", {**fields, **value}),
@@ -105,12 +105,12 @@ class Reasoning(_Item):
         super().__init__(base, index)
         self.origin = origin
         self.started = False
-        self.pieces = Pieces()
+        self.pieces = StringBuilder()
         self.opaque = ""
         self.sealed = False
 
     def body(self, status: Status) -> dict[str, Any]:
-        summary = [_summary(self.pieces.joined())] if self.started and status != "in_progress" else []
+        summary = [_summary(self.pieces.build())] if self.started and status != "in_progress" else []
         body = {"type": "reasoning", "id": self.id, "summary": summary}
         if status == "in_progress" or not (self.opaque or self.sealed):
             return body
@@ -127,7 +127,7 @@ class Reasoning(_Item):
     def close(self, status: Status) -> list[Step]:
         if not self.started:
             return [self.done(status)]
-        text = self.pieces.joined()
+        text = self.pieces.build()
         fields = {**self.at, "summary_index": 0}
         return [
             ("response.reasoning_summary_text.done", {**fields, "text": text}),
@@ -150,7 +150,7 @@ class Call(_Item):
         self.call_id = started.identifier
         self.name = started.name if tool is None else tool.local
         self.namespace = "" if tool is None else tool.namespace
-        self._pieces = Pieces()
+        self._pieces = StringBuilder()
         self.text = ""
         """The whole value, once it is known."""
 
@@ -173,12 +173,12 @@ class Call(_Item):
     def end(self, ended: InvocationEnded) -> str:
         """The rest of the value, which is then whole."""
         rest = "" if self._pieces else ended_arguments(ended)
-        self.text = self._pieces.joined() or rest
+        self.text = self._pieces.build() or rest
         return rest
 
     def break_off(self) -> None:
         """Ends the value where it is."""
-        self.text = self._pieces.joined()
+        self.text = self._pieces.build()
 
     def close(self) -> list[Step]:
         named = {"name": self.name} if self.field == "arguments" else {}
@@ -205,7 +205,7 @@ class CustomCall(Call):
         return rest
 
     def break_off(self) -> None:
-        self.text = self._input.sent_text
+        self.text = self._input.sent
 
 
 class SearchCall(Call):

@@ -22,7 +22,7 @@ from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.doctor.checks import QUESTIONS
 from callboard.servers.gateway.doctor.probes import CLIENTS
 from callboard.servers.gateway.doctor.run import examine
-from callboard.testing import FakeBackend, Html, Status
+from callboard.testing import FakeBackend, Html, StatusReply
 
 VECTORS = Path(__file__).parents[3] / "vectors"
 ARGUMENTS = {
@@ -36,7 +36,7 @@ USAGE = Usage(input=3, output=4)
 
 
 def refused(message, status=400):
-    return Status(status, {"error": {"message": message, "type": "invalid_request_error"}})
+    return StatusReply(status, {"error": {"message": message, "type": "invalid_request_error"}})
 
 
 def declared(body):
@@ -262,7 +262,9 @@ def test_a_model_that_thinks():
     assert rows["tells thoughts apart"].state == "yes"
 
 
-@pytest.mark.parametrize("answer", [refused("Incorrect API key", 401), Status(500), Html()], ids=["key", "500", "page"])
+@pytest.mark.parametrize(
+    "answer", [refused("Incorrect API key", 401), StatusReply(500), Html()], ids=["key", "500", "page"]
+)
 def test_a_backend_that_does_not_answer(answer):
     told, rows, _ = report(lambda body: answer)
     assert list(rows) == [QUESTIONS[0].name]

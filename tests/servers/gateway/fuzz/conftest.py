@@ -21,7 +21,7 @@ from callboard.core import (
     TextPiece,
     Usage,
 )
-from callboard.testing import Cut, Html, Raw, Status
+from callboard.testing import Cut, Html, Raw, StatusReply
 
 FRONTS = ("responses", "chat", "messages", "gemini")
 CODES = {
@@ -341,9 +341,9 @@ REPLIES = (
     [ReplyStarted(), ReasoningPiece("hm"), TextPiece("Well."), *CALL, Usage(3, 2, 1, 1), ReplyEnded("invocations")],
     [ReplyStarted(), RefusalPiece("No."), ReplyEnded("refusal")],
     [ReplyStarted(), TextPiece("It"), ReplyEnded("length")],
-    Status(400, {"error": {"message": "this model does not support tools"}}),
-    Status(429, {"error": {"message": "slow down"}}, {"Retry-After": "2"}),
-    Status(500),
+    StatusReply(400, {"error": {"message": "this model does not support tools"}}),
+    StatusReply(429, {"error": {"message": "slow down"}}, {"Retry-After": "2"}),
+    StatusReply(500),
     Html(503),
     Raw(["{", "[DONE]"]),
     Raw(['{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}}]}']),
