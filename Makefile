@@ -224,6 +224,8 @@ fuzz: $(FUZZER)/.installed
 soak: $(INSTALLED)
 	@echo "[soak] $(SOAK_RUNS) requests, and a hundredth as many streams that are cancelled; 100,000 markers for each dialect"
 	@SOAK_RUNS=$(SOAK_RUNS) $(BIN)/python -m pytest -q tests/servers/gateway/fuzz/soak tests/dialects/test_bad_input.py
+	@echo "[soak] a thousand examples of each property"
+	@SOAK_RUNS=$(SOAK_RUNS) $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal -m hypothesis tests
 
 # make soak-coding   coding jobs that are ended at moments of chance, 100,000 files, files of a gigabyte (needs 12 GB)
 soak-coding: $(INSTALLED)

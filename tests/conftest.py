@@ -19,8 +19,9 @@ from hypothesis import settings
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A deadline is wall-clock time, which says more of the machine than of the code. CI asks the same of every commit:
-# its examples are those of the test, not of chance; elsewhere each run tries others.
-settings.register_profile("callboard", deadline=None, derandomize="CI" in os.environ)
+# its examples are those of the test, not of chance; elsewhere each run tries others. `make soak` tries twenty times as many.
+EXAMPLES = 1000 if "SOAK_RUNS" in os.environ else 50
+settings.register_profile("callboard", deadline=None, derandomize="CI" in os.environ, max_examples=EXAMPLES)
 settings.load_profile("callboard")
 
 # Our own Python, which has pytest, stands before the machine's; behind them stand what make installed for the tests.
