@@ -4,11 +4,14 @@ import asyncio
 import os
 import subprocess
 import sys
+from functools import cache
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from callboard.cli import app, main
+from callboard.cli.command_group import LazyCommand
 from callboard.testing import FakeBackend
 
 COMMAND = (sys.executable, "-c", "from callboard.cli import main; main()")
@@ -41,6 +44,15 @@ some = [multiply, plain]
 group = Ensemble("group", [shout])
 number = 3
 '''
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands():
+    """The commands are built once, not for each run in this process: that takes longer than most of them do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", cache(get_command))
+        patch.setattr(LazyCommand, "load", cache(LazyCommand.load))
+        yield
 
 
 @pytest.fixture(autouse=True)
