@@ -204,7 +204,7 @@ def _parse_items(text: str, path: str) -> tuple[TopLevelItem, ...]:
             continue
         symbols = [each for each in parsed.symbols if start <= each.line - 1 < end]
         names = tuple(dict.fromkeys(each.path for each in symbols if not each.scope or language.name == "go"))
-        inner = tuple(_find_methods(symbols, lines, start, end))
+        inner = tuple(_find_methods(symbols, lines, start))
         first = "\n".join(lines[start:end])
         if not names and (testing := _TESTING.match(first)):
             names = (f"test {testing[2]}",)
@@ -216,24 +216,15 @@ def _parse_items(text: str, path: str) -> tuple[TopLevelItem, ...]:
     return tuple(pieces)
 
 
-def _find_methods(symbols: list[Symbol], lines: list[str], start: int, end: int) -> Iterator[TopLevelItem]:
-    """The methods of a class, each to where its indentation ends."""
+def _find_methods(symbols: list[Symbol], lines: list[str], start: int) -> Iterator[TopLevelItem]:
+    """The methods of a class that begins at `start`, with their decorators."""
     for symbol in symbols:
-        line, scope, kind = symbol.line - 1, symbol.scope, symbol.kind
-        if not scope or kind not in ("method", "func") or line == start or "." in scope:
-            continue
-        depth = len(lines[line]) - len(lines[line].lstrip())
-        last = line + 1
-        while last < end and (not lines[last].strip() or len(lines[last]) - len(lines[last].lstrip()) > depth):
-            last += 1
-        if last < end and lines[last].strip() in ("}", "};", "},"):
-            last += 1
-        while last > line + 1 and not lines[last - 1].strip():
-            last -= 1
-        first = line
-        while first > start + 1 and lines[first - 1].lstrip().startswith("@"):
-            first -= 1
-        yield TopLevelItem(first, line, last, (symbol.path,))
+        line = symbol.line - 1
+        if symbol.scope and symbol.kind in ("method", "func") and line != start and "." not in symbol.scope:
+            first = line
+            while first > start + 1 and lines[first - 1].lstrip().startswith("@"):
+                first -= 1
+            yield TopLevelItem(first, line, symbol.end, (symbol.path,))
 
 
 def _include_comments(start: int, lines: list[str]) -> int:

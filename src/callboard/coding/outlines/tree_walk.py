@@ -98,7 +98,8 @@ def _symbol(node: Node, definition: Definition, language: Language, scopes: list
         return None
     if kind == "func" and scopes and scopes[-1].kind not in _MODULES:
         kind = "method"
-    return Symbol(node.start_point.row + 1, kind, named.text.decode("utf-8", "replace"), scope)
+    end = node.end_point.row + (node.end_point.column > 0)
+    return Symbol(node.start_point.row + 1, kind, named.text.decode("utf-8", "replace"), scope, end)
 
 
 _GO_TYPES: Final = {"struct_type": "struct", "interface_type": "interface"}

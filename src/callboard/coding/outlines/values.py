@@ -14,6 +14,8 @@ class Symbol(msgspec.Struct, frozen=True):
     kind: str
     name: str
     scope: str = ""
+    end: int = 0
+    """The number of its last line; 0 where no grammar read the text."""
 
     @property
     def path(self) -> str:
