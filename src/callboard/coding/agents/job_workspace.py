@@ -31,7 +31,7 @@ from callboard.coding.tools.bash import bash
 from callboard.coding.tools.file import read_file
 from callboard.coding.workspace.directory_walk import describe_omitted
 from callboard.coding.workspace.file_editor import open_text
-from callboard.coding.workspace.sandbox_profile import make_confinement
+from callboard.coding.workspace.run_command import make_confinement
 from callboard.coding.workspace.workspace import Workspace
 from callboard.core import InvocationCanister
 from callboard.execution.result_store import KeptResults

@@ -24,7 +24,7 @@ from callboard.coding.jobs.log import JobLog, Notice, PromptSent, Step, replay_s
 from callboard.coding.jobs.replay_conversation import replay_conversation
 from callboard.coding.jobs.store import JobStore
 from callboard.coding.workspace.read_tracker import ReadTracker
-from callboard.coding.workspace.sandbox_profile import make_confinement
+from callboard.coding.workspace.run_command import make_confinement
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration.coding import Access
 from callboard.core import AssistantCanister, Canister, InvocationCanister, Model, RolledBack, Usage

@@ -1,4 +1,4 @@
-"""Run a command in the sandbox of a workspace, and report its progress."""
+"""Run a command in the sandbox of a workspace, confined as the settings say, and report its progress."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from callboard.coding.workspace.hidden_paths import find_hidden_paths
-from callboard.coding.workspace.workspace import Workspace
+from callboard.coding.workspace.workspace import READ_ONLY, Workspace
 from callboard.errors import SandboxUnavailable
 from callboard.tools.context import ReportProgress
 
 if TYPE_CHECKING:
-    from callboard.sandbox import Outcome
+    from callboard.configuration.coding import CodingSettings
+    from callboard.sandbox import Confinement, Outcome
 
 MAX_SECONDS: Final = 3600.0
 """Longest time limit of a command."""
@@ -23,6 +24,30 @@ EVERY: Final = 2.0
 """Seconds between two words on how far a command is."""
 
 _MIB = 1024 * 1024
+
+
+def make_confinement(
+    settings: CodingSettings, root: Path, folder: Path, borrowed: Mapping[str, Path] | None = None
+) -> Confinement:
+    """Make the confinement of commands that work in `root`; their home is made in the job's folder."""
+    from callboard.sandbox import CommandLimits, Confinement  # noqa: PLC0415  # where commands run
+
+    home = folder / "home"
+    home.mkdir(exist_ok=True, mode=0o700)
+    limits = settings.limits
+    return Confinement(
+        workspace=root,
+        read_only=READ_ONLY,
+        readable=tuple(Path(each).expanduser() for each in settings.sandbox.readable),
+        bind_mounts=borrowed or {},
+        home=home,
+        hosts=settings.sandbox.hosts,
+        limits=CommandLimits(
+            seconds=limits.command_seconds,
+            memory_bytes=limits.command_memory_mb * 1024 * 1024,
+            processes=limits.command_processes,
+        ),
+    )
 
 
 async def run_command(
