@@ -7,6 +7,7 @@ and those of `socket.create_server`, or made without a protocol, do not.
 from __future__ import annotations
 
 import socket
+from ipaddress import ip_address
 from typing import Final
 
 from callboard.errors import CallerError
@@ -36,3 +37,11 @@ def listen(host: str, port: int, *, hint: str) -> socket.socket:
         listening.close()
         raise CallerError(error.strerror or "cannot listen", path=f"{host}:{port}", hint=hint) from None
     return listening
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the host."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

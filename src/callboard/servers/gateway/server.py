@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,7 +30,7 @@ from callboard.servers.gateway.gateway import open_store
 from callboard.servers.gateway.logs import sanitize_records
 from callboard.servers.gateway.protocol import HttpProtocol, WebSocketProtocol
 from callboard.servers.gateway.settings import GatewaySettings
-from callboard.servers.listening import BACKLOG, listen
+from callboard.servers.listening import BACKLOG, is_loopback, listen
 
 if TYPE_CHECKING:
     from callboard.servers.gateway.response_store import ResponseStore
@@ -61,7 +60,7 @@ def serve(
 
     Raises CallerError for an address that cannot be had, or is not to be had without a key.
     """
-    local = _is_loopback(address.host)
+    local = is_loopback(address.host)
     if not local and not settings.keys:
         hint = "give --key, or stay on 127.0.0.1"
         raise CallerError("beyond this machine everybody could ask", path=f"--host {address.host}", hint=hint)
@@ -186,13 +185,6 @@ class _Server(uvicorn.Server):
         await super().startup(sockets=sockets)
         if self.started:
             self._ready()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _check_certificate(address: Address) -> None:

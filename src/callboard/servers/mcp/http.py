@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from hmac import compare_digest
-from ipaddress import ip_address
 from typing import Final
 
 import uvicorn
@@ -19,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from callboard.errors import CallerError
 from callboard.servers.gateway.auth import digest, read_token
-from callboard.servers.listening import listen
+from callboard.servers.listening import is_loopback, listen
 from callboard.servers.mcp.server import ToolServer
 
 PATH: Final = "/mcp"
@@ -33,7 +32,7 @@ def http_application(server: ToolServer, *, host: str = "127.0.0.1", keys: Itera
     On loopback it answers to names of this machine, and to pages of this machine. Raises CallerError for a wider
     host without a key.
     """
-    local = _is_loopback(host)
+    local = is_loopback(host)
     digests = [digest(key).encode() for key in keys]
     if not local and not digests:
         hint = "give --key, or stay on 127.0.0.1"
@@ -101,10 +100,3 @@ class _KeyCheck:
                 await refused(scope, receive, send)
                 return
         await self._app(scope, receive, send)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
