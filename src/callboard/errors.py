@@ -1,7 +1,7 @@
-"""Mistakes, as data: whose fault, where, and what to do.
+"""All exceptions of the package: each tells whose fault it is, where, and what to do.
 
-Owns every exception that crosses a room's border. What a model got wrong is never here: it is a
-Result that the model reads. What a provider got wrong is an event first, an exception at the end.
+A model's mistake is never an exception: it is a result that the model reads. A provider's mistake is an event first, and an
+exception at the end of the run.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ __all__ = [
 
 
 class CallboardError(Exception):
-    """The base of all our exceptions; raised only through the classes below.
+    """The base of all our exceptions.
 
-    `message` says what is wrong, `path` where (a file and key, an argument, a URL), `hint` what to do.
+    Args:
+        message: What is wrong.
+        path: Where: a file and key, an argument, a URL.
+        hint: What to do.
     """
 
     party = "callboard"
@@ -44,7 +47,7 @@ class CallboardError(Exception):
 
 
 class CallerError(CallboardError):
-    """Our caller passed something that cannot work."""
+    """The caller passed an argument that cannot work."""
 
     party = "caller"
 
@@ -70,21 +73,20 @@ class NoSuchModel(CallerError, LookupError):
 
 
 class SandboxUnavailable(CallerError):
-    """Commands cannot be confined on this machine, or not as they were asked to be."""
+    """Commands cannot be confined on this machine, or not in the requested way."""
 
 
 class ModelFileError(CallboardError):
-    """A model's file could not be had: every source refused, or the bytes are not the right ones."""
+    """A model's file could not be downloaded: every source refused, or its hash is wrong."""
 
     party = "source"
 
 
 class ProviderError(CallboardError):
-    """The model's provider failed: refused, broke off, or sent what is not of its wire. `party` is then
-    `caller` where it refused what it was asked.
+    """The model's provider failed: it refused, broke off, or violated its protocol.
 
-    `code` is the provider's own, or one of ours: `unreachable`, `timeout`, `cut`, `malformed`, `too_large`.
-    `excerpt` is the beginning of what it sent.
+    `party` is `caller` if the provider blames the request. `code` is the provider's own, or one of ours: `unreachable`,
+    `timeout`, `cut`, `malformed`, `too_large`. `excerpt` is the beginning of the response.
     """
 
     party = "provider"

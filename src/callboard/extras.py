@@ -1,7 +1,6 @@
-"""The extras: packages that only some of us need.
+"""Check that an extra's packages are installed, without importing them.
 
-Owns which modules an extra brings, and what is said where one is missing. Imports none of them: to look costs
-microseconds, so it is done before anything is downloaded, recorded or served.
+It takes microseconds, so it is done before anything is downloaded, recorded or served.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _EXTRAS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 
 
 def require_extra(extra: str) -> None:
-    """Checks that an extra is installed.
+    """Check that an extra is installed.
 
     Raises:
         CallerError: One of its modules cannot be found; the hint is the command that installs it.

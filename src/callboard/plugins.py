@@ -1,7 +1,5 @@
-"""What other packages add.
-
-Owns the way to their entry points. Knows nothing of what is added: each room says what it takes
-(`callboard.profiles`, `callboard.dialects`, `callboard.wires`, `callboard.providers`, `callboard.ensembles`).
+"""Load plug-ins of other packages, by the entry point groups `callboard.profiles`, `callboard.dialects`,
+`callboard.wires`, `callboard.providers` and `callboard.ensembles`.
 """
 
 from __future__ import annotations
@@ -14,9 +12,10 @@ from callboard.errors import CallerError
 
 @cache
 def plugins(group: str) -> tuple[Any, ...]:
-    """The objects that installed packages offer under an entry point group, in the order of their names.
+    """The objects of an entry point group, sorted by name.
 
-    Raises CallerError that names the entry point and the package of one that cannot be loaded.
+    Raises:
+        CallerError: An entry point cannot be loaded; with its name and its package.
     """
     from importlib.metadata import entry_points  # noqa: PLC0415 - costs 20 ms, on first use
 

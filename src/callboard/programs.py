@@ -1,9 +1,8 @@
-"""The programs of this machine that we start outside of any sandbox.
+"""Find the programs that we start outside of any sandbox.
 
-Owns where they are looked for. Knows nothing of what they do.
-Law: none is taken from a directory that depends on the current one, nor from within a repository that this process
-works in: an activated `.venv/bin` or `node_modules/.bin` may hold whatever the repository, its packages or a model put
-there. Commands in the sandbox have the user's whole PATH.
+Law: no program is taken from a directory that depends on the current one, nor from a repository that this process works in:
+an activated `.venv/bin` or `node_modules/.bin` may hold whatever the repository, its packages or a model put there. Commands
+in the sandbox have the user's whole PATH.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ _repositories: set[str] = set()
 
 
 def exclude_repository(directory: Path) -> None:
-    """From now on no program is taken from the repository of a directory, or from the directory if it is in none.
+    """Take no program from the repository of a directory from now on, or from the directory if it is in none.
 
-    The directory where the process is counts by itself. Home directories, and those that the system's programs are in,
-    are no repositories.
+    The repository of the current directory is always excluded. Home directories and the system's are no repositories.
     """
     _repositories.update(_find_repository(directory))
 
@@ -28,23 +26,22 @@ def exclude_repository(directory: Path) -> None:
 def absolute_search_path(path: str | None = None) -> str:
     """The absolute directories of a search path, by default of PATH, for programs that the user names.
 
-    An empty or a relative one depends on the current directory. Where nothing is left it is the system's, since an empty
-    search path would be the current directory again.
+    Where none is left it is the system's path, since an empty search path means the current directory.
     """
     path_text = os.environ.get("PATH", os.defpath) if path is None else path
     return _join([each for each in path_text.split(os.pathsep) if os.path.isabs(each)])  # noqa: PTH117
 
 
 def trusted_search_path() -> str:
-    """The directories of PATH that we take programs from ourselves, as one search path.
+    """The directories of PATH that we take programs from, as one search path.
 
-    Where a directory of PATH leads is looked at once: who can make it lead elsewhere can put a program into it.
+    Symlinks of PATH are resolved once: a user who can change them can put programs into these directories too.
     """
     return _list_outside(absolute_search_path(), _working_repositories())
 
 
 def find_program(name: str) -> str | None:
-    """The path of a program, None where there is none that may be taken. A link into a repository leads into it."""
+    """The path of a program; None where no allowed directory has it. A symlink into a repository is refused too."""
     import shutil  # noqa: PLC0415  # not for --help
 
     repositories = _working_repositories()

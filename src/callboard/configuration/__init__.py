@@ -1,4 +1,4 @@
-"""What files, the environment and flags say: ensembles and settings."""
+"""Settings and ensembles from files, the environment and flags."""
 
 from __future__ import annotations
 

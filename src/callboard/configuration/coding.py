@@ -1,4 +1,4 @@
-"""What can be set of the coding agents: `[coding]` in callboard.toml.
+"""The settings of the coding agents: `[coding]` in callboard.toml.
 
 Owns the keys of seed 003's configuration (limits, git, tools, project, context, modes, debug) that mean something here, and
 their defaults. Knows nothing of files.

@@ -1,7 +1,5 @@
-"""Ensembles from configuration.
+"""Load ensembles from configuration, connect and disconnect them (seed 000).
 
-Owns their life: described, created, connected, disconnected (seed 000), and the descriptors in directories.
-What a descriptor may say is `tools.descriptors`' business.
 Law: whatever fails, each ensemble that was connected is disconnected.
 """
 
@@ -41,14 +39,21 @@ _ENVIRONMENT = "env:"
 async def prepare_ensembles(
     configuration: Mapping[str, Any], *, warn: Callable[[str], None] = _log.warning, **options: Any
 ) -> list[Ensemble]:
-    """Creates and connects the ensembles of `configuration["ensembles"]` that are enabled, in their order.
+    """Create and connect the enabled ensembles and MCP servers of a configuration.
 
-    Each is a descriptor: as in its file, or with the keys of `[ensemble]` at the top, or as `load_directory`
-    gives it. Behind them come the servers of `configuration["mcp"]`: tables by name as in a file, or as
-    `load_directory` gives them; all are connected at once, `options` are those of McpEnsemble, and one more ensemble
-    reads on in what was cut of their results. A server that cannot be connected is told and has no tools, unless it
-    is `required`. Raises DescriptorError before anything is connected, and ToolExecutionFailure that names the
-    ensemble that could not be connected; the others are disconnected then. An ensemble without tools is told.
+    `configuration["ensembles"]` are descriptors: as in a file, or with the keys of `[ensemble]` at the top, or as
+    `load_directory` returns them. `configuration["mcp"]` are servers: tables by name, or as `load_directory` returns them.
+    Servers come last; all are connected at once, and one more ensemble reads the rest of results that were shortened. A
+    server that cannot be connected has no tools, unless it is `required`.
+
+    Args:
+        configuration: Ensembles and servers.
+        warn: Called with a line about each server that cannot be connected, and each ensemble without tools.
+        options: Arguments of McpEnsemble.
+
+    Raises:
+        DescriptorError: A descriptor is wrong; nothing was connected.
+        ToolExecutionFailure: An ensemble could not be connected; the others are disconnected again.
     """
     descriptors = [
         each
@@ -92,9 +97,10 @@ async def prepare_ensembles(
 
 
 async def disconnect_ensembles(ensembles: Iterable[Ensemble]) -> None:
-    """Disconnects all of them, the last first and servers before all others at once, whichever fails.
+    """Disconnect all ensembles, whichever fails: first all servers at once, then the others, the last one first.
 
-    Raises ToolExecutionFailure for the first that failed, with the others in its notes.
+    Raises:
+        ToolExecutionFailure: The first failure, with the others in its notes.
     """
     failures: list[ToolExecutionFailure] = []
     stopped: BaseException | None = None
@@ -125,10 +131,11 @@ async def disconnect_ensembles(ensembles: Iterable[Ensemble]) -> None:
 
 
 def load_directory(path: str | Path, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The configuration of the ensembles and servers in `path/*.toml`, for `prepare_ensembles`.
+    """Read the ensembles and servers in `path/*.toml`, for `prepare_ensembles`.
 
-    A file has an ensemble, or servers in `[mcp.NAME]`. A `source` is relative to the directory and stays beneath it. A string `env:NAME` in `[ensemble]` or
-    `[defaults]` is what the environment variable NAME holds. Raises DescriptorError with file, line and key.
+    A file holds an ensemble, or servers in `[mcp.NAME]`. A `source` is relative to the directory and stays beneath it. A
+    string `env:NAME` in `[ensemble]` or `[defaults]` is the value of the environment variable. Raises DescriptorError with
+    file, line and key.
     """
     if not isinstance(path, (str, Path)):
         raise DescriptorError(f"{path!r} is no path of a directory")
@@ -155,7 +162,7 @@ def load_directory(path: str | Path, environ: Mapping[str, str] | None = None) -
 
 
 def names_a_module(where: Iterable[str | Path], environ: Mapping[str, str] | None = None) -> bool:
-    """Whether a directory of these names modules; those of ensembles that have names are installed. Raises DescriptorError."""
+    """Whether an ensemble in one of these directories names a module. Raises DescriptorError."""
     described = [load_directory(each, environ) for each in where if ensemble_file(str(each)) is None]
     return any(each.names_a_module for loaded in described for each in loaded["ensembles"])
 
@@ -163,7 +170,7 @@ def names_a_module(where: Iterable[str | Path], environ: Mapping[str, str] | Non
 def load_configuration(
     where: Iterable[str | Path], environ: Mapping[str, str] | None = None, servers: Iterable[DescribedServer] = ()
 ) -> dict[str, Any]:
-    """The configuration of all of these: directories, names of built-in ensembles, and servers. Raises DescriptorError."""
+    """Read directories and named ensembles, and add servers, for `prepare_ensembles`. Raises DescriptorError."""
     ensembles: list[EnsembleDescriptor] = []
     every = [*servers]
     for each in where:
@@ -188,13 +195,13 @@ def _load(document: Document, directory: Path, environ: Mapping[str, str] | None
 def _read(
     table: Any, where: Where, source: Source | None = None, environ: Mapping[str, str] | None = None
 ) -> EnsembleDescriptor:
-    """The descriptor, with what it takes from the environment; of one that is not enabled little is read."""
+    """Read a descriptor and resolve its variables; of one that is not enabled little is read."""
     own = table.get("ensemble", table) if isinstance(table, Mapping) else None
     if not isinstance(own, Mapping):
         return read_ensemble(table, where)  # which says what is wrong
     if own.get("enabled") is False:
         return EnsembleDescriptor(name=str(own.get("name", "")), enabled=False, path=where(()))
-    # Tools' descriptions and schemas are for models: nothing in them is taken from the environment.
+    # Descriptions and schemas of tools go to models, so no variables are resolved in them.
     variables = os.environ if environ is None else environ
     resolved_table = {
         key: value if key == "invokers" else _resolve_variables(value, (key,), where, variables)
@@ -217,7 +224,7 @@ def _resolve_variables(value: Any, keys: Keys, where: Where, environ: Mapping[st
 
 
 def _resolve_source(directory: Path, source: str, place: str) -> Path:
-    """The file of a source. Raises DescriptorError if it leads out of the directory."""
+    """The path of a source. Raises DescriptorError if it leads out of the directory."""
     target = (directory / source).resolve()
     if ".." in Path(source).parts or Path(source).is_absolute() or not target.is_relative_to(directory.resolve()):
         raise DescriptorError(f"{source!r} leads out of {directory}", path=place)
@@ -252,12 +259,12 @@ def _list_servers(configuration: Mapping[str, Any]) -> list[DescribedServer]:
 
 
 def _is_server(ensemble: Ensemble) -> bool:
-    """Whether it depends on no other, so that all such are connected and disconnected at once."""
+    """Whether it is an MCP server; those depend on no other ensemble, so all are connected at once."""
     return isinstance(getattr(ensemble, "settings", None), ServerSettings)
 
 
 async def _connect_servers(servers: Sequence[McpEnsemble], paths: Sequence[str], warn: Callable[[str], None]) -> None:
-    """Connects them all at once. One that fails is told, with its path; ToolExecutionFailure where it is required."""
+    """Connect all at once, and warn of those that fail. Raises ToolExecutionFailure for one that is required."""
     outcomes = await asyncio.gather(*(each.connect() for each in servers), return_exceptions=True)
     for server, path, outcome in zip(servers, paths, outcomes, strict=True):
         if isinstance(outcome, Exception):
@@ -270,7 +277,7 @@ async def _connect_servers(servers: Sequence[McpEnsemble], paths: Sequence[str],
 
 
 async def _disconnect(ensemble: Ensemble) -> BaseException | None:
-    """What went wrong."""
+    """Disconnect, and return the error instead of raising it."""
     try:
         await ensemble.disconnect()
     except BaseException as error:  # noqa: BLE001  # raised when the others are disconnected

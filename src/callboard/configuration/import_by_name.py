@@ -1,7 +1,4 @@
-"""Python objects that descriptors name.
-
-Owns the way from names to functions, connections and the files of ensembles. Runs the modules that are named.
-"""
+"""Find the Python objects and the files that descriptors name. Importing a module runs it."""
 
 from __future__ import annotations
 
@@ -22,13 +19,13 @@ from callboard.tools import EnsembleDescriptor, InvokerDescriptor
 from callboard.tools.descriptors import ENSEMBLE_KEYS
 
 BUILT_IN = {"io": "callboard.configuration.io_tools"}
-"""The modules of the ensembles whose files do not name theirs."""
+"""The modules of ensembles whose files name none."""
 ENSEMBLES_DIRECTORY = Path(__file__).with_name("data") / "ensembles"
-"""Where the files of these are."""
+"""The directory of their files."""
 
 
 def named_ensembles() -> Mapping[str, Path]:
-    """The files of the ensembles that have names: ours, and those of packages (`callboard.ensembles`)."""
+    """The files of all ensembles that have names: ours, and those of packages (`callboard.ensembles`)."""
     return {**{name: ENSEMBLES_DIRECTORY / f"{name}.toml" for name in BUILT_IN}, **_plugin_files()}
 
 
@@ -36,13 +33,13 @@ def ensemble_file(name: str) -> Path | None:
     """The file of the ensemble of this name, None if there is none. Raises CallerError as `plugins` does."""
     if name in BUILT_IN:
         return ENSEMBLES_DIRECTORY / f"{name}.toml"
-    # Other packages are looked for only where it can be a name.
+    # The entry points of packages are read only if it can be a name.
     return _plugin_files().get(name) if name.isidentifier() else None
 
 
 @cache
 def _plugin_files() -> Mapping[str, Path]:
-    """What packages add: each entry point is the path of a file, whose name it has."""
+    """The files of packages: each entry point is a path, and the ensemble has the file's name."""
     files: dict[str, Path] = {}
     for each in plugins("callboard.ensembles"):
         if not isinstance(each, (str, PathLike)):
@@ -52,7 +49,7 @@ def _plugin_files() -> Mapping[str, Path]:
 
 
 def find_callable(invoker: InvokerDescriptor, ensemble: EnsembleDescriptor) -> Callable[..., Any]:
-    """The function that an invoker names, else the one of its name in its ensemble's module. Raises DescriptorError."""
+    """The function that an invoker names, else the one of its own name in the ensemble's module. Raises DescriptorError."""
     module, colon, attribute = invoker.callable.partition(":")
     if invoker.callable and not (module and colon and attribute):
         raise DescriptorError(
@@ -80,9 +77,10 @@ def find_callable(invoker: InvokerDescriptor, ensemble: EnsembleDescriptor) -> C
 
 
 def make_connection(ensemble: EnsembleDescriptor) -> Any:
-    """What the function `connection` of the ensemble's module makes of the options; None without one.
+    """Call the function `connection` of the ensemble's module with the options; None if there is no such function.
 
-    Raises DescriptorError for an option that it does not take.
+    Raises:
+        DescriptorError: The function does not take an option.
     """
     module = _module_name(ensemble)
     maker = getattr(_import(module, ensemble.path), "connection", None) if module else None

@@ -1,7 +1,4 @@
-"""The tools of the ensemble `io`: files beneath one directory.
-
-Owns what a model can ask of files, and the limits. Where paths may lead is `beneath`'s business.
-"""
+"""The tools of the ensemble `io`: files beneath one directory. `ConfinedDirectory` keeps paths within it."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _SLOW = frozenset({"idna", "punycode"})
 
 
 def connection(root: str = ".") -> ConfinedDirectory:
-    """What the ensemble connects to; `root` is the directory, by default the current one."""
+    """The connection of the ensemble; `root` is the directory, by default the current one."""
     return ConfinedDirectory(root)
 
 

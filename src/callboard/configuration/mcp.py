@@ -1,7 +1,6 @@
-"""MCP servers from configuration: `[mcp.NAME]` tables, and the `mcp.json` files of other clients.
+"""Read MCP servers from `[mcp.NAME]` tables, and from the `mcp.json` files of other clients.
 
-Owns the one reader of both, which gives ServerSettings. What these mean is `mcp.settings`' business.
-Law: nothing of our environment gets into a server's settings but what its table names.
+Law: only variables of our environment that a server's table names get into its settings.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ _FILTER_KEYS: Final[Mapping[str, str]] = {
     "includeTools": "tools",
     "excludeTools": "exclude",
 }
-"""Keys by which clients choose among a server's tools, and ours."""
+"""Keys by which clients select a server's tools, and ours."""
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class DescribedServer(NamedTuple):
-    """A server, the place where it is described, and the arguments by which `callboard mcp` finds it, if it does."""
+    """A server, the place where it is described, and the options with which `callboard mcp` finds it (None: it cannot)."""
 
     settings: ServerSettings
     path: str
@@ -58,9 +57,13 @@ class DescribedServer(NamedTuple):
 def read_servers(
     tables: Any, where: Where = dotted, *, base: Path | None = None, mistake: type[CallerError] = DescriptorError
 ) -> list[DescribedServer]:
-    """The servers of the tables in `[mcp]`, by their names; `where` says where a key of `[mcp]` stands.
+    """Read the tables of `[mcp]`.
 
-    A `directory` that is relative is taken from `base`. Raises `mistake`.
+    Args:
+        tables: The tables by the servers' names.
+        where: Tells the place of a key of `[mcp]`.
+        base: The directory that a relative `directory` starts from.
+        mistake: The exception to raise.
     """
     if not isinstance(tables, Mapping):
         raise mistake("not a table", path=where(()), hint="write [mcp.NAME]")
@@ -68,11 +71,11 @@ def read_servers(
 
 
 def load_mcp_json(path: str | Path, environ: Mapping[str, str] | None = None) -> list[DescribedServer]:
-    """The servers of an `mcp.json` file, as other clients write it: `{"mcpServers": {NAME: {...}}}`.
+    """Read an `mcp.json` file, as other clients write it: `{"mcpServers": {NAME: {...}}}`.
 
-    Of each are read `command`, `args`, `env`, `cwd`, or `url`, `headers`; `type`, `disabled`; our own `protocol`, and
-    `tools` and `exclude`, which others call `includeTools` and `excludeTools`. In all of them `${NAME}` is what the
-    environment has, `${NAME:-text}` the text where it has nothing. Raises DescriptorError.
+    The keys of a server are `command`, `args`, `env`, `cwd`, or `url`, `headers`; `type`, `disabled`; our own `protocol`, and
+    `tools` and `exclude`, which others call `includeTools` and `excludeTools`. In all of them `${NAME}` is the variable's
+    value, and `${NAME:-text}` the text where it is not set. Raises DescriptorError.
     """
     file = Path(path)
     text = _read(file)
@@ -124,7 +127,7 @@ def _read_server(
 
 
 def _translate_entry(entry: Any, where: Where, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Our keys of a server in `mcp.json`; those that we do not know are other clients' own."""
+    """Translate a server of `mcp.json` into our keys; unknown ones are other clients' and ignored."""
     if not isinstance(entry, dict):
         raise DescriptorError("not an object", path=where(()))
     enabled = not entry.get("disabled", False)
@@ -190,7 +193,7 @@ def _read(file: Path) -> str:
 
 
 def _find_line(text: str, keys: Keys) -> int:
-    """The line where the keys stand, one behind the other: near enough for a person."""
+    """The line where the keys occur one after another: near enough for a message."""
     at = 0
     for key in keys:
         match = (

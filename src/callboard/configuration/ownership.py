@@ -1,9 +1,7 @@
-"""Who else could say what is in a file.
+"""Check who else could have written a file, by owners and modes of the file and of every directory above it.
 
-Owns the judgement of owners and modes on the way to it. Knows nothing of what is in it, and of access control lists.
-Law: a file counts as the user's own only where nobody but the user and root can write it, put another in its place,
-or put another directory in the place of one that leads to it. Nothing but that is asked where there are no such owners
-(Windows).
+Law: a file counts as the user's own only if nobody but the user and root can write it, replace it, or replace a directory
+above it. Access control lists are not looked at, and on Windows nothing is checked.
 """
 
 from __future__ import annotations
@@ -17,24 +15,24 @@ _ROOT: Final = 0
 
 
 class OwnershipProblem(NamedTuple):
-    """Somebody else who could write it: what is wrong, and what to do about it."""
+    """Somebody else could write it: the reason, and what to do about it."""
 
     reason: str
     hint: str
 
 
 def find_unsafe_owner(path: Path, *, trusted: bool = False) -> OwnershipProblem | None:
-    """Who could say what is in a file that is there, or that a thing is there at all; None if nobody else can.
+    """Find out whether another user could have written or made a file; None if nobody could.
 
     Args:
-        path: A file, a directory or a link. Both a link and what it leads to are judged.
-        trusted: The user trusts the directory, so its owner and its group may be others. That everybody may write
-            there is never taken, nor another's directory in one where everybody may make directories, such as /tmp.
+        path: A file, a directory or a symlink. Both a symlink and its target are checked.
+        trusted: The user trusts the directory, so its owner and group may be others. World-writable paths are refused
+            anyway, and so is another user's directory in a world-writable one, such as /tmp.
     """
     if not hasattr(os, "getuid"):
         return None
     trusted_users = {_ROOT, os.getuid()}
-    # Where the machine's root is not to be seen (user namespaces), the system's directories have the owner of /.
+    # In a user namespace without the machine's root, the system's directories have the owner of /.
     system_users = trusted_users | {Path("/").stat().st_uid}
     spelled, real = Path(os.path.realpath(path.parent), path.name), Path(os.path.realpath(path))
     allowed = dict.fromkeys([spelled, real, spelled.parent, real.parent], trusted_users)
@@ -64,7 +62,7 @@ def _is_world_writable(status: os.stat_result) -> bool:
 
 
 def _is_private_group(group: int) -> bool:
-    """Whether a group is the user's alone, as most systems make one for each user and give it all rights."""
+    """Whether the user is the only member of a group, as most systems make one for each user."""
     import grp  # noqa: PLC0415  # not on Windows
     import pwd  # noqa: PLC0415  # as above
 
@@ -72,7 +70,7 @@ def _is_private_group(group: int) -> bool:
         user, about = pwd.getpwuid(os.getuid()), grp.getgrgid(group)
     except KeyError:
         return False
-    # That it has the user's name tells it from one that many users have as theirs.
+    # Its name must be the user's: many users may share a primary group.
     return user.pw_gid == group and about.gr_name == user.pw_name and not {*about.gr_mem} - {user.pw_name}
 
 

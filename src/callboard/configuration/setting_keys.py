@@ -1,7 +1,4 @@
-"""What can be set in `callboard.toml`.
-
-Owns the one table of keys: their types, defaults and other names. Knows nothing of files.
-"""
+"""The table of all keys of `callboard.toml`: types, defaults, variables and flags."""
 
 from __future__ import annotations
 
@@ -18,10 +15,7 @@ Strings: TypeAlias = tuple[str, ...]
 
 
 class SettingKey(msgspec.Struct, frozen=True):
-    """A key. `kind` is the type of its value; `variable` the environment's name of it, `flag` the command line's.
-
-    What the file of a project that the user does not trust may set of it is in `configuration.trust`.
-    """
+    """A key; `kind` is the type of its value. Whether an untrusted project may set it says `configuration.trust`."""
 
     name: str
     kind: Any

@@ -1,7 +1,7 @@
-"""Settings: defaults < the user's file < the project's file < environment < flags.
+"""Load settings: defaults < the user's file < the project's file < environment < flags.
 
-Owns the layers, and which of them is taken whole: a project's file may be somebody else's, so one that the user's own
-file does not trust is joined by the table in `configuration.trust`, and one that other users could write is not read.
+A project's file may be somebody else's. So one that the user's own file does not trust is merged by the allow-list in
+`configuration.trust`, and one that other users could write is not read.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ FILE_NAME: Final = "callboard.toml"
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What is set, for every key of `configuration.keys`; `sources` tells for each where.
+    """The value of every key of `setting_keys`; `sources` tells where each comes from.
 
-    `notices` are for the user: what of a project's file was not taken, why, and what to do about it.
+    `notices` tell the user which values of a project's file were ignored, why, and what to do about it.
     """
 
     model: str
@@ -50,7 +50,7 @@ class Settings(msgspec.Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
     def profile(self, model: str) -> dict[str, Any]:
-        """The facts of all patterns that match the model's name; those of a longer pattern win."""
+        """The facts of all patterns that match the model's name; a longer pattern wins."""
         return facts_for(model, self.profiles)
 
     @property
@@ -60,9 +60,15 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def load_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str]) -> Settings:
-    """The settings for a command that runs in `cwd`; a flag that is None or empty is not set.
+    """Load the settings of a command.
 
-    Raises CallerError with file, line and key, or with the variable's name.
+    Args:
+        flags: Values of the command line by key; None and empty ones are not set.
+        cwd: The directory where the command runs.
+        environ: The environment.
+
+    Raises:
+        CallerError: A value is wrong; with file, line and key, or with the variable's name.
     """
     values: dict[str, Any] = {key.name: key.default for key in KEYS}
     sources = dict.fromkeys(values, "default")
@@ -97,7 +103,7 @@ def _at_variable(variable: str) -> Where:
 
 
 def user_file(environ: Mapping[str, str]) -> Path:
-    """Where the user's file is. A relative XDG_CONFIG_HOME is ignored, as its specification says."""
+    """The path of the user's file. A relative XDG_CONFIG_HOME is ignored, as its specification demands."""
     home = Path(environ.get("XDG_CONFIG_HOME", ""))
     if not home.is_absolute():
         home = Path(environ.get("HOME") or Path.home()) / ".config"
@@ -105,10 +111,10 @@ def user_file(environ: Mapping[str, str]) -> Path:
 
 
 def _find_project_file(cwd: Path, user_path: Path, trusted: Sequence[str], notices: list[str]) -> Path | None:
-    """The nearest file from the current directory up to the repository's root; outside of a repository, only here.
+    """The nearest file from `cwd` up to the repository's root; outside of a repository, only in `cwd`.
 
-    One that others could have written is passed over, with a notice, and so is one that is only found because of a
-    `.git` that others could have put there.
+    One that others could have written is skipped with a notice, and so is one that is only found because of a `.git` that
+    others could have put there.
     """
     above = [cwd, *cwd.parents]
     root = next((at for at, each in enumerate(above) if (each / ".git").exists()), 0)
@@ -132,7 +138,7 @@ def _is_trusted(path: Path, trusted: Sequence[str]) -> bool:
 
 
 def _merge_file(file_values: Mapping[str, Any], path: Path, values: dict[str, Any], sources: dict[str, str]) -> None:
-    """Puts a file's values into those of the files below it."""
+    """Merge a file's values into those of the lower layers."""
     for name, value in file_values.items():
         merges = name in _MERGERS and sources[name] != "default"
         values[name] = _MERGERS[name](values[name], value) if merges else _resolve_paths(name, value, path.parent)
@@ -142,7 +148,7 @@ def _merge_file(file_values: Mapping[str, Any], path: Path, values: dict[str, An
 def _merge_untrusted(
     file_values: Mapping[str, Any], path: Path, values: dict[str, Any], sources: dict[str, str], user_path: Path
 ) -> Iterator[str]:
-    """Lets an untrusted project's values restrict those of the user; gives a notice of the others."""
+    """Let an untrusted project's values restrict the user's; yields a notice of those that were ignored."""
     users = {
         **values,
         "permissions": msgspec.to_builtins(values["permissions"]),
@@ -164,7 +170,7 @@ def _merge_untrusted(
 
 
 def _validate(document: Document) -> dict[str, Any]:
-    """The values of a file by key, each of its kind."""
+    """The values of a file by key, converted and checked."""
     where = document.where
     refuse_unknown(document.values, BY_NAME, where, CallerError)
     valid: dict[str, Any] = {}
@@ -177,7 +183,7 @@ def _validate(document: Document) -> dict[str, Any]:
         to_kind = convert_table if kind is Permissions and isinstance(value, Mapping) else convert
         valid[name] = to_kind(kind, value, place, CallerError)
         if name == "coding":
-            # Each file says a part, which is whole when they are joined.
+            # Each file holds a part: only its own keys, without defaults, are merged.
             valid[name] = _keep_given_keys(value, msgspec.to_builtins(valid[name]))
     for pattern, facts in valid.get("profiles", {}).items():
         convert_table(Profile, facts, below(where, "profiles", pattern), CallerError)
@@ -185,7 +191,7 @@ def _validate(document: Document) -> dict[str, Any]:
 
 
 def _keep_given_keys(table: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the keys that were given, of the kinds that they have in the whole."""
+    """The converted values of the keys in the table, without the defaults of the others."""
     return {
         key: _keep_given_keys(value, whole[key]) if isinstance(value, Mapping) else whole[key]
         for key, value in table.items()
@@ -206,11 +212,11 @@ _MERGERS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "profiles": _merge_profiles,
     "permissions": _merge_permissions,
 }
-"""Keys of which every file is heard; of the others the last says all."""
+"""Keys whose values are merged over the files; of the others the last file's value holds."""
 
 
 def _resolve_paths(name: str, value: Any, directory: Path) -> Any:
-    """The value, its relative paths taken from the directory of its file."""
+    """The value with its relative paths resolved from the directory of its file."""
     match name:
         case "ensembles":
             return tuple(each if ensemble_file(each) else str(directory / Path(each).expanduser()) for each in value)

@@ -1,7 +1,4 @@
-"""A TOML file, and where its keys stand.
-
-Owns the reading of configuration from files. Knows nothing of what the keys mean.
-"""
+"""Read a TOML file, with the line of each key for error messages."""
 
 from __future__ import annotations
 
@@ -28,21 +25,21 @@ _AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
 class Document(msgspec.Struct, frozen=True):
-    """What is in a file. `path` is as it was given."""
+    """The content of a file. `path` is as it was given."""
 
     path: str
     text: str
     values: dict[str, Any]
 
     def where(self, keys: Keys) -> str:
-        """The place of a key, as `io.toml:7: invokers[0].timeout`; of none, the file's."""
+        """The place of a key for a message, such as `io.toml:7: invokers[0].timeout`; without keys, the file's."""
         line = find_line(self.text, keys) if keys else None
         place = f"{self.path}:{line}" if line else self.path
         return f"{place}: {dotted(keys)}" if keys else place
 
 
 def read_document(path: Path, mistake: type[CallerError]) -> Document:
-    """The document of a file. Raises `mistake` with the file and, where it is known, the line."""
+    """Read a file. Raises `mistake` with the path and, where it is known, the line."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -51,7 +48,7 @@ def read_document(path: Path, mistake: type[CallerError]) -> Document:
     if len(data) > MAX_BYTES:
         raise mistake(f"larger than {MAX_BYTES // 1024} KB", path=str(path))
     try:
-        # Editors of Windows put a byte order mark at the beginning.
+        # Editors on Windows begin a file with a byte order mark.
         text = data.decode("utf-8-sig").replace("\r\n", "\n")
         return Document(str(path), text, tomllib.loads(text))
     except UnicodeDecodeError as error:
@@ -67,9 +64,9 @@ def read_document(path: Path, mistake: type[CallerError]) -> Document:
 
 
 def find_line(text: str, keys: Keys) -> int | None:
-    """The line, from 1, where a key of valid TOML stands, or else the nearest that it stands in.
+    """The line (from 1) of a key in valid TOML, or of the nearest table that holds it.
 
-    A scan: inside of inline tables and arrays the line is that of the whole value.
+    A scan: within inline tables and arrays it is the line of the whole value.
     """
     best, length = None, 0
     for number, path in _iterate_keys(text):
@@ -78,14 +75,14 @@ def find_line(text: str, keys: Keys) -> int | None:
             if one != other:
                 break
             common += 1
-        # The first line of a table is as near as any other in it; one that goes elsewhere below says nothing.
+        # The header of a table counts as near; a path that diverges below the common part does not.
         if common > length and (common == len(path) or common == len(keys)):
             best, length = number, common
     return best
 
 
 def _iterate_keys(text: str) -> Iterator[tuple[int, Keys]]:
-    """Every header and every pair, with its line."""
+    """The path of every header and every pair, with its line."""
     table: Keys = ()
     counts: dict[Keys, int] = {}
     closing = ""
@@ -104,7 +101,7 @@ def _iterate_keys(text: str) -> Iterator[tuple[int, Keys]]:
 
 
 def _add_indices(keys: Keys, counts: dict[Keys, int], *, new: bool) -> Keys:
-    """The keys of a header with the positions of the tables that they go through."""
+    """The keys of a header with the indices in arrays of tables."""
     path: Keys = ()
     for at, key in enumerate(keys, 1):
         path = (*path, key)

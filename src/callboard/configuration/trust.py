@@ -1,8 +1,7 @@
-"""What the file of a project that the user does not trust may set.
+"""The allow-list of what an untrusted project's file may set; other keys are ignored.
 
-Owns the one table of that, which is an allow-list: a key that is not in it is ignored. Knows nothing of files.
-Law: a file that is joined by this table allows nothing that the user's own settings do not allow without it. Lists of
-what is denied or asked about grow, limits sink, and nothing else changes.
+Law: a file that is merged by this table permits nothing that the user's own settings do not permit. Lists of denied calls
+and of calls to ask about grow, limits sink, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from callboard.profiles import model_names
 from callboard.tools.descriptors import Keys
 
 ANY: Final = "*"
-"""Stands in a path of the table for any one key."""
+"""Matches any one key in a path of the table."""
 
 
 class Restriction(NamedTuple):
-    """How a project's value is joined with the user's. `meaning` says it in the documentation's tables."""
+    """How a project's value is merged with the user's; `meaning` describes it in the documentation."""
 
     meaning: str
     join: Callable[[Any, Any], Any]
 
 
 class RestrictedValues(NamedTuple):
-    """The user's values with the project's in them, and the keys of the project's file that had no effect."""
+    """The merged values, and the keys of the project's file that had no effect."""
 
     values: dict[str, Any]
     ignored: tuple[Keys, ...]
@@ -38,12 +37,12 @@ def _take_lower(users: Any, projects: Any) -> Any:
 
 
 def _take_fewer_runs(users: int | None, projects: int) -> int:
-    # Without a limit a turn of a chat has this one; the phases of a job have their own besides.
+    # Without a limit a turn of a chat has this one; the phases of a job have limits of their own.
     return min(projects, CHAT_ROUNDS if users is None else users)
 
 
 def _keep_known_models(users: str, projects: str) -> str:
-    """Prompts go only where the user's own settings send them: each name is one of theirs, letter by letter."""
+    """Prompts go only where the user's own settings send them: each model's name must be literally one of theirs."""
     try:
         known = model_names(users)
         return projects if all(name in known for name in model_names(projects)) else users
@@ -70,16 +69,16 @@ RESTRICTING: Final[Mapping[Keys, Restriction]] = {
     ("coding", "tools", "forbidden_commands"): ADDED,
     ("coding", "modes", ANY, "deny"): ADDED,
 }
-"""All that an untrusted project's file may set, and how it is joined."""
+"""All that an untrusted project's file may set, and how it is merged."""
 
 
 def find_restriction(keys: Keys) -> Restriction | None:
-    """How an untrusted project's value for these keys is joined; None if it is ignored."""
+    """How an untrusted project's value for these keys is merged; None if it is ignored."""
     return next((found for pattern, found in RESTRICTING.items() if _matches(pattern, keys)), None)
 
 
 def restrict(users: Mapping[str, Any], projects: Mapping[str, Any]) -> RestrictedValues:
-    """Joins an untrusted project's values with the user's.
+    """Merge an untrusted project's values with the user's.
 
     Args:
         users: All of the user's values, defaults included, as plain mappings.
@@ -99,7 +98,7 @@ def restrict(users: Mapping[str, Any], projects: Mapping[str, Any]) -> Restricte
 
 
 def _iterate_values(table: Mapping[str, Any], above: Keys = ()) -> Iterator[tuple[Keys, Any]]:
-    """The values of a file by their keys. A table in which nothing may be set is one value; what is empty is none."""
+    """The non-empty values of a file by their keys. A table in which nothing may be set counts as one value."""
     for key, value in table.items():
         keys = (*above, key)
         leads_on = any(_matches(pattern[: len(keys)], keys) for pattern in RESTRICTING if len(pattern) > len(keys))
