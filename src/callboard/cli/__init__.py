@@ -1,7 +1,7 @@
 """The command line: `callboard`.
 
-Owns the joining of rooms and what a person sees. Every command raises CallboardError for what its user did
-wrong; here it becomes one line and the exit code: 2 where it names an option, which is wrong usage, else 1.
+Every command raises CallboardError for its user's mistakes. `main` prints it in one line, and exits with 2 where its path is
+an option (wrong usage), else with 1.
 """
 
 from __future__ import annotations
@@ -102,13 +102,13 @@ def _callboard(
 def main() -> None:
     """The console script."""
     _prepare_streams()
-    # Whatever is started by its name, also by libraries: nothing that lies in the current directory.
+    # Neither we nor libraries start a program by its name from the current directory.
     os.environ["PATH"] = absolute_search_path()
     try:
         try:
             app(prog_name="callboard")
         finally:
-            # What cannot be written is to be said here, not by the interpreter at its end.
+            # A failure to write is reported here, not by the interpreter at its exit.
             sys.stdout.flush()
     except CallboardError as error:
         _end(str(error), 2 if error.path.startswith("--") else 1)
@@ -117,12 +117,12 @@ def main() -> None:
             raise
         _end(f"Python has no module {error.name} on this system; use Linux or macOS, on Windows WSL", 1)
     except BrokenPipeError:
-        # Whoever read our output has gone.
+        # The reader of our output is gone.
         _forget_output()
         sys.stderr.close()
         sys.exit(1)
     except OSError as error:
-        # A disk that is full, a folder that may not be read: nobody's mistake in a program.
+        # A full disk, a folder without permission: no bug, so no traceback.
         _forget_output()
         place = f"{error.filename}: " if error.filename else ""
         _end(f"{place}{error.strerror or error}", 1)
@@ -134,9 +134,9 @@ def _end(why: str, code: int) -> NoReturn:
 
 
 def _prepare_streams() -> None:
-    """Standard streams that are closed lead nowhere, else the next file to be opened would take their number.
+    """Open closed standard streams to nowhere, else the next file that is opened would get their number.
 
-    What their encoding has no bytes for is no reason to fail.
+    Characters that their encoding lacks are replaced.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
@@ -147,7 +147,7 @@ def _prepare_streams() -> None:
 
 
 def _forget_output() -> None:
-    """What could not be written cannot be written at exit either: Python is not to try, and complain."""
+    """Drop output that could not be written, else Python tries again at exit, and complains."""
     try:
         sys.stdout.flush()
     except OSError:

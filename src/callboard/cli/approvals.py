@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
+from callboard.cli.line_editor import read_line
 from callboard.coding.chat.saved_approvals import FILE, SavedApprovals, pattern_of
 from callboard.core import InvocationCanister, Verdict
 from callboard.text.display import escape
@@ -82,11 +83,8 @@ class Approvals:
     async def _from_standard_input(self, question: str) -> str | None:
         if not sys.stdin.isatty():
             return None
-        from callboard.execution.thread_pool import ThreadPool  # noqa: PLC0415  # only where somebody is asked
-
         self._display.tell(question)
-        answer: str = await ThreadPool(1).run(sys.stdin.readline)
-        return answer
+        return await read_line()
 
 
 def show_diff(display: HasTell, diff: str, *, whole: bool = False) -> bool:

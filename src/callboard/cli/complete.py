@@ -1,7 +1,6 @@
-"""What the shell completes: values of options and arguments.
+"""Shell completion of the values of options and arguments.
 
-Owns which values there are. Nothing is asked over the network, and no code of a project is run: whatever cannot be read
-at once is not offered.
+Nothing is requested over the network, and no code of a project is run: what cannot be read at once is not offered.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 Complete: TypeAlias = Callable[[str], list[str]]
-"""What may stand for the beginning of a word."""
+"""The completions of the beginning of a word."""
 
 
 def _make_completion(values: Callable[[], Iterable[str]]) -> Complete:
     def complete(incomplete: str) -> list[str]:
         try:
             return [value for value in values() if value.startswith(incomplete)]
-        except Exception:  # noqa: BLE001  # a traceback would be shown in the middle of what is typed
+        except Exception:  # noqa: BLE001  # a traceback would be printed into the command line
             return []
 
     return complete
@@ -68,7 +67,7 @@ def _list_servers() -> list[str]:
 
 
 def _list_tools() -> list[str]:
-    """Those of our own ensembles: to know others, code would have to run."""
+    """The tools of our own ensembles: finding others would run code."""
     from callboard.configuration import load_configuration  # noqa: PLC0415  # as above
 
     described = load_configuration(("io",))["ensembles"]

@@ -1,7 +1,4 @@
-"""`callboard dialects`: how models spell calls.
-
-Owns the example that shows a dialect. Knows nothing of any one of them.
-"""
+"""`callboard dialects`: how models spell calls, each dialect with an example."""
 
 from __future__ import annotations
 

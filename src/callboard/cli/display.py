@@ -1,8 +1,4 @@
-"""A run, as a person at a terminal sees it.
-
-Owns which event is shown where and how: the reply's text on standard output as it arrives, all else on
-standard error, a line each.
-"""
+"""Print a run for a person: the reply's text on standard output as it arrives, all else on standard error, a line each."""
 
 from __future__ import annotations
 

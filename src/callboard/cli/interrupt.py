@@ -1,8 +1,6 @@
-"""Ctrl-C.
+"""Ctrl-C: cancel the command's task, then end the process, whatever still runs in it.
 
-Owns what it does to a command that runs: its task is cancelled, then the process ends, whatever still runs in
-it. Knows nothing of what is cancelled.
-Law: what was done is put in order and told first; after that nothing holds the process for long.
+Law: the command cleans up and reports first; after that nothing holds up the exit for long.
 """
 
 from __future__ import annotations
@@ -16,16 +14,16 @@ from typing import Any, TypeVar
 
 EXIT_CODE = 130
 EXIT_SECONDS = 2.0
-"""Seconds that threads and tasks have to end by themselves, once the command's own task has."""
+"""Seconds that threads and tasks have to end, once the command's own task has ended."""
 
 T = TypeVar("T")
 
 
 def run(command: Coroutine[Any, Any, T], on_cancel: Callable[[], None] = lambda: None) -> T:
-    """`asyncio.run`; at ctrl-C the command is cancelled, `tell` is called, and KeyboardInterrupt raised.
+    """As `asyncio.run`; at ctrl-C the command is cancelled, `on_cancel` is called, and KeyboardInterrupt is raised.
 
-    asyncio and Python wait for ever for threads that do not end and tasks that will not be cancelled, which
-    tools may have. PATIENCE later, or at the next ctrl-C, the process ends without them: exit code 130.
+    asyncio and Python wait for ever for threads that do not end and tasks that ignore cancellation, which tools may have.
+    EXIT_SECONDS later, or at the next ctrl-C, the process ends without them: exit code 130.
     """
 
     async def cancellable() -> T:

@@ -1,6 +1,6 @@
-"""Keys that an option names instead of spelling: `env:NAME` is a variable's value, `file:PATH` a file's text.
+"""Read keys that an option refers to: `env:NAME` is a variable's value, `file:PATH` a file's text.
 
-Why: what a command line spells, every user of the machine reads in `ps`, and the shell writes it into its history.
+A key on the command line itself can be read by every user of the machine in `ps`, and is in the shell's history.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import Final
 from callboard.errors import CallerError
 
 HINT: Final = "env:NAME or file:PATH hides it from ps"
-"""What the help of an option for a key says of this."""
+"""For the help of options that take a key."""
 _REFERENCE: Final = re.compile(r"((?:[^=:]*=)?)(env|file):(.+)", re.DOTALL)
 
 
 def read_key(text: str) -> str:
-    """The key that an option gives, where it names a place the one that is there; `NAME=` before it stays.
+    """The key of an option, read from the variable or file that it refers to; `NAME=` before it stays.
 
-    Raises CallerError for a variable that is not set, and for a file that cannot be read or is empty.
+    Raises:
+        CallerError: The variable is not set, or the file cannot be read or is empty.
     """
     match = _REFERENCE.fullmatch(text)
     if match is None:
@@ -35,7 +36,7 @@ def read_key(text: str) -> str:
 
 
 def read_keys(texts: Iterable[str] | None) -> list[str]:
-    """The same for an option that may be repeated."""
+    """The keys of a repeatable option."""
     return [read_key(each) for each in texts or ()]
 
 

@@ -1,7 +1,6 @@
-"""Where a person types.
+"""Read what a person types: two line editors, one with prompt_toolkit and one without.
 
-Owns the two line editors, and what keys mean in them. Knows nothing of what is typed.
-Law: waiting for a line can be cancelled, and what was typed meanwhile is not lost; the terminal is left as it was.
+Law: waiting for a line can be cancelled without losing what was typed meanwhile, and the terminal is left as it was.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Interrupted(Exception):
 
 
 class Editor(Protocol):
-    """Reads what a person types. Raises Interrupted at ctrl-C, EOFError at ctrl-D. `is_person` says that one is here."""
+    """Reads what a person types. Raises Interrupted at ctrl-C, EOFError at ctrl-D. `is_person`: a person is at it."""
 
     is_person: bool
 
@@ -48,10 +47,18 @@ def open_editor(history: Path) -> Editor:
         return PlainEditor(sys.stdin.fileno(), is_person=True)
 
 
+async def read_line() -> str:
+    """Read a line of standard input; waiting for it can be cancelled."""
+    from callboard.execution.thread_pool import ThreadPool  # noqa: PLC0415  # not for --help
+
+    line: str = await ThreadPool(1).run(sys.stdin.readline)
+    return line
+
+
 class PlainEditor:
     """Lines of a file descriptor, as they come; at a terminal the system's own editing of lines.
 
-    What is read is kept over a cancellation, for whoever asks next.
+    What was read before a cancellation is kept for the next call.
     """
 
     def __init__(self, source: int, *, is_person: bool) -> None:
@@ -104,7 +111,7 @@ class RichEditor:
         from prompt_toolkit.history import FileHistory  # noqa: PLC0415  # as above
 
         history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # What was typed is for its owner alone.
+        # Only the owner can read what was typed.
         os.close(os.open(history, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         options: dict[str, Any] = {"interrupt_exception": Interrupted}
         self._prompts: PromptSession[str] = PromptSession(
@@ -117,7 +124,7 @@ class RichEditor:
         self._questions: PromptSession[str] = PromptSession(**options)
 
     async def prompt(self, before: str) -> str:
-        # Ctrl-C is a key here; the signal is for whoever runs the loop.
+        # Ctrl-C is a key here; the signal belongs to the program that runs the event loop.
         return await self._prompts.prompt_async(before, handle_sigint=False)
 
     async def answer(self, question: str) -> str:

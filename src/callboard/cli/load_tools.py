@@ -1,7 +1,6 @@
-"""Tools named on the command line, and in settings.
+"""Load the tools that the command line and the settings name, and connect ensembles while a command runs.
 
-Owns the way from `module:attribute` to tools, and the life of ensembles for the length of a command. Runs the
-code that is named: it is the user's own.
+Loading `module:attribute` runs that module: it is the user's own code.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from callboard.cli.settings import module_directory
 from callboard.configuration import (
     DescribedServer,
     Settings,
@@ -33,11 +33,11 @@ from callboard.text.display import collapse
 from callboard.tools import Ensemble, Tool
 
 _MAX_LINE_CHARS = 1000
-"""Characters of a line that is told."""
+"""Of a warning."""
 
 
 def select_servers(settings: Settings, files: Iterable[str] | None = None) -> dict[str, DescribedServer]:
-    """The MCP servers of the settings by their names, and those of `mcp.json` files, which go before them."""
+    """The MCP servers of the settings by name, and those of `mcp.json` files, which take precedence."""
     servers = {name: _set_directory(each) for name, each in settings.mcp.items()}
     for file in files or ():
         servers |= {each.name: each for each in load_mcp_json(file)}
@@ -45,9 +45,9 @@ def select_servers(settings: Settings, files: Iterable[str] | None = None) -> di
 
 
 def _set_directory(server: DescribedServer) -> DescribedServer:
-    """One of the user's own file is started beside the file, unless it is said where.
+    """Start a server of the user's own file beside that file, unless it names a directory.
 
-    That file holds in every directory. In somebody's repository `python -m`, npx and others would run what lies there.
+    The file holds in every directory. In somebody's repository `python -m`, npx and others would run what lies there.
     """
     own = user_file(os.environ)
     server = server._replace(cli_options="")
@@ -57,12 +57,22 @@ def _set_directory(server: DescribedServer) -> DescribedServer:
 
 
 class Toolbox:
-    """The ensembles of a command, connected while it is entered.
+    """The ensembles of a command, connected while the context is entered.
 
-    `tools` as for `load_ensembles`, `ensembles` and `servers` as for `load_configuration`; all are read at once and
-    raise CallerError. `tools_from` and `ensembles_from` are where modules are looked for besides what is installed,
-    None for nowhere. `options` are those of McpEnsemble. A server that cannot be connected, and what goes wrong when
-    ensembles are disconnected, is told, and nothing is made of it; what they print is no part of an answer.
+    A server that cannot be connected, and a failure to disconnect, is only reported. What ensembles print goes to standard
+    error.
+
+    Args:
+        tools: As for `load_ensembles`.
+        ensembles: As for `load_configuration`.
+        tell: Prints a line.
+        servers: MCP servers.
+        tools_from: The directory of modules that `tools` names, besides what is installed.
+        ensembles_from: The same for `ensembles`.
+        options: Arguments of McpEnsemble.
+
+    Raises:
+        CallerError: Something that is named cannot be loaded.
     """
 
     def __init__(
@@ -84,6 +94,21 @@ class Toolbox:
         self._tell = tell
         self._prepared: list[Ensemble] = []
 
+    @classmethod
+    def from_settings(
+        cls, settings: Settings, tell: Callable[[str], None], servers: Iterable[DescribedServer] = (), **options: Any
+    ) -> Toolbox:
+        """The tools and ensembles of the settings."""
+        return cls(
+            settings.tools,
+            settings.ensembles,
+            tell,
+            servers,
+            tools_from=module_directory(settings, "tools"),
+            ensembles_from=module_directory(settings, "ensembles"),
+            **options,
+        )
+
     async def __aenter__(self) -> list[Ensemble]:
         _add_to_path(self._ensembles_from)
         with redirect_stdout(sys.stderr):
@@ -99,15 +124,15 @@ class Toolbox:
                 self._tell(line)
 
     def _tell_line(self, line: str) -> None:
-        # What a server says of itself is in it.
+        # Untrusted: it may quote a server.
         self._tell(collapse(line, _MAX_LINE_CHARS))
 
 
 def load_ensembles(specifications: Iterable[str], beside: Path | None) -> list[Ensemble]:
-    """One ensemble for the tools, and the ensembles as they are.
+    """Load what the specifications name: one ensemble with all tools, and the ensembles.
 
-    A specification is `module:attribute` or `file.py:attribute`, or without attribute all tools of the
-    module; the attribute is a tool, a function, an ensemble, or a list of these. Raises CallerError.
+    A specification is `module:attribute` or `file.py:attribute`; without attribute it names all tools of the module. The
+    attribute is a tool, a function, an ensemble, or a list of these. Raises CallerError.
     """
     values: list[Any] = []
     for specification in specifications:
@@ -118,7 +143,7 @@ def load_ensembles(specifications: Iterable[str], beside: Path | None) -> list[E
 
 
 def load_attribute(specification: str, beside: Path | None) -> list[Any]:
-    """What a specification names, as a list. Raises CallerError."""
+    """Load what a specification names, as a list. Raises CallerError."""
     where, _, attribute = specification.partition(":")
     module = _load_module(where, specification, beside)
     if not attribute:
@@ -136,7 +161,7 @@ def load_attribute(specification: str, beside: Path | None) -> list[Any]:
 def _load_module(where: str, specification: str, beside: Path | None) -> ModuleType:
     path = Path(where)
     if path.suffix == ".py":
-        # A name that no import asks for: the file is not to stand in for a module of its name.
+        # A name that nobody imports: the file must not replace a module of its name.
         name = f"callboard file {path.resolve()}"
         spec = spec_from_file_location(name, path)
         if spec is None or spec.loader is None or not path.is_file():
@@ -154,14 +179,14 @@ def _load_module(where: str, specification: str, beside: Path | None) -> ModuleT
 
 
 def _add_to_path(directory: Path | None) -> None:
-    """Has modules found in a directory too: in the last place, so that none of its files stands for what is installed."""
+    """Import modules from a directory too: as the last one, so that its files replace no installed module."""
     if directory is not None and str(directory) not in sys.path:
         sys.path.append(str(directory))
 
 
 @contextmanager
 def _report_import_errors(specification: str) -> Iterator[None]:
-    """What a module raises is a CallerError, and what it prints is no part of an answer."""
+    """Convert what a module raises to CallerError, and redirect what it prints to standard error."""
     try:
         with redirect_stdout(sys.stderr):
             yield

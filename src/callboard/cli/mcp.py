@@ -1,4 +1,4 @@
-"""`callboard mcp`: servers, their tools, and what of them is trusted."""
+"""`callboard mcp`: MCP servers, their tools, and which of them are trusted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def list_servers(mcp: mcp_servers.Files = None, as_json: mcp_servers.Json = Fals
 
         from callboard.mcp import McpEnsemble, Pins  # noqa: PLC0415
 
-        # Silent, and without a first use: who only looks trusts nobody.
+        # Silent, and without pins: listing is no first use.
         options: dict[str, Any] = {"warn": lambda _: None, "pins": Pins(read_only=True)}
         ensembles = [McpEnsemble(each, **options) for each in enabled]
         try:

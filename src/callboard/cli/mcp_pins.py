@@ -1,4 +1,4 @@
-"""`callboard mcp pins`: what of servers is trusted."""
+"""`callboard mcp pins`: which tools of servers are trusted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`callboard mcp serve`: our tools for any MCP client.
-
-Owns the command's options and the life of its ensembles. Over stdio its standard output is the protocol's.
-"""
+"""`callboard mcp serve`: serve tools to any MCP client. Over stdio the standard output belongs to the protocol."""
 
 from __future__ import annotations
 

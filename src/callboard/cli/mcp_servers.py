@@ -1,7 +1,4 @@
-"""MCP servers while a command runs.
-
-Owns which there are, and what a person sees and is asked of them. Knows nothing of how they are reached.
-"""
+"""MCP servers in commands: find them, show their events, and ask the person at the terminal for them."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ import typer
 
 from callboard.cli import complete, interrupt
 from callboard.cli.display import Display
+from callboard.cli.line_editor import read_line
 from callboard.errors import CallerError
 from callboard.text.display import collapse
 
@@ -48,7 +46,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def server_options(display: Display, folder: Path, model: Model, *, verbose: bool) -> dict[str, Any]:
-    """The options of the servers of a run; what is cut of their results is kept in the folder."""
+    """The arguments of McpEnsemble for a run; results that are too long are stored in the folder."""
     from callboard.execution.result_store import KeptResults  # noqa: PLC0415  # not for --help
     from callboard.mcp.sampling import make_sampler  # noqa: PLC0415
 
@@ -56,18 +54,18 @@ def server_options(display: Display, folder: Path, model: Model, *, verbose: boo
     return {
         "result_store": KeptResults(folder / "results"),
         "on_event": make_event_printer(display.tell, verbose=verbose),
-        "elicit": make_elicit(display.tell, _read_line) if sys.stdin.isatty() else None,
+        "elicit": make_elicit(display.tell, read_line) if sys.stdin.isatty() else None,
         "sample": make_sampler(model),
     }
 
 
 def silence_sdk() -> None:
-    """What the SDK logs is no message to a person: what matters of it comes as an error."""
+    """Hide the SDK's log from people: what matters of it comes as an error."""
     logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
 def make_event_printer(tell: Callable[[str, str], None], *, verbose: bool) -> Callable[[ServerEvent], None]:
-    """Tells what a server does, a line each; `verbose` adds all of its log."""
+    """Make a callback that prints a server's events, a line each; `verbose` adds all of its log."""
     from callboard.mcp.events import Logged, StateChanged, ToolsChanged  # noqa: PLC0415  # not for --help
 
     ready: set[str] = set()
@@ -77,7 +75,7 @@ def make_event_printer(tell: Callable[[str, str], None], *, verbose: bool) -> Ca
             case Logged(server=server, level=level, text=text) if verbose or level in _LOUD:
                 tell(f"{server} ({level}): {collapse(text)}", "2")
             case StateChanged(server=server, state="backoff", why=why) if why and server in ready:
-                # One that was never ready is told of where the run is prepared.
+                # The failure of one that was never ready is reported where the run is prepared.
                 tell(f"{server} is connected no more: {collapse(why)}; the next call connects it again", "33")
             case StateChanged(server=server, state=state, why=why):
                 if state == "ready":
@@ -93,7 +91,7 @@ def make_event_printer(tell: Callable[[str, str], None], *, verbose: bool) -> Ca
 
 
 def make_elicit(tell: Callable[[str, str], None], read: Callable[[], Awaitable[str]]) -> Elicit:
-    """Asks a person at a terminal, field by field. Nothing is sent before they say so."""
+    """Make a callback that asks a person at the terminal, field by field. Nothing is sent without their consent."""
 
     async def ask(text: str, schema: Mapping[str, Any]) -> tuple[ElicitAction, Mapping[str, Any] | None]:
         tell(f"{collapse(text, _WIDTH)}", "33")
@@ -127,12 +125,12 @@ def _describe_field(field: Mapping[str, Any]) -> str:
 
 
 def _convert(text: str, field: Mapping[str, Any]) -> Any:
-    """What was typed as the field's type. Raises ValueError where it is none."""
+    """Convert the text to the field's type. Raises ValueError or KeyError."""
     return _READERS.get(str(field.get("type")), str)(text)
 
 
 def _find_mistake(text: str, field: Mapping[str, Any]) -> str:
-    """Why what was typed is not of the field's type; the server judges the rest."""
+    """Why the text is not of the field's type; the server checks the rest."""
     try:
         _convert(text, field)
     except (ValueError, KeyError):
@@ -140,15 +138,8 @@ def _find_mistake(text: str, field: Mapping[str, Any]) -> str:
     return ""
 
 
-async def _read_line() -> str:
-    from callboard.execution.thread_pool import ThreadPool  # noqa: PLC0415  # only where somebody is asked
-
-    line: str = await ThreadPool(1).run(sys.stdin.readline)
-    return line
-
-
 def find_servers(files: list[str] | None) -> dict[str, DescribedServer]:
-    """Those of the settings, of the directories of ensembles that these name, and of the files."""
+    """The servers of the settings, of the settings' directories of ensembles, and of `mcp.json` files."""
     from callboard.cli.load_tools import select_servers  # noqa: PLC0415  # as above
     from callboard.cli.settings import settings_here  # noqa: PLC0415  # not for --help
     from callboard.configuration import load_configuration  # noqa: PLC0415
@@ -170,7 +161,7 @@ def find_server(name: str, files: list[str] | None) -> DescribedServer:
 
 
 def with_server(name: str, files: list[str] | None, use: Callable[[McpEnsemble], Awaitable[T]]) -> T:
-    """What is made of a connected server."""
+    """Connect a server, use it, and disconnect it."""
     from callboard.mcp import McpEnsemble  # noqa: PLC0415  # not for --help
 
     server = find_server(name, files)
@@ -190,7 +181,7 @@ def with_server(name: str, files: list[str] | None, use: Callable[[McpEnsemble],
 
 
 async def list_states(server: McpEnsemble) -> list[tuple[Tool, str]]:
-    """All tools, each with whether it is offered, not chosen, changed, new, or left out, as is a second of one name."""
+    """All tools with their states: offered, not chosen, changed, new, or left out, as is a second one of a name."""
     from callboard.mcp.ensemble import is_selected  # noqa: PLC0415  # not for --help
 
     offered = {tool.name for tool in await server.list_tools()}
@@ -212,5 +203,5 @@ async def list_states(server: McpEnsemble) -> list[tuple[Tool, str]]:
 
 
 def print_json(value: Any) -> None:
-    """A value, for programs."""
+    """Print a value as JSON."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

@@ -1,7 +1,6 @@
 """`callboard models`: list, pull, locate and remove the files of local models.
 
-Owns what a person sees of them: paths on standard output, everything else on standard error. Knows nothing
-of sources. Errors are raised as they are; whoever runs the command line prints them.
+Paths go to standard output, everything else to standard error.
 """
 
 from __future__ import annotations

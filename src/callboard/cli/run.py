@@ -1,7 +1,4 @@
-"""`callboard run`: one prompt, a model, tools.
-
-Owns the command's life: what is asked before, what is left behind.
-"""
+"""`callboard run`: one prompt, a model, tools."""
 
 from __future__ import annotations
 
@@ -9,22 +6,34 @@ import json
 import os
 import sys
 from contextlib import redirect_stdout
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from callboard.cli import complete, interrupt, mcp_servers
 from callboard.cli.display import Display
-from callboard.core import InvocationCanister, RunState, Verdict, encode_line
+from callboard.cli.line_editor import read_line
+from callboard.cli.options import takes_options
+from callboard.core import InvocationCanister, Model, RunState, Verdict, encode_line
+from callboard.errors import CallerError
 
-# `callboard.configuration` has the same; it is not imported for --help.
+if TYPE_CHECKING:
+    from callboard.agent import Agent, Conversation, Run
+    from callboard.configuration import Settings
+    from callboard.tools import Ensemble
+
+# As in `callboard.configuration`, which is not imported for --help.
 DEFAULT_MODEL = "local:qwen2.5-coder-0.5b"
 MAX_ROUNDS = 20
 EXIT_CODES: dict[RunState, int] = {"completed": 0, "failed": 1, "incomplete": 3, "pending": 4, "cancelled": 130}
 
 
-def run(
-    prompt: Annotated[str, typer.Argument(help="What to ask. `-` reads it from standard input.", show_default=False)],
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The options of `callboard run`."""
+
+    prompt: Annotated[str, typer.Argument(help="What to ask. `-` reads it from standard input.", show_default=False)]
     model: Annotated[
         str,
         typer.Option(
@@ -32,24 +41,24 @@ def run(
             show_default=DEFAULT_MODEL,
             autocompletion=complete.models,
         ),
-    ] = "",
+    ] = ""
     base_url: Annotated[
         str, typer.Option(help="A Chat Completions endpoint, such as http://127.0.0.1:8080/v1.", show_default=False)
-    ] = "",
+    ] = ""
     tools: Annotated[
         list[str] | None, typer.Option(help="module:attribute or file.py[:attribute]; repeatable.", show_default=False)
-    ] = None,
+    ] = None
     ensembles: Annotated[
         list[str] | None,
         typer.Option(
             help="A directory of ensembles, or a built-in one: io, coding, coding_single; repeatable.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     mcp: Annotated[
         list[str] | None,
         typer.Option(help="An mcp.json file, as other clients have it; repeatable.", show_default=False),
-    ] = None,
+    ] = None
     mode: Annotated[
         str,
         typer.Option(
@@ -57,21 +66,24 @@ def run(
             show_default=False,
             autocompletion=complete.modes,
         ),
-    ] = "",
+    ] = ""
     max_rounds: Annotated[
         int | None, typer.Option(min=1, help="Replies that may call tools.", show_default=str(MAX_ROUNDS))
-    ] = None,
+    ] = None
     latest: Annotated[
         bool, typer.Option("--continue", "-c", help="Go on with the conversation that was begun last.")
-    ] = False,
-    resume: Annotated[str, typer.Option(help="Go on with the conversation of this name.", show_default=False)] = "",
+    ] = False
+    resume: Annotated[str, typer.Option(help="Go on with the conversation of this name.", show_default=False)] = ""
     fork: Annotated[
         str,
         typer.Option(help="ID@ROUND: a new one that begins with that one's first ROUND replies.", show_default=False),
-    ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print every event as one line of JSON.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show rounds, reasoning, notes and usage.")] = False,
-) -> None:
+    ] = ""
+    as_json: Annotated[bool, typer.Option("--json", help="Print every event as one line of JSON.")] = False
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show rounds, reasoning, notes and usage.")] = False
+
+
+@takes_options(RunOptions)
+def run(options: RunOptions) -> None:
     """Ask a model that can call your tools.
 
     The answer goes to standard output as it arrives; calls and results are shown on standard error.
@@ -82,62 +94,46 @@ def run(
     An API key for --base-url is read from CALLBOARD_API_KEY. What is not given here is taken from the
     environment and from callboard.toml.
     """
-    from callboard.agent import Agent, Run  # noqa: PLC0415  # not for --help
-    from callboard.cli.conversations import choose_conversation  # noqa: PLC0415
-    from callboard.cli.load_tools import Toolbox, select_servers  # noqa: PLC0415
+    from callboard.cli.load_tools import Toolbox, select_servers  # noqa: PLC0415  # not for --help
     from callboard.cli.models import open_model  # noqa: PLC0415
-    from callboard.cli.settings import module_directory, settings_here  # noqa: PLC0415
-    from callboard.loop import Limits  # noqa: PLC0415
+    from callboard.cli.settings import settings_here  # noqa: PLC0415
 
+    verbose, as_json = options.verbose, options.as_json
+    color = sys.stderr.isatty() and "NO_COLOR" not in os.environ
     out = sys.stdout
-    display = Display(out, sys.stderr, verbose=verbose, color=sys.stderr.isatty() and "NO_COLOR" not in os.environ)
+    display = Display(out, sys.stderr, verbose=verbose, color=color)
     settings = settings_here(
-        model=model, base_url=base_url, tools=tools, ensembles=ensembles, mode=mode, max_rounds=max_rounds
+        model=options.model,
+        base_url=options.base_url,
+        tools=options.tools,
+        ensembles=options.ensembles,
+        mode=options.mode,
+        max_rounds=options.max_rounds,
     )
-    conversation = choose_conversation(latest=latest, resume=resume, fork=fork)
-    model_used = open_model(settings, display.tell)
-    toolbox = Toolbox(
-        settings.tools,
-        settings.ensembles,
-        display.tell,
-        select_servers(settings, mcp).values(),
-        tools_from=module_directory(settings, "tools"),
-        ensembles_from=module_directory(settings, "ensembles"),
-        **mcp_servers.server_options(display, conversation.path.parent, model_used, verbose=verbose),
-    )
-
-    async def approve(invocation: InvocationCanister, why: str) -> Verdict:
-        # All of it, and escaped: nobody approves what was not shown.
-        display.tell(f"{why}: {json.dumps(invocation.arguments)}", "33")
-        return await _ask_approval(invocation, display)
-
-    # Bytes that are no text, in a file or among the arguments, are no reason to fail.
-    prompt_bytes = sys.stdin.buffer.read() if prompt == "-" else os.fsencode(prompt)
+    conversation = choose_conversation(latest=options.latest, resume=options.resume, fork=options.fork)
+    model = open_model(settings, display.tell)
+    servers = select_servers(settings, options.mcp).values()
+    server_options = mcp_servers.server_options(display, conversation.path.parent, model, verbose=verbose)
+    toolbox = Toolbox.from_settings(settings, display.tell, servers, **server_options)
+    # An argument or a file may have bytes that are no text.
+    prompt = sys.stdin.buffer.read() if options.prompt == "-" else os.fsencode(options.prompt)
 
     async def run_agent() -> Run:
-        async with toolbox as prepared:
-            agent = Agent(
-                model_used,
-                ensembles=prepared,
-                instructions=settings.instructions,
-                limits=Limits(rounds=settings.max_rounds),
-                policy=settings.policy,
-                approve=approve,
-                store=conversation,
-            )
+        async with toolbox as ensembles:
+            agent = _make_agent(settings, model, ensembles, conversation, display)
             if settings.model.startswith("local:") and not as_json:
                 display.tell(f"{settings.model.partition(',')[0].strip()}: loading", "2")
-            agent_run = agent.stream(prompt_bytes.decode("utf-8", "replace"), history=conversation.canisters)
+            stream = agent.stream(prompt.decode("utf-8", "replace"), history=conversation.canisters)
             try:
-                async for event in agent_run:
+                async for event in stream:
                     if as_json:
                         out.buffer.write(encode_line(event) + b"\n")
                         out.buffer.flush()
                     else:
                         display.show(event)
             finally:
-                await model_used.aclose()
-        return agent_run
+                await model.aclose()
+        return stream
 
     def report_cancelled() -> None:
         note = f"; the transcript is kept in {conversation.path}" if conversation.path.exists() else ""
@@ -145,8 +141,7 @@ def run(
 
     # What tools print is no part of the answer.
     with redirect_stdout(sys.stderr):
-        agent_run = interrupt.run(run_agent(), report_cancelled)
-    result = agent_run.result
+        result = interrupt.run(run_agent(), report_cancelled).result
     if result.state == "incomplete" and not as_json:
         display.tell(f"incomplete: {result.why}", "33")
     if verbose or result.state != "completed":
@@ -154,13 +149,51 @@ def run(
     raise typer.Exit(EXIT_CODES[result.state])
 
 
+def choose_conversation(*, latest: bool, resume: str, fork: str) -> Conversation:
+    """A new conversation, the latest one, the named one, or a fork of one. Raises CallerError."""
+    from callboard.agent import Conversation  # noqa: PLC0415  # not for --help
+
+    if latest + bool(resume) + bool(fork) > 1:
+        raise CallerError("only one of --continue, --resume and --fork can be meant")
+    if latest:
+        return Conversation.latest()
+    if resume:
+        return Conversation.resume(resume)
+    if not fork:
+        return Conversation.begin()
+    identifier, at, rounds = fork.partition("@")
+    if at and not rounds.isdecimal():
+        raise CallerError("the round is a number", path=f"--fork {fork}", hint="write ID@ROUND, such as ID@2")
+    return Conversation.resume(identifier).fork(int(rounds) if at else None)
+
+
+def _make_agent(
+    settings: Settings, model: Model, ensembles: list[Ensemble], conversation: Conversation, display: Display
+) -> Agent:
+    from callboard.agent import Agent  # noqa: PLC0415  # not for --help
+    from callboard.loop import Limits  # noqa: PLC0415
+
+    async def approve(invocation: InvocationCanister, why: str) -> Verdict:
+        # All arguments, and escaped: nobody approves what was not shown.
+        display.tell(f"{why}: {json.dumps(invocation.arguments)}", "33")
+        return await _ask_approval(invocation, display)
+
+    return Agent(
+        model,
+        ensembles=ensembles,
+        instructions=settings.instructions,
+        limits=Limits(rounds=settings.max_rounds),
+        policy=settings.policy,
+        approve=approve,
+        store=conversation,
+    )
+
+
 async def _ask_approval(invocation: InvocationCanister, display: Display) -> Verdict:
-    """A person's answer; without a person it is no."""
+    """Ask the person at the terminal; without one the answer is no."""
     if not sys.stdin.isatty():
         display.tell("nobody is here to ask: denied")
         return "deny"
-    from callboard.execution.thread_pool import ThreadPool  # noqa: PLC0415  # only where somebody is asked
-
     display.tell(f"run {invocation.name}? [y/N]")
-    answer = await ThreadPool(1).run(sys.stdin.readline)
+    answer = await read_line()
     return "allow" if answer.strip().lower() in ("y", "yes") else "deny"

@@ -1,7 +1,4 @@
-"""The settings of a command, and what a person is told of them.
-
-Owns the one way from the command line to `callboard.configuration`. Knows nothing of what they mean.
-"""
+"""Load the settings of a command, and print their notices."""
 
 from __future__ import annotations
 
@@ -18,14 +15,13 @@ from callboard.errors import CallerError
 from callboard.text.display import collapse
 
 _MAX_NOTICE_CHARS: Final = 2000
-"""Characters of a notice: all keys of a project's file, and paths."""
+"""Room for all keys of a project's file, and paths."""
 
 
 def settings_in(place: Path, flags: Mapping[str, Any]) -> Settings:
-    """The settings of a command that works in a directory.
+    """The settings of a command that works in a directory. Raises CallerError.
 
-    What of the project's file was not taken is told on standard error, in one line that no escape sequence gets into.
-    Raises CallerError.
+    Which values of the project's file were ignored is printed on standard error, in a line without escape sequences.
     """
     settings = load_settings(flags, place, os.environ)
     for notice in settings.notices:
@@ -39,7 +35,7 @@ def settings_in(place: Path, flags: Mapping[str, Any]) -> Settings:
 
 
 def check_value(source: str, value: str, parse: Callable[[str], object]) -> None:
-    """Raises CallerError, whose path is the flag, variable or file that a value comes from, where `find` does not take it."""
+    """Parse a value, if it is set. Raises CallerError with the flag, variable or file that the value comes from."""
     try:
         if value:
             parse(value)
@@ -54,10 +50,11 @@ def settings_here(**flags: Any) -> Settings:
 
 
 def module_directory(settings: Settings, key: str) -> Path | None:
-    """Where the modules that `tools` or `ensembles` name are looked for besides what is installed, None for nowhere.
+    """The directory of the modules that `tools` or `ensembles` name, besides what is installed; None for none.
 
-    That is the current directory for what is typed, and its own for a project's file. The user's own file holds in
-    every directory, also in somebody else's repository, which is not to stand in for a module that is not installed.
+    That is the current directory for names on the command line, and the file's own for a project's file. The user's own file
+    holds in every directory, also in somebody else's repository, whose files must not be imported in place of a module that
+    is not installed.
     """
     source = settings.sources[key]
     if source == BY_NAME[key].flag:

@@ -1,10 +1,9 @@
-"""`callboard tools`: what is in a toolbox, and one call by hand."""
+"""`callboard tools`: list tools, and call one by hand."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,7 +76,7 @@ def call_tool(
             registry = InvokerRegistry(prepared)
             if name not in registry:
                 raise NoSuchTool(f"no tool {name!r}", hint=suggest(name, registry))
-            # Whoever types the call has approved it.
+            # The person who types the call approves it.
             return await run_invoker(registry[name], parse_arguments(arguments), on_error="feedback")
 
     result = interrupt.run(call())
@@ -87,31 +86,23 @@ def call_tool(
 
 
 def _make_toolbox(tools: list[str] | None, ensembles: list[str] | None) -> Toolbox:
-    """What is named here, else what the settings name."""
-    from callboard.cli.load_tools import Toolbox, select_servers  # noqa: PLC0415  # as above
-    from callboard.cli.settings import module_directory, settings_here  # noqa: PLC0415  # not for --help
+    """The tools that are named on the command line, else those of the settings."""
+    from callboard.cli.load_tools import Toolbox, select_servers  # noqa: PLC0415  # not for --help
+    from callboard.cli.settings import settings_here  # noqa: PLC0415
 
-    servers: Iterable[Any] = ()
-    tools_from: Path | None = Path.cwd()
-    ensembles_from = tools_from
+    def tell(line: str) -> None:
+        typer.echo(line, err=True)
+
     if tools is None and ensembles is None:
         settings = settings_here()
-        tools_from, ensembles_from = module_directory(settings, "tools"), module_directory(settings, "ensembles")
         if not (settings.tools or settings.ensembles or settings.mcp):
             raise typer.BadParameter("name some with --tools or --ensembles")
-        tools, ensembles, servers = [*settings.tools], [*settings.ensembles], select_servers(settings).values()
-    return Toolbox(
-        tools or (),
-        ensembles or (),
-        lambda line: typer.echo(line, err=True),
-        servers,
-        tools_from=tools_from,
-        ensembles_from=ensembles_from,
-    )
+        return Toolbox.from_settings(settings, tell, select_servers(settings).values())
+    return Toolbox(tools or (), ensembles or (), tell, tools_from=Path.cwd(), ensembles_from=Path.cwd())
 
 
 def parse_arguments(arguments: str) -> dict[str, Any]:
-    """The arguments that a person wrote as JSON. Raises CallerError."""
+    """Parse the arguments of a call. Raises CallerError."""
     try:
         read = json.loads(arguments)
     except (ValueError, RecursionError) as error:
