@@ -516,6 +516,17 @@ def test_modules_of_the_dialects():
     assert here - named == set()
 
 
+def test_the_stations_of_a_trip_are_there():
+    stations = re.findall(r"`([\w/]+\.py):([\w.]+)`", TEXTS["architecture.md"])
+    assert len(stations) > 40
+    for path, name in stations:
+        tree = ast.parse((ROOT / "src/callboard" / path).read_text("utf-8"))
+        for part in name.split("."):
+            bodies = [node for node in ast.walk(tree) if getattr(node, "name", "") == part]
+            assert bodies, f"{path} has no {name}"
+            tree = bodies[0]
+
+
 def test_measurements():
     every = "\n".join(TEXTS.values())
     assert [path.name for path in (ROOT / "bench").glob("*.py") if f"bench.{path.stem}`" not in every] == []
