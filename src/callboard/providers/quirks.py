@@ -40,7 +40,7 @@ def create_encoder(wire: Wire, facts: Profile) -> RequestEncoder:
     if facts.dummy_signature and wire.name == "gemini":
         from callboard.wires import gemini  # noqa: PLC0415  # for its endpoint only
 
-        return gemini.RequestEncoder(stand_in=facts.dummy_signature)
+        return gemini.RequestEncoder(dummy_signature=facts.dummy_signature)
     if wire is not CHAT:
         return wire.encoder()
     return ChatRequestEncoder(capabilities=ChatCapabilities(facts.reasoning_field, facts.supports_content_parts))

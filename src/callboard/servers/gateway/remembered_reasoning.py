@@ -3,7 +3,7 @@
 Some providers refuse a past call without the signature or the reasoning that came with it, and many clients keep the
 standard fields of their wire only: Chat Completions has no field for either. So a worker remembers them for a while,
 beside the call, for the owner whose request it was. What is no longer here, as after a restart or on another worker,
-is replaced as the profile says (`stand_in_signature`, `requires_reasoning_history`): nothing depends on memory.
+is replaced as the profile says (`dummy_signature`, `requires_reasoning_history`): nothing depends on memory.
 
 Laws: an owner gets nothing of another's; identifiers stay the backend's own; constant work an event; the memory is
 bounded, and the oldest is forgotten first.

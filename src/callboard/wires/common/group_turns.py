@@ -47,7 +47,7 @@ Step: TypeAlias = Turn | UserCanister | SupervisorCanister | DocumentCanister | 
 def group_turns(canisters: Sequence[Canister]) -> list[Step]:
     """The canisters as steps.
 
-    A result belongs to the last turn before it that asked for its identifier, wherever it stands.
+    A result belongs to the last turn before it that asked for its identifier, wherever it is.
     """
     answers, orphans = match_results(canisters)
     steps: list[Step] = []

@@ -1,6 +1,6 @@
 """What the stream decoders and encoders of all wires share: how a payload is read, and the one end of a reply.
 
-Laws of a decoder: ReplyStarted first and once; one terminal event last, after the usage, and nothing behind it; never
+Laws of a decoder: ReplyStarted first and once; one terminal event last, after the usage, and nothing after it; never
 an exception for what a backend sent. A reply has ended only where its backend says so, and one with a call that was
 cut off does not end as whole.
 """

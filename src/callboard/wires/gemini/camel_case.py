@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from operator import is_
 from typing import Any
 
-_ANYBODY_S = frozenset(
+_FREE_NAMES = frozenset(
     {
         "args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema",
         "labels", "partMetadata", "videoMetadata", "mediaResolution", "text", "data",
     }
 )  # fmt: skip
-"""Fields in which names are not Google's; those of schemas are read where schemas are."""
+"""Fields in which the names are the user's; those of schemas are converted by `openapi_schema`."""
 
 
 _NESTED = frozenset({dict, list})
@@ -32,7 +32,7 @@ _LISTS: Mapping[str, str] = {"contents": "parts", "tools": "functionDeclarations
 
 
 def wrap_lists(body: Any) -> Any:
-    """The body, in camel case, with lists where one object stands for a list of it; itself where none does."""
+    """The body, in camel case, with a list in place of each single object; itself where there is none."""
     if not isinstance(body, Mapping):
         return body
     changed = {name: _list_of(body[name], inner) for name, inner in _LISTS.items() if name in body}
@@ -60,7 +60,7 @@ def _has_snakes(value: Any) -> bool:
     if not isinstance(value, dict) and not isinstance(value, Mapping):
         return False
     for key, inner in value.items():
-        if "_" in key or (type(inner) in _NESTED and key not in _ANYBODY_S and _has_snakes(inner)):
+        if "_" in key or (type(inner) in _NESTED and key not in _FREE_NAMES and _has_snakes(inner)):
             return True
     return False
 
@@ -71,7 +71,7 @@ def _renamed(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     named = ((_camel(key), inner) for key, inner in value.items())
-    return {name: inner if name in _ANYBODY_S else _renamed(inner) for name, inner in named}
+    return {name: inner if name in _FREE_NAMES else _renamed(inner) for name, inner in named}
 
 
 def _camel(name: str) -> str:

@@ -95,7 +95,7 @@ class MessageDecoder:
 
     def _user_turn(self, parts: Iterable[Part], path: str) -> None:
         contents: list[Content] = []
-        result: ResultCanister | None = None  # pictures and files at once behind it are its own
+        result: ResultCanister | None = None  # pictures and files that follow at once belong to it
         for index, part in enumerate(parts):
             where = f"{path}.parts[{index}]"
             if (response := part.function_response) is not None:

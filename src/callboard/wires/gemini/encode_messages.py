@@ -34,21 +34,21 @@ from callboard.wires.gemini.thought_signatures import split
 
 
 def encode_messages(
-    canisters: Sequence[Canister], request: Request, names: ToolNames, after: Any = None, *, stand_in: str = ""
+    canisters: Sequence[Canister], request: Request, names: ToolNames, after: Any = None, *, dummy_signature: str = ""
 ) -> EncodedMessages:
     """The contents of canisters; the state that those after them need is the role of the last content."""
     contents = MessageEncoder(
-        canisters, model=request.model, on_wire=names.on_wire, role=after or "", stand_in=stand_in
+        canisters, model=request.model, on_wire=names.on_wire, role=after or "", dummy_signature=dummy_signature
     )
     return EncodedMessages(contents.body, contents.dropped, contents.more, contents.system, contents.role)
 
 
 class MessageEncoder:
-    """The contents of canisters, and their `system` parts; `dropped` names what they could not carry.
+    """The contents of canisters in `body`, and their `system` parts; `dropped` names what they could not carry.
 
-    `role` is that of the last content, by the time they are made of the last before them. What is said in the same
-    role is `more` of that one. `stand_in` is the signature of a turn's first call where its own is not known: models refuse
-    one without.
+    `role` is that of the last content; it begins as that of the content before these, and parts in the same role are
+    `more` of that content. `dummy_signature` signs the first call of a turn whose own signature is not known: models
+    refuse a call without one.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class MessageEncoder:
         model: str,
         on_wire: Callable[[str], str],
         role: str = "",
-        stand_in: str = "",
+        dummy_signature: str = "",
     ) -> None:
         self.body: list[dict[str, Any]] = []
         self.more: list[dict[str, Any]] = []
@@ -68,8 +68,8 @@ class MessageEncoder:
         self._parts = self.more
         self._model = model
         self._on_wire = on_wire
-        self._stand_in = stand_in
-        # A turn tells texts from calls; in what order they came, which a signature needs, the canisters tell.
+        self._dummy_signature = dummy_signature
+        # A turn has texts and calls apart; a signature needs their order, which the canisters have.
         spoken = (each for each in canisters if isinstance(each, AssistantCanister | InvocationCanister))
         for step in group_turns(canisters):
             match step:
@@ -78,7 +78,7 @@ class MessageEncoder:
                     for call, result in zip(invocations, step.results, strict=True):
                         self._result(call, result)
                 case SupervisorCanister():
-                    self._instruct(step)
+                    self._instructions(step)
                 case UserCanister(content=content):
                     self._add_all("user", content)
                 case ResultCanister():
@@ -98,8 +98,8 @@ class MessageEncoder:
             if (part := encode_part(item, self.dropped)) is not None:
                 self._add(role, part)
 
-    def _instruct(self, supervisor: SupervisorCanister) -> None:
-        if supervisor.text and self.role:  # later ones stay at their place
+    def _instructions(self, supervisor: SupervisorCanister) -> None:
+        if supervisor.text and self.role:  # later ones stay where they are
             self._add("user", {"text": tag_instructions(supervisor.text)})
         elif supervisor.text:
             self.system.append({"text": supervisor.text})
@@ -108,34 +108,34 @@ class MessageEncoder:
                 self.dropped.append(content_kind(content))
 
     def _turn(self, spoken: Iterable[AssistantCanister | InvocationCanister]) -> None:
-        signature, stand_in = "", self._stand_in
+        signature, dummy_signature = "", self._dummy_signature
         for canister in spoken:
             if isinstance(canister, InvocationCanister):
-                self._signed(self._call(canister), signature or stand_in)
-                signature = stand_in = ""
+                self._add_signed(self._call(canister), signature or dummy_signature)
+                signature = dummy_signature = ""
                 continue
             for content in canister.content:
                 if isinstance(content, ReasoningContent):
-                    signature = self._thought(content, signature)
+                    signature = self._reasoning(content, signature)
                 elif (part := encode_part(content, self.dropped)) is not None:
-                    self._signed(part, signature)
+                    self._add_signed(part, signature)
                     signature = ""
         if signature:
-            self._signed({"text": ""}, signature)
+            self._add_signed({"text": ""}, signature)
 
-    def _thought(self, content: ReasoningContent, signature: str) -> str:
+    def _reasoning(self, content: ReasoningContent, signature: str) -> str:
         """The signature of the part that follows."""
         if content.origin != self._model:
             self.dropped.append("reasoning")
             return signature
         own, following = split(content.opaque)
         if content.text or own:
-            self._signed({"text": content.text, "thought": True}, own)
+            self._add_signed({"text": content.text, "thought": True}, own)
         if signature and following:
-            self._signed({"text": ""}, signature)
+            self._add_signed({"text": ""}, signature)
         return following or signature
 
-    def _signed(self, part: dict[str, Any], signature: str) -> None:
+    def _add_signed(self, part: dict[str, Any], signature: str) -> None:
         if signature:
             part["thoughtSignature"] = signature
         self._add("model", part)

@@ -39,7 +39,7 @@ JSON = "application/json"
 _FIELDS = frozenset(msgspec.json.decode(msgspec.json.encode(GenerateRequest([]))))
 _DECLARED = frozenset(field.encode_name for field in msgspec.structs.fields(Declaration))
 _COLLECTIONS = frozenset({"models", "tunedModels", "dynamic"})
-"""What stands before the slash in a model's full name, as in the API's discovery document."""
+"""What is before the slash in a model's full name, as in the API's discovery document."""
 _UNRESERVED = frozenset(f"{string.ascii_letters}{string.digits}-._~".encode())
 """What is not quoted in a URL (RFC 3986, 2.3)."""
 _MERGED = ("generationConfig", "toolConfig")
@@ -77,14 +77,19 @@ def encode_request(request: Request, *, json_schema: bool = True, budgets: bool 
 
 
 class RequestEncoder(ConversationEncoder[LetteredToolNames]):
-    """`encode_request` for conversations that grow; see `ConversationEncoder`. `stand_in` is as of `Contents`."""
+    """`encode_request` for conversations that grow; see `ConversationEncoder`. `dummy_signature` is as of `MessageEncoder`."""
 
     def __init__(
-        self, max_cached: int = MAX_CACHED, *, json_schema: bool = True, budgets: bool = False, stand_in: str = ""
+        self,
+        max_cached: int = MAX_CACHED,
+        *,
+        json_schema: bool = True,
+        budgets: bool = False,
+        dummy_signature: str = "",
     ) -> None:
         super().__init__(
             LetteredToolNames,
-            partial(encode_messages, stand_in=stand_in),
+            partial(encode_messages, dummy_signature=dummy_signature),
             partial(_encode_body, json_schema=json_schema, budgets=budgets),
             max_cached,
         )

@@ -1,8 +1,8 @@
-"""Thought signatures as the opaque form of reasoning.
+"""Thought signatures as the `opaque` of reasoning.
 
-Owns how signatures stand in `ReasoningContent.opaque`. Gemini signs parts of every kind, and a signature has to
-come back on the very part that had it: a thought's stands in `opaque` as it is, that of a text or call behind `>`
-in the reasoning right before it.
+Gemini signs parts of every kind, and a signature has to come back on the very part that had it. That of a thought is
+the reasoning's `opaque` as it is; that of a text or a call is the `opaque` of an empty reasoning right before it, after
+a `>`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import base64
 import binascii
 
 FOLLOWING = ">"
-"""What stands before the signature of the part that follows; no base64 begins with it."""
+"""The prefix of a signature of the part that follows; no base64 begins with it."""
 
 _STAND_INS = frozenset({b"skip_thought_signature_validator", b"context_engineering_is_the_way_to_go"})
-"""What clients send for a signature that they do not have, so that Google's check passes; no model made these."""
+"""What clients send in place of a signature that they do not have, so that Google's check passes."""
 _MARK = b"callboard:"
 _STANDARD = str.maketrans("-_", "+/")
 

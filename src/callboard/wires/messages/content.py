@@ -22,8 +22,8 @@ from callboard.wires.common.client_input import read_shape
 from callboard.wires.common.contents import content_kind, decode_base64, encode_base64
 from callboard.wires.common.sealed_reasoning import unseal
 from callboard.wires.messages.schema import (
-    NAME,
     REDACTED,
+    WIRE,
     Base64Source,
     ContentSource,
     DocumentBlock,
@@ -60,8 +60,8 @@ def encode_part(content: Content, model: str = "") -> dict[str, Any] | None:
     block: dict[str, Any]
     match content:
         case TextualContent(text=text, extra=extra):
-            if extra is not None and isinstance(extra.get(NAME), Mapping):
-                return dict(extra[NAME])
+            if extra is not None and isinstance(extra.get(WIRE), Mapping):
+                return dict(extra[WIRE])
             block = {"type": "text", "text": text}
         case RefusalContent(text=text):
             block = {"type": "text", "text": text}
@@ -86,7 +86,7 @@ def is_blank(content: Content) -> bool:
     return (
         isinstance(content, TextualContent | RefusalContent)
         and (not content.text or content.text.isspace())
-        and not (content.extra and NAME in content.extra)
+        and not (content.extra and WIRE in content.extra)
     )
 
 
@@ -154,7 +154,7 @@ def decode_part(block: dict[str, Any], path: str, model: str) -> Content:
         case "document":
             return _document(block, path)
         case _:
-            return TextualContent(_readable_text(block), extra={NAME: block})
+            return TextualContent(_readable_text(block), extra={WIRE: block})
 
 
 def decode_document(block: dict[str, Any], path: str) -> DocumentCanister | None:
@@ -202,7 +202,7 @@ def _document(block: dict[str, Any], path: str) -> Content:
                 data=text.encode("utf-8", "replace"), mime_type="text/plain", name=name, extra=decode_extra(block)
             )
         case ContentSource():
-            return TextualContent(_readable_text(block), extra={NAME: block})
+            return TextualContent(_readable_text(block), extra={WIRE: block})
 
 
 def _picture_source(picture: PictureContent) -> dict[str, Any] | None:

@@ -52,7 +52,7 @@ class EncodedPrefix(msgspec.Struct, frozen=True):
     """Of the calls."""
     has_breakpoint: bool = False
     """Whether a block came with a breakpoint."""
-    behind: int | None = None
+    trailing_bytes: int | None = None
     """Bytes of the last message's JSON after its last block that can be a breakpoint; None without such a block."""
 
 
@@ -128,7 +128,7 @@ class MessageEncoder:
             self._started,
             self._used,
             self._before.has_breakpoint or any(map(has_breakpoint, blocks)),
-            _bytes_after_last(self._blocks, None if self.body else self._before.behind),
+            _bytes_after_last(self._blocks, None if self.body else self._before.trailing_bytes),
         )
 
     def _add(self, role: str, blocks: list[dict[str, Any]]) -> None:
@@ -204,11 +204,11 @@ def _leading(canisters: Sequence[Canister]) -> int:
     return next((i for i, c in enumerate(canisters) if not isinstance(c, SupervisorCanister)), len(canisters))
 
 
-def _bytes_after_last(blocks: Sequence[Mapping[str, Any]], behind: int | None) -> int | None:
-    """Bytes behind the last block that can be a breakpoint, with these at the end of a message that had `behind`."""
+def _bytes_after_last(blocks: Sequence[Mapping[str, Any]], trailing_bytes: int | None) -> int | None:
+    """`EncodedPrefix.trailing_bytes` with these blocks at the end of the message."""
     for block in blocks:
         if block.get("type") not in _UNCACHED:
-            behind = 0
-        elif behind is not None:
-            behind += len(b",") + len(_encode(block))
-    return behind
+            trailing_bytes = 0
+        elif trailing_bytes is not None:
+            trailing_bytes += len(b",") + len(_encode(block))
+    return trailing_bytes

@@ -45,7 +45,7 @@ _TYPES: Mapping[str, str] = {
 
 
 def read_error(error: Any, excerpt: str) -> ReplyFailed:
-    """The failure that the error object of a stream describes; its type stands for a status."""
+    """The failure that the error object of a stream describes; its type implies a status."""
     kind = error.get("type") if isinstance(error, dict) else None
     return errors.read_error(error, _STATUSES.get(kind, 0) if isinstance(kind, str) else 0, excerpt)
 

@@ -34,7 +34,7 @@ from callboard.wires.messages.encode_messages import (
     encode_messages,
     has_breakpoint,
 )
-from callboard.wires.messages.schema import NAME, MessagesRequest, OutputFormat
+from callboard.wires.messages.schema import WIRE, MessagesRequest, OutputFormat
 
 MAX_TOKENS = 4096
 """The `max_tokens` of a request without one: the API requires it."""
@@ -77,11 +77,11 @@ def _encode_body(
     if messages.system:
         body["system"] = messages.system
     body["messages"] = messages.messages
-    strict_tools = StrictTools(NAME)
+    strict_tools = StrictTools(WIRE)
     tools = [_encode_tool(strict_tools.fit(tool), names) for tool in request.tools]
     dropped += strict_tools.dropped
     for hosted in request.hosted:
-        if hosted.wire == NAME:
+        if hosted.wire == WIRE:
             tools.append({"type": hosted.kind, **hosted.definition})
         else:
             dropped.append(f"tool {hosted.kind}")
@@ -181,7 +181,7 @@ def _encode_tool(tool: ToolDeclaration, names: ToolNames) -> dict[str, Any]:
     encoded["input_schema"] = schema
     if tool.strict is not None:
         encoded["strict"] = tool.strict
-    return {**encoded, **tool.extra.get(NAME, {})}
+    return {**encoded, **tool.extra.get(WIRE, {})}
 
 
 def _encode_choice(request: Request, names: ToolNames) -> dict[str, Any]:
@@ -201,14 +201,14 @@ def _add_breakpoints(body: dict[str, Any], prefix: EncodedPrefix) -> None:
         loaded[-1]["cache_control"] = dict(BREAKPOINT)  # the others are not in the prompt
     if "system" in body:
         body["system"] = _with_breakpoint(body["system"], len("]"))
-    if prefix.behind is not None:
-        body["messages"] = _with_breakpoint(body["messages"], prefix.behind + len("]}]"))
+    if prefix.trailing_bytes is not None:
+        body["messages"] = _with_breakpoint(body["messages"], prefix.trailing_bytes + len("]}]"))
 
 
-def _with_breakpoint(blocks: msgspec.Raw, behind: int) -> msgspec.Raw:
+def _with_breakpoint(blocks: msgspec.Raw, trailing_bytes: int) -> msgspec.Raw:
     """The blocks with a breakpoint as the last field of the one that ends so many bytes before the end."""
     json = memoryview(blocks)
-    end = len(json) - behind - len("}")
+    end = len(json) - trailing_bytes - len("}")
     comma = b"" if json[end - 1] == ord("{") else b","
     return msgspec.Raw(b"".join([json[:end], comma, _BREAKPOINT, json[end:]]))
 
@@ -221,12 +221,12 @@ def _decode_tools(tools: list[dict[str, Any]]) -> tuple[tuple[ToolDeclaration, .
             case None | "custom":
                 shape = read_shape(tool, schema.Tool, f"tools[{index}]")
                 description = shape.description or ""
-                extra = extra_for(NAME, unnamed(tool, _TOOL))
+                extra = extra_for(WIRE, unnamed(tool, _TOOL))
                 declared.append(
                     ToolDeclaration(shape.name, description, shape.input_schema, strict=shape.strict, extra=extra)
                 )
             case str(kind):
-                hosted.append(HostedTool(NAME, kind, tool))
+                hosted.append(HostedTool(WIRE, kind, tool))
             case _:
                 raise CallerError("a type is a string", path=f"tools[{index}].type")
     return tuple(declared), tuple(hosted)

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-NAME = "messages"
-"""This wire, where values say whose they are."""
+WIRE = "messages"
+"""The name of this wire in `extra` and hosted tools."""
 REDACTED = "redacted:"
 """Begins the `opaque` of thinking that was redacted; a signature is base64 and has no colon."""
 

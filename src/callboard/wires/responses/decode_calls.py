@@ -203,7 +203,7 @@ class Calls:
         return [ArgumentsPiece(call.index, (_OPENS if first else "") + _escaped(value))]
 
     def _complete(self, call: _Call, value: str) -> list[Event]:
-        """The rest of a whole value behind the pieces that came."""
+        """The rest of a whole value after the pieces that came."""
         if not value:
             return []
         sent = call.pieces.build()
