@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from callboard.core import Controls, HostedTool, PictureContent, Request, ToolDeclaration, UserCanister
 from callboard.wires import WIRES
-from callboard.wires.field_mapping import DEFAULTS, IGNORED_FIELDS, LONGEST_USER, SHARED_FIELDS, translate_request
+from callboard.wires.field_mapping import (
+    BUDGETS,
+    DEFAULTS,
+    IGNORED_FIELDS,
+    LONGEST_USER,
+    SHARED_FIELDS,
+    effort_of,
+    translate_request,
+)
 
 PAIRS = list(permutations(WIRES, 2))
 JSON = {"type": "json_object"}
@@ -258,7 +266,7 @@ def test_every_field_is_carried_or_told_or_means_nothing(front, back):
         flag.removesuffix(".logprobs") if flag.startswith("include.") else flag
         for meaning in SHARED_FIELDS
         if front in meaning and back in meaning and meaning[front].path in carried
-        for flag in meaning[back].besides
+        for flag in meaning[back].companions
     }
     left = [
         path
@@ -288,7 +296,7 @@ def test_nothing_is_lost_twice(front, back):
     asked, _ = translate_request(decoded(front, ASKED[front]), front, back)
     assert translate_request(asked, back, back) == (asked, ())
     _, lost = translate_request(asked, back, front)
-    assert set(lost) <= {flag for meaning in SHARED_FIELDS if back in meaning for flag in meaning[back].besides}
+    assert set(lost) <= {flag for meaning in SHARED_FIELDS if back in meaning for flag in meaning[back].companions}
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -520,3 +528,14 @@ def test_whatever_stands_there(front, back, data):
     assert len(set(lost)) == len(lost)
     if front != back:
         assert translate_request(asked, front, back)[0].canisters == ()
+
+
+@pytest.mark.parametrize(
+    ("budget", "effort"), [(-1, "none"), (0, "none"), (1, "minimal"), (1024, "low"), (1025, "medium"), (99999, "high")]
+)
+def test_efforts_of_budgets(budget, effort):
+    assert effort_of(budget) == effort
+
+
+def test_an_effort_s_budget_is_its_own():
+    assert [effort_of(BUDGETS[effort]) for effort in ("minimal", "low", "medium", "high")] == list(BUDGETS)[:4]

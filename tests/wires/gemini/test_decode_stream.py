@@ -1,125 +1,25 @@
-"""A backend's chunks, with every backend's habits: each row of the vectors, whole, split and cut."""
+"""What the stream decoder of Gemini does besides the rows of `test_replay`."""
 
 from __future__ import annotations
 
 import json
-from itertools import pairwise
-from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.wires.replay import context, expected, minted, payloads, rows, run, without_prose
 
 from callboard.core import (
-    Event,
     InvocationEnded,
     InvocationIncomplete,
     InvocationStarted,
     ReplyEnded,
     ReplyFailed,
-    ReplyStarted,
-    TextPiece,
 )
-from callboard.text.sse import SSEDecoder, encode_frame
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.gemini import StreamDecoder, decode_response
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "gemini"
-CASES = [
-    pytest.param(case, id=f"{path.stem}: {case['name']}")
-    for path in sorted(VECTORS.glob("*.json"))
-    for case in json.loads(path.read_text("utf-8"))
-]
-WHOLE = [case for case in CASES if not case.values[0].get("why") and case.values[0]["payloads"]]
-
-
-def minted(index, _name):
-    return f"minted_{index}"
-
-
-def options(case):
-    declared = case.get("declared")
-    return {
-        "names": case.get("names", {}),
-        "identify": minted,
-        "declared": None if declared is None else frozenset(declared),
-    }
-
-
-def decoder(case):
-    return StreamDecoder(DecodeContext(**options(case)))
-
-
-def payloads(case):
-    return [p if isinstance(p, str) else json.dumps(p, ensure_ascii=False) for p in case["payloads"]]
-
-
-def run(stage, items, why="stop"):
-    return [event for item in items for event in stage.feed(item)] + stage.finish(why)
-
-
-def plain(events):
-    """Failures without what only a person reads."""
-    return [
-        msgspec.structs.replace(event, excerpt="", message="..." if event.code == "malformed" else event.message)
-        if isinstance(event, ReplyFailed)
-        else event
-        for event in events
-    ]
-
-
-def expected(case):
-    return msgspec.convert(case["events"], list[Event])
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_whole(case):
-    stage = decoder(case)
-    assert plain(run(stage, payloads(case), case.get("why", "stop"))) == expected(case)
-    assert stage.feed('{"candidates":[{"content":{"parts":[{"text":"x"}]}}]}') == []
-    assert stage.finish() == []
-
-
-def run_bytes(stage, chunks, why="stop"):
-    framing = SSEDecoder()
-    frames = [frame for chunk in chunks for frame in framing.feed(chunk)] + framing.finish(why)
-    return run(stage, [frame.data for frame in frames], why)
-
-
-def stream(case):
-    """As Google frames it, with carriage returns."""
-    return b"".join(encode_frame(payload.encode()) for payload in payloads(case)).replace(b"\n", b"\r\n")
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_split_at_every_byte(case):
-    sent = stream(case)
-    events = run_bytes(decoder(case), [sent[i : i + 1] for i in range(len(sent))], case.get("why", "stop"))
-    assert plain(events) == expected(case)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_cut_at_every_prefix(case):
-    """Never an exception, one end, and no call is whole before all of it has come."""
-    sent = stream(case)
-    whole = {(event.identifier, event.raw) for event in expected(case) if isinstance(event, InvocationEnded)}
-    text = "".join(event.text for event in expected(case) if isinstance(event, TextPiece))
-    for end in range(len(sent)):
-        for why in ("stop", "cut"):
-            events = run_bytes(decoder(case), [sent[:end]], why)
-            assert [type(event) in {ReplyEnded, ReplyFailed} for event in events].index(True) == len(events) - 1
-            assert [type(event) is ReplyStarted for event in events][1:].count(True) == 0
-            assert all((e.identifier, e.raw) in whole for e in events if isinstance(e, InvocationEnded))
-            assert text.startswith("".join(event.text for event in events if isinstance(event, TextPiece)))
-
-
-@given(st.sampled_from([case.values[0] for case in CASES]), st.data())
-def test_any_split(case, data):
-    sent = stream(case)
-    edges = [0, *sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=12))), len(sent)]
-    events = run_bytes(decoder(case), [sent[a:b] for a, b in pairwise(edges)], case.get("why", "stop"))
-    assert plain(events) == expected(case)
+WHOLE = [pytest.param(row, id=name) for name, row in rows("gemini").items() if not row.get("why") and row["payloads"]]
 
 
 @pytest.mark.parametrize("case", [case for case in WHOLE if "finishReason" in json.dumps(case.values[0]["payloads"])])
@@ -132,7 +32,7 @@ def test_a_list_of_chunks_is_the_stream(case):
         chunks = chunks[:1]  # what stands behind a proxy's [DONE] is no part of the reply
     body = json.dumps(chunks, indent=2)
     for given_body in (body, body.encode(), chunks):
-        assert plain(decode_response(given_body, DecodeContext(**options(case)))) == expected(case)
+        assert without_prose(decode_response(given_body, context(case))) == expected(case)
 
 
 PART = {"text": "a", "thought": True, "thoughtSignature": "QQ=="}

@@ -1,145 +1,32 @@
-"""A backend's frames, with every backend's habits: each row of the vectors, whole, split and cut."""
+"""What the stream decoder of the Responses wire does besides the rows of `test_replay`."""
 
 from __future__ import annotations
 
 import json
-from itertools import pairwise
-from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.wires.replay import decoder, minted, payloads, rows, run, terminals
 
 from callboard.core import (
-    Event,
     InvocationEnded,
     InvocationIncomplete,
     InvocationStarted,
     ReplyEnded,
     ReplyFailed,
-    ReplyStarted,
-    TextPiece,
 )
-from callboard.text.sse import SSEDecoder, encode_frame
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.responses import StreamDecoder, decode_response
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "responses" / "stream.jsonl"
-ROWS = [json.loads(line) for line in VECTORS.read_text("utf-8").splitlines()]
-CASES = [pytest.param(row, id=row["name"]) for row in ROWS]
-
-
-def minted(index, _name):
-    return f"minted_{index}"
-
-
-def decoder(case):
-    declared = case.get("declared")
-    return StreamDecoder(
-        DecodeContext(
-            names=case.get("names", {}),
-            identify=minted,
-            declared=None if declared is None else frozenset(declared),
-        )
-    )
-
-
-def payloads(case):
-    return [p if isinstance(p, str) else json.dumps(p, ensure_ascii=False) for p in case["payloads"]]
-
-
-def run(stage, items, why="stop"):
-    return [event for item in items for event in stage.feed(item)] + stage.finish(why)
-
-
-def plain(events):
-    """Failures without what only a person reads."""
-    return [
-        msgspec.structs.replace(event, excerpt="", message="..." if event.code == "malformed" else event.message)
-        if isinstance(event, ReplyFailed)
-        else event
-        for event in events
-    ]
-
-
-def expected(case):
-    return msgspec.convert(case["events"], list[Event])
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_whole(case):
-    stage = decoder(case)
-    assert plain(run(stage, payloads(case), case.get("why", "stop"))) == expected(case)
-    assert stage.feed(payloads(case)[0] if payloads(case) else "[DONE]") == []
-    assert stage.finish() == []
-
-
-def run_bytes(stage, chunks, why="stop"):
-    framing = SSEDecoder()
-    frames = [frame for chunk in chunks for frame in framing.feed(chunk)] + framing.finish(why)
-    return run(stage, [frame.data for frame in frames], why)
-
-
-def stream(case):
-    return b"".join(encode_frame(payload.encode()) for payload in payloads(case))
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_split_at_every_byte(case):
-    sent = stream(case)
-    why = case.get("why", "stop")
-    events = run_bytes(decoder(case), [sent[i : i + 1] for i in range(len(sent))], why)
-    assert plain(events) == expected(case)
-
-
-def terminals(events):
-    return [event for event in events if isinstance(event, ReplyEnded | ReplyFailed)]
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_cut_at_every_frame(case):
-    """Never an exception, one end, and no call is whole before all of it has come."""
-    sent = payloads(case)
-    closed = [event for event in expected(case) if isinstance(event, InvocationEnded | InvocationIncomplete)]
-    whole = {event.raw for event in closed}
-    text = "".join(event.text for event in expected(case) if isinstance(event, TextPiece))
-    for end in range(len(sent)):
-        for why in ("stop", "cut", "length", "cancelled"):
-            for cut in ("", sent[end][: len(sent[end]) // 2]):
-                events = run_bytes(
-                    decoder(case), [b"".join(encode_frame(p.encode()) for p in sent[:end]), cut.encode()], why
-                )
-                assert terminals(events) == events[-1:]
-                assert [type(event) is ReplyStarted for event in events][1:].count(True) == 0
-                assert all(e.raw in whole for e in events if isinstance(e, InvocationEnded))
-                assert text.startswith("".join(event.text for event in events if isinstance(event, TextPiece)))
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_cut_at_every_byte(case):
-    """Bytes that are cut anywhere are whole frames and half a one."""
-    sent = stream(case)
-    ends = range(0, len(sent), 7)
-    for end in ends:
-        events = run_bytes(decoder(case), [sent[:end]], "cut")
-        assert terminals(events) == events[-1:]
-
-
-@given(st.sampled_from(ROWS), st.data())
-def test_any_split(case, data):
-    sent = stream(case)
-    edges = [0, *sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=12))), len(sent)]
-    chunks = [sent[a:b] for a, b in pairwise(edges)]
-    events = run_bytes(decoder(case), chunks, case.get("why", "stop"))
-    assert plain(events) == expected(case)
+ROWS = [*rows("responses").values()]
 
 
 @given(st.sampled_from(ROWS), st.data())
 def test_any_order(case, data):
     """Frames that come in any order, twice or not at all."""
     sent = data.draw(st.lists(st.sampled_from(payloads(case) or ["[DONE]"]), max_size=12))
-    check(run(decoder(case), sent))
+    check(run(decoder("responses", case), sent))
 
 
 def check(events):

@@ -68,7 +68,7 @@ class CustomInput:
         return "", sent
 
     @property
-    def sent(self) -> str:
+    def sent_text(self) -> str:
         return "".join(self._sent)
 
 

@@ -99,26 +99,26 @@ class MessageDecoder:
         for index, part in enumerate(parts):
             where = f"{path}.parts[{index}]"
             if (response := part.function_response) is not None:
-                self._close(result, contents)
-                result = decode_result(response, self._answered(response), f"{where}.functionResponse")
+                self._close_turn(result, contents)
+                result = decode_result(response, self._call_identifier(response), f"{where}.functionResponse")
                 contents = []
             elif part.text:
                 if result is not None:
-                    self._close(result, contents)
+                    self._close_turn(result, contents)
                     result, contents = None, []
                 contents.append(TextualContent(part.text))
             else:
                 contents += decode_media(part, where)
-        self._close(result, contents)
+        self._close_turn(result, contents)
 
-    def _close(self, result: ResultCanister | None, contents: list[Content]) -> None:
+    def _close_turn(self, result: ResultCanister | None, contents: list[Content]) -> None:
         if result is not None:
             content = (*result.content, *contents)
             self.canisters.append(msgspec.structs.replace(result, content=content) if contents else result)
         elif contents:
             self.canisters.append(UserCanister(tuple(contents)))
 
-    def _answered(self, response: FunctionResponse) -> str:
+    def _call_identifier(self, response: FunctionResponse) -> str:
         """The identifier of the call: the response's own, else that of the first call of its name that waits."""
         identifier = response.id or ""
         if identifier not in self._waiting and identifier not in self._used:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from callboard.core import Controls
-from callboard.wires.efforts import BUDGETS, effort_of
+from callboard.wires.field_mapping import BUDGETS, effort_of
 from callboard.wires.gemini.schema import GenerationConfig, ThinkingConfig
 
 _FIELDS: Mapping[str, str] = {

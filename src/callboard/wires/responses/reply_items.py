@@ -205,7 +205,7 @@ class CustomCall(Call):
         return rest
 
     def break_off(self) -> None:
-        self.text = self._input.sent
+        self.text = self._input.sent_text
 
 
 class SearchCall(Call):

@@ -1,0 +1,88 @@
+"""Every backend's habits on every wire: each row of the vectors, whole, split and cut."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.wires.replay import (
+    FRAMINGS,
+    check_cut,
+    decoder,
+    expected,
+    payloads,
+    rows,
+    run,
+    run_bytes,
+    stream,
+    terminals,
+    without_prose,
+)
+
+from callboard.text.sse import encode_frame
+
+ROWS = [pytest.param(wire, row, id=f"{wire} {name}") for wire in FRAMINGS for name, row in rows(wire).items()]
+FRAMED = [
+    pytest.param(*case.values, framing, id=f"{case.id} {framing}")
+    for case in ROWS
+    for framing in range(len(FRAMINGS[case.values[0]]))
+]
+BYTEWISE = [case for case in ROWS if case.values[0] != "responses"]
+FRAMEWISE = [case for case in ROWS if case.values[0] == "responses"]
+"""These streams are so long that cutting at every byte takes minutes."""
+
+
+@pytest.mark.parametrize(("wire", "row"), ROWS)
+def test_whole(wire, row):
+    stage = decoder(wire, row)
+    assert without_prose(run(stage, payloads(row), row.get("why", "stop"))) == expected(row)
+    assert [stage.feed(late) for late in (*payloads(row), "[DONE]")] == [[]] * (len(row["payloads"]) + 1)
+    assert stage.finish() == []
+
+
+@pytest.mark.parametrize(("wire", "row", "framing"), FRAMED)
+def test_split_at_every_byte(wire, row, framing):
+    sent = stream(wire, row, framing)
+    events = run_bytes(decoder(wire, row), [sent[i : i + 1] for i in range(len(sent))], row.get("why", "stop"))
+    assert without_prose(events) == expected(row)
+
+
+@given(st.sampled_from([case.values for case in ROWS]), st.data())
+def test_any_split(case, data):
+    wire, row = case
+    sent = stream(wire, row)
+    edges = [0, *sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=12))), len(sent)]
+    events = run_bytes(decoder(wire, row), [sent[a:b] for a, b in pairwise(edges)], row.get("why", "stop"))
+    assert without_prose(events) == expected(row)
+
+
+@pytest.mark.parametrize(("wire", "row"), BYTEWISE)
+def test_cut_at_every_prefix(wire, row):
+    """Never an exception, one end, and no call is whole before all of it has come."""
+    sent = stream(wire, row)
+    for end in range(len(sent)):
+        # "cut" drops a frame that is not whole, so that it differs from an earlier prefix at the ends of frames only.
+        is_whole = not end or sent[:end].endswith((b"\n\n", b"\r\n\r\n"))
+        for why in ("stop", "cut") if is_whole else ("stop",):
+            check_cut(wire, row, run_bytes(decoder(wire, row), [sent[:end]], why))
+
+
+@pytest.mark.parametrize(("wire", "row"), FRAMEWISE)
+def test_cut_at_every_frame(wire, row):
+    """As above, at the end of each frame and in its middle."""
+    sent = payloads(row)
+    for end in range(len(sent)):
+        before = b"".join(encode_frame(payload.encode()) for payload in sent[:end])
+        for why in ("stop", "cut", "length", "cancelled"):
+            for half in ("", sent[end][: len(sent[end]) // 2]):
+                check_cut(wire, row, run_bytes(decoder(wire, row), [before, half.encode()], why))
+
+
+@pytest.mark.parametrize(("wire", "row"), FRAMEWISE)
+def test_cut_at_every_seventh_byte(wire, row):
+    sent = stream(wire, row)
+    for end in range(0, len(sent), 7):
+        events = run_bytes(decoder(wire, row), [sent[:end]], "cut")
+        assert terminals(events) == events[-1:]
