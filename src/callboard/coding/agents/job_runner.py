@@ -122,35 +122,20 @@ class JobRunner:
         self._show = show
         self._approver = approver
         self._clock = clock
+        # The making of the tree counts.
+        self._deadline = clock() + timedelta(minutes=request.settings.coding.limits.max_task_duration_minutes)
         self._notified: set[str] = set()
 
     async def run(self) -> Job:
         """Runs the phases, and delivers what they changed; the job has ended then."""
         request = self._request
-        minutes = request.settings.coding.limits.max_task_duration_minutes
-        deadline = self._clock() + timedelta(minutes=minutes)
         workflow = request.workflow or plan_of(self._model).coding
         with JobLog(self._folder) as self._log:
             async with self._open_tree() as tree:
                 policy = JobPolicy(request, self._approver, str(tree.root))
                 async with JobWorkspace(request, tree, self._folder, policy, workflow) as workspace:
-
-                    def emit(step: Step) -> None:
-                        self._emit(step)
-                        self._notify(workspace.notices)
-
                     self._notify(workspace.notices)
-                    phases = PhaseRunner(
-                        request,
-                        self.job.description,
-                        self._model,
-                        workspace,
-                        policy=policy,
-                        approve=self._approve,
-                        deadline=deadline,
-                        clock=self._clock,
-                        emit=emit,
-                    )
+                    phases = self._phase_runner(workspace, policy)
                     try:
                         await phases.run(phases_of(request.kind, workflow, request.access_level))
                     finally:
@@ -183,6 +168,23 @@ class JobRunner:
             yield tree
         finally:
             await finish_despite_cancellation(tree.close(keep=request.keep_tree or coding.debug.keep_temp_files))
+
+    def _phase_runner(self, workspace: JobWorkspace, policy: JobPolicy) -> PhaseRunner:
+        def emit(step: Step) -> None:
+            self._emit(step)
+            self._notify(workspace.notices)
+
+        return PhaseRunner(
+            self._request,
+            self.job.description,
+            self._model,
+            workspace,
+            policy=policy,
+            approve=self._approve,
+            deadline=self._deadline,
+            clock=self._clock,
+            emit=emit,
+        )
 
     async def _deliver(self, tree: Tree, phases: PhaseRunner, workspace: JobWorkspace) -> None:
         self._update(output=await deliver(self._request, self.job, tree, phases, workspace.tests))
