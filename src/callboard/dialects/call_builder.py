@@ -1,6 +1,5 @@
-"""The calls of one text: their order, their identifiers, what may be called.
+"""The calls of one text: their order, their identifiers, which names may be called, and their events.
 
-Owns the events a call is told by. Knows nothing of spellings.
 Law: arguments are only ever appended to; a call that was opened is closed, whole or incomplete.
 """
 
@@ -100,7 +99,7 @@ class CallBuilder:
 
 
 class OpenCall:
-    """A call whose arguments are arriving. What is written is told when it is flushed."""
+    """A call whose arguments are arriving; they become an event when they are flushed."""
 
     __slots__ = (
         "_blocks",
@@ -127,7 +126,7 @@ class OpenCall:
         self._repair = repair
 
     def write(self, json: str, end: int) -> None:
-        """Appends to the arguments what was read up to that offset. Half a pair of surrogates is no character."""
+        """Appends to the arguments what was read up to the offset `end`; halves of surrogate pairs are replaced."""
         self._pending.append(json if json.isascii() else _LONE.sub("\ufffd", json))
         self.end = end
 

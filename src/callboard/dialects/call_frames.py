@@ -1,8 +1,4 @@
-"""Calls in their frames.
-
-Owns what opens and closes a frame, and what becomes of what stands in one and is no call. Knows nothing of
-how a call is spelled.
-"""
+"""Reads calls in their frames: what opens and closes a frame, and what happens to text inside it that is not a call."""
 
 from __future__ import annotations
 
@@ -70,7 +66,7 @@ def _drop_cut_call(state: ParseState) -> None:
 
 
 def read_body(state: ParseState, frames: Sequence[DialectFrame]) -> Reading[DialectFrame]:
-    """Reads a call and what of its frame stands before it. Raises Refused if none is there."""
+    """Reads a call and what of its frame stands before it. Raises NotACall if none is there."""
     buffer = state.buffer
     while True:
         yield from buffer.skip_blank()

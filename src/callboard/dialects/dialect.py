@@ -1,7 +1,6 @@
-"""How a call is spelled in text, as data.
+"""How models write calls in text, as data: a row of the catalogue, made of frames, which hold grammars.
 
-Owns what a row of the catalogue is made of. Knows nothing of how text is read: a dialect differs from
-another by its row alone.
+A dialect differs from another by its row alone (`table`); the code that reads is the same for all.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ class Reasoning(msgspec.Struct, frozen=True):
 
 
 class CallFrame(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Where calls stand, and the bodies that they may have there, the first as it is spelled.
+    """The markers around calls, and the grammars of the calls inside; the first grammar is the one that is written.
 
-    `each` is what is spelled around one call, `section` around all of them, with `{call}` and `{calls}` in
-    their places; the words of these two, without brackets, open and close the frame, unless `opens` and
-    `closes` say otherwise. One of the openers is enough, and a closer may be missing. A frame without
-    openers is opened by its body.
+    `each` is written around one call, `section` around all of them, with `{call}` and `{calls}` in their places. The
+    words of these two, without brackets, open and close the frame, unless `opens` and `closes` say otherwise. When
+    reading, one of the openers is enough, and a closer may be missing. A frame without openers begins with the head
+    of a grammar.
     """
 
     grammars: tuple[Grammar, ...]
@@ -37,13 +36,13 @@ class CallFrame(msgspec.Struct, frozen=True, eq=False, dict=True):
     opens: tuple[str, ...] | None = None
     closes: tuple[str, ...] | None = None
     at_line_start: bool = False
-    """It opens at the beginning of a line only."""
+    """The frame opens at the beginning of a line only."""
     declared_only: bool = False
-    """Only the name of a declared tool makes a call; any other leaves the text a text."""
+    """Only the name of a declared tool makes a call; with any other name the text stays text."""
     allows_explanation: bool = False
-    """Models that write it go on in words behind it: these do not show that the call was only quoted."""
+    """Models explain such a call after it: words behind it do not make it a quotation."""
     drops_rest: bool = False
-    """What stands in it behind a call and is none is told in a Note, not said."""
+    """Text after a call inside the block is reported as a Note instead of being emitted as reply text."""
 
     @cached_property
     def openers(self) -> tuple[str, ...]:
@@ -59,46 +58,45 @@ class CallFrame(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 class Fence(msgspec.Struct, frozen=True, eq=False):
-    """Calls in a fence of three or more backticks or tildes, with one of these words behind them."""
+    """Calls in a fence of three or more backticks or tildes that names one of these languages."""
 
     languages: frozenset[str]
     frame: CallFrame
 
 
 class Dialect(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """One way to spell calls.
-
-    `drops` are tokens that mean nothing to a reader. `template` are words of which a chat template holds one
-    set if its model speaks the dialect. `result` spells a call's result with `{name}`, `{identifier}` and `{content}`, `manner` tells a model how to call; "" leaves them to
-    the way that serves most models.
-    """
+    """One way to write calls."""
 
     name: str
     summary: str
     frames: tuple[CallFrame, ...]
     fences: tuple[Fence, ...] = ()
     prefilled: CallFrame | None = None
-    """What a reply may begin with whose prompt ended with a marker."""
+    """A frame that a reply may begin in, because its prompt ended with the marker that opens it."""
     prefill_identifies: bool = False
-    """What is `prompted` shows which dialect is spoken."""
+    """A `prefilled` frame shows which dialect is spoken."""
     answer_markers: tuple[str, ...] = ()
-    """Those of `drops` that begin the answer, so that no reasoning goes on behind them."""
+    """Those of `ignored` that begin the answer, and so end reasoning."""
     reasoning: tuple[Reasoning, ...] = (Reasoning("<think>", "</think>"),)
     ignored: tuple[str, ...] = ()
+    """Tokens that mean nothing to a reader, such as the end of a turn."""
     template_words: tuple[tuple[str, ...], ...] = ()
+    """Sets of words; a chat template with all words of one set teaches this dialect."""
     result: str = ""
+    """A call's result, with `{name}`, `{identifier}` and `{content}`; "" takes the form that serves most models."""
     instructions: str = ""
+    """Tells a model how to call; "" takes an example."""
     is_only_format: bool = False
-    """It is the only way to speak: text, too, is spelled in it, so that it is watched for where no tool may be called."""
+    """Text is written in it too, so that it is read even where no tool may be called."""
 
     alternatives: tuple[Dialect, ...] = ()
-    """The dialects of which the first to make a call is spoken from there on."""
+    """Other dialects; the first of them to make a call is spoken from there on."""
 
     rendered_as: CallFrame | None = None
-    """How calls are spelled, where that is not its first frame."""
+    """The frame in which calls are written, where that is not the first."""
 
     def covers(self, dialect: Dialect) -> bool:
-        """Whether it reads all that the other spells."""
+        """Whether it reads what the other writes."""
         return any(each is dialect for each in (self, *self.alternatives))
 
     @property
@@ -106,13 +104,13 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.rendered_as or self.frames[0]
 
     def all_frames(self) -> Iterator[tuple[Dialect, CallFrame]]:
-        """The frames, each with the dialect whose it is."""
+        """All frames, each with its dialect."""
         for dialect in (self, *self.alternatives):
             for frame in dialect.frames:
                 yield dialect, frame
 
     def all_prefilled(self) -> Iterator[tuple[Dialect, CallFrame]]:
-        """The frames that a reply may begin in, each with the dialect whose it is."""
+        """The frames that a reply may begin in, each with its dialect."""
         for dialect in (self, *self.alternatives):
             if dialect.prefilled is not None and (dialect is self or dialect.prefill_identifies):
                 yield dialect, dialect.prefilled

@@ -1,7 +1,6 @@
-"""Fences and code spans.
+"""Reads fences and code spans: they hold calls, or code in which nothing is searched for.
 
-Owns what they hold: calls, or text in which nothing is looked for. Knows nothing of how a call is
-spelled.
+A fence ends as CommonMark says: at a line that holds nothing but a run at least as long as its opening one.
 """
 
 from __future__ import annotations
@@ -186,7 +185,7 @@ def _closing_line(char: str, run: int) -> re.Pattern[str]:
 def read_fence_text(buffer: TextBuffer, fence: str, write: Callable[[str, int], object]) -> Reading[None]:
     """Gives what stands in the fence, with the offsets up to which it goes, and reads its closing line.
 
-    Raises Over where that is missing, with everything given.
+    Raises EndOfText where that is missing, with everything given.
     """
     pattern = _closing(fence[0], len(fence))
     while True:

@@ -1,7 +1,4 @@
-"""The markers of a dialect, by the character that they begin with.
-
-Owns what may stand in a text and mean something, and how it is found fast. Knows nothing of what follows.
-"""
+"""The markers of a dialect, indexed by the character that they begin with, so that text without one is skipped fast."""
 
 from __future__ import annotations
 
@@ -77,7 +74,7 @@ class Markers:
         return self._by_text[match[0]] if match else None
 
     def match_at(self, buffer: TextBuffer, *, emit: bool = False) -> Reading[Marker | None]:
-        """The longest marker at the reader's position. With `said`, what was read before is said rather than held."""
+        """The longest marker at the buffer's position. With `emit`, text before it is emitted, not held, while it waits."""
         while (marker := self.find(buffer.text, buffer.at)) is False:
             if emit:
                 buffer.emit()

@@ -1,8 +1,19 @@
-"""Text in, events out.
+"""Text in, events out: the stage that parses calls out of a model's text.
 
-Owns the one way into a dialect. Knows nothing of tokens, clocks or models.
-Law: however the text is cut, the events are the same, but for where text, reasoning and arguments are
-cut; and every character is in a piece, in a call or in its framing.
+`Parser.feed` pushes text into the buffer of a `ParseState` and resumes one generator, `scanner.scan`. That generator
+reads text until a marker begins something, and delegates (`yield from`) to the one that reads it:
+
+    scanner      text, code spans, reasoning; the beginnings of lines
+      fences       a fence: calls, or code in which nothing is searched for
+      call_frames  the markers around calls
+        grammars     one call: its name, its arguments
+
+Each `yield` in any of them comes up here and means "more text". Nothing is parsed twice: where a generator finds that
+there is no call, it raises NotACall, and what it has read becomes text. `finish` throws EndOfText into the innermost
+generator, which closes or abandons what is open.
+
+Law: however the text is cut, the events are the same, but for where text, reasoning and arguments are cut; and every
+character is in a piece, in a call or in its framing.
 """
 
 from __future__ import annotations
@@ -20,7 +31,7 @@ from callboard.dialects.scanner import scan
 from callboard.dialects.text_buffer import EndOfText
 
 _SLICE = 16 * 1024
-"""Characters that are looked at together: fewer than may be held."""
+"""Characters that are parsed at once: fewer than may be held."""
 
 
 class Parser:
@@ -64,7 +75,7 @@ class Parser:
 
     @property
     def dialect(self) -> Dialect:
-        """The row, or with `auto` the one that was found to be spoken since the text began."""
+        """The row; with `auto` the one that the text has shown to be spoken."""
         return self._state.markers.dialect
 
     def feed(self, text: str, /) -> list[Event]:

@@ -1,7 +1,4 @@
-"""Dialects by their names, and by the chat templates of the models that speak them.
-
-Owns how one is found. Knows nothing of how it is read.
-"""
+"""Find dialects by their names, and by the chat templates of the models that speak them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Tools, calls and results as a model reads them in text.
+"""Write tools, calls and results as text for a model that has no field for them.
 
-Owns the way back from values to a dialect's spelling. Knows nothing of modes or wires.
-Law: what is spelled reads as what it was made of; for what would not, CannotSay says why.
+Law: what is written parses as what it was made of; for what would not, NotSpellable says why.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def _instructions(dialect: Dialect) -> str:
 
 
 def render_call(dialect: Dialect, call: InvocationCanister, tools: Iterable[ToolDeclaration] | None = None) -> str:
-    """One call as the dialect spells it. Raises CannotSay."""
+    """One call as the dialect spells it. Raises NotSpellable."""
     return render_calls(dialect, [call], tools)
 
 
@@ -59,7 +58,7 @@ def render_calls(
 ) -> str:
     """The calls of one reply as the dialect spells them; `tools` say of which types their arguments are read.
 
-    Raises CannotSay for those that would be read as something else. Arguments that are no object are written
+    Raises NotSpellable for those that would be read as something else. Arguments that are no object are written
     as the model wrote them, where a dialect writes JSON.
     """
     text = _render(dialect, calls)

@@ -1,8 +1,10 @@
-"""Text with calls, reasoning and code in it, and what of it is what.
+"""Reads a text: which part of it is text, reasoning, code or a call.
 
-Owns where a call may stand: anywhere for a marker, at the beginning of a line or in a fence for the forms
-that have none, in neither case in code. Knows nothing of how a call goes on behind its marker.
-Law: what is said, is said in order; a marker that opens no call is text.
+A marker may open a call anywhere but in code. Forms without a marker (a fence, an object, a label) are read at the
+beginning of a line only. A call that may be a quotation, or stands inside reasoning, is read on trial: its events are
+kept back until the text behind it decides, and where it is no call, the recorded text is read again as text.
+
+Law: text is emitted in its order; a marker that opens no call is text.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ def _begin_prompted(state: ParseState) -> Reading[None]:
 def read_text(state: ParseState, *, line: bool = True, suspect: PossibleQuotation | None = None) -> Reading[bool]:
     """Reads text, at the beginning of a `line` or not; whether a line begins behind it.
 
-    It ends only where it is read on trial, behind what closes the trial, or where a call is weighed no longer.
+    It ends only on trial, behind what closes the reasoning, or once the suspect is decided.
     """
     buffer = state.buffer
     while suspect is None or not suspect.is_decided:
@@ -92,7 +94,7 @@ def read_text(state: ParseState, *, line: bool = True, suspect: PossibleQuotatio
 
 
 def _read_marker(state: ParseState, marker: Marker) -> Reading[bool]:
-    """Does what the marker says; whether a line begins behind it."""
+    """Reads what the marker begins; whether a line begins behind it."""
     buffer = state.buffer
     if marker.kind is MarkerKind.CALL:
         return (yield from _read_possible_call(state, open_frame(state, marker)))
@@ -115,9 +117,9 @@ def _read_marker(state: ParseState, marker: Marker) -> Reading[bool]:
 
 
 def _read_possible_call(state: ParseState, opening: Reading[bool]) -> Reading[bool]:
-    """Reads what may be a call, and what follows as long as that may make it a quotation; as `opening` says.
+    """Reads what may be a call, and the text behind it as long as that may make it a quotation.
 
-    Whether it may be one shows when the call is opened. What comes while one is weighed has its fate.
+    Whether it may be one shows when the call is opened. Calls behind a suspect share its fate.
     """
     buffer, calls = state.buffer, state.calls
     count, inner = calls.count, state.suspect is not None
@@ -155,7 +157,7 @@ def _read_possible_call(state: ParseState, opening: Reading[bool]) -> Reading[bo
 
 
 def _emit_quotation(state: ParseState, end: int) -> None:
-    """What was weighed is text, up to that offset."""
+    """The suspect is text, up to the offset `end`."""
     buffer, suspect = state.buffer, state.suspect
     if suspect is None:
         raise AssertionError
@@ -246,7 +248,7 @@ def _read_reasoning(state: ParseState, closes: Sequence[str]) -> Reading[None]:
 def _try_call_in_reasoning(state: ParseState, opening: Reading[bool], closes: Sequence[str]) -> Reading[bool]:
     """Reads what may be a call, in reasoning that may have no end: whether the reasoning is over.
 
-    It is one if the reasoning is not closed behind it; as long as that is open, all of it is held.
+    A call inside reasoning counts only if the reasoning is never closed; until then the text is buffered.
     """
     buffer, calls = state.buffer, state.calls
     buffer.emit()

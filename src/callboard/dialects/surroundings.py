@@ -1,7 +1,7 @@
-"""What stands around a call: whether the text quotes it.
+"""Whether the text around a call quotes it.
 
-`Surroundings` reads the text before a call and says in what place the call stands, `Behind` reads the text behind it
-and says whether that makes the call a quotation. Three principles decide, none of which knows a language or a model:
+`Surroundings` reads the text before a call and gives the position of the call, `TextAfterCall` reads the text behind it
+and finds whether that makes the call a quotation. Three principles decide, none of which knows a language or a model:
 
 - What marks its lines as somebody else's text makes a quotation of what stands in them: a block quote, a table row,
   indented code, the lines of a diff.
@@ -10,7 +10,7 @@ and says whether that makes the call a quotation. Three principles decide, none 
 - A reply that calls ends with its calls; one that explains a call goes on in words. This is asked only of a call that
   other characters precede in its line, or to which a sentence or a colon leads.
 
-Law: what is said of a place depends on the text alone, not on how it was cut into pieces, and each character is looked
+Law: the position depends on the text alone, not on how it was cut into pieces, and each character is looked
 at a constant number of times.
 """
 

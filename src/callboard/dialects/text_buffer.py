@@ -1,10 +1,13 @@
-"""What has arrived of a text, and what has become of it.
+"""The text that has arrived and is not emitted yet.
 
-Owns the text that is not read yet, what was read and neither said nor dropped yet, and the events that
-follow. Knows nothing of spellings.
+A grammar is a generator that reads from this buffer; a bare `yield` waits for more text. At a `yield` EndOfText is
+raised when there is none, and NotACall when what was read since `hold` has grown longer than MAX_HELD characters.
 
-Whoever reads is a coroutine: a bare `yield` waits for more text. Over is raised there when there is none,
-Refused when what has been read since `begin` was called has waited for longer than MAX_HELD characters.
+    text:   ...emitted | read, pending | not read yet
+                       ^ pending_offset ^ at
+
+What was read is pending until it is emitted as text (`emit`), or dropped because it went into a call (`drop`).
+
 Law: each character is looked at a constant number of times.
 """
 
@@ -27,19 +30,19 @@ _NEVER = 1 << 62
 
 T = TypeVar("T")
 Reading: TypeAlias = Generator[None, None, T]
-"""A coroutine that waits for text, and what it has read in the end."""
+"""A generator that waits for text; its value is what it has read."""
 
 
-class EndOfText(Exception):  # no error: it is how a reader learns that the text is at its end
+class EndOfText(Exception):  # no error: it tells a generator that no text follows
     """There is no more text."""
 
 
 class NotACall(Exception):  # no error either
-    """What was read since `begin` is no call; it is still to be said."""
+    """What was read since `hold` is no call; it is text, and not emitted yet."""
 
 
 class TooLong(Exception):  # the same for a recording
-    """What is recorded has become too long."""
+    """The recording has become too long."""
 
 
 class TextBuffer:
@@ -68,13 +71,13 @@ class TextBuffer:
         self.base = base
         self.out: list[Event] = []
         self.piece_type: type[TextPiece | ReasoningPiece] = TextPiece
-        """What is said is said as this."""
+        """The event class for emitted text: TextPiece or ReasoningPiece."""
         self.on_text: Callable[[str, int], object] | None = None
-        """Is told what is said, with the offset where it begins."""
+        """Called with each emitted text and the offset where it begins."""
         self.discards = False
-        """Whether what is read need not be kept: it has gone into a call."""
+        """What is read need not be kept, since it goes into a call."""
         self._pending_at = 0
-        """Where in the text begins what was read and is still to be said or dropped, besides what is held."""
+        """Where the pending part of `text` begins; earlier parts are in `_held_pieces`."""
         self._held_pieces: list[str] = []
         self._held_size = 0
         self._limit = _NEVER
@@ -107,7 +110,7 @@ class TextBuffer:
         self.at = self._pending_at = 0
 
     def skip(self, text: str) -> tuple[int, int]:
-        """Passes over a text where nothing is held or left to read; its offsets."""
+        """Pass over a text, where nothing is pending or unread. Returns its offsets."""
         begin = self.base + len(self.text)
         self.base = begin + len(text)
         self.text = ""
@@ -126,7 +129,7 @@ class TextBuffer:
         self.base += self.at - len(text)
         self.at = self._pending_at = 0
 
-    # What was read is said, dropped or noted.
+    # What was read is emitted, dropped or noted.
 
     @property
     def offset(self) -> int:
@@ -135,7 +138,7 @@ class TextBuffer:
 
     @property
     def pending_offset(self) -> int:
-        """The offset where what was read and is not given yet begins."""
+        """The offset where the pending text begins."""
         return self.base + self._pending_at - self._held_size
 
     def take(self) -> str:
@@ -148,12 +151,12 @@ class TextBuffer:
 
     @property
     def pending_words(self) -> str:
-        """What is neither said nor dropped, read or not."""
+        """The text that is pending or not read yet, without white space around it."""
         return self.pending_text.strip()
 
     @property
     def pending_text(self) -> str:
-        """The same with the white space around it."""
+        """The text that is pending or not read yet."""
         return "".join(self._held_pieces) + self.text[self._pending_at :]
 
     def drop(self) -> None:
@@ -173,42 +176,42 @@ class TextBuffer:
     def note(self, kind: NoteKind, text: str, begin: int) -> None:
         self.out.append(Note(kind, text, offsets=(begin, self.offset)))
 
-    # What is read may have to be given back.
+    # What was read may turn out to be text.
 
     def hold(self) -> None:
-        """What is not given yet may be a call. It is held until `decided`."""
+        """The pending text may be a call: NotACall is raised if that is not decided (`release`) within MAX_HELD."""
         self._limit = self.pending_offset + MAX_HELD
 
     def release(self) -> None:
         self._limit = _NEVER
 
     def start_recording(self) -> None:
-        """Keeps what is read from here on, whatever becomes of it."""
+        """Record what is read from here on, emitted or not."""
         self._record = []
         self._record_from = self.at
         self._record_limit = self.offset + MAX_HELD
 
     def record_from_pending(self) -> None:
-        """The same from what was read and is not given yet."""
+        """The same from the pending text on."""
         self._record = [*self._held_pieces]
         self._record_from = self._pending_at
         self._record_limit = self.pending_offset + MAX_HELD
 
     def stop_recording(self) -> str:
-        """What was recorded; nothing is from here on."""
+        """End the recording and return it."""
         record, self._record = self._record or [], None
         self._record_limit = _NEVER
         return "".join([*record, self.text[self._record_from : self.at]])
 
     @property
     def is_holding(self) -> bool:
-        """Whether what is read may be a call."""
+        """Between `hold` and `release`."""
         return self._limit < _NEVER
 
     # Reading.
 
     def skip_blank(self) -> Reading[None]:
-        """Reads white space, up to something else."""
+        """Read white space."""
         while True:
             match = _NO_BLANK.search(self.text, self.at)
             if match is not None:
@@ -224,7 +227,7 @@ class TextBuffer:
         return self.text[self.at]
 
     def match_first(self, markers: Sequence[MarkerPattern]) -> Reading[tuple[int, Match] | None]:
-        """The first of the markers that stands here, with its place among them. It is not read yet."""
+        """The index and match of the first marker that matches here, which is not read yet; None for none."""
         while True:
             for index, marker in enumerate(markers):
                 match = marker.match(self.text, self.at)
@@ -244,7 +247,7 @@ class TextBuffer:
                 raise
 
     def read_run(self, chars: str, most: int = MAX_HELD) -> Reading[int]:
-        """Reads some of these characters; how many. They are said, unless they may be part of a call."""
+        """Read up to `most` of these characters and return how many; they are emitted unless held."""
         count = 0
         while True:
             begin = at = self.at

@@ -1,7 +1,4 @@
-"""Code that is a call: one of a tool that runs code, or a command a line.
-
-Owns how a block of code becomes arguments. Knows nothing of fences but where they end.
-"""
+"""Code that is a call: of a tool that runs code, or a command a line."""
 
 from __future__ import annotations
 
@@ -69,7 +66,7 @@ class CodeCall(Grammar, frozen=True, eq=False):
         state.close()
 
     def tool(self, state: ParseState) -> tuple[str, str]:
-        """The tool and its argument. Raises Refused if there is none."""
+        """The tool and its argument. Raises NotACall if there is none."""
         for name in self.tools:
             if (
                 not state.calls.takes_any

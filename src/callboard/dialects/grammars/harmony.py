@@ -1,7 +1,6 @@
-"""Messages with a recipient where they are calls: OpenAI's harmony, which has channels as well, and Muse.
+"""Messages that are calls where their header names a recipient: OpenAI's harmony, which has channels as well, and Muse.
 
-Owns what a message's header says. Knows nothing of what is around the messages. Source: the harmony
-format's documentation.
+Source: the harmony format's documentation.
 """
 
 from __future__ import annotations

@@ -1,12 +1,21 @@
 """Calls as JSON objects, one by one or in a list.
 
-Owns the decision what an object's members make of it, and what is streamed of it meanwhile. Knows nothing
-of what stands around it.
-Law: nothing is given before the object is decided; then nothing that was given changes.
+Theory of operation. `_Object` reads one object with `text.json_object.JsonObject`, a tokenizer that reports keys, the
+beginnings and ends of values, and does not decode them. Each key has a `Role` (name, arguments, identifier, wrapper,
+list of calls, answer ...); the role decides what becomes of its value (`_value`):
 
-An object around which nothing says that it is a call has to be one by its members: those of a call and no others, and
-arguments that are no schema. What else an answer in JSON may hold (records of a log, descriptions of tools, past calls
-with their results) has more members. Their last one may be any, so such an object is held until it is closed.
+- *captured* until it is whole (`_capture`): a name, an identifier, arguments that come before the name;
+- *streamed* into the call as it arrives (`_stream`): arguments whose name is known;
+- *held* (`_hold`): arguments in an object that is judged strictly, until its last member is known;
+- *emitted* as text or reasoning (`_say`), *entered* (a wrapper), or read as a list of calls (`_calls`);
+- skipped, where the role is none of a call's.
+
+Where no marker says that an object is a call, it is judged *strictly*, by its members: those of a call and no others,
+and arguments that are no schema. Other objects in an answer (records of a log, descriptions of tools, past calls with
+their results) have more members. The last member may be any, so such an object is held until it closes, and one that
+fails is read to its end, so that nothing in it is taken for a call.
+
+Law: nothing is emitted before the object is decided; then nothing that was emitted changes.
 """
 
 from __future__ import annotations
@@ -201,7 +210,7 @@ class _Object:
         return self._declared and bool(self._keys)
 
     def read(self) -> Reading[None]:
-        """Raises Refused where nothing came of it."""
+        """Raises NotACall where nothing came of it."""
         buffer, members = self._buffer, self._members
         buffer.at += 1
         try:
@@ -235,7 +244,7 @@ class _Object:
             raise
 
     def _leave(self) -> Reading[None]:
-        """Reads the object to its end, so that nothing in it is taken for a call. Raises Refused."""
+        """Reads the object to its end, so that nothing in it is taken for a call. Raises NotACall."""
         buffer, brackets = self._buffer, Brackets()
         brackets.step("{" * self._members.levels, 0)
         while True:

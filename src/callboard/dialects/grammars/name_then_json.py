@@ -1,7 +1,4 @@
-"""A name, a separator, and the arguments as JSON.
-
-Owns the order of these three. Knows nothing of the tokens around them.
-"""
+"""A name, a separator, and the arguments as JSON."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """A tag for each argument, named after it, with more tags inside: MiniMax M3.
 
-Owns what nested tags make of a value. Knows nothing of what is around a call. Every tag stands behind the same marker,
-so a text may hold any other tag. Sources: the model's chat template, and vLLM's parser of it.
-Law: what is surely part of a string is given as it arrives; a value of another type when it is whole.
+Every tag follows the same marker, so that a text may hold any other tag. Sources: the model's chat template, and vLLM's
+parser of it.
+
+Law: what is surely part of a string is emitted as it arrives; a value of another type when it is whole.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Values written as Python literals, or with a dialect's own quotes, become JSON as they arrive.
 
-Owns the tokens of such values. Knows nothing of calls but what they are written to.
 Law: each character is looked at once; what was written never changes; nesting costs no stack.
 """
 
@@ -76,7 +75,7 @@ PYTHON = LiteralSyntax()
 
 
 class NotALiteral(Exception):  # it is how a reader learns that this is no literal
-    """What stands at the reader's position is no literal."""
+    """What stands at the buffer's position is no literal."""
 
 
 class LiteralToJson:

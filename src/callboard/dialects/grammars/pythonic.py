@@ -1,8 +1,4 @@
-"""Calls as expressions: `name(key=value)`, or `call:name{key:value}`.
-
-Owns what may stand around the expression: a list, an assignment, a `print`. Knows nothing of the tokens
-around calls.
-"""
+"""Calls as expressions: `name(key=value)`, or `call:name{key:value}`, also in a list, an assignment or a `print`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""ReAct: lines that begin with a label.
+"""ReAct: lines that begin with a label, whose text ends at the next label.
 
-Owns what each label means, and where its text ends: at the next label. Knows nothing of what comes before.
 Source: Yao et al., ReAct, 2023, as LangChain and LlamaIndex prompt for it.
 """
 

@@ -1,6 +1,5 @@
-"""What a tool's schema says of the text of an argument.
+"""What a tool's schema says about the text of an argument, for grammars that write no types.
 
-Owns the types of dialects that have none of their own. Knows nothing of how an argument is delimited.
 Law: a text that may be a string is one; what cannot be what the schema asks for stays the text it is.
 """
 

@@ -1,11 +1,26 @@
 """A tag with the tool's name, then a tag and a raw text for each argument.
 
-Owns where a value ends whose text is not escaped, and how it becomes JSON. Knows nothing of the tokens
-around a call.
-Law: what is surely part of a string is given as it arrives; a value of another type when it is whole.
+    <function=NAME><parameter=KEY>VALUE</parameter> ... </function>
 
-A value ends at its closing tag if what follows may follow, else the tag is part of it. Where a model left
-it out, the value ends at the next tag for an argument that the tool has, or at the end of the call.
+Theory of operation. Values are not escaped: a value may hold `</parameter>`, or a whole call as text. So a closing tag
+alone does not end a value. `_Arguments` reads one call as a loop of two states:
+
+- *between* two values (`read`): white space, then an opening tag (a value follows), an end of the call, or anything
+  else, which ends the call as well. JSON in braces in place of the first value is taken as all of the arguments.
+- *in* a value (`_value`): text goes to `Value.write` up to the next character that a closing tag begins with; then
+  `_ends_at` decides. The value ends
+    1. at its closing tag, if the text behind it can follow a value (another opening tag, an end of the call, a frame's
+       closer): `after_value`;
+    2. where the model left the closing tag out: at an opening tag of an argument that the tool has, or at the end of
+       the call where something follows that may (`_missing`);
+    3. at the end of the text, by the same rules, with less behind the tag (`match_end`).
+  Otherwise the tag's first character belongs to the value, and the search goes on behind it. With `lasting` an end of
+  the call inside a value is part of the value if the value's own end comes later (`_lasts`).
+
+`Value` turns the raw text into JSON by the tool's schema. A text that may be a string is emitted as it arrives; one
+that may be of another type is kept until it is whole, since `12` may become `12 monkeys`.
+
+Law: what is surely part of a string is emitted as it arrives; a value of another type when it is whole.
 """
 
 from __future__ import annotations
@@ -36,7 +51,7 @@ _FIELD = re.compile(r"(?<!\{)\{(?!\{)")
 
 
 class XmlTags(Grammar, frozen=True, eq=False, dict=True):
-    """The templates of the tags, of each the first as it is spelled.
+    """The templates of the tags; of each the first is the one that is written.
 
     `calls` has `{name}`, `arguments` has `{key}` and may have `{string}` (whether the value is a string, and
     else JSON) or `{type}` (the same, as `string`). `ends` close a call, with the frame's own. `newlines` says that one newline at each
@@ -49,7 +64,7 @@ class XmlTags(Grammar, frozen=True, eq=False, dict=True):
     argument_end: str
     ends: tuple[str, ...]
     around: tuple[str, ...] = ()
-    """What may stand behind a call."""
+    """Tags that may follow a call."""
     newlines: bool = False
     escapes: bool = False
     lasting: bool = False
