@@ -218,7 +218,11 @@ def test_inner_events_stand_in_the_outer_stream_and_say_whose_they_are():
 def test_events_of_a_run_within_an_inner_run_are_nested_twice():
     innermost = Agent(ScriptedModel(["deep"]))
     events = follow(asking(asking(innermost)).stream("?"))
-    (text,) = [each.event.event.text for each in events if isinstance(each, Nested) and isinstance(each.event, Nested) and isinstance(each.event.event, TextPiece)]  # fmt: skip
+    (text,) = [
+        each.event.event.text
+        for each in events
+        if isinstance(each, Nested) and isinstance(each.event, Nested) and isinstance(each.event.event, TextPiece)
+    ]
     assert text == "deep"
 
 

@@ -128,7 +128,16 @@ async def refuses(url):
 def test_help(invoke):
     shown = invoke("serve", "--help", env={"COLUMNS": "200", "TERM": "dumb"})
     assert shown.exit_code == 0
-    for option in ("--backend", "--backend-wire", "--model-map", "--key", "--workers", "--strict", "--compat-events", "--local"):  # fmt: skip
+    for option in (
+        "--backend",
+        "--backend-wire",
+        "--model-map",
+        "--key",
+        "--workers",
+        "--strict",
+        "--compat-events",
+        "--local",
+    ):
         assert option in shown.output
 
 

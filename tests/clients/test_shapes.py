@@ -118,11 +118,43 @@ WORD = re.compile(r"[\w$./:*-]*")
 GRAMMAR = "start: /(.|\\n)+/"
 KEPT = frozenset(
     {
-        "$schema", "arguments", "context", "data", "detail", "display", "effort", "encrypted_content", "execution",
-        "file_path", "format", "image_url", "keep", "media_type", "model", "name", "namespace", "pattern", "phase", "role",
-        "mimeType", "mode", "responseMimeType", "signature", "status", "summary", "syntax", "thinkingLevel", "thoughtSignature", "tool_choice", "tool_name", "ttl", "type", "url", "verbosity",
+        "$schema",
+        "arguments",
+        "context",
+        "data",
+        "detail",
+        "display",
+        "effort",
+        "encrypted_content",
+        "execution",
+        "file_path",
+        "format",
+        "image_url",
+        "keep",
+        "media_type",
+        "model",
+        "name",
+        "namespace",
+        "pattern",
+        "phase",
+        "role",
+        "mimeType",
+        "mode",
+        "responseMimeType",
+        "signature",
+        "status",
+        "summary",
+        "syntax",
+        "thinkingLevel",
+        "thoughtSignature",
+        "tool_choice",
+        "tool_name",
+        "ttl",
+        "type",
+        "url",
+        "verbosity",
     }
-)  # fmt: skip
+)
 """Where strings are words of the wire, or what we said ourselves."""
 LISTS = frozenset({"enum", "include", "required", "search_content_types", "type"})
 HEADERS = frozenset(

@@ -154,7 +154,7 @@ CONFIGURATIONS = {
     "interactive": "[interactive]\n\tdiffFilter = {trap}\n[add.interactive]\n\tuseBuiltin = false\n",
     "pack objects": "[uploadpack]\n\tpackObjectsHook = {trap}\n[uploadarchive]\n\tallowUnreachable = true\n",
     "upkeep": "[gc]\n\tauto = 1\n\trecentObjectsHook = {trap}\n[maintenance]\n\tauto = true\n\tautoDetach = false\n",
-    "bundle": '[fetch]\n\tbundleURI = ext::{trap}\n[transfer]\n\tbundleURI = true\n[bundle]\n\tversion = 1\n\tmode = all\n'
+    "bundle": "[fetch]\n\tbundleURI = ext::{trap}\n[transfer]\n\tbundleURI = true\n[bundle]\n\tversion = 1\n\tmode = all\n"
     '[bundle "x"]\n\turi = ext::{trap}\n',
     "promisor": '[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = evil\n[remote "evil"]\n\tpromisor = true\n'
     '\turl = ext::{trap}\n\tuploadpack = {trap}\n[protocol]\n\tallow = always\n[protocol "ext"]\n\tallow = always\n',
@@ -164,7 +164,7 @@ CONFIGURATIONS = {
     "hooks by name": "".join([f'[hook "x"]\n\tevent = {name}\n\tcommand = {{trap}}\n' for name in HOOKS]),
     "hooks that are said to be on": '[hook "x"]\n\tevent = post-commit\n\tcommand = {trap}\n\tenabled = true\n'
     '[hook "y.z"]\n\tcommand = {trap}\n\tevent = post-checkout\n\tevent = reference-transaction\n\tparallel = true\n',
-}  # fmt: skip
+}
 OPEN = "".join([f'[protocol "{name}"]\n\tallow = always\n' for name in ("ssh", "file", "git", "ext", "http")])
 ATTRIBUTES = "* filter=x diff=x merge=x\n*.md diff=y\nsrc/** filter=lfs\n*.txt filter=a=b\n"
 
@@ -210,7 +210,7 @@ PLACES = {
     "a working tree, in any case": '[includeIf "gitdir/i:**/WORKTREES/**"]\n\tpath = evil\n',
     "a remote": '[remote "x"]\n\turl = https://example.org/x\n[includeIf "hasconfig:remote.*.url:https://**"]\n\tpath = evil\n',
     "of the working tree": "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tworktreeConfig = true\n",
-}  # fmt: skip
+}
 
 
 @pytest.mark.usefixtures("chosen")

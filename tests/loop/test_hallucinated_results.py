@@ -78,17 +78,22 @@ BEHIND = [
 ]
 ANYWHERE = [
     ("<tool_response>\n3\n</tool_response>\nSo 3.", "[cut: <tool_response>\n3\n</tool_response>]\nSo 3."),
-    ('<tool_result id="1">3</tool_result><tool_result>4</tool_result>!',
-     '[cut: <tool_result id="1">3</tool_result>][cut: <tool_result>4</tool_result>]!'),
+    (
+        '<tool_result id="1">3</tool_result><tool_result>4</tool_result>!',
+        '[cut: <tool_result id="1">3</tool_result>][cut: <tool_result>4</tool_result>]!',
+    ),
     ("x\n  <TOOL_RESPONSE>3", "x\n[cut:   <TOOL_RESPONSE>3]"),
     ("[TOOL_RESULTS]{}[/TOOL_RESULTS]\nx", "[cut: [TOOL_RESULTS]{}[/TOOL_RESULTS]]\nx"),
-    ("<|start_header_id|>ipython<|end_header_id|>\n\n3<|eot_id|>", "[cut: <|start_header_id|>ipython<|end_header_id|>\n\n3<|eot_id|>]"),
+    (
+        "<|start_header_id|>ipython<|end_header_id|>\n\n3<|eot_id|>",
+        "[cut: <|start_header_id|>ipython<|end_header_id|>\n\n3<|eot_id|>]",
+    ),
     ("see <tool_response> there", "see <tool_response> there"),
     ("<tool_respond>", "<tool_respond>"),
     ("<tool_response", "<tool_response"),
     ("< b\n<\n<t", "< b\n<\n<t"),
     (f"<tool_response>{'x' * 300}</tool_response>", f"[cut: <tool_response>{'x' * 185}]"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("said", "left"), [*BEHIND, *ANYWHERE])
@@ -155,11 +160,38 @@ def test_a_reply_that_breaks_off_says_what_was_cut():
 
 PARTS = st.sampled_from(
     [
-        "Tool results:", "Tool 1 (file) output:", "Observation:", "✅ file:", "❌ file failed", '{"success": true', '{"',
-        '"success": false', '"output": ', "}", "<tool_response>", "</tool_response>", "</TOOL_RESPONSE>", "<tool_result a=b>",
-        "</tool_result>", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "\n", "\n\n", " ", "  ", "*", "x", "Tool", '"success"', ": true", "İ", "<", "[", "é",
+        "Tool results:",
+        "Tool 1 (file) output:",
+        "Observation:",
+        "✅ file:",
+        "❌ file failed",
+        '{"success": true',
+        '{"',
+        '"success": false',
+        '"output": ',
+        "}",
+        "<tool_response>",
+        "</tool_response>",
+        "</TOOL_RESPONSE>",
+        "<tool_result a=b>",
+        "</tool_result>",
+        "[TOOL_RESULTS]",
+        "[/TOOL_RESULTS]",
+        "\n",
+        "\n\n",
+        " ",
+        "  ",
+        "*",
+        "x",
+        "Tool",
+        '"success"',
+        ": true",
+        "İ",
+        "<",
+        "[",
+        "é",
     ]
-)  # fmt: skip
+)
 
 
 @given(st.lists(st.one_of(PARTS, st.just(None)), max_size=14), st.lists(st.integers(1, 6), min_size=1, max_size=20))

@@ -126,9 +126,15 @@ def test_openclaw_8525_a_client_may_cut_its_history_anywhere(wire, canisters, da
 
 @given(conversations(), st.sampled_from([400, 1500, 4000]), st.integers(1, 3), st.integers(0, 3), st.data())
 @settings(max_examples=100)
-def test_openclaw_28377_and_pi_4570_what_a_history_shows_is_paired_round_after_round(canisters, limit, keep, every, data):  # fmt: skip
+def test_openclaw_28377_and_pi_4570_what_a_history_shows_is_paired_round_after_round(
+    canisters, limit, keep, every, data
+):
     view = ContextWindow(limit=limit, keep=keep, every=every, invokers=ROSTER)
-    ends = sorted(data.draw(st.sets(st.integers(1, len(canisters)), min_size=2, max_size=6) if len(canisters) > 2 else st.just({1, 2})))  # fmt: skip
+    ends = sorted(
+        data.draw(
+            st.sets(st.integers(1, len(canisters)), min_size=2, max_size=6) if len(canisters) > 2 else st.just({1, 2})
+        )
+    )
     for end in ends:
         shown = view.show(canisters[:end])
         assert_paired(canisters[:end], shown)

@@ -236,7 +236,14 @@ def test_laws(events, wanted, parallel, last):
     assert kept == [event for event in events if not isinstance(event, (*CALLS, Note, TextPiece, ReplyEnded))]
 
 
-@given(st.lists(st.one_of(st.builds(ArgumentsPiece, st.integers(0, 2), st.text(max_size=2)), *map(st.just, [*call(0), *call(1, "b"), TextPiece("x"), ReplyEnded("stop")]))))  # fmt: skip
+@given(
+    st.lists(
+        st.one_of(
+            st.builds(ArgumentsPiece, st.integers(0, 2), st.text(max_size=2)),
+            *map(st.just, [*call(0), *call(1, "b"), TextPiece("x"), ReplyEnded("stop")]),
+        )
+    )
+)
 def test_events_in_no_order_do_no_harm(events):
     check = asked(NamedTool("a"), parallel=False)
     found = through(check, events)

@@ -11,11 +11,18 @@ from callboard.schema.explain_errors import explain
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"], "additionalProperties": False}
 SHAPES = {
     "anyOf": [
-        {"type": "object", "properties": {"kind": {"const": "circle"}, "r": {"type": "number"}}, "required": ["kind", "r"]},
-        {"type": "object", "properties": {"kind": {"const": "square"}, "side": {"type": "number"}, "at": POINT},
-         "required": ["kind", "side", "at"]},
+        {
+            "type": "object",
+            "properties": {"kind": {"const": "circle"}, "r": {"type": "number"}},
+            "required": ["kind", "r"],
+        },
+        {
+            "type": "object",
+            "properties": {"kind": {"const": "square"}, "side": {"type": "number"}, "at": POINT},
+            "required": ["kind", "side", "at"],
+        },
     ]
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -37,40 +44,67 @@ SHAPES = {
         ({"multipleOf": 2}, 3, ["v: Input should be a multiple of 2"]),
         ({"minLength": 2}, "a", ["v: String should have at least 2 characters"]),
         ({"maxLength": 1}, "ab", ["v: String should have at most 1 character"]),
-        ({"minLength": 2, "pattern": "^b"}, "a",
-         ["v: String should have at least 2 characters", "v: String should match pattern '^b'"]),
+        (
+            {"minLength": 2, "pattern": "^b"},
+            "a",
+            ["v: String should have at least 2 characters", "v: String should match pattern '^b'"],
+        ),
         ({"minItems": 2}, [1], ["v: List should have at least 2 items, not 1"]),
         ({"maxItems": 1}, [1, 2], ["v: List should have at most 1 item, not 2"]),
         ({"minProperties": 1}, {}, ["v: Object should have at least 1 member, not 0"]),
         ({"uniqueItems": True}, [1, 1], ["v: List should have no repeated items"]),
         ({"contains": {"const": 1}}, [2], ["v: List should have an item of the required form"]),
-        ({"prefixItems": [{"type": "integer"}], "items": False}, ["x", 2],
-         ["v.0: Input should be a valid integer", "v.1: Input is not permitted"]),
-        ({"items": POINT}, [{"x": 1}, {"y": 1}],
-         ["v.1.x: Field required", "v.1.y: Extra inputs are not permitted"]),
+        (
+            {"prefixItems": [{"type": "integer"}], "items": False},
+            ["x", 2],
+            ["v.0: Input should be a valid integer", "v.1: Input is not permitted"],
+        ),
+        ({"items": POINT}, [{"x": 1}, {"y": 1}], ["v.1.x: Field required", "v.1.y: Extra inputs are not permitted"]),
         ({"not": {"type": "integer"}}, 1, ["v: Input is not permitted"]),
         (False, 1, ["v: Input is not permitted"]),
-        ({"if": {"required": ["a"]}, "then": {"required": ["b"]}, "else": {"required": ["c"]}}, {"a": 1},
-         ["v.b: Field required"]),
+        (
+            {"if": {"required": ["a"]}, "then": {"required": ["b"]}, "else": {"required": ["c"]}},
+            {"a": 1},
+            ["v.b: Field required"],
+        ),
         ({"dependentRequired": {"a": ["b"]}}, {"a": 1}, ["v.b: Field required"]),
         ({"dependentSchemas": {"a": {"required": ["b"]}}}, {"a": 1}, ["v.b: Field required"]),
-        ({"propertyNames": {"maxLength": 1}}, {"ab": 1},
-         ["v.ab: Name is not permitted: String should have at most 1 character"]),
-        ({"patternProperties": {"^n": {"type": "integer"}}, "additionalProperties": False}, {"n": "x", "m": 1},
-         ["v.n: Input should be a valid integer", "v.m: Extra inputs are not permitted"]),
-        ({"allOf": [{"properties": {"alpha": {}}}], "unevaluatedProperties": False}, {"alpha": 1, "alpah": 1},
-         ["v.alpah: Extra inputs are not permitted; did you mean 'alpha'?"]),
-        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, 1, ["v: Input should match only one of the allowed forms"]),
+        (
+            {"propertyNames": {"maxLength": 1}},
+            {"ab": 1},
+            ["v.ab: Name is not permitted: String should have at most 1 character"],
+        ),
+        (
+            {"patternProperties": {"^n": {"type": "integer"}}, "additionalProperties": False},
+            {"n": "x", "m": 1},
+            ["v.n: Input should be a valid integer", "v.m: Extra inputs are not permitted"],
+        ),
+        (
+            {"allOf": [{"properties": {"alpha": {}}}], "unevaluatedProperties": False},
+            {"alpha": 1, "alpah": 1},
+            ["v.alpah: Extra inputs are not permitted; did you mean 'alpha'?"],
+        ),
+        (
+            {"oneOf": [{"type": "integer"}, {"type": "number"}]},
+            1,
+            ["v: Input should match only one of the allowed forms"],
+        ),
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "x", ["v: Input should be a valid integer"]),
-        ({"anyOf": [{"type": "integer"}, {"type": "string", "enum": ["a"]}]}, [],
-         ["v: Input should be a valid integer or 'a'"]),
+        (
+            {"anyOf": [{"type": "integer"}, {"type": "string", "enum": ["a"]}]},
+            [],
+            ["v: Input should be a valid integer or 'a'"],
+        ),
         ({"anyOf": [POINT, {"type": "null"}]}, {"x": "x"}, ["v.x: Input should be a valid integer"]),
-        (SHAPES, {"kind": "square", "at": {"x": "x"}},
-         ["v.side: Field required", "v.at.x: Input should be a valid integer"]),
+        (
+            SHAPES,
+            {"kind": "square", "at": {"x": "x"}},
+            ["v.side: Field required", "v.at.x: Input should be a valid integer"],
+        ),
         (SHAPES, {"kind": "circle", "r": "x"}, ["v.r: Input should be a valid number"]),
         (SHAPES, 5, ["v: Input should be an object"]),
     ],
-)  # fmt: skip
+)
 def test_each_kind_of_mistake(schema, value, mistakes):
     validator = compile_schema({"type": "object", "properties": {"v": schema}})
     with pytest.raises(ArgumentsInvalid) as caught:
@@ -149,9 +183,14 @@ VALUES = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.fixed_dictionaries({"properties": st.dictionaries(NAMES, SCHEMAS, min_size=1), "$defs": st.just({}) | st.dictionaries(st.just("x"), SCHEMAS)}),
+    st.fixed_dictionaries(
+        {
+            "properties": st.dictionaries(NAMES, SCHEMAS, min_size=1),
+            "$defs": st.just({}) | st.dictionaries(st.just("x"), SCHEMAS),
+        }
+    ),
     st.lists(st.dictionaries(NAMES, VALUES, max_size=3), min_size=1, max_size=5),
-)  # fmt: skip
+)
 def test_mistakes_are_found_exactly_where_the_validator_refuses(schema, several):
     try:
         validator = compile_schema(schema)

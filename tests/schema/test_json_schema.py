@@ -37,7 +37,11 @@ def defined(count: int, part, last) -> dict:
         ({"type": "string"}, "#", "allows none"),
         ({"enum": [1]}, "#", "allows none"),
         ({"default": object()}, "#", "not JSON"),
-        ({"properties": {"a": {"$ref": "http://example.com/a"}}}, "#/properties/a/$ref", "http://example.com/a is not in"),
+        (
+            {"properties": {"a": {"$ref": "http://example.com/a"}}},
+            "#/properties/a/$ref",
+            "http://example.com/a is not in",
+        ),
         ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "#/properties/a/$ref", "is not in this schema"),
         ({"properties": {"a": {"$ref": "other.json#/a"}}}, "#/properties/a/$ref", "is not in this schema"),
         ({"properties": {"a/b": {"$ref": "#/nowhere"}}}, "#/properties/a~1b/$ref", "is not in this schema"),
@@ -46,18 +50,24 @@ def defined(count: int, part, last) -> dict:
         ({"$defs": {"a": {"$id": "http://example.com/a"}}}, "#/$defs/a", "$id below the root"),
         ({"$ref": "#"}, "#", "a circle of references"),
         ({"allOf": [{"anyOf": [{"$ref": "#"}]}]}, "#/allOf/0/anyOf/0", "a circle of references"),
-        ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"not": {"$ref": "#/$defs/a"}}}},
-         "#/$defs/b/not", "a circle of references"),
+        (
+            {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"not": {"$ref": "#/$defs/a"}}}},
+            "#/$defs/b/not",
+            "a circle of references",
+        ),
         ({"properties": {"p": {"if": {"$ref": "#/properties/p"}}}}, "#/properties/p/if", "a circle of references"),
         (defined(200, lambda to: {"$ref": to}, {}), f"#/$defs/d{DEPTH - 2}", f"a chain of more than {DEPTH}"),
         (defined(30, lambda to: {"allOf": [{"$ref": to}] * 2}, {}), "#/$defs/d21", f"more than {APPLIED} schemas"),
         (nested(DEPTH), "#", f"nested deeper than {DEPTH}"),
         (nested(100_000), "#", f"nested deeper than {DEPTH}"),
         ({"description": "x" * SIZE}, "#", "larger than 256 KB"),
-        ({"properties": {f"p{i}": {"pattern": f"^{i}"} for i in range(PATTERNS + 1)}}, "#",
-         f"more than {PATTERNS} patterns"),
+        (
+            {"properties": {f"p{i}": {"pattern": f"^{i}"} for i in range(PATTERNS + 1)}},
+            "#",
+            f"more than {PATTERNS} patterns",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_schema_that_cannot_be_used_is_refused_with_its_place(schema, place, words):
     with pytest.raises(SchemaError) as caught:
         compile_schema(schema, path="io.toml")
@@ -76,13 +86,31 @@ def test_a_schema_that_cannot_be_used_is_refused_with_its_place(schema, place, w
         ({"properties": {"a": {"type": "string", "format": "date"}}}, {"a": "soon"}, {"a": "soon"}),
         ({"properties": {"$ref": {"type": "integer"}, "a": {"enum": [{"$ref": "#"}]}}}, {"$ref": "1"}, {"$ref": 1}),
         ({"properties": {"a": {"$ref": "#"}, "b": {"type": "integer"}}}, {"a": {"b": "1"}}, {"a": {"b": 1}}),
-        ({"$id": "http://example.com/t", "$ref": "#/$defs/a%20b", "$defs": {"a b": {"properties": {"c": {"const": 1}}}}},
-         {"c": "1"}, {"c": 1}),
-        ({"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"l": {"type": "array", "items": [{"type": "integer"}]}},
-          "properties": {"a": {"$ref": "#/definitions/l"}}}, {"a": ["1"]}, {"a": [1]}),
-        (MappingProxyType({"properties": MappingProxyType({"a": {"type": "integer"}})}), MappingProxyType({"a": "5"}), {"a": 5}),
+        (
+            {
+                "$id": "http://example.com/t",
+                "$ref": "#/$defs/a%20b",
+                "$defs": {"a b": {"properties": {"c": {"const": 1}}}},
+            },
+            {"c": "1"},
+            {"c": 1},
+        ),
+        (
+            {
+                "$schema": "http://json-schema.org/draft-07/schema#",
+                "definitions": {"l": {"type": "array", "items": [{"type": "integer"}]}},
+                "properties": {"a": {"$ref": "#/definitions/l"}},
+            },
+            {"a": ["1"]},
+            {"a": [1]},
+        ),
+        (
+            MappingProxyType({"properties": MappingProxyType({"a": {"type": "integer"}})}),
+            MappingProxyType({"a": "5"}),
+            {"a": 5},
+        ),
     ],
-)  # fmt: skip
+)
 def test_arguments_are_coerced_and_filled(schema, given, values):
     assert compile_schema(schema).validate(given) == values
 
@@ -143,9 +171,29 @@ def test_a_value_too_deep_is_a_mistake(levels):
 
 
 KEYWORDS = st.sampled_from(
-    ["type", "properties", "items", "anyOf", "allOf", "$ref", "enum", "const", "default", "required", "pattern",
-     "additionalProperties", "patternProperties", "minimum", "$defs", "prefixItems", "not", "x", "$schema", "dependencies"]
-)  # fmt: skip
+    [
+        "type",
+        "properties",
+        "items",
+        "anyOf",
+        "allOf",
+        "$ref",
+        "enum",
+        "const",
+        "default",
+        "required",
+        "pattern",
+        "additionalProperties",
+        "patternProperties",
+        "minimum",
+        "$defs",
+        "prefixItems",
+        "not",
+        "x",
+        "$schema",
+        "dependencies",
+    ]
+)
 JUNK = st.recursive(
     st.none()
     | st.booleans()

@@ -15,14 +15,25 @@ CLOSED = {"additionalProperties": False}
             {"type": "object", "properties": {"title": {"type": "string"}}, **CLOSED},
         ),
         (
-            {"properties": {"a": {"$ref": "#/$defs/A", "description": "mine"}},
-             "$defs": {"A": {"title": "A", "description": "its", "enum": [1]}, "Unused": {}}},
+            {
+                "properties": {"a": {"$ref": "#/$defs/A", "description": "mine"}},
+                "$defs": {"A": {"title": "A", "description": "its", "enum": [1]}, "Unused": {}},
+            },
             {"properties": {"a": {"description": "mine", "enum": [1]}}, **CLOSED},
         ),
         (
-            {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"properties": {"b": {"$ref": "#/$defs/B"}}}, "B": {"properties": {"a": {"$ref": "#/$defs/A"}}}}},
-            {"properties": {"a": {"$ref": "#/$defs/A"}}, **CLOSED,
-             "$defs": {"A": {"properties": {"b": {"properties": {"a": {"$ref": "#/$defs/A"}}, **CLOSED}}, **CLOSED}}},
+            {
+                "properties": {"a": {"$ref": "#/$defs/A"}},
+                "$defs": {
+                    "A": {"properties": {"b": {"$ref": "#/$defs/B"}}},
+                    "B": {"properties": {"a": {"$ref": "#/$defs/A"}}},
+                },
+            },
+            {
+                "properties": {"a": {"$ref": "#/$defs/A"}},
+                **CLOSED,
+                "$defs": {"A": {"properties": {"b": {"properties": {"a": {"$ref": "#/$defs/A"}}, **CLOSED}}, **CLOSED}},
+            },
         ),
         (
             {"properties": {"a": {"properties": {}, "additionalProperties": True}, "b": {"properties": {}}}},
@@ -33,6 +44,6 @@ CLOSED = {"additionalProperties": False}
             {"properties": {"a": {"default": {"title": "data"}, "oneOf": []}}, **CLOSED},
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_left(schema, small):
     assert simplify(schema) == small

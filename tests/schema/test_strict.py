@@ -143,12 +143,18 @@ def test_what_is_in_the_subset_is_left_as_it_is(schema, subset):
         (closed("x", x={"type": "integer", "minimum": 1}), ..., closed("x", x={"type": "integer"})),
         (closed("x", x={**STRING, "format": "uri"}), closed("x", x=STRING), ...),
         (closed("x", x={**STRING, "format": "path", "minLength": 1}), *[closed("x", x=STRING)] * 2),
-        ({"type": "object", "properties": {"x": STRING, "y": STRING}, "required": ["y"]},
-         closed("xy", x=NULLABLE, y=STRING), closed("y", x=STRING, y=STRING)),
-        (closed("xz", x={"$ref": "#/$defs/A", "description": "d"}), closed("x", x={"anyOf": [{"$ref": "#/$defs/A"}], "description": "d"}),
-         closed("x", x={"anyOf": [{"$ref": "#/$defs/A"}], "description": "d"})),
+        (
+            {"type": "object", "properties": {"x": STRING, "y": STRING}, "required": ["y"]},
+            closed("xy", x=NULLABLE, y=STRING),
+            closed("y", x=STRING, y=STRING),
+        ),
+        (
+            closed("xz", x={"$ref": "#/$defs/A", "description": "d"}),
+            closed("x", x={"anyOf": [{"$ref": "#/$defs/A"}], "description": "d"}),
+            closed("x", x={"anyOf": [{"$ref": "#/$defs/A"}], "description": "d"}),
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_two_subsets(schema, openai, anthropic):
     assert strict_arguments(schema, OPENAI) == (schema if openai is ... else openai)
     assert strict_arguments(schema, ANTHROPIC) == (schema if anthropic is ... else anthropic)

@@ -274,7 +274,12 @@ def test_sglang_38690_and_vllm_56285_each_shape_of_codex_passes(name, wire):
 def test_sglang_33633_an_output_as_an_array_and_effort_max_pass(wire):
     for name in ("function_output_array", "function_output_picture", "function_output_empty", "effort_max"):
         assert_passed(name, wire)
-    assert {"a.py", "b.py"} <= {line for text in strings(passed(wire)["function_output_array"][1]) if isinstance(text, str) for line in text.split()}  # fmt: skip
+    assert {"a.py", "b.py"} <= {
+        line
+        for text in strings(passed(wire)["function_output_array"][1])
+        if isinstance(text, str)
+        for line in text.split()
+    }
 
 
 @pytest.mark.parametrize("wire", BACKENDS)

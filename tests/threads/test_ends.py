@@ -37,8 +37,13 @@ SAID = {"role": "user", "content": "Weather in Oslo?"}
 ASKING = {
     "responses": {"model": "m", "input": "Weather in Oslo?", "tools": [{"type": "function", **FUNCTION}]},
     "chat": {"model": "m", "messages": [SAID], "tools": [{"type": "function", "function": FUNCTION}]},
-    "messages": {"model": "m", "max_tokens": 9, "messages": [SAID], "tools": [{"name": "weather", "input_schema": SCHEMA}]},
-}  # fmt: skip
+    "messages": {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [SAID],
+        "tools": [{"name": "weather", "input_schema": SCHEMA}],
+    },
+}
 REQUIRED = {"responses": "required", "chat": "required", "messages": {"type": "any"}}
 
 OPENED = [InvocationStarted(0, "c1", "weather"), ArgumentsPiece(0, '{"city": "Os')]
@@ -65,7 +70,10 @@ def through(replies, asks, wire="chat", compat_events=False, **facts):
     """A gateway's answers, and how often its backend was asked."""
 
     async def scenario():
-        async with FakeBackend(replies) as backend, _GATEWAY._serving(_GATEWAY.behind(backend, wire=wire, **facts), compat_events=compat_events) as served:  # fmt: skip
+        async with (
+            FakeBackend(replies) as backend,
+            _GATEWAY._serving(_GATEWAY.behind(backend, wire=wire, **facts), compat_events=compat_events) as served,
+        ):
             served.gateway.backends[0].breaker._threshold = 100  # faults are what these backends are here for
             answers = [await served.post(front, ASKING[front] | more) for front, more in asks]
             return answers, len([each for each in backend.requests if each.method == "POST"])
@@ -294,19 +302,35 @@ def test_claudish_141_each_block_is_closed_once():
     text = {"type": "message", "id": "m1", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
     done = {"type": "response.output_item.done", "output_index": 0, "item": text}
     called = {"type": "response.output_item.done", "output_index": 1, "item": item}
-    whole = {"type": "response.function_call_arguments.done", "item_id": "fc", "output_index": 1, "arguments": item["arguments"]}  # fmt: skip
+    whole = {
+        "type": "response.function_call_arguments.done",
+        "item_id": "fc",
+        "output_index": 1,
+        "arguments": item["arguments"],
+    }
     reply = Raw(
         [
             {"type": "response.created", "response": {"id": "r", "status": "in_progress"}},
-            {"type": "response.output_text.delta", "item_id": "m1", "output_index": 0, "content_index": 0, "delta": "Hi"},
+            {
+                "type": "response.output_text.delta",
+                "item_id": "m1",
+                "output_index": 0,
+                "content_index": 0,
+                "delta": "Hi",
+            },
             *[done] * 2,
             {"type": "response.output_item.added", "output_index": 1, "item": item | {"arguments": ""}},
-            {"type": "response.function_call_arguments.delta", "item_id": "fc", "output_index": 1, "delta": '{"city": "Os'},
+            {
+                "type": "response.function_call_arguments.delta",
+                "item_id": "fc",
+                "output_index": 1,
+                "delta": '{"city": "Os',
+            },
             *[whole] * 2,
             *[called] * 3,
             {"type": "response.completed", "response": {"status": "completed", "output": [text, item]}},
         ]
-    )  # fmt: skip
+    )
     (answer,), _ = through([reply], [("messages", STREAM)], "responses")
     check_blocks(answer)
     stops = [event for event in answer.events if event["type"] == "content_block_stop"]
@@ -316,15 +340,76 @@ def test_claudish_141_each_block_is_closed_once():
 
 
 TOO_LONG = {
-    "llama.cpp": (400, {"error": {"code": 400, "message": "request (9000 tokens) exceeds the available context size (4096 tokens), try increasing it", "type": "exceed_context_size_error"}}),
-    "vLLM": (400, {"error": {"message": "This model's maximum context length is 4096 tokens. However, your request has 9000 input tokens.", "type": "BadRequestError", "code": 400}}),
-    "vLLM, earlier": (400, {"object": "error", "message": "The decoder prompt (length 9000) is longer than the maximum model length of 4096.", "type": "BadRequestError", "code": 400}),
-    "SGLang": (400, {"object": "error", "message": "The input (9000 tokens) is longer than the model's context length (4096 tokens).", "type": "BadRequestError", "code": 400}),
-    "Ollama": (500, {"error": {"message": "the input length exceeds the context length", "type": "api_error", "code": None}}),
-    "DeepSeek": (400, {"error": {"message": "This model's maximum context length is 65536 tokens. However, you requested 70000 tokens.", "type": "invalid_request_error", "code": "invalid_request_error"}}),
-    "Anthropic": (400, {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 209000 tokens > 200000 maximum"}}),
-    "Gemini": (400, {"error": {"code": 400, "message": "The input token count (1300000) exceeds the maximum number of tokens allowed (1048576).", "status": "INVALID_ARGUMENT"}}),
-}  # fmt: skip
+    "llama.cpp": (
+        400,
+        {
+            "error": {
+                "code": 400,
+                "message": "request (9000 tokens) exceeds the available context size (4096 tokens), try increasing it",
+                "type": "exceed_context_size_error",
+            }
+        },
+    ),
+    "vLLM": (
+        400,
+        {
+            "error": {
+                "message": "This model's maximum context length is 4096 tokens. However, your request has 9000 input tokens.",
+                "type": "BadRequestError",
+                "code": 400,
+            }
+        },
+    ),
+    "vLLM, earlier": (
+        400,
+        {
+            "object": "error",
+            "message": "The decoder prompt (length 9000) is longer than the maximum model length of 4096.",
+            "type": "BadRequestError",
+            "code": 400,
+        },
+    ),
+    "SGLang": (
+        400,
+        {
+            "object": "error",
+            "message": "The input (9000 tokens) is longer than the model's context length (4096 tokens).",
+            "type": "BadRequestError",
+            "code": 400,
+        },
+    ),
+    "Ollama": (
+        500,
+        {"error": {"message": "the input length exceeds the context length", "type": "api_error", "code": None}},
+    ),
+    "DeepSeek": (
+        400,
+        {
+            "error": {
+                "message": "This model's maximum context length is 65536 tokens. However, you requested 70000 tokens.",
+                "type": "invalid_request_error",
+                "code": "invalid_request_error",
+            }
+        },
+    ),
+    "Anthropic": (
+        400,
+        {
+            "type": "error",
+            "error": {"type": "invalid_request_error", "message": "prompt is too long: 209000 tokens > 200000 maximum"},
+        },
+    ),
+    "Gemini": (
+        400,
+        {
+            "error": {
+                "code": 400,
+                "message": "The input token count (1300000) exceeds the maximum number of tokens allowed (1048576).",
+                "status": "INVALID_ARGUMENT",
+            }
+        },
+    ),
+}
 
 
 @pytest.mark.parametrize("server", list(TOO_LONG))
@@ -354,9 +439,18 @@ def test_compat_events_of_items_name_their_item_at_the_top():
 
 
 HALVES = {
-    "chat": (r'{"id":"r","choices":[{"index":0,"delta":{"content":"Hi \ud83d"}}]}', r'{"id":"r","choices":[{"index":0,"delta":{"content":"\ude00!"}}]}', r'{"id":"r","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'),
-    "messages": (r'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}', r'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi \ud83d"}}', r'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\ude00!"}}', '{"type":"message_stop"}'),
-}  # fmt: skip
+    "chat": (
+        r'{"id":"r","choices":[{"index":0,"delta":{"content":"Hi \ud83d"}}]}',
+        r'{"id":"r","choices":[{"index":0,"delta":{"content":"\ude00!"}}]}',
+        r'{"id":"r","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}',
+    ),
+    "messages": (
+        r'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}',
+        r'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi \ud83d"}}',
+        r'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\ude00!"}}',
+        '{"type":"message_stop"}',
+    ),
+}
 
 
 @pytest.mark.parametrize("back", list(HALVES))
@@ -387,7 +481,11 @@ def test_llama_cpp_27217_the_second_attempt_is_held_to_the_tool_s_schema(front):
             return '{{"name": "hello", "arguments": null}}'
         return '{"action": {"tool": "weather", "arguments": {"city": "Oslo"}}}'
 
-    named = {"responses": {"type": "function", "name": "weather"}, "chat": {"type": "function", "function": {"name": "weather"}}, "messages": {"type": "tool", "name": "weather"}}  # fmt: skip
+    named = {
+        "responses": {"type": "function", "name": "weather"},
+        "chat": {"type": "function", "function": {"name": "weather"}},
+        "messages": {"type": "tool", "name": "weather"},
+    }
     choice = {"tool_choice": named[front]} | STREAM
     (answer,), _ = through(reply, [(front, choice)], profile={"mode": "native", "supports_json_schema": True})
     assert end(front, answer) == CALLED[front]

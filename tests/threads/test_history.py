@@ -671,7 +671,9 @@ def test_cc_switch_5725_a_gateway_that_was_restarted_sends_what_google_documents
 
 @pytest.mark.parametrize("front", ["messages", "responses"])
 def test_cc_switch_5725_a_client_that_keeps_reasoning_needs_no_memory(front):
-    first, _ = conversation(front, GEMINI, **({"include": ["reasoning.encrypted_content"]} if front == "responses" else {}))  # fmt: skip
+    first, _ = conversation(
+        front, GEMINI, **({"include": ["reasoning.encrypted_content"]} if front == "responses" else {})
+    )
     (answer,), _ = through([signed(0)], (front, first), wire="gemini")
     where, said = ("input", "output") if front == "responses" else ("messages", "content")
     kept = answer.body[said] if front == "responses" else [{"role": "assistant", "content": answer.body[said]}]

@@ -100,7 +100,7 @@ LAUNCHERS = """
     socat - EXEC:'rm x' | nc -e rm a 1 | zip a b -TT 'rm x' | zip a b --unzip-command='rm x' | nmap --script x a
     cargo --config x test | go test -exec 'rm x' | go vet -vettool=x | fd -x rm | fd . --exec rm | rg --pre rm x
     docker run a rm x | kubectl exec a rm x | sort --compress-program=x a | wget --use-askpass=x a | unbuffer rm x
-""".replace("ls | parallel", "parallel")  # fmt: skip
+""".replace("ls | parallel", "parallel")
 
 
 @pytest.mark.parametrize("line", [each.strip() for each in re.split(r" \| |\n", LAUNCHERS) if each.strip()])

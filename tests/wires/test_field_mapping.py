@@ -50,7 +50,13 @@ ASKED = {
         "prompt_cache_key": "k",
         "prompt_cache_options": {"mode": "explicit", "ttl": "30m", "prewarm": True},
         "prompt_cache_retention": "24h",
-        "reasoning": {"effort": "low", "summary": "auto", "generate_summary": "auto", "context": "all_turns", "mode": "pro"},
+        "reasoning": {
+            "effort": "low",
+            "summary": "auto",
+            "generate_summary": "auto",
+            "context": "all_turns",
+            "mode": "pro",
+        },
         "safety_identifier": "s",
         "service_tier": "flex",
         "store": True,
@@ -134,7 +140,7 @@ ASKED = {
             "translationConfig": {},
         },
     },
-}  # fmt: skip
+}
 NAMED = {
     "responses": "input instructions max_output_tokens model parallel_tool_calls stream stream_options temperature "
     "tool_choice tools top_p",
@@ -316,7 +322,13 @@ VALUES = [
     ("messages", "chat", {"metadata": {"user_id": None}}, {}, ()),
     ("messages", "chat", {"metadata": "odd"}, {}, ("metadata",)),
     ("chat", "messages", {"safety_identifier": "s"}, {"metadata": {"user_id": "s"}}, ()),
-    ("chat", "responses", {"logprobs": True}, {"include": ["reasoning.encrypted_content", "message.output_text.logprobs"]}, ()),
+    (
+        "chat",
+        "responses",
+        {"logprobs": True},
+        {"include": ["reasoning.encrypted_content", "message.output_text.logprobs"]},
+        (),
+    ),
     ("responses", "chat", {"include": ["message.output_text.logprobs"]}, {"logprobs": True}, ()),
     ("responses", "messages", {"include": ["message.output_text.logprobs"]}, {}, ("include.logprobs",)),
     ("chat", "gemini", {"logprobs": True}, {}, ("logprobs",)),
@@ -324,13 +336,31 @@ VALUES = [
     ("gemini", "messages", {"generationConfig": {"topK": 40.5}}, {"top_k": 40.5}, ()),
     ("gemini", "messages", {"generationConfig": {"topK": 40.0}}, {"top_k": 40}, ()),
     ("responses", "chat", {"client_metadata": {"a": "b"}}, {}, ("client_metadata",)),
-    ("responses", "chat", {"text": {"format": {"type": "odd"}, "verbosity": "low"}}, {"verbosity": "low"}, ("text.format",)),
-    ("chat", "messages", {"n": 1, "logprobs": False, "top_logprobs": 0, "frequency_penalty": 0, "logit_bias": {}, "metadata": {}}, {}, ()),
+    (
+        "responses",
+        "chat",
+        {"text": {"format": {"type": "odd"}, "verbosity": "low"}},
+        {"verbosity": "low"},
+        ("text.format",),
+    ),
+    (
+        "chat",
+        "messages",
+        {"n": 1, "logprobs": False, "top_logprobs": 0, "frequency_penalty": 0, "logit_bias": {}, "metadata": {}},
+        {},
+        (),
+    ),
     ("responses", "chat", {"truncation": "disabled", "background": False, "service_tier": "auto"}, {}, ()),
     ("gemini", "responses", {"generationConfig": {"thinkingConfig": {"thinkingLevel": "HIGH"}}}, {}, ()),
-    ("gemini", "responses", {"generationConfig": {"thinkingConfig": {"thinkingLevel": "ULTRA"}}}, {}, ("generationConfig.thinkingConfig.thinkingLevel",)),
+    (
+        "gemini",
+        "responses",
+        {"generationConfig": {"thinkingConfig": {"thinkingLevel": "ULTRA"}}},
+        {},
+        ("generationConfig.thinkingConfig.thinkingLevel",),
+    ),
     ("chat", "plugged-in", {"user": "me", "store": True}, {}, ("user",)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("front", "back", "fields", "extra", "lost"), VALUES)
@@ -440,20 +470,45 @@ def test_a_deferred_tool_is_declared_when_it_is_found(back, messages, fields, na
 STORED = {
     "responses": {
         "input": [
-            {"role": "user", "content": [{"type": "input_file", "file_id": "file_1"}, {"type": "input_text", "text": "u"}]},
+            {
+                "role": "user",
+                "content": [{"type": "input_file", "file_id": "file_1"}, {"type": "input_text", "text": "u"}],
+            },
             {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
             {"type": "function_call_output", "call_id": "a", "output": [{"type": "input_image", "file_id": "file_1"}]},
         ]
     },
-    "chat": {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "file_1"}}, {"type": "text", "text": "u"}]}]},
-    "messages": {
+    "chat": {
         "messages": [
-            {"role": "user", "content": [{"type": "document", "source": {"type": "file", "file_id": "file_1"}}, {"type": "text", "text": "u"}]},
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image", "source": {"type": "file", "file_id": "file_1"}}]}]},
+            {
+                "role": "user",
+                "content": [{"type": "file", "file": {"file_id": "file_1"}}, {"type": "text", "text": "u"}],
+            }
         ]
     },
-}  # fmt: skip
+    "messages": {
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "document", "source": {"type": "file", "file_id": "file_1"}},
+                    {"type": "text", "text": "u"},
+                ],
+            },
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "a",
+                        "content": [{"type": "image", "source": {"type": "file", "file_id": "file_1"}}],
+                    }
+                ],
+            },
+        ]
+    },
+}
 
 
 @pytest.mark.parametrize(("front", "back"), list(product(STORED, WIRES)))

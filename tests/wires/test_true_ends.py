@@ -38,14 +38,21 @@ PIECES = st.one_of(
     st.builds(ReplyStarted, WORDS, WORDS),
     st.builds(TextPiece, WORDS),
     st.builds(RefusalPiece, WORDS),
-    st.builds(ReasoningPiece, WORDS, opaque=st.sampled_from(["", "seal", "redacted:x"]), origin=st.sampled_from(["", "m", "o"])),
+    st.builds(
+        ReasoningPiece,
+        WORDS,
+        opaque=st.sampled_from(["", "seal", "redacted:x"]),
+        origin=st.sampled_from(["", "m", "o"]),
+    ),
     st.builds(InvocationStarted, INDICES, WORDS, st.sampled_from(["f", "g"])),
     st.builds(ArgumentsPiece, INDICES, JSON),
-    st.builds(InvocationEnded, INDICES, WORDS, st.sampled_from(["f", "g"]), st.sampled_from([None, {}, {"a": 1}]), JSON),
+    st.builds(
+        InvocationEnded, INDICES, WORDS, st.sampled_from(["f", "g"]), st.sampled_from([None, {}, {"a": 1}]), JSON
+    ),
     st.builds(InvocationIncomplete, INDICES, WORDS, st.sampled_from(["", "f"]), JSON, st.just("length")),
     st.builds(Usage, st.integers(0, 9), st.integers(0, 9)),
     st.just(Note("dropped", "x")),
-)  # fmt: skip
+)
 ENDS = st.one_of(
     st.builds(ReplyEnded, st.sampled_from(["stop", "invocations", "length", "filter", "refusal", "no_call"])),
     st.just(ReplyFailed("provider", "server_error", "x")),
@@ -93,7 +100,15 @@ def test_blocks_of_messages_stand_in_a_row_and_are_closed_once(events):
                 kind = frame["content_block"]["type"]
             case "content_block_delta":
                 assert frame["index"] == place
-                assert kind == {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking", "input_json_delta": "tool_use"}[frame["delta"]["type"]]  # fmt: skip
+                assert (
+                    kind
+                    == {
+                        "text_delta": "text",
+                        "thinking_delta": "thinking",
+                        "signature_delta": "thinking",
+                        "input_json_delta": "tool_use",
+                    }[frame["delta"]["type"]]
+                )
             case "content_block_stop":
                 assert frame["index"] == place
                 assert kind
@@ -211,7 +226,15 @@ def test_no_item_is_incomplete_in_a_completed_response(events):
         assert {item.get("status", "completed") for item in last["response"]["output"]} <= {"completed"}
 
 
-OBJECTS = st.dictionaries(st.text(), st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=6), min_size=1)  # fmt: skip
+OBJECTS = st.dictionaries(
+    st.text(),
+    st.recursive(
+        st.none() | st.text() | st.integers(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=6,
+    ),
+    min_size=1,
+)
 
 
 @given(OBJECTS, st.data())
@@ -269,19 +292,36 @@ def test_halves_that_meet_are_not_noted(wire):
 
 
 CALLING = {
-    "chat": lambda raw: [{"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": raw}}]}, "finish_reason": "tool_calls"}]}],
+    "chat": lambda raw: [
+        {
+            "choices": [
+                {
+                    "delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": raw}}]},
+                    "finish_reason": "tool_calls",
+                }
+            ]
+        }
+    ],
     "messages": lambda raw: [
         {"type": "message_start", "message": {"id": "m", "model": "m", "content": []}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "c", "name": "f", "input": {}}},
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "tool_use", "id": "c", "name": "f", "input": {}},
+        },
         {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": raw}},
         {"type": "content_block_stop", "index": 0},
         {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
         {"type": "message_stop"},
     ],
     "responses": lambda raw: [
-        {"type": "response.output_item.done", "output_index": 0, "item": {"type": "function_call", "call_id": "c", "name": "f", "arguments": raw}},
+        {
+            "type": "response.output_item.done",
+            "output_index": 0,
+            "item": {"type": "function_call", "call_id": "c", "name": "f", "arguments": raw},
+        },
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("wire", list(CALLING))

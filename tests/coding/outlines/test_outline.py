@@ -7,40 +7,64 @@ from callboard.coding.outlines.languages import LANGUAGES
 
 CASES = {
     "a.py": (
-        ("import os\nfrom x import (a,\n b)\n@d\nclass A(B):\n    async def m(self):\n        def inner(): pass\n"
-        "    class I: pass\ndef f(): pass\nif 1:\n    def g(): pass\n"),
+        (
+            "import os\nfrom x import (a,\n b)\n@d\nclass A(B):\n    async def m(self):\n        def inner(): pass\n"
+            "    class I: pass\ndef f(): pass\nif 1:\n    def g(): pass\n"
+        ),
         ["5 class A", "6 method A.m", "8 class A.I", "9 func f", "11 func g"],
         [1, 2],
     ),
     "a.go": (
-        ('package m\nimport (\n "fmt"\n x "y/z"\n)\ntype T struct{ a int }\ntype I interface{ M() }\ntype N int\n'
-        "func (t *T) M() {}\nfunc (s S[T]) Q() {}\nfunc F() {}\n"),
+        (
+            'package m\nimport (\n "fmt"\n x "y/z"\n)\ntype T struct{ a int }\ntype I interface{ M() }\ntype N int\n'
+            "func (t *T) M() {}\nfunc (s S[T]) Q() {}\nfunc F() {}\n"
+        ),
         ["6 struct T", "7 interface I", "8 type N", "9 method T.M", "10 method S.Q", "11 func F"],
         [3, 4],
     ),
     "a.js": (
-        ("import a from 'b'\nconst c = require('d')\nexport default function f(){}\nclass A { m(){} get x(){return 1} }\n"
-        "const g = async () => 1\nlet n = 1\n"),
+        (
+            "import a from 'b'\nconst c = require('d')\nexport default function f(){}\nclass A { m(){} get x(){return 1} }\n"
+            "const g = async () => 1\nlet n = 1\n"
+        ),
         ["3 func f", "4 class A", "4 method A.m", "4 method A.x", "5 func g"],
         [1, 2],
     ),
     "a.ts": (
-        ("import {a} from 'b'\nexport interface I { m(): void }\ntype T = string\nenum E {A}\n"
-        "abstract class C { abstract q(): void; m(){} }\nnamespace N { export function f(){} }\n"
-        "export const h = (x: number): number => x\n"),
+        (
+            "import {a} from 'b'\nexport interface I { m(): void }\ntype T = string\nenum E {A}\n"
+            "abstract class C { abstract q(): void; m(){} }\nnamespace N { export function f(){} }\n"
+            "export const h = (x: number): number => x\n"
+        ),
         [
-            "2 interface I", "3 type T", "4 enum E", "5 class C", "5 method C.q", "5 method C.m", "6 namespace N",
-            "6 func N.f", "7 func h",
+            "2 interface I",
+            "3 type T",
+            "4 enum E",
+            "5 class C",
+            "5 method C.q",
+            "5 method C.m",
+            "6 namespace N",
+            "6 func N.f",
+            "7 func h",
         ],
         [1],
     ),
     "a.tsx": ("export const C = () => <div/>\n", ["1 func C"], []),
     "a.rs": (
-        ("use std::io;\nmod m { pub fn f(){} }\nstruct S; enum E{A}\ntrait T { fn q(&self); }\nimpl T for S { fn q(&self){} }\n"
-        "impl<X> G<X> { fn n(){} }\nmacro_rules! mm { () => {} }\n"),
+        (
+            "use std::io;\nmod m { pub fn f(){} }\nstruct S; enum E{A}\ntrait T { fn q(&self); }\nimpl T for S { fn q(&self){} }\n"
+            "impl<X> G<X> { fn n(){} }\nmacro_rules! mm { () => {} }\n"
+        ),
         [
-            "2 module m", "2 func m.f", "3 struct S", "3 enum E", "4 trait T", "4 method T.q", "5 method S.q",
-            "6 method G<X>.n", "7 macro mm",
+            "2 module m",
+            "2 func m.f",
+            "3 struct S",
+            "3 enum E",
+            "4 trait T",
+            "4 method T.q",
+            "5 method S.q",
+            "6 method G<X>.n",
+            "7 macro mm",
         ],
         [1],
     ),
@@ -50,14 +74,23 @@ CASES = {
         [1],
     ),
     "a.c": (
-        ("#include <stdio.h>\n#define X 1\n#define F(a) a\nstruct S {int a;};\nstruct S *mk(int a);\ntypedef struct {int b;} T;\n"
-        "typedef int (*fp)(int);\nstatic int *f(int a) { struct S s; return 0; }\nint g;\nenum E {A,B};\n"),
+        (
+            "#include <stdio.h>\n#define X 1\n#define F(a) a\nstruct S {int a;};\nstruct S *mk(int a);\ntypedef struct {int b;} T;\n"
+            "typedef int (*fp)(int);\nstatic int *f(int a) { struct S s; return 0; }\nint g;\nenum E {A,B};\n"
+        ),
         [
-            "2 macro X", "3 macro F", "4 struct S", "5 declaration mk", "6 type T", "7 type fp", "8 func f", "10 enum E",
+            "2 macro X",
+            "3 macro F",
+            "4 struct S",
+            "5 declaration mk",
+            "6 type T",
+            "7 type fp",
+            "8 func f",
+            "10 enum E",
         ],
         [1],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("path", CASES)

@@ -83,9 +83,18 @@ def model(root):
 
 
 SPELLINGS = [
-    ".env", "./.env", "docs/../.env", "docs/ci/../.env", "docs/up/.env", "docs/environment", "docs/hard",
-    "docs/up/docs/environment", ".github/workflows/ci.yml", "docs/ci/workflows/ci.yml", "docs/up/.github/workflows/ci.yml",
-]  # fmt: skip
+    ".env",
+    "./.env",
+    "docs/../.env",
+    "docs/ci/../.env",
+    "docs/up/.env",
+    "docs/environment",
+    "docs/hard",
+    "docs/up/docs/environment",
+    ".github/workflows/ci.yml",
+    "docs/ci/workflows/ci.yml",
+    "docs/up/.github/workflows/ci.yml",
+]
 
 
 @pytest.mark.parametrize("path", SPELLINGS)

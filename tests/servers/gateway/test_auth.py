@@ -34,8 +34,13 @@ def test_a_key_is_known_by_its_digest():
 
 @pytest.mark.parametrize(
     ("token", "status", "code"),
-    [("", 401, "missing_api_key"), ("sk-eve-123", 401, "invalid_api_key"), (digest("sk-ann-123"), 401, "invalid_api_key"), ("é\udcff", 401, "invalid_api_key")],
-)  # fmt: skip
+    [
+        ("", 401, "missing_api_key"),
+        ("sk-eve-123", 401, "invalid_api_key"),
+        (digest("sk-ann-123"), 401, "invalid_api_key"),
+        ("é\udcff", 401, "invalid_api_key"),
+    ],
+)
 def test_a_key_that_is_not_known(token, status, code):
     refusal = refused(callers(keys={"ann": digest("sk-ann-123")}), token=token)
     assert (refusal.status, refusal.failure.code) == (status, code)

@@ -55,7 +55,12 @@ def wrong(*given):
 def test_a_file(written):
     settings = load_gateway_settings(written(FILE.format(digest=digest("sk-bob-123"))), {}, None)
     fast, local = settings.backends
-    assert (fast.name, fast.wire, fast.models, fast.model_map) == ("fast", "messages", ("claude-*",), {"haiku": "claude-haiku-4"})  # fmt: skip
+    assert (fast.name, fast.wire, fast.models, fast.model_map) == (
+        "fast",
+        "messages",
+        ("claude-*",),
+        {"haiku": "claude-haiku-4"},
+    )
     assert (fast.weight, fast.key, fast.headers) == (2.0, "upstream", {"x-team": "a"})
     assert (local.local, local.wire, local.mode) == ("qwen2.5-coder-0.5b", "chat", "validated")
     assert settings.keys == {"ann": digest("sk-ann-0123456789"), "bob": digest("sk-bob-123")}
@@ -85,14 +90,17 @@ def test_no_flag_and_no_file():
     [
         ("hartbeat = 5\n", ["gateway.toml:1: hartbeat", "did you mean 'heartbeat'"]),
         ("\nheartbeat = 'soon'\n", ["gateway.toml:2: heartbeat", "float"]),
-        ("[[backends]]\nurl = 'http://a'\n\n[[backends]]\nurl = 'http://x'\nwieght = 3\n", ["gateway.toml:6: backends[1].wieght", "did you mean 'weight'"]),
+        (
+            "[[backends]]\nurl = 'http://a'\n\n[[backends]]\nurl = 'http://x'\nwieght = 3\n",
+            ["gateway.toml:6: backends[1].wieght", "did you mean 'weight'"],
+        ),
         ("[[backends]]\nurl = 5\n", ["gateway.toml:2: backends[0].url", "str"]),
         ("backends = 3\n", ["gateway.toml:1: backends"]),
         ("backends = 'http://x'\n", ["gateway.toml:1: backends"]),
         ("[limits]\nbodies = 1\n", ["gateway.toml:2: limits.bodies", "did you mean 'body'"]),
         ("heartbeat = \n", ["gateway.toml:1"]),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_told_with_its_place(written, text, said):
     message = wrong(written(text), {}, ONE)
     assert [part for part in said if part not in message] == [], message
@@ -125,8 +133,15 @@ def test_a_backend_that_cannot_be(backend, said):
 
 @pytest.mark.parametrize(
     ("flag", "value"),
-    [("requests_per_minute", -1.0), ("max_concurrent", -1), ("idle_timeout", 0.0), ("idle_timeout", -5.0), ("heartbeat", 0.0), ("heartbeat", -1.0)],
-)  # fmt: skip
+    [
+        ("requests_per_minute", -1.0),
+        ("max_concurrent", -1),
+        ("idle_timeout", 0.0),
+        ("idle_timeout", -5.0),
+        ("heartbeat", 0.0),
+        ("heartbeat", -1.0),
+    ],
+)
 def test_a_number_that_cannot_be(flag, value):
     assert flag in wrong("", {flag: value}, ONE)
 
@@ -160,7 +175,15 @@ def test_keys_are_kept_as_digests():
     assert "sk-1234" not in repr(settings)
 
 
-@pytest.mark.parametrize(("key", "said"), [("shorty", "too short"), ("fifteen-letters", "at least 16 characters, such as this new one: "), ("sha256:abc", "not a digest"), ("sha256:" + "g" * 64, "not a digest")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("shorty", "too short"),
+        ("fifteen-letters", "at least 16 characters, such as this new one: "),
+        ("sha256:abc", "not a digest"),
+        ("sha256:" + "g" * 64, "not a digest"),
+    ],
+)
 def test_keys_that_cannot_be(key, said):
     message = wrong("", {"keys": {"a": key}}, ONE)
     assert said in message

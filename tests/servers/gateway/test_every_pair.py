@@ -28,8 +28,16 @@ pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientS
 FRONTS = ["responses", "chat", "messages", "gemini"]
 WIRES = ["chat", "responses", "messages", "gemini"]
 PAIRS = list(product(FRONTS, WIRES))
-SEARCH = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"], "additionalProperties": False}  # fmt: skip
-SCHEMAS = {"search": SEARCH, "clock": {"type": "object", "properties": {}, "required": [], "additionalProperties": False}}  # fmt: skip
+SEARCH = {
+    "type": "object",
+    "properties": {"query": {"type": "string"}},
+    "required": ["query"],
+    "additionalProperties": False,
+}
+SCHEMAS = {
+    "search": SEARCH,
+    "clock": {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
+}
 
 
 class Heard(NamedTuple):
@@ -50,13 +58,25 @@ class Heard(NamedTuple):
 def tools_of(front):
     match front:
         case "responses":
-            return [{"type": "function", "name": n, "description": n, "parameters": s, "strict": True} for n, s in SCHEMAS.items()]  # fmt: skip
+            return [
+                {"type": "function", "name": n, "description": n, "parameters": s, "strict": True}
+                for n, s in SCHEMAS.items()
+            ]
         case "chat":
-            return [{"type": "function", "function": {"name": n, "description": n, "parameters": s, "strict": True}} for n, s in SCHEMAS.items()]  # fmt: skip
+            return [
+                {"type": "function", "function": {"name": n, "description": n, "parameters": s, "strict": True}}
+                for n, s in SCHEMAS.items()
+            ]
         case "messages":
             return [{"name": n, "description": n, "input_schema": s} for n, s in SCHEMAS.items()]
         case _:
-            return [{"function_declarations": [{"name": n, "description": n, "parameters_json_schema": s} for n, s in SCHEMAS.items()]}]  # fmt: skip
+            return [
+                {
+                    "function_declarations": [
+                        {"name": n, "description": n, "parameters_json_schema": s} for n, s in SCHEMAS.items()
+                    ]
+                }
+            ]
 
 
 def choice_of(front, wanted, parallel):
@@ -83,7 +103,10 @@ RESPONSES_ENDS = {None: "stop", "max_output_tokens": "length", "content_filter":
 
 
 def heard_of_response(response):
-    of = {kind: [item for item in response.output if item.type == kind] for kind in ("message", "reasoning", "function_call")}  # fmt: skip
+    of = {
+        kind: [item for item in response.output if item.type == kind]
+        for kind in ("message", "reasoning", "function_call")
+    }
     parts = [part for item in of["message"] for part in item.content]
     details, usage = response.incomplete_details, response.usage
     return Heard(
@@ -104,7 +127,11 @@ async def ask_responses(client, streamed, **fields):
     assert [event.sequence_number for event in events] == list(range(len(events)))
     heard = heard_of_response(events[-1].response)
     assert "".join([event.delta for event in events if event.type == "response.output_text.delta"]) == heard.text
-    assert [event.type.rpartition(".")[2] in {"completed", "incomplete", "failed"} for event in events if event.type.count(".") == 1].count(True) == 1  # fmt: skip
+    assert [
+        event.type.rpartition(".")[2] in {"completed", "incomplete", "failed"}
+        for event in events
+        if event.type.count(".") == 1
+    ].count(True) == 1
     return heard
 
 
@@ -172,7 +199,10 @@ GEMINI_ENDS = {"STOP": "stop", "MAX_TOKENS": "length", "SAFETY": "filter"}
 
 def heard_of_chunks(chunks):
     parts = [part for chunk in chunks for part in chunk.candidates[0].content.parts or ()]
-    (end,), usage = [reason for chunk in chunks if (reason := chunk.candidates[0].finish_reason)], chunks[-1].usage_metadata  # fmt: skip
+    (end,), usage = (
+        [reason for chunk in chunks if (reason := chunk.candidates[0].finish_reason)],
+        chunks[-1].usage_metadata,
+    )
     return Heard(
         "".join([part.text for part in parts if part.text and not part.thought]),
         tuple([(part.function_call.name, part.function_call.args) for part in parts if part.function_call]),
@@ -239,7 +269,11 @@ USAGE = Usage(11, 7, 3, 2)
 
 def call(index, name, raw, size=4):
     pieces = [ArgumentsPiece(index, raw[at : at + size]) for at in range(0, len(raw), size)]
-    return [InvocationStarted(index, f"call_{index}", name), *pieces, InvocationEnded(index, f"call_{index}", name, json.loads(raw), raw)]  # fmt: skip
+    return [
+        InvocationStarted(index, f"call_{index}", name),
+        *pieces,
+        InvocationEnded(index, f"call_{index}", name, json.loads(raw), raw),
+    ]
 
 
 QUERY = '{"query":"naïve \\"quotes\\" — ✓ \\ud83d\\ude00"}'
@@ -293,12 +327,17 @@ def chunk(*calls, finish=None):
 
 BEFORE_THE_NAME = [
     chunk({"index": 0, "id": "call_x", "function": {"arguments": "{"}}),
-    chunk({"index": 0, "function": {"arguments": '"query":'}}, {"index": 1, "id": "call_y", "function": {"name": "clock"}}),
+    chunk(
+        {"index": 0, "function": {"arguments": '"query":'}}, {"index": 1, "id": "call_y", "function": {"name": "clock"}}
+    ),
     chunk({"index": 0, "function": {"name": "search", "arguments": '"x"'}}),
     chunk({"index": 0, "function": {"arguments": "}"}}, finish="tool_calls"),
-    {"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 3}}},
+    {
+        "choices": [],
+        "usage": {"prompt_tokens": 11, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 3}},
+    },
     "[DONE]",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("pieces", [None, 1, 7])
@@ -317,7 +356,7 @@ WRITTEN = {
     "llama3_json": '{"name": "search", "parameters": {"query": "x"}}; {"name": "clock", "parameters": {}}',
     "deepseek_v31": '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>search<｜tool▁sep｜>{"query": "x"}<｜tool▁call▁end｜><｜tool▁call▁begin｜>clock<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
     "json": '```json\n{"name": "search", "arguments": {"query": "x"}}\n```\n```json\n{"name": "clock", "arguments": {}}\n```',
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mode", ["", "validated"], ids=["leaked", "validated"])
@@ -347,11 +386,20 @@ def test_calls_that_are_written_as_text_on_every_wire(ask, front, wire):
 REFUSALS = [
     StatusReply(400, {"error": {"message": "registry.ollama.ai/library/gemma:2b does not support tools"}}),
     StatusReply(500, {"error": {"message": "tools param requires --jinja flag"}}),
-    StatusReply(400, {"object": "error", "message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'}),
+    StatusReply(
+        400,
+        {
+            "object": "error",
+            "message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+        },
+    ),
     StatusReply(404, {"error": {"message": 'No endpoints found that support tool use. Try disabling "search".'}}),
-    StatusReply(422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "tools"], "msg": "Extra inputs are not permitted"}]}),
+    StatusReply(
+        422,
+        {"detail": [{"type": "extra_forbidden", "loc": ["body", "tools"], "msg": "Extra inputs are not permitted"}]},
+    ),
     StatusReply(400, {"error": {"message": "Unrecognized request argument supplied: tools"}}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
@@ -369,13 +417,34 @@ def test_a_backend_that_takes_no_tools(ask, front, refusal, streamed):
 
 
 MISTAKES = [
-    StatusReply(400, {"error": {"message": "Invalid schema for function 'search': None is not of type 'object'", "param": "tools[0].function.parameters"}}),
-    StatusReply(400, {"error": {"message": "An assistant message with 'tool_calls' must be followed by tool messages"}}),
+    StatusReply(
+        400,
+        {
+            "error": {
+                "message": "Invalid schema for function 'search': None is not of type 'object'",
+                "param": "tools[0].function.parameters",
+            }
+        },
+    ),
+    StatusReply(
+        400, {"error": {"message": "An assistant message with 'tool_calls' must be followed by tool messages"}}
+    ),
     StatusReply(400, {"error": {"message": "Invalid 'tools[0].function.name': string does not match pattern"}}),
-    StatusReply(422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "tools", 0, "cache"], "msg": "Extra inputs are not permitted"}]}),
+    StatusReply(
+        422,
+        {
+            "detail": [
+                {
+                    "type": "extra_forbidden",
+                    "loc": ["body", "tools", 0, "cache"],
+                    "msg": "Extra inputs are not permitted",
+                }
+            ]
+        },
+    ),
     StatusReply(400, {"message": "Unexpected role 'tool' after role 'user'"}),
     StatusReply(500, {"error": {"message": "Internal error while calling function forward"}}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

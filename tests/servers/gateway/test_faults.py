@@ -68,7 +68,11 @@ def ends(front, answer):
             assert not found or {"error", "candidates"} & set(answer.events[-1])
         case _:
             kinds = [event["type"] for event in answer.events]
-            found = [{"error": "failed", "message_stop": "completed"}[kind] for kind in kinds if kind in {"error", "message_stop"}]  # fmt: skip
+            found = [
+                {"error": "failed", "message_stop": "completed"}[kind]
+                for kind in kinds
+                if kind in {"error", "message_stop"}
+            ]
             assert kinds[-1] in {"error", "message_stop"}
     if front in {"responses", "chat"}:
         assert answer.frames[-1] == ("", "[DONE]")
@@ -100,12 +104,21 @@ def text(front, answer):
         case "responses":
             return "".join([event["delta"] for event in answer.events if event["type"] == "response.output_text.delta"])
         case "chat":
-            return "".join([event["choices"][0]["delta"].get("content") or "" for event in answer.events if event.get("choices")])  # fmt: skip
+            return "".join(
+                [event["choices"][0]["delta"].get("content") or "" for event in answer.events if event.get("choices")]
+            )
         case "gemini":
-            parts = [part for event in answer.events if "candidates" in event for part in event["candidates"][0]["content"]["parts"]]  # fmt: skip
+            parts = [
+                part
+                for event in answer.events
+                if "candidates" in event
+                for part in event["candidates"][0]["content"]["parts"]
+            ]
             return "".join([part["text"] for part in parts])
         case _:
-            return "".join([event["delta"].get("text", "") for event in answer.events if event["type"] == "content_block_delta"])  # fmt: skip
+            return "".join(
+                [event["delta"].get("text", "") for event in answer.events if event["type"] == "content_block_delta"]
+            )
 
 
 @pytest.fixture
@@ -146,18 +159,43 @@ def beside(serving, behind, by_hand):
 FAULTS = {
     "500": (StatusReply(500, {"error": {"message": "out of memory"}}), 500, "server_error", "api_error"),
     "503": (StatusReply(503, {"error": {"message": "loading"}}), 503, "overloaded_error", "overloaded_error"),
-    "401": (StatusReply(401, {"error": {"message": "no such key", "code": "invalid_api_key"}}), 401, "invalid_api_key", "authentication_error"),
-    "404": (StatusReply(404, {"error": {"message": "no such model", "code": "model_not_found"}}), 404, "model_not_found", "not_found_error"),
-    "429": (StatusReply(429, {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}, {"Retry-After": "7"}), 429, "rate_limit_exceeded", "rate_limit_error"),
-    "400": (StatusReply(400, {"error": {"message": "too long", "code": "context_length_exceeded"}}), 400, "context_length_exceeded", "invalid_request_error"),
+    "401": (
+        StatusReply(401, {"error": {"message": "no such key", "code": "invalid_api_key"}}),
+        401,
+        "invalid_api_key",
+        "authentication_error",
+    ),
+    "404": (
+        StatusReply(404, {"error": {"message": "no such model", "code": "model_not_found"}}),
+        404,
+        "model_not_found",
+        "not_found_error",
+    ),
+    "429": (
+        StatusReply(429, {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}, {"Retry-After": "7"}),
+        429,
+        "rate_limit_exceeded",
+        "rate_limit_error",
+    ),
+    "400": (
+        StatusReply(400, {"error": {"message": "too long", "code": "context_length_exceeded"}}),
+        400,
+        "context_length_exceeded",
+        "invalid_request_error",
+    ),
     "a web page": (Html(), 502, "malformed", "api_error"),
     "502, a web page": (Html(502), 502, "server_error", "api_error"),
     "200, plain text": (StatusReply(200, "busy"), 502, "malformed", "api_error"),
-    "a redirect": (StatusReply(302, "", {"Location": "http://127.0.0.1/login?secret=1"}), 502, "server_error", "api_error"),
+    "a redirect": (
+        StatusReply(302, "", {"Location": "http://127.0.0.1/login?secret=1"}),
+        502,
+        "server_error",
+        "api_error",
+    ),
     "garbage": (Raw(["{"]), 502, "malformed", "api_error"),
     "noise": (Raw([b"\xff\xfe\x00" * 50]), 502, None, "api_error"),
     "nothing": (Raw([]), 502, None, "api_error"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("front", FRONTS)
@@ -196,11 +234,25 @@ def test_a_backend_that_gives_no_reply(beside, front, name):
         (Cut(BEGUN), "Hel", "the connection broke in the middle of the answer"),
         (Silence(BEGUN), "Hel", "nothing came for 0.05 s"),
         (Cut([*BEGUN, InvocationStarted(0, "c", "f"), ArgumentsPiece(0, '{"a":')]), "Hel", "the connection broke"),
-        (Raw([{"choices": [{"index": 0, "delta": {"content": "Hel"}}]}, b"\n: wait\n\n", "<html>"]), "Hel", "a frame is not of this wire"),
-        (Raw([{"choices": [{"index": 0, "delta": {"content": "Hel"}}]}, b"\n: wait\n\n", {"error": {"message": "out of memory"}}]), "Hel", "out of memory"),
+        (
+            Raw([{"choices": [{"index": 0, "delta": {"content": "Hel"}}]}, b"\n: wait\n\n", "<html>"]),
+            "Hel",
+            "a frame is not of this wire",
+        ),
+        (
+            Raw(
+                [
+                    {"choices": [{"index": 0, "delta": {"content": "Hel"}}]},
+                    b"\n: wait\n\n",
+                    {"error": {"message": "out of memory"}},
+                ]
+            ),
+            "Hel",
+            "out of memory",
+        ),
     ],
     ids=["cut", "silent", "cut inside a call", "garbage", "an error"],
-)  # fmt: skip
+)
 def test_a_backend_that_breaks_off(beside, front, reply, heard, said):
     async def scenario():
         body = {**ASKING[front], "stream": True}
@@ -408,17 +460,43 @@ BAD_BODIES = {
     "a list": (b"[]", 400, "invalid_json"),
     "a number": (b"1e999", 400, "invalid_json"),
     "nested deeply": (b'{"model":"m","input":' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, "invalid_json"),
-    "nested": (b'{"model":"m","messages":' + b'[{"a":' * 400 + b"1" + b"}]" * 400 + b',"input":' + b'[{"a":' * 400 + b"1" + b"}]" * 400 + b"}", 400, None),
+    "nested": (
+        b'{"model":"m","messages":'
+        + b'[{"a":' * 400
+        + b"1"
+        + b"}]" * 400
+        + b',"input":'
+        + b'[{"a":' * 400
+        + b"1"
+        + b"}]" * 400
+        + b"}",
+        400,
+        None,
+    ),
     "no model": (b"{}", 400, "model_required"),
     "an empty model": (b'{"model": " "}', 400, "model_required"),
     "a model that is a list": (b'{"model": ["m"]}', 400, "model_required"),
-    "a model of 1 MB": (b'{"model": "' + b"m" * 1_000_000 + b'", "input": "x", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}', 400, "invalid_request"),
-    "a model that nobody serves": (b'{"model": "x", "input": "x", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}', 404, "model_not_found"),
+    "a model of 1 MB": (
+        b'{"model": "'
+        + b"m" * 1_000_000
+        + b'", "input": "x", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}',
+        400,
+        "invalid_request",
+    ),
+    "a model that nobody serves": (
+        b'{"model": "x", "input": "x", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}',
+        404,
+        "model_not_found",
+    ),
     "nothing asked": (b'{"model": "m"}', 400, "invalid_request"),
     "a wrong type": (b'{"model": "m", "input": 5, "messages": 5, "max_tokens": 1}', 400, "invalid_request"),
     "wrong items": (b'{"model": "m", "input": [5], "messages": [5], "max_tokens": 1}', 400, "invalid_request"),
-    "wrong tools": (b'{"model": "m", "input": "x", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "tools": 5}', 400, "invalid_request"),
-}  # fmt: skip
+    "wrong tools": (
+        b'{"model": "m", "input": "x", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "tools": 5}',
+        400,
+        "invalid_request",
+    ),
+}
 ANTHROPICS = {
     "invalid_json": "invalid_request_error",
     "invalid_request": "invalid_request_error",
@@ -514,28 +592,79 @@ def test_what_is_too_much(beside, front):
     many, large, enough, asked = run(scenario())
     names = ["too_many_messages", "input_content_too_large"]
     assert [each.status for each in (many, large, enough)] == [400, 413, 200]
-    assert [code(front, each) for each in (many, large)] == ([ANTHROPICS[n] for n in names] if front == "messages" else names)  # fmt: skip
+    assert [code(front, each) for each in (many, large)] == (
+        [ANTHROPICS[n] for n in names] if front == "messages" else names
+    )
     assert f"{key}[1]" in large.text
     assert str(asked["messages"]).count("x") >= 10_000
 
 
 ORPHANS = {
-    "responses": {"input": [{"type": "function_call_output", "call_id": "c", "output": "5"}, {"role": "user", "content": "Hi"}]},
+    "responses": {
+        "input": [{"type": "function_call_output", "call_id": "c", "output": "5"}, {"role": "user", "content": "Hi"}]
+    },
     "chat": {"messages": [{"role": "tool", "tool_call_id": "c", "content": "5"}, {"role": "user", "content": "Hi"}]},
-    "messages": {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "5"}, {"type": "text", "text": "Hi"}]}]},
-    "gemini": {"contents": [{"role": "user", "parts": [{"functionResponse": {"id": "c", "name": "f", "response": {"output": "5"}}}, {"text": "Hi"}]}]},
-}  # fmt: skip
+    "messages": {
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "c", "content": "5"},
+                    {"type": "text", "text": "Hi"},
+                ],
+            }
+        ]
+    },
+    "gemini": {
+        "contents": [
+            {
+                "role": "user",
+                "parts": [{"functionResponse": {"id": "c", "name": "f", "response": {"output": "5"}}}, {"text": "Hi"}],
+            }
+        ]
+    },
+}
 UNANSWERED = {
-    "responses": {"input": [{"role": "user", "content": "Hi"}, {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}, {"role": "user", "content": "Well?"}]},
-    "chat": {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}, {"role": "user", "content": "Well?"}]},
-    "messages": {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]}, {"role": "user", "content": "Well?"}]},
-    "gemini": {"contents": [turn("Hi"), {"role": "model", "parts": [{"functionCall": {"id": "c", "name": "f", "args": {}}}]}, turn("Well?")]},
-}  # fmt: skip
+    "responses": {
+        "input": [
+            {"role": "user", "content": "Hi"},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+            {"role": "user", "content": "Well?"},
+        ]
+    },
+    "chat": {
+        "messages": [
+            {"role": "user", "content": "Hi"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+            },
+            {"role": "user", "content": "Well?"},
+        ]
+    },
+    "messages": {
+        "messages": [
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
+            {"role": "user", "content": "Well?"},
+        ]
+    },
+    "gemini": {
+        "contents": [
+            turn("Hi"),
+            {"role": "model", "parts": [{"functionCall": {"id": "c", "name": "f", "args": {}}}]},
+            turn("Well?"),
+        ]
+    },
+}
 
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("wire", ["chat", "responses", "messages", "gemini"])
-@pytest.mark.parametrize("history", [ORPHANS, UNANSWERED], ids=["an output without its call", "a call without its output"])  # fmt: skip
+@pytest.mark.parametrize(
+    "history", [ORPHANS, UNANSWERED], ids=["an output without its call", "a call without its output"]
+)
 def test_a_history_with_a_gap_is_answered(serving, behind, front, wire, history):
     async def scenario():
         async with FakeBackend(["Hello"]) as backend, serving(behind(backend, wire=wire)) as served:
@@ -613,9 +742,18 @@ def test_nothing_is_said_to_be_dropped_where_nothing_is(serving):
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
     "fault",
-    [StatusReply(500), StatusReply(429, headers={"Retry-After": "7"}), StatusReply(401), Html(), Raw(["{"]), Cut(), Cut([ReplyStarted()]), Silence([ReplyStarted()])],
+    [
+        StatusReply(500),
+        StatusReply(429, headers={"Retry-After": "7"}),
+        StatusReply(401),
+        Html(),
+        Raw(["{"]),
+        Cut(),
+        Cut([ReplyStarted()]),
+        Silence([ReplyStarted()]),
+    ],
     ids=["500", "429", "401", "html", "garbage", "closed", "cut", "silent"],
-)  # fmt: skip
+)
 def test_the_next_backend_is_asked(serving, behind, front, stream, fault):
     said = [ReplyStarted(), TextPiece("Hel"), TextPiece("lo"), Usage(3, 2), ReplyEnded("stop")]
 
@@ -721,7 +859,11 @@ def test_a_storm_of_429_reaches_each_client_and_opens_nothing(beside):
 
     async def scenario():
         async with FakeBackend(lambda _: storm) as backend, beside(backend, failure_threshold=3) as served:
-            asking = [served.post(front, {**ASKING[front], "stream": stream}) for front, stream in product(FRONTS, [True, False]) for _ in range(8)]  # fmt: skip
+            asking = [
+                served.post(front, {**ASKING[front], "stream": stream})
+                for front, stream in product(FRONTS, [True, False])
+                for _ in range(8)
+            ]
             answers = await asyncio.gather(*asking)
             return answers, len([each for each in backend.requests if each.method == "POST"])
 
@@ -888,7 +1030,11 @@ def test_the_key_goes_where_the_wire_has_it(serving, behind, wire, header, own):
 def test_web_pages(serving, origins):
     async def scenario():
         async with FakeBackend(["Hello"] * 3) as backend, serving(backend, origins=origins) as served:
-            asking = {"origin": "https://app.example", "access-control-request-method": "POST", "access-control-request-headers": "authorization"}  # fmt: skip
+            asking = {
+                "origin": "https://app.example",
+                "access-control-request-method": "POST",
+                "access-control-request-headers": "authorization",
+            }
             return [
                 await served.request("OPTIONS", f"{served.url}/responses", headers=asking),
                 await served.post("responses", ASKING["responses"], {"origin": "https://app.example"}),

@@ -242,7 +242,10 @@ async def over_gemini(served, conversation, tools=(), *, stream=False, **more):
     assert answer.status == 200, answer
     chunks = answer.events if stream else [answer.body]
     parts = [part for chunk in chunks for part in chunk["candidates"][0]["content"]["parts"]]
-    said = ["".join([part["text"] for part in parts if "text" in part and part.get("thought") == is_thought]) for is_thought in (None, True)]  # fmt: skip
+    said = [
+        "".join([part["text"] for part in parts if "text" in part and part.get("thought") == is_thought])
+        for is_thought in (None, True)
+    ]
     called = [(call["id"], call["name"], call["args"]) for part in parts if (call := part.get("functionCall"))]
     usage = chunks[-1]["usageMetadata"]
     counts = (usage["promptTokenCount"], usage["totalTokenCount"] - usage["promptTokenCount"])

@@ -23,11 +23,15 @@ HOSTILE = f"ok\x1b[2J\n{FORGED}\r\n{FORGED}\x0b{FORGED}\x85{FORGED}\u2028{FORGED
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 FLAT = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
 CALLED = [
-    {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": HOSTILE, "id": HOSTILE, "function": {"arguments": "{}"}}]}}]},
+    {
+        "choices": [
+            {"index": 0, "delta": {"tool_calls": [{"index": HOSTILE, "id": HOSTILE, "function": {"arguments": "{}"}}]}}
+        ]
+    },
     {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": HOSTILE, "function": {"name": HOSTILE}}]}}]},
     {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
     "[DONE]",
-]  # fmt: skip
+]
 ERROR = msgspec.json.encode(
     {"error": {"message": f"tools are not supported {HOSTILE}", "type": HOSTILE, "code": HOSTILE}}
 )

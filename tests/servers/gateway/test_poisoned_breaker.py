@@ -19,10 +19,29 @@ HI = {
 }
 PIXEL = "iVBORw0KGgo="
 PICTURE = {
-    "responses": {"model": "m", "input": [{"role": "user", "content": [{"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"}]}]},
-    "chat": {"model": "m", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}]}]},
-    "messages": {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}]}]},
-}  # fmt: skip
+    "responses": {
+        "model": "m",
+        "input": [
+            {"role": "user", "content": [{"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"}]}
+        ],
+    },
+    "chat": {
+        "model": "m",
+        "messages": [
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}]}
+        ],
+    },
+    "messages": {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [
+            {
+                "role": "user",
+                "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}],
+            }
+        ],
+    },
+}
 NO_EYES = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"
 POISONS = {
     "500": StatusReply(500, {"error": {"code": 500, "message": "no", "type": "server_error"}}),
@@ -80,7 +99,11 @@ def test_a_picture_for_a_model_without_eyes_is_the_clients_mistake(serving, fron
 
 @pytest.mark.parametrize("front", HI)
 def test_a_conversation_that_is_too_long_for_llama_cpp_has_openais_code(serving, front):
-    error = {"code": 400, "message": "request (9 tokens) exceeds the available context size (8 tokens)", "type": "exceed_context_size_error"}  # fmt: skip
+    error = {
+        "code": 400,
+        "message": "request (9 tokens) exceeds the available context size (8 tokens)",
+        "type": "exceed_context_size_error",
+    }
 
     async def scenario():
         async with FakeBackend([StatusReply(400, {"error": error})]) as backend, serving(backend) as served:

@@ -126,14 +126,18 @@ def refusals(secret):
         "an error": StatusReply(401, body),
         "an error of the server": StatusReply(500, body),
         "with no message": StatusReply(400, {"error": {"message": {"headers": {"authorization": secret}}}}),
-        "escaped": StatusReply(400, json.dumps(body).replace(secret, "".join(f"\\u{ord(each):04X}" for each in secret)).encode()),
+        "escaped": StatusReply(
+            400, json.dumps(body).replace(secret, "".join(f"\\u{ord(each):04X}" for each in secret)).encode()
+        ),
         "cut": StatusReply(400, {"error": {"message": "x" * 480 + secret}}),
         "plain": StatusReply(403, f"no such key: {secret}"),
         "no JSON": StatusReply(200, f"no such key: {secret}"),
-        "a header": StatusReply(429, body, {"x-request-id": f"req-{secret}", "request-id": secret, "Retry-After": secret}),
+        "a header": StatusReply(
+            429, body, {"x-request-id": f"req-{secret}", "request-id": secret, "Retry-After": secret}
+        ),
         "in a stream": Raw([{"choices": [{"index": 0, "delta": {"content": "Hel"}}]}, body]),
         "a reply": [ReplyStarted(secret, secret), ReasoningPiece(secret), *map(TextPiece, secret), ReplyEnded("stop")],
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("front", FRONTS)
@@ -262,9 +266,12 @@ def test_a_traceback_in_the_log_has_no_secret(serving, behind, caplog):
         ("https://api.example:443/v1", "the backend"),
         ("https://API.example/ and api.example", "the backend and the backend"),
         ("https://docs.example/keys", "https://docs.example/keys"),
-        ("api.example.org, 110.0.0.5:8080, my-api.example, api.example-two", "api.example.org, 110.0.0.5:8080, my-api.example, api.example-two"),
+        (
+            "api.example.org, 110.0.0.5:8080, my-api.example, api.example-two",
+            "api.example.org, 110.0.0.5:8080, my-api.example, api.example-two",
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_error_calls_each_address_the_backend(said, told):
     assert Redactor([], ["10.0.0.5:8080", "api.example"]).error(said) == told
 

@@ -31,11 +31,23 @@ PARAMETERS = {
     },
     "required": ["location"],
 }
-FUNCTION = {"name": "get_weather", "description": "Get the current weather in a given location", "parameters": PARAMETERS}  # fmt: skip
+FUNCTION = {
+    "name": "get_weather",
+    "description": "Get the current weather in a given location",
+    "parameters": PARAMETERS,
+}
 NESTED = {"type": "function", "function": FUNCTION}
 FLAT = {"type": "function", **FUNCTION}
-PATCH = {"type": "function", "name": "apply_patch", "parameters": {"type": "object", "properties": {"patch": {"type": "string"}}, "required": ["patch"]}}  # fmt: skip
-READ = {"type": "function", "name": "read_file", "parameters": {"type": "object", "properties": {"file_path": {"type": "string"}, "limit": {"type": "integer"}}}}  # fmt: skip
+PATCH = {
+    "type": "function",
+    "name": "apply_patch",
+    "parameters": {"type": "object", "properties": {"patch": {"type": "string"}}, "required": ["patch"]},
+}
+READ = {
+    "type": "function",
+    "name": "read_file",
+    "parameters": {"type": "object", "properties": {"file_path": {"type": "string"}, "limit": {"type": "integer"}}},
+}
 HI = {"model": "gpt-4o-mini", "input": "Hi"}
 
 
@@ -120,7 +132,14 @@ def test_both_shapes_of_a_tool(serving, tool):
     assert {name: sent["function"][name] for name in FUNCTION} == FUNCTION
 
 
-@pytest.mark.parametrize("tool", [{"type": "function", "name": "now"}, {"type": "function", "function": {"name": "now"}}, {"type": "function", "name": "now", "parameters": None}])  # fmt: skip
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"type": "function", "name": "now"},
+        {"type": "function", "function": {"name": "now"}},
+        {"type": "function", "name": "now", "parameters": None},
+    ],
+)
 def test_a_tool_without_parameters(serving, tool):
     (sent,) = upstream(serving, tools=[tool])["tools"]
     assert sent["function"]["name"] == "now"
@@ -133,10 +152,13 @@ def test_a_tool_without_parameters(serving, tool):
         ("auto", ("auto", None)),
         ("none", ("none",)),
         ("required", ("required",)),
-        ({"type": "function", "function": {"name": "get_weather"}}, ({"type": "function", "function": {"name": "get_weather"}},)),
+        (
+            {"type": "function", "function": {"name": "get_weather"}},
+            ({"type": "function", "function": {"name": "get_weather"}},),
+        ),
         ({"type": "function", "name": "get_weather"}, ({"type": "function", "function": {"name": "get_weather"}},)),
     ],
-)  # fmt: skip
+)
 def test_choices(serving, choice, sent):
     assert upstream(serving, tools=[FLAT], tool_choice=choice).get("tool_choice") in sent
 
@@ -155,7 +177,12 @@ def test_parallel_calls(serving, said):
         ("max_output_tokens", 50, "max_completion_tokens", 50),
         ("temperature", 0.25, "temperature", 0.25),
         ("top_p", 0.5, "top_p", 0.5),
-        ("instructions", "Be kind.", "messages", [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]),
+        (
+            "instructions",
+            "Be kind.",
+            "messages",
+            [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}],
+        ),
         ("reasoning", {"effort": "low"}, "reasoning_effort", "low"),
         ("user", "u1", "user", "u1"),
         ("metadata", {"a": "b"}, "metadata", {"a": "b"}),
@@ -166,30 +193,47 @@ def test_parallel_calls(serving, said):
         ("text", {"verbosity": "low"}, "verbosity", "low"),
         ("text", {"format": {"type": "json_object"}}, "response_format", {"type": "json_object"}),
     ],
-)  # fmt: skip
+)
 def test_fields_reach_the_backend(serving, field, value, name, sent):
     body = upstream(serving, **{field: value})
     assert body.get(name, body.get("max_tokens")) == sent
 
 
 def test_a_format_is_put_as_the_backend_wants_it(serving):
-    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}  # fmt: skip
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
     body = upstream(serving, text={"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}})
     assert body["response_format"]["type"] == "json_schema"
-    assert body["response_format"]["json_schema"] | {"name": "n", "schema": schema, "strict": True} == body["response_format"]["json_schema"]  # fmt: skip
+    assert (
+        body["response_format"]["json_schema"] | {"name": "n", "schema": schema, "strict": True}
+        == body["response_format"]["json_schema"]
+    )
 
 
 @pytest.mark.parametrize("instructions", ["Be kind.", "Be kind.\n\nVery."])
 def test_instructions_are_not_added_to(serving, instructions):
     body = upstream(serving, instructions=instructions, tools=[FLAT])
-    assert [message for message in body["messages"] if message["role"] == "system"] == [{"role": "system", "content": instructions}]  # fmt: skip
+    assert [message for message in body["messages"] if message["role"] == "system"] == [
+        {"role": "system", "content": instructions}
+    ]
 
 
 # 5.1.4 to 6: events
 
 
 PLAIN = [ReplyStarted(), TextPiece("Hel"), TextPiece("lo"), Usage(3, 2), ReplyEnded("stop")]
-TWO = [ReplyStarted(), TextPiece("I look."), *call(0, "Boston"), *call(1, "Seattle"), Usage(3, 2), ReplyEnded("invocations")]  # fmt: skip
+TWO = [
+    ReplyStarted(),
+    TextPiece("I look."),
+    *call(0, "Boston"),
+    *call(1, "Seattle"),
+    Usage(3, 2),
+    ReplyEnded("invocations"),
+]
 SEED_ORDER = [
     "response.created",
     "response.output_item.added",
@@ -207,7 +251,9 @@ SEED_ORDER = [
 ]
 
 
-@pytest.mark.parametrize("asked", [{"headers": {"x-callboard-compat-events": "1"}}, {"compat_events": True}], ids=["header", "setting"])  # fmt: skip
+@pytest.mark.parametrize(
+    "asked", [{"headers": {"x-callboard-compat-events": "1"}}, {"compat_events": True}], ids=["header", "setting"]
+)
 def test_the_seed_s_events(serving, asked):
     one = [ReplyStarted(), TextPiece("I look."), *call(0, "Boston"), ReplyEnded("invocations")]
     (answer,), _ = run(serving, [one], [{**HI, "stream": True, "tools": [NESTED]}], **asked)
@@ -219,12 +265,24 @@ def test_the_seed_s_events(serving, asked):
     assert kinds.count("response.function_call_arguments.done") == 1
     at = {event["type"]: event for event in answer.events}
     begin, delta, end = (at[f"response.output_tool_call.{each}"] for each in ("begin", "delta", "end"))
-    (added,) = [event for event in answer.events if event["type"] == "response.output_item.added" and event["item"]["type"] == "function_call"]  # fmt: skip
-    assert (added["item"]["status"], added["item"]["arguments"], added["item"]["name"]) == ("in_progress", "", "get_weather")  # fmt: skip
+    (added,) = [
+        event
+        for event in answer.events
+        if event["type"] == "response.output_item.added" and event["item"]["type"] == "function_call"
+    ]
+    assert (added["item"]["status"], added["item"]["arguments"], added["item"]["name"]) == (
+        "in_progress",
+        "",
+        "get_weather",
+    )
     assert {begin["item_id"], delta["item_id"], end["item_id"]} == {added["item"]["id"]}
     assert (begin["call_id"], begin["name"], begin["output_index"]) == ("call_0", "get_weather", 1)
     assert (end["name"], json.loads(end["arguments"])) == ("get_weather", {"location": "Boston"})
-    (done,) = [event for event in answer.events if event["type"] == "response.output_item.done" and event["item"]["type"] == "function_call"]  # fmt: skip
+    (done,) = [
+        event
+        for event in answer.events
+        if event["type"] == "response.output_item.done" and event["item"]["type"] == "function_call"
+    ]
     assert (done["item"]["status"], done["item"]["call_id"]) == ("completed", "call_0")
     assert [event["sequence_number"] for event in answer.events] == list(range(len(answer.events)))
 
@@ -234,12 +292,20 @@ def test_without_asking_there_are_the_official_ones_alone(serving):
     assert [kind for kind in kinds if "output_tool_call" in kind or kind == "response.done"] == []
 
 
-@pytest.mark.parametrize("reply", [TWO, [ReplyStarted(), *call(0, "Boston"), *call(1, "Seattle"), ReplyEnded("invocations")]], ids=["with text", "calls alone"])  # fmt: skip
+@pytest.mark.parametrize(
+    "reply",
+    [TWO, [ReplyStarted(), *call(0, "Boston"), *call(1, "Seattle"), ReplyEnded("invocations")]],
+    ids=["with text", "calls alone"],
+)
 @pytest.mark.parametrize("seed", ["0", "1"])
 def test_indices(serving, reply, seed):
     answer = ask(serving, reply, {"x-callboard-compat-events": seed}, tools=[FLAT])
-    added = {event["output_index"]: event["item"] for event in answer.events if event["type"] == "response.output_item.added"}  # fmt: skip
-    done = {event["output_index"]: event["item"] for event in answer.events if event["type"] == "response.output_item.done"}  # fmt: skip
+    added = {
+        event["output_index"]: event["item"] for event in answer.events if event["type"] == "response.output_item.added"
+    }
+    done = {
+        event["output_index"]: event["item"] for event in answer.events if event["type"] == "response.output_item.done"
+    }
     assert list(added) == sorted(added) == list(range(len(added)))
     assert {index: item["id"] for index, item in added.items()} == {index: item["id"] for index, item in done.items()}
     output = final(answer)["output"]
@@ -305,7 +371,12 @@ def test_calls_and_outputs_of_one_turn(serving):
 
 
 def test_a_result_as_a_message_of_the_role_tool(serving):
-    said = {"type": "message", "role": "tool", "tool_call_id": "call_xyz", "content": [{"type": "output", "content_type": "application/json", "body": '{"a":1}'}]}  # fmt: skip
+    said = {
+        "type": "message",
+        "role": "tool",
+        "tool_call_id": "call_xyz",
+        "content": [{"type": "output", "content_type": "application/json", "body": '{"a":1}'}],
+    }
     messages = upstream(serving, input=[*TURN[:3], said])["messages"]
     assert (messages[-1]["role"], messages[-1]["tool_call_id"]) == ("tool", "call_xyz")
     assert messages[-1]["content"] == '{"a":1}'
@@ -313,13 +384,29 @@ def test_a_result_as_a_message_of_the_role_tool(serving):
 
 ITEMS = {
     "no type": ([{"role": "user", "content": "Hi"}], "Hi"),
-    "a picture's address": ([{"role": "user", "content": [{"type": "input_image", "image_url": "https://x/y.png"}]}], "https://x/y.png"),
-    "a picture's address in an object": ([{"role": "user", "content": [{"type": "input_image", "image_url": {"url": "https://x/y.png"}}]}], "https://x/y.png"),
+    "a picture's address": (
+        [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x/y.png"}]}],
+        "https://x/y.png",
+    ),
+    "a picture's address in an object": (
+        [{"role": "user", "content": [{"type": "input_image", "image_url": {"url": "https://x/y.png"}}]}],
+        "https://x/y.png",
+    ),
     "an output in parts": ([*TURN[:3], {**TURN[3], "output": [{"type": "input_text", "text": "sunny"}]}], "sunny"),
-    "an item that nobody knows": ([{"role": "user", "content": "Hi"}, {"type": "web_search_call", "id": "w", "status": "completed"}], "Hi"),
-    "reasoning": ([{"role": "user", "content": "Hi"}, {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "content": None}, {"role": "assistant", "content": "Yes"}], "Yes"),
+    "an item that nobody knows": (
+        [{"role": "user", "content": "Hi"}, {"type": "web_search_call", "id": "w", "status": "completed"}],
+        "Hi",
+    ),
+    "reasoning": (
+        [
+            {"role": "user", "content": "Hi"},
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "content": None},
+            {"role": "assistant", "content": "Yes"},
+        ],
+        "Yes",
+    ),
     "a reference": ([{"type": "item_reference", "id": "x"}, {"role": "user", "content": "Hi"}], "Hi"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ITEMS)
@@ -347,7 +434,9 @@ CODES = {
 @pytest.mark.parametrize("stream", [True, False])
 def test_its_error_codes(serving, stream):
     limits = GatewayLimits(body=8000, items=10, content=2000, instructions=100)
-    answers, asked = run(serving, [], [{**HI, "stream": stream, **fields} for fields, _ in CODES.values()], limits=limits)  # fmt: skip
+    answers, asked = run(
+        serving, [], [{**HI, "stream": stream, **fields} for fields, _ in CODES.values()], limits=limits
+    )
     assert asked == []
     found = {code: (answer.body["error"]["code"], answer.status) for code, answer in zip(CODES, answers, strict=True)}
     assert found == {code: (code, status) for code, (_, status) in CODES.items()}
@@ -380,10 +469,13 @@ def test_health(serving):
         ({"authorization": "Bearer sk-abcdefghijklmnopqrstuvwxyz"}, "Bearer sk-abcdefghijklmnopqrstuvwxyz"),
         ({"authorization": "sk-abcdefghijklmnopqrstuvwxyz"}, "Bearer sk-abcdefghijklmnopqrstuvwxyz"),
         ({"x-api-key": "sk-abcdefghijklmnopqrstuvwxyz"}, "Bearer sk-abcdefghijklmnopqrstuvwxyz"),
-        ({"authorization": "Bearer sk-abcdefghijklmnopqrstuvwxyz", "x-api-key": "sk-other-other-other"}, "Bearer sk-abcdefghijklmnopqrstuvwxyz"),
+        (
+            {"authorization": "Bearer sk-abcdefghijklmnopqrstuvwxyz", "x-api-key": "sk-other-other-other"},
+            "Bearer sk-abcdefghijklmnopqrstuvwxyz",
+        ),
         ({}, None),
     ],
-)  # fmt: skip
+)
 def test_keys_are_passed_on_and_masked_in_the_log(serving, caplog, headers, sent):
     async def scenario():
         async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
@@ -415,16 +507,31 @@ def test_models_names_are_put_right(serving):
 
 
 def lines(caplog):
-    return [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG and record.name == "callboard.gateway"]  # fmt: skip
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno == logging.DEBUG and record.name == "callboard.gateway"
+    ]
 
 
 FRAGMENTED = [
-    {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "call_x", "function": {"arguments": "{"}}]}}]},
+    {
+        "choices": [
+            {"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "call_x", "function": {"arguments": "{"}}]}}
+        ]
+    },
     {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"arguments": '"location":'}}]}}]},
-    {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"name": "get_weather", "arguments": '"Paris"}'}}]}}]},
+    {
+        "choices": [
+            {
+                "index": 0,
+                "delta": {"tool_calls": [{"index": 0, "function": {"name": "get_weather", "arguments": '"Paris"}'}}]},
+            }
+        ]
+    },
     {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
     "[DONE]",
-]  # fmt: skip
+]
 
 
 def test_its_debug_lines(serving, caplog):
@@ -470,18 +577,50 @@ IN_TEXT = {
     "values by their schema": (SECOND, "", [READING]),  # 100 is a number
     "text before and behind": (f"Before. {SECOND} Behind.", "Before.  Behind.", [READING]),
     "two calls": (f"{ONE}\n{SECOND}", "", [PATCHED, READING]),
-    "two calls, one end": (f"<tool_call>\n{SECOND}\n</tool_call><tool_call>\n{ONE}\n</tool_call>", "", [READING, PATCHED]),
+    "two calls, one end": (
+        f"<tool_call>\n{SECOND}\n</tool_call><tool_call>\n{ONE}\n</tool_call>",
+        "",
+        [READING, PATCHED],
+    ),
     "in a wrapper": (f"Now. <tool_call>\n{SECOND}\n</tool_call>", "Now.", [READING]),
-    "JSON in a wrapper": ('<tool_call>\n{"name": "read_file", "arguments": {"file_path": "test.txt", "limit": 100}}\n</tool_call>', "", [READING]),
-    "closed by its wrapper alone": ("<tool_call>\n<function=read_file>\n<parameter=limit>5</parameter>\n</tool_call>", "", [("read_file", {"limit": 5})]),
-    "a value that holds ends": ("<function=apply_patch>\n<parameter=patch>\nif a < b: </function> x\n</parameter>\n</function>", "", [("apply_patch", {"patch": "if a < b: </function> x"})]),
-    "indentation of a value": ("<function=apply_patch>\n<parameter=patch>\n    a\n  b\n\n</parameter>\n</function>", "", [("apply_patch", {"patch": "    a\n  b\n"})]),
-    "a parameter without its end": ("<function=read_file>\n<parameter=file_path>\ntest.txt\n<parameter=limit>\n100\n</parameter>\n</function>", "", [READING]),
+    "JSON in a wrapper": (
+        '<tool_call>\n{"name": "read_file", "arguments": {"file_path": "test.txt", "limit": 100}}\n</tool_call>',
+        "",
+        [READING],
+    ),
+    "closed by its wrapper alone": (
+        "<tool_call>\n<function=read_file>\n<parameter=limit>5</parameter>\n</tool_call>",
+        "",
+        [("read_file", {"limit": 5})],
+    ),
+    "a value that holds ends": (
+        "<function=apply_patch>\n<parameter=patch>\nif a < b: </function> x\n</parameter>\n</function>",
+        "",
+        [("apply_patch", {"patch": "if a < b: </function> x"})],
+    ),
+    "indentation of a value": (
+        "<function=apply_patch>\n<parameter=patch>\n    a\n  b\n\n</parameter>\n</function>",
+        "",
+        [("apply_patch", {"patch": "    a\n  b\n"})],
+    ),
+    "a parameter without its end": (
+        "<function=read_file>\n<parameter=file_path>\ntest.txt\n<parameter=limit>\n100\n</parameter>\n</function>",
+        "",
+        [READING],
+    ),
     "a call that is shown": (f"So:\n```xml\n{SECOND}\n```\nis how.", f"So:\n```xml\n{SECOND}\n```\nis how.", []),
-    "an undeclared name": ("<function=launch>\n<parameter=x>1</parameter>\n</function>", "<function=launch>\n<parameter=x>1</parameter>\n</function>", []),
+    "an undeclared name": (
+        "<function=launch>\n<parameter=x>1</parameter>\n</function>",
+        "<function=launch>\n<parameter=x>1</parameter>\n</function>",
+        [],
+    ),
     "plain text": ("a < b, <function> and <func", "a < b, <function> and <func", []),
-    "more than ASCII": ("Naïve — ✓ 😀 <function=apply_patch>\n<parameter=patch>\nü😀\n</parameter>\n</function>", "Naïve — ✓ 😀", [("apply_patch", {"patch": "ü😀"})]),
-}  # fmt: skip
+    "more than ASCII": (
+        "Naïve — ✓ 😀 <function=apply_patch>\n<parameter=patch>\nü😀\n</parameter>\n</function>",
+        "Naïve — ✓ 😀",
+        [("apply_patch", {"patch": "ü😀"})],
+    ),
+}
 
 
 @pytest.mark.parametrize("name", IN_TEXT)
@@ -543,7 +682,11 @@ HELLO = {"choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason"
 
 
 def delta(*made, **said):
-    return {"choices": [{"index": 0, "delta": {**({"tool_calls": list(made)} if made else {}), **said}, "finish_reason": None}]}  # fmt: skip
+    return {
+        "choices": [
+            {"index": 0, "delta": {**({"tool_calls": list(made)} if made else {}), **said}, "finish_reason": None}
+        ]
+    }
 
 
 def stop(reason="stop"):
@@ -568,7 +711,15 @@ def test_a_whole_reply_is_json(serving):
 
 
 def test_a_last_event_without_its_blank_line(serving):
-    assert text(ask(serving, Raw([HELLO, b'data: {"choices":[{"index":0,"delta":{"content":" you"},"finish_reason":"stop"}]}']))) == "Hello you"  # fmt: skip
+    assert (
+        text(
+            ask(
+                serving,
+                Raw([HELLO, b'data: {"choices":[{"index":0,"delta":{"content":" you"},"finish_reason":"stop"}]}']),
+            )
+        )
+        == "Hello you"
+    )
 
 
 ENDS = {
@@ -615,16 +766,45 @@ def test_a_name_in_fragments_and_an_id_that_changes(serving):
 @pytest.mark.parametrize("raw", ["{oops", "[1]", '"x"', '{"location": "Par'])
 @pytest.mark.parametrize("stream", [True, False])
 def test_arguments_that_are_no_object_are_passed_through(serving, raw, stream):
-    said = [delta({"index": 0, "id": "c", "function": {"name": "get_weather", "arguments": raw}}), stop("tool_calls"), "[DONE]"]  # fmt: skip
-    whole = json.dumps({"choices": [{"index": 0, "message": {"tool_calls": [{"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": raw}}]}, "finish_reason": "tool_calls"}]})  # fmt: skip
+    said = [
+        delta({"index": 0, "id": "c", "function": {"name": "get_weather", "arguments": raw}}),
+        stop("tool_calls"),
+        "[DONE]",
+    ]
+    whole = json.dumps(
+        {
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {
+                        "tool_calls": [
+                            {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": raw}}
+                        ]
+                    },
+                    "finish_reason": "tool_calls",
+                }
+            ]
+        }
+    )
     answer = ask(serving, Raw(said) if stream else Raw([whole]), tools=[FLAT], stream=stream)
     (item,) = items(answer, "function_call")
     assert (item["name"], item["arguments"]) == ("get_weather", raw)
 
 
 def test_reasoning_is_an_item_of_its_own(serving):
-    answer = ask(serving, [ReplyStarted(), ReasoningPiece("hm"), TextPiece("Yes."), *call(0, "Oslo"), ReplyEnded("invocations")], tools=[FLAT])  # fmt: skip
-    at = {kind: [(event["output_index"], event["item"]["type"]) for event in answer.events if event["type"] == f"response.output_item.{kind}"] for kind in ("added", "done")}  # fmt: skip
+    answer = ask(
+        serving,
+        [ReplyStarted(), ReasoningPiece("hm"), TextPiece("Yes."), *call(0, "Oslo"), ReplyEnded("invocations")],
+        tools=[FLAT],
+    )
+    at = {
+        kind: [
+            (event["output_index"], event["item"]["type"])
+            for event in answer.events
+            if event["type"] == f"response.output_item.{kind}"
+        ]
+        for kind in ("added", "done")
+    }
     assert at["added"] == [(0, "reasoning"), (1, "message"), (2, "function_call")]
     assert sorted(at["done"]) == at["added"]
     assert [item["type"] for item in final(answer)["output"]] == ["reasoning", "message", "function_call"]

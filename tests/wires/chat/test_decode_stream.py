@@ -29,21 +29,30 @@ JSON = st.recursive(
     max_leaves=12,
 )
 CALLS = st.fixed_dictionaries(
-    {}, optional={"index": JSON, "id": JSON, "function": st.fixed_dictionaries({}, optional={"name": JSON, "arguments": JSON})}
-)  # fmt: skip
+    {},
+    optional={
+        "index": JSON,
+        "id": JSON,
+        "function": st.fixed_dictionaries({}, optional={"name": JSON, "arguments": JSON}),
+    },
+)
 CHUNKS = st.fixed_dictionaries(
     {},
     optional={
         "choices": st.lists(
             st.fixed_dictionaries(
-                {"delta": st.fixed_dictionaries({}, optional={"content": JSON, "tool_calls": st.lists(CALLS, max_size=3)})},
+                {
+                    "delta": st.fixed_dictionaries(
+                        {}, optional={"content": JSON, "tool_calls": st.lists(CALLS, max_size=3)}
+                    )
+                },
                 optional={"finish_reason": st.sampled_from(["stop", "length", None])},
             ),
             max_size=2,
         ),
         "usage": JSON,
     },
-)  # fmt: skip
+)
 
 
 @given(st.lists(JSON | CHUNKS, max_size=6), st.sampled_from(["stop", "cut", "length", "cancelled"]))

@@ -145,10 +145,14 @@ def test_a_stream_payload_by_payload():
         chunk({"role": "assistant", "content": ""}),
         chunk({"reasoning_content": "hm"}),
         chunk({"content": "I'll look."}),
-        chunk({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}]}),
+        chunk(
+            {"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}]}
+        ),
         chunk({"tool_calls": [{"index": 0, "function": {"arguments": '{"x'}}]}),
         chunk({"tool_calls": [{"index": 0, "function": {"arguments": '":1}'}}]}),
-        chunk({"tool_calls": [{"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": ""}}]}),
+        chunk(
+            {"tool_calls": [{"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": ""}}]}
+        ),
         chunk({"tool_calls": [{"index": 1, "function": {"arguments": "{}"}}]}),
         chunk({}, "tool_calls"),
         head
@@ -162,7 +166,7 @@ def test_a_stream_payload_by_payload():
                 "completion_tokens_details": {"reasoning_tokens": 2},
             },
         },
-    ]  # fmt: skip
+    ]
 
 
 def test_usage_is_sent_only_when_asked_for():

@@ -60,43 +60,115 @@ CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f
 @pytest.mark.parametrize(
     ("canisters", "messages", "dropped"),
     [
-        ([SupervisorCanister("s"), UserCanister("u")], [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}], ()),
+        (
+            [SupervisorCanister("s"), UserCanister("u")],
+            [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}],
+            (),
+        ),
         ([UserCanister([TextualContent("a"), TextualContent("b")])], [{"role": "user", "content": "a\nb"}], ()),
         ([AssistantCanister([TextualContent("a"), TextualContent("b")])], [{"role": "assistant", "content": "ab"}], ()),
         ([UserCanister()], [{"role": "user", "content": ""}], ()),
         (
-            [UserCanister([TextualContent("see"), PICTURE, FILE, PictureContent(url="https://x/y.png", extra={"detail": "low"})])],
-            [{"role": "user", "content": [{"type": "text", "text": "see"}, PICTURE_PART, FILE_PART, {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}}]}],
+            [
+                UserCanister(
+                    [
+                        TextualContent("see"),
+                        PICTURE,
+                        FILE,
+                        PictureContent(url="https://x/y.png", extra={"detail": "low"}),
+                    ]
+                )
+            ],
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "see"},
+                        PICTURE_PART,
+                        FILE_PART,
+                        {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}},
+                    ],
+                }
+            ],
             (),
         ),
-        ([UserCanister([TextualContent("hear"), WAV, MP3])], [{"role": "user", "content": [{"type": "text", "text": "hear"}, WAV_PART, MP3_PART]}], ()),
         (
-            [UserCanister([TextualContent("u"), FileContent(b"ogg", "audio/ogg"), FileContent(mime_type="audio/wav", url="https://x/a.wav"), FileContent(mime_type="audio/wav")])],
+            [UserCanister([TextualContent("hear"), WAV, MP3])],
+            [{"role": "user", "content": [{"type": "text", "text": "hear"}, WAV_PART, MP3_PART]}],
+            (),
+        ),
+        (
+            [
+                UserCanister(
+                    [
+                        TextualContent("u"),
+                        FileContent(b"ogg", "audio/ogg"),
+                        FileContent(mime_type="audio/wav", url="https://x/a.wav"),
+                        FileContent(mime_type="audio/wav"),
+                    ]
+                )
+            ],
             [{"role": "user", "content": "u"}],
             ("file",),
         ),
         (
             [invocation(), ResultCanister(WAV, invocation_id="a")],
-            [CALL_A, {"role": "tool", "content": "[file: in the next message]", "tool_call_id": "a"}, {"role": "user", "content": [{"type": "text", "text": "From the result of a:"}, WAV_PART]}],
+            [
+                CALL_A,
+                {"role": "tool", "content": "[file: in the next message]", "tool_call_id": "a"},
+                {"role": "user", "content": [{"type": "text", "text": "From the result of a:"}, WAV_PART]},
+            ],
             (),
         ),
-        ([UserCanister([FileContent(url="https://x/a.pdf"), PictureContent(), TextualContent("u")])], [{"role": "user", "content": "u"}], ("file", "picture")),
-        ([UserCanister(FileContent(extra={"file_id": "f1"}))], [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f1"}}]}], ()),
+        (
+            [UserCanister([FileContent(url="https://x/a.pdf"), PictureContent(), TextualContent("u")])],
+            [{"role": "user", "content": "u"}],
+            ("file", "picture"),
+        ),
+        (
+            [UserCanister(FileContent(extra={"file_id": "f1"}))],
+            [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f1"}}]}],
+            (),
+        ),
         ([SupervisorCanister([TextualContent("s"), PICTURE])], [{"role": "system", "content": "s"}], ("picture",)),
         ([DocumentCanister("text", title="Title")], [{"role": "user", "content": "Title\n\ntext"}], ()),
-        ([DocumentCanister([TextualContent("text"), PICTURE])], [{"role": "user", "content": [{"type": "text", "text": "text"}, PICTURE_PART]}], ()),
+        (
+            [DocumentCanister([TextualContent("text"), PICTURE])],
+            [{"role": "user", "content": [{"type": "text", "text": "text"}, PICTURE_PART]}],
+            (),
+        ),
         ([AssistantCanister("t")], [{"role": "assistant", "content": "t"}], ()),
         ([AssistantCanister()], [{"role": "assistant", "content": ""}], ()),
         ([AssistantCanister(RefusalContent("no"))], [{"role": "assistant", "content": None, "refusal": "no"}], ()),
         (
-            [AssistantCanister([ReasoningContent("hm", origin="m"), ReasoningContent("x", origin="n"), ReasoningContent("", "opaque", "m"), TextualContent("t"), PICTURE])],
+            [
+                AssistantCanister(
+                    [
+                        ReasoningContent("hm", origin="m"),
+                        ReasoningContent("x", origin="n"),
+                        ReasoningContent("", "opaque", "m"),
+                        TextualContent("t"),
+                        PICTURE,
+                    ]
+                )
+            ],
             [{"role": "assistant", "content": "t", "reasoning_content": "hm"}],
             ("reasoning", "picture"),
         ),
         (
-            [AssistantCanister("t"), invocation("a", "f", {"x": 1}), invocation("b", "g", None, '{"y'), ResultCanister("2", invocation_id="b"), ResultCanister("1", invocation_id="a")],
             [
-                {"role": "assistant", "content": "t", "tool_calls": [tool_call("a", "f", '{"x":1}'), tool_call("b", "g", '{"raw":"{\\"y"}')]},
+                AssistantCanister("t"),
+                invocation("a", "f", {"x": 1}),
+                invocation("b", "g", None, '{"y'),
+                ResultCanister("2", invocation_id="b"),
+                ResultCanister("1", invocation_id="a"),
+            ],
+            [
+                {
+                    "role": "assistant",
+                    "content": "t",
+                    "tool_calls": [tool_call("a", "f", '{"x":1}'), tool_call("b", "g", '{"raw":"{\\"y"}')],
+                },
                 {"role": "tool", "content": "1", "tool_call_id": "a"},
                 {"role": "tool", "content": "2", "tool_call_id": "b"},
             ],
@@ -104,14 +176,35 @@ CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f
         ),
         ([invocation(), UserCanister("u")], [CALL_A, NO_RESULT, {"role": "user", "content": "u"}], ()),
         ([ResultCanister("lost", invocation_id="z")], [{"role": "user", "content": "lost"}], ()),
-        ([invocation(), ResultCanister((), invocation_id="a", error=ToolError("timeout", "late"))], [CALL_A, {"role": "tool", "content": "Error: late", "tool_call_id": "a"}], ()),
         (
-            [invocation(), invocation("b"), ResultCanister([TextualContent("seen"), PICTURE], invocation_id="a"), ResultCanister([FILE, RefusalContent("x")], invocation_id="b")],
+            [invocation(), ResultCanister((), invocation_id="a", error=ToolError("timeout", "late"))],
+            [CALL_A, {"role": "tool", "content": "Error: late", "tool_call_id": "a"}],
+            (),
+        ),
+        (
             [
-                {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f", "{}"), tool_call("b", "f", "{}")]},
+                invocation(),
+                invocation("b"),
+                ResultCanister([TextualContent("seen"), PICTURE], invocation_id="a"),
+                ResultCanister([FILE, RefusalContent("x")], invocation_id="b"),
+            ],
+            [
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [tool_call("a", "f", "{}"), tool_call("b", "f", "{}")],
+                },
                 {"role": "tool", "content": "seen\n[picture: in the next message]", "tool_call_id": "a"},
                 {"role": "tool", "content": "[file: in the next message]", "tool_call_id": "b"},
-                {"role": "user", "content": [{"type": "text", "text": "From the result of a:"}, PICTURE_PART, {"type": "text", "text": "From the result of b:"}, FILE_PART]},
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "From the result of a:"},
+                        PICTURE_PART,
+                        {"type": "text", "text": "From the result of b:"},
+                        FILE_PART,
+                    ],
+                },
             ],
             ("refusal",),
         ),
@@ -140,7 +233,7 @@ CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f
         "an error without content",
         "pictures and files in results",
     ],
-)  # fmt: skip
+)
 def test_messages(canisters, messages, dropped):
     request = lowered(*canisters)
     assert request.body["messages"] == messages
@@ -206,9 +299,9 @@ TEXTS = st.builds(TextualContent, WORDS)
 NAMES = st.from_regex(r"[a-zA-Z0-9_-]{1,64}", fullmatch=True)
 VALUES = WORDS | st.integers(-9, 9) | st.booleans() | st.none()
 OBJECTS = st.dictionaries(WORDS, VALUES | st.lists(VALUES, max_size=2), max_size=3)
-PICTURES = st.builds(PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"])) | (
-    st.builds(PictureContent, url=st.just("https://x/y.png"), extra=st.sampled_from([None, {"detail": "high"}]))
-)  # fmt: skip
+PICTURES = st.builds(
+    PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"])
+) | (st.builds(PictureContent, url=st.just("https://x/y.png"), extra=st.sampled_from([None, {"detail": "high"}])))
 FILES = st.builds(FileContent, data=st.binary(min_size=1), mime_type=st.just("application/pdf"), name=WORDS) | (
     st.builds(FileContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["audio/wav", "audio/mpeg"]))
 )
@@ -319,13 +412,22 @@ OPENAI = {
     "messages": [
         {"role": "developer", "content": "d"},
         {"role": "system", "content": [{"type": "text", "text": "s"}], "name": "x"},
-        {"role": "user", "content": [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "auto"}}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "see"},
+                {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "auto"}},
+            ],
+        },
         {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f", '{"x": 1}')]},
         {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "1"}]},
         {"role": "assistant", "content": [{"type": "text", "text": "t"}, {"type": "refusal", "refusal": "no"}]},
     ],
     "tools": [
-        {"type": "function", "function": {"name": "f", "description": "does", "parameters": {"type": "object"}, "strict": True}},
+        {
+            "type": "function",
+            "function": {"name": "f", "description": "does", "parameters": {"type": "object"}, "strict": True},
+        },
         {"type": "function", "function": {"name": "g"}},
         {"type": "custom", "custom": {"name": "c"}},
     ],
@@ -338,7 +440,7 @@ OPENAI = {
     "response_format": {"type": "json_object"},
     "reasoning_effort": "low",
     "logit_bias": None,
-}  # fmt: skip
+}
 
 
 def test_a_client_s_request():
@@ -411,18 +513,33 @@ def message(**fields):
         (message(role="user", content=3), "messages[1].content"),
         (message(role="user", content=[{"type": "input_audio"}]), "messages[1].content[0]"),
         (message(role="user", content=[{"type": "video"}]), "messages[1].content[0].type"),
-        (message(role="user", content=[{"type": "input_audio", "input_audio": {"data": "*", "format": "wav"}}]), "messages[1].content[0].input_audio.data"),
-        (message(role="user", content=[{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}]), "messages[1].content[0].input_audio.data"),
-        (message(role="user", content=[{"type": "input_audio", "input_audio": {"data": "d2F2", "format": "../x"}}]), "messages[1].content[0].input_audio.format"),
-        (message(role="user", content=[{"type": "image_url", "image_url": {"url": "data:image/png;base64,*"}}]), "messages[1].content[0].image_url.url"),
-        (message(role="user", content=[{"type": "image_url", "image_url": "data:text/plain,x"}]), "messages[1].content[0].image_url.url"),
+        (
+            message(role="user", content=[{"type": "input_audio", "input_audio": {"data": "*", "format": "wav"}}]),
+            "messages[1].content[0].input_audio.data",
+        ),
+        (
+            message(role="user", content=[{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}]),
+            "messages[1].content[0].input_audio.data",
+        ),
+        (
+            message(role="user", content=[{"type": "input_audio", "input_audio": {"data": "d2F2", "format": "../x"}}]),
+            "messages[1].content[0].input_audio.format",
+        ),
+        (
+            message(role="user", content=[{"type": "image_url", "image_url": {"url": "data:image/png;base64,*"}}]),
+            "messages[1].content[0].image_url.url",
+        ),
+        (
+            message(role="user", content=[{"type": "image_url", "image_url": "data:text/plain,x"}]),
+            "messages[1].content[0].image_url.url",
+        ),
         (message(role="user", content=[{"type": "file", "file": {}}]), "messages[1].content[0].file"),
         (message(role="tool", content="x"), "messages[1]"),
         (message(role="assistant", tool_calls=[{"id": "a"}]), "messages[1].tool_calls[0]"),
         (message(role="assistant", function_call={"name": "f", "arguments": ""}), "messages[1].function_call"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
-)  # fmt: skip
+)
 def test_what_is_no_request_is_refused_with_its_place(body, path):
     with pytest.raises(CallerError) as caught:
         decode_request(body)
@@ -431,8 +548,15 @@ def test_what_is_no_request_is_refused_with_its_place(body, path):
 
 @pytest.mark.parametrize(
     ("arguments", "expected", "raw"),
-    [('{"x": 1}', {"x": 1}, '{"x": 1}'), ("", {}, ""), (None, {}, "{}"), ({"x": 1}, {"x": 1}, '{"x":1}'), ("[1]", None, "[1]"), ("{", None, "{")],
-)  # fmt: skip
+    [
+        ('{"x": 1}', {"x": 1}, '{"x": 1}'),
+        ("", {}, ""),
+        (None, {}, "{}"),
+        ({"x": 1}, {"x": 1}, '{"x":1}'),
+        ("[1]", None, "[1]"),
+        ("{", None, "{"),
+    ],
+)
 def test_arguments_in_the_history(arguments, expected, raw):
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": arguments}}
     canister = decode_request(message(role="assistant", tool_calls=[call])).canisters[1]

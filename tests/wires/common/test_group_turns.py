@@ -36,13 +36,25 @@ def turn(said=(), calls=(), results=()):
     [
         ([], []),
         ([S, U, T, U], [S, U, turn([T]), U]),
-        ([T, call("a"), T, call("b")], [turn([T, T], [call("a"), call("b")], [result("a", NOT_RUN), result("b", NOT_RUN)])]),
-        ([call("a"), call("b"), result("b"), result("a")], [turn([], [call("a"), call("b")], [result("a"), result("b")])]),
-        ([call("a"), result("a"), call("b"), result("b")], [turn([], [call("a")], [result("a")]), turn([], [call("b")], [result("b")])]),
+        (
+            [T, call("a"), T, call("b")],
+            [turn([T, T], [call("a"), call("b")], [result("a", NOT_RUN), result("b", NOT_RUN)])],
+        ),
+        (
+            [call("a"), call("b"), result("b"), result("a")],
+            [turn([], [call("a"), call("b")], [result("a"), result("b")])],
+        ),
+        (
+            [call("a"), result("a"), call("b"), result("b")],
+            [turn([], [call("a")], [result("a")]), turn([], [call("b")], [result("b")])],
+        ),
         ([call("a"), U, result("a")], [turn([], [call("a")], [result("a")]), U]),
         ([U, result("x"), T], [U, result("x"), turn([T])]),
         ([result("a"), call("a")], [result("a"), turn([], [call("a")], [result("a", NOT_RUN)])]),
-        ([call("a"), result("a", "1"), result("a", "2")], [turn([], [call("a")], [result("a", "1")]), result("a", "2")]),
+        (
+            [call("a"), result("a", "1"), result("a", "2")],
+            [turn([], [call("a")], [result("a", "1")]), result("a", "2")],
+        ),
         (
             [call("a"), U, call("a"), result("a", "2")],
             [turn([], [call("a")], [result("a", NOT_RUN)]), U, turn([], [call("a")], [result("a", "2")])],
@@ -65,7 +77,7 @@ def turn(said=(), calls=(), results=()):
         "an identifier used again belongs to the last turn",
         "an identifier twice in one turn",
     ],
-)  # fmt: skip
+)
 def test_turns(canisters, steps):
     assert group_turns(canisters) == steps
 

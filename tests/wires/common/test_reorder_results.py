@@ -29,12 +29,24 @@ U, T = UserCanister("u"), AssistantCanister("t")
         ([result("a"), call("a"), T], [call("a"), T, result("a")], ()),
         ([U, result("a"), call("a"), call("b"), result("b")], [U, call("a"), call("b"), result("a"), result("b")], ()),
         ([result("a"), U, call("a"), U], [U, call("a"), result("a"), U], ()),
-        ([result("a", "1"), result("a", "2"), call("a")], [result("a", "2"), call("a"), result("a", "1")], (WITHOUT_CALL,)),
-        ([result("a", "1"), call("a"), result("a", "2")], [result("a", "1"), call("a"), result("a", "2")], (WITHOUT_CALL,)),
-        ([call("a"), result("a", "1"), U, result("a", "2")], [call("a"), result("a", "1"), U, result("a", "2")], (SECOND,)),
+        (
+            [result("a", "1"), result("a", "2"), call("a")],
+            [result("a", "2"), call("a"), result("a", "1")],
+            (WITHOUT_CALL,),
+        ),
+        (
+            [result("a", "1"), call("a"), result("a", "2")],
+            [result("a", "1"), call("a"), result("a", "2")],
+            (WITHOUT_CALL,),
+        ),
+        (
+            [call("a"), result("a", "1"), U, result("a", "2")],
+            [call("a"), result("a", "1"), U, result("a", "2")],
+            (SECOND,),
+        ),
     ],
     ids=["before", "in a batch", "before what the user said", "two before", "the one behind counts", "a second one"],
-)  # fmt: skip
+)
 def test_a_result_stands_behind_its_call(canisters, ordered, told):
     assert [*reorder_results(canisters)[0]] == ordered
     assert reorder_results(canisters)[1] == told

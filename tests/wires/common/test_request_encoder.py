@@ -75,11 +75,13 @@ canisters = st.lists(
         st.builds(SupervisorCanister, contents | texts, extra=roles),
         st.builds(DocumentCanister, contents, title=st.sampled_from(["T", ""])),
         st.builds(AssistantCanister, contents),
-        st.builds(InvocationCanister, identifiers, names, st.sampled_from([{}, {"a": 1}, {"input": "t"}, None]), st.just("[")),
+        st.builds(
+            InvocationCanister, identifiers, names, st.sampled_from([{}, {"a": 1}, {"input": "t"}, None]), st.just("[")
+        ),
         st.builds(ResultCanister, contents, invocation_id=identifiers, error=errors),
     ),
     max_size=12,
-)  # fmt: skip
+)
 kinds = st.sampled_from(["function", "function", "custom", "search"])
 
 
@@ -194,7 +196,11 @@ def test_on_responses_a_conversation_with_a_tool_search_is_encoded_anew():
 def test_arguments_that_are_equal_but_other_json_are_not_mixed_up(wire):
     encoder = WIRES[wire][1]()
     bodies = {
-        told(encoder.encode(Request("m", (InvocationCanister("a", "add", {"x": x}), ResultCanister("", invocation_id="a")))))[0]
+        told(
+            encoder.encode(
+                Request("m", (InvocationCanister("a", "add", {"x": x}), ResultCanister("", invocation_id="a")))
+            )
+        )[0]
         for x in (1, True, 1.0)
-    }  # fmt: skip
+    }
     assert len(bodies) == 3

@@ -38,13 +38,20 @@ def test_a_list_of_chunks_is_the_stream(case):
 PART = {"text": "a", "thought": True, "thoughtSignature": "QQ=="}
 CALL = {"functionCall": {"id": "a", "name": "f", "args": {"x": 1}, "willContinue": False, "partialArgs": []}}
 FULL = {
-    "candidates": [{"index": 0, "content": {"parts": [PART, CALL], "role": "model"}, "finishReason": "STOP", "finishMessage": "m"}],
-    "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "thoughtsTokenCount": 1, "cachedContentTokenCount": 1},
+    "candidates": [
+        {"index": 0, "content": {"parts": [PART, CALL], "role": "model"}, "finishReason": "STOP", "finishMessage": "m"}
+    ],
+    "usageMetadata": {
+        "promptTokenCount": 1,
+        "candidatesTokenCount": 1,
+        "thoughtsTokenCount": 1,
+        "cachedContentTokenCount": 1,
+    },
     "promptFeedback": {"blockReason": ""},
     "responseId": "r",
     "modelVersion": "m",
     "error": None,
-}  # fmt: skip
+}
 
 
 def spoiled(value, wrong):
@@ -85,9 +92,11 @@ PARTS = st.fixed_dictionaries(
         "text": JSON,
         "thought": JSON,
         "thoughtSignature": JSON,
-        "functionCall": st.fixed_dictionaries({}, optional={"name": JSON, "args": JSON, "id": JSON, "willContinue": JSON}),
+        "functionCall": st.fixed_dictionaries(
+            {}, optional={"name": JSON, "args": JSON, "id": JSON, "willContinue": JSON}
+        ),
     },
-)  # fmt: skip
+)
 CHUNKS = st.fixed_dictionaries(
     {},
     optional={

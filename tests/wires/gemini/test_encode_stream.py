@@ -195,11 +195,20 @@ def test_a_whole_body():
         ([RefusalPiece("no"), ReplyEnded("refusal")], "SAFETY"),
         ([ReplyEnded("stop")], "STOP"),
         (CALL[1:], "STOP"),
-        ([InvocationStarted(0, "a", "f"), InvocationEnded(0, "a", "f", None, "[1"), ReplyEnded("invocations")], "MALFORMED_FUNCTION_CALL"),
-        ([InvocationStarted(0, "a", "f"), InvocationIncomplete(0, "a", "f", "{", "cut"), ReplyEnded("stop")], "MALFORMED_FUNCTION_CALL"),
-        ([InvocationStarted(0, "a", "f"), InvocationIncomplete(0, "a", "f", "{", "length"), ReplyEnded("length")], "MAX_TOKENS"),
+        (
+            [InvocationStarted(0, "a", "f"), InvocationEnded(0, "a", "f", None, "[1"), ReplyEnded("invocations")],
+            "MALFORMED_FUNCTION_CALL",
+        ),
+        (
+            [InvocationStarted(0, "a", "f"), InvocationIncomplete(0, "a", "f", "{", "cut"), ReplyEnded("stop")],
+            "MALFORMED_FUNCTION_CALL",
+        ),
+        (
+            [InvocationStarted(0, "a", "f"), InvocationIncomplete(0, "a", "f", "{", "length"), ReplyEnded("length")],
+            "MAX_TOKENS",
+        ),
     ],
-)  # fmt: skip
+)
 def test_reasons(events, reason):
     events = [ReplyStarted("r1", "m"), *events]
     chunks = [json.loads(payload)["candidates"][0] for payload in payloads(encode(events))]
@@ -232,8 +241,14 @@ def test_events_that_break_off_are_a_failure(why, code):
 
 @pytest.mark.parametrize(
     "events",
-    [[], [ReplyEnded("retry")], [ReplyEnded("stop"), ReplyFailed("provider", "x", "y")], [FAILURE, ReplyEnded("stop")], CALL * 2],
-)  # fmt: skip
+    [
+        [],
+        [ReplyEnded("retry")],
+        [ReplyEnded("stop"), ReplyFailed("provider", "x", "y")],
+        [FAILURE, ReplyEnded("stop")],
+        CALL * 2,
+    ],
+)
 def test_there_is_one_end_whatever_came(events):
     stage = pipe(StreamEncoder(identifier="r1", model="m", created=1), SSEEncoder())
     frames = [frame for event in events for frame in stage.feed(event)] + stage.finish()

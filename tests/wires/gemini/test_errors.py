@@ -13,14 +13,32 @@ from callboard.wires.gemini import decode_error, encode_error
 @pytest.mark.parametrize(
     ("status", "body", "party", "code", "message"),
     [
-        (400, '{"error":{"code":400,"message":"bad","status":"INVALID_ARGUMENT"}}', "caller", "invalid_request_error", "bad"),
-        (429, '[{"error":{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED","details":[]}}]', "provider", "rate_limit_exceeded", "slow"),
-        (403, '{"error":{"code":403,"message":"key","status":"PERMISSION_DENIED"}}', "caller", "permission_error", "key"),
+        (
+            400,
+            '{"error":{"code":400,"message":"bad","status":"INVALID_ARGUMENT"}}',
+            "caller",
+            "invalid_request_error",
+            "bad",
+        ),
+        (
+            429,
+            '[{"error":{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED","details":[]}}]',
+            "provider",
+            "rate_limit_exceeded",
+            "slow",
+        ),
+        (
+            403,
+            '{"error":{"code":403,"message":"key","status":"PERMISSION_DENIED"}}',
+            "caller",
+            "permission_error",
+            "key",
+        ),
         (503, '{"error":{"code":503,"message":"busy","status":"UNAVAILABLE"}}', "provider", "overloaded_error", "busy"),
         (500, "<html>", "provider", "server_error", "the provider answered 500"),
         (404, "[]", "caller", "not_found_error", "the provider answered 404"),
     ],
-)  # fmt: skip
+)
 def test_error_bodies(status, body, party, code, message):
     failure = decode_error(status, body.encode())
     assert (failure.party, failure.code, failure.message) == (party, code, message)

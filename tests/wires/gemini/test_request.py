@@ -87,50 +87,130 @@ NO_RESULT = response(output="No result: the call was not run.")
         ([UserCanister("a"), UserCanister("b"), UserCanister()], [user(text("a"), text("b"))], ()),
         ([UserCanister([TextualContent("see"), PICTURE, FILE])], [user(text("see"), PICTURE_PART, FILE_PART)], ()),
         (
-            [UserCanister([PictureContent(url="https://x/y.JPG"), FileContent(url="gs://a.pdf", mime_type="application/pdf")])],
-            [user({"fileData": {"mimeType": "image/jpeg", "fileUri": "https://x/y.JPG"}}, {"fileData": {"mimeType": "application/pdf", "fileUri": "gs://a.pdf"}})],
+            [
+                UserCanister(
+                    [PictureContent(url="https://x/y.JPG"), FileContent(url="gs://a.pdf", mime_type="application/pdf")]
+                )
+            ],
+            [
+                user(
+                    {"fileData": {"mimeType": "image/jpeg", "fileUri": "https://x/y.JPG"}},
+                    {"fileData": {"mimeType": "application/pdf", "fileUri": "gs://a.pdf"}},
+                )
+            ],
             (),
         ),
-        ([UserCanister([FileContent(b"pdf", name="a.pdf", mime_type="application/pdf"), PictureContent()])], [user(FILE_PART)], ("name of a file", "picture")),
+        (
+            [UserCanister([FileContent(b"pdf", name="a.pdf", mime_type="application/pdf"), PictureContent()])],
+            [user(FILE_PART)],
+            ("name of a file", "picture"),
+        ),
         ([DocumentCanister("text", title="Title")], [user(text("Title\n\ntext"))], ()),
         ([AssistantCanister("t"), AssistantCanister(RefusalContent("no"))], [model(text("t"), text("no"))], ()),
         ([AssistantCanister(), UserCanister("u")], [user(text("u"))], ()),
         (
-            [AssistantCanister([ReasoningContent("hm", "QQ==", "m"), ReasoningContent("x", "Qg==", "n"), TextualContent("t"), PICTURE])],
+            [
+                AssistantCanister(
+                    [
+                        ReasoningContent("hm", "QQ==", "m"),
+                        ReasoningContent("x", "Qg==", "n"),
+                        TextualContent("t"),
+                        PICTURE,
+                    ]
+                )
+            ],
             [model(text("hm", thought=True, thoughtSignature="QQ=="), text("t"), PICTURE_PART)],
             ("reasoning",),
         ),
         (
-            [AssistantCanister("t"), invocation("a", "f", {"x": 1}), AssistantCanister("u"), invocation("b", "g", {}), ResultCanister("2", invocation_id="b"), ResultCanister("1", invocation_id="a"), UserCanister("then")],
-            [model(text("t"), call("a", "f", {"x": 1}), text("u"), call("b", "g")), user(response("a", "f", output="1"), response("b", "g", output="2"), text("then"))],
+            [
+                AssistantCanister("t"),
+                invocation("a", "f", {"x": 1}),
+                AssistantCanister("u"),
+                invocation("b", "g", {}),
+                ResultCanister("2", invocation_id="b"),
+                ResultCanister("1", invocation_id="a"),
+                UserCanister("then"),
+            ],
+            [
+                model(text("t"), call("a", "f", {"x": 1}), text("u"), call("b", "g")),
+                user(response("a", "f", output="1"), response("b", "g", output="2"), text("then")),
+            ],
             (),
         ),
         ([invocation("a", "f", None, "[1")], [model(call("a", "f", {"raw": "[1"})), user(NO_RESULT)], ()),
         ([invocation(), UserCanister("u")], [model(call()), user(NO_RESULT, text("u"))], ()),
         ([ResultCanister("lost", invocation_id="z")], [user(text("lost"))], ()),
-        ([invocation(), ResultCanister((), invocation_id="a", error=ToolError("timeout", "late"))], [model(call()), user(response(error="late"))], ()),
-        ([invocation(), error_result("a", "execution", "boom")], [model(call()), user(response(error="Error: boom"))], ()),
-        ([invocation(), ResultCanister('{"x":[1,null]}', invocation_id="a")], [model(call()), user(response(x=[1, None]))], ()),
-        ([invocation(), ResultCanister('{"x": 1}', invocation_id="a")], [model(call()), user(response(output='{"x": 1}'))], ()),
-        ([invocation(), ResultCanister('{"output":"x"}', invocation_id="a")], [model(call()), user(response(output='{"output":"x"}'))], ()),
+        (
+            [invocation(), ResultCanister((), invocation_id="a", error=ToolError("timeout", "late"))],
+            [model(call()), user(response(error="late"))],
+            (),
+        ),
+        (
+            [invocation(), error_result("a", "execution", "boom")],
+            [model(call()), user(response(error="Error: boom"))],
+            (),
+        ),
+        (
+            [invocation(), ResultCanister('{"x":[1,null]}', invocation_id="a")],
+            [model(call()), user(response(x=[1, None]))],
+            (),
+        ),
+        (
+            [invocation(), ResultCanister('{"x": 1}', invocation_id="a")],
+            [model(call()), user(response(output='{"x": 1}'))],
+            (),
+        ),
+        (
+            [invocation(), ResultCanister('{"output":"x"}', invocation_id="a")],
+            [model(call()), user(response(output='{"output":"x"}'))],
+            (),
+        ),
         ([invocation(), ResultCanister("{no}", invocation_id="a")], [model(call()), user(response(output="{no}"))], ()),
         (
-            [invocation(), invocation("b"), ResultCanister([TextualContent("seen"), PICTURE, RefusalContent("x")], invocation_id="a"), ResultCanister([FILE], invocation_id="b")],
-            [model(call(), call("b")), user(response(output="seen"), PICTURE_PART, response("b", output=""), FILE_PART)],
+            [
+                invocation(),
+                invocation("b"),
+                ResultCanister([TextualContent("seen"), PICTURE, RefusalContent("x")], invocation_id="a"),
+                ResultCanister([FILE], invocation_id="b"),
+            ],
+            [
+                model(call(), call("b")),
+                user(response(output="seen"), PICTURE_PART, response("b", output=""), FILE_PART),
+            ],
             ("refusal",),
         ),
         (
             [AssistantCanister([ReasoningContent("hm", ">U2ln", "m")]), invocation(), invocation("b")],
-            [model(text("hm", thought=True), call(thoughtSignature="U2ln"), call("b")), user(NO_RESULT, response("b", output="No result: the call was not run."))],
+            [
+                model(text("hm", thought=True), call(thoughtSignature="U2ln"), call("b")),
+                user(NO_RESULT, response("b", output="No result: the call was not run.")),
+            ],
             (),
         ),
         (
-            [invocation(), AssistantCanister(SIGNED), invocation("b"), AssistantCanister([TextualContent("t"), SIGNED])],
-            [model(call(), call("b", thoughtSignature="U2ln"), text("t"), text("", thoughtSignature="U2ln")), user(NO_RESULT, response("b", output="No result: the call was not run."))],
+            [
+                invocation(),
+                AssistantCanister(SIGNED),
+                invocation("b"),
+                AssistantCanister([TextualContent("t"), SIGNED]),
+            ],
+            [
+                model(call(), call("b", thoughtSignature="U2ln"), text("t"), text("", thoughtSignature="U2ln")),
+                user(NO_RESULT, response("b", output="No result: the call was not run.")),
+            ],
             (),
         ),
-        ([AssistantCanister([ReasoningContent("", ">QQ==", "m"), ReasoningContent("", ">Qg==", "m")]), invocation()], [model(text("", thoughtSignature="QQ=="), call(thoughtSignature="Qg==")), user(NO_RESULT)], ()),
-        ([AssistantCanister([ReasoningContent("", ">QQ==", "n"), TextualContent("t")])], [model(text("t"))], ("reasoning",)),
+        (
+            [AssistantCanister([ReasoningContent("", ">QQ==", "m"), ReasoningContent("", ">Qg==", "m")]), invocation()],
+            [model(text("", thoughtSignature="QQ=="), call(thoughtSignature="Qg==")), user(NO_RESULT)],
+            (),
+        ),
+        (
+            [AssistantCanister([ReasoningContent("", ">QQ==", "n"), TextualContent("t")])],
+            [model(text("t"))],
+            ("reasoning",),
+        ),
     ],
     ids=[
         "a user",
@@ -159,7 +239,7 @@ NO_RESULT = response(output="No result: the call was not run.")
         "two signatures and one part",
         "another model's signature",
     ],
-)  # fmt: skip
+)
 def test_contents(canisters, contents, dropped):
     request = lowered(*canisters)
     assert request.body == {"contents": contents}
@@ -187,17 +267,22 @@ def whole(**fields):
         tools=(
             ToolDeclaration("f", "does", SCHEMA, strict=True),
             ToolDeclaration("g"),
-            ToolDeclaration("c", "text", kind="custom", grammar={"type": "grammar", "syntax": "lark", "definition": "start: /x/"}),
+            ToolDeclaration(
+                "c", "text", kind="custom", grammar={"type": "grammar", "syntax": "lark", "definition": "start: /x/"}
+            ),
             ToolDeclaration("ns__f", namespace="ns"),
         ),
         tool_choice=NamedTool("f"),
         parallel=False,
         constraint=Constraint("answer", SCHEMA),
         controls=Controls(0.0, 0.5, 10, 7, ("\n",), "low"),
-        hosted=(HostedTool("gemini", "googleSearch", {}), HostedTool("responses", "web_search", {"type": "web_search"})),
+        hosted=(
+            HostedTool("gemini", "googleSearch", {}),
+            HostedTool("responses", "web_search", {"type": "web_search"}),
+        ),
         extra={"safetySettings": [], "generationConfig": {"topK": 3, "temperature": 1}},
         **fields,
-    )  # fmt: skip
+    )
 
 
 def test_a_whole_body():
@@ -302,9 +387,30 @@ def test_paths():
 
 @pytest.mark.parametrize(
     "model",
-    ["../../admin", "models/..", "models/.", "..", "x:deleteModel", "x:deleteModel?y=", "a?key=1", "a#b", "a%2f..", "/a",
-     "models/a/b", "admin/a", "models/", "models//a", "a\\..", "a\nb", "a\x00", "\uff0e\uff0e/a", "", " ", "m" * 501],
-)  # fmt: skip
+    [
+        "../../admin",
+        "models/..",
+        "models/.",
+        "..",
+        "x:deleteModel",
+        "x:deleteModel?y=",
+        "a?key=1",
+        "a#b",
+        "a%2f..",
+        "/a",
+        "models/a/b",
+        "admin/a",
+        "models/",
+        "models//a",
+        "a\\..",
+        "a\nb",
+        "a\x00",
+        "\uff0e\uff0e/a",
+        "",
+        " ",
+        "m" * 501,
+    ],
+)
 def test_a_models_name_is_one_segment_of_the_path(model):
     with pytest.raises(CallerError):
         request_path(model, stream=True)
@@ -318,9 +424,9 @@ NAMES = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}", fullmatch=True)
 VALUES = WORDS | st.integers(-9, 9) | st.booleans() | st.none()
 OBJECTS = st.dictionaries(WORDS, VALUES | st.lists(VALUES, max_size=2), max_size=3)
 EXTRA = st.sampled_from([None, {"videoMetadata": {"fps": 1}}, {"mediaResolution": {"level": "MEDIA_RESOLUTION_LOW"}}])
-PICTURES = st.builds(PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"]), extra=EXTRA) | (
-    st.builds(PictureContent, url=st.just("https://x/y.png"), extra=EXTRA)
-)  # fmt: skip
+PICTURES = st.builds(
+    PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"]), extra=EXTRA
+) | (st.builds(PictureContent, url=st.just("https://x/y.png"), extra=EXTRA))
 FILES = st.builds(FileContent, data=st.binary(min_size=1), mime_type=st.just("application/pdf"), extra=EXTRA) | (
     st.builds(FileContent, url=st.just("gs://x"), mime_type=st.just("video/mp4"), extra=EXTRA)
 )
@@ -454,19 +560,50 @@ GOOGLE = {
     "system_instruction": {"parts": [{"text": "s"}]},
     "contents": [
         {"parts": [{"text": "see"}, {"inline_data": {"mime_type": "image/jpeg", "data": "_-8"}}]},
-        {"role": "model", "parts": [{"function_call": {"name": "f", "args": {"snake_case": 1}}, "thought_signature": "_-8="}, {"function_call": {"name": "g"}}]},
-        {"role": "function", "parts": [{"function_response": {"name": "g", "response": {"snake_case": 2}}}, {"function_response": {"name": "f", "response": {"output": "1"}}}]},
+        {
+            "role": "model",
+            "parts": [
+                {"function_call": {"name": "f", "args": {"snake_case": 1}}, "thought_signature": "_-8="},
+                {"function_call": {"name": "g"}},
+            ],
+        },
+        {
+            "role": "function",
+            "parts": [
+                {"function_response": {"name": "g", "response": {"snake_case": 2}}},
+                {"function_response": {"name": "f", "response": {"output": "1"}}},
+            ],
+        },
         {"role": "model", "parts": [{"text": "t"}, {"executable_code": {"code": "1"}}]},
     ],
     "tools": [
-        {"function_declarations": [{"name": "f", "description": "does", "parameters": {"type": "OBJECT", "properties": {"snake_case": {"type": "STRING", "nullable": True, "min_length": "1"}}, "property_ordering": ["snake_case"]}}, {"name": "g"}]},
+        {
+            "function_declarations": [
+                {
+                    "name": "f",
+                    "description": "does",
+                    "parameters": {
+                        "type": "OBJECT",
+                        "properties": {"snake_case": {"type": "STRING", "nullable": True, "min_length": "1"}},
+                        "property_ordering": ["snake_case"],
+                    },
+                },
+                {"name": "g"},
+            ]
+        },
         {"google_search": {"exclude_domains": ["x"]}},
     ],
     "tool_config": {"function_calling_config": {"mode": "any", "allowed_function_names": ["f"]}},
-    "generation_config": {"max_output_tokens": 10, "stop_sequences": ["\n"], "candidate_count": 1, "response_mime_type": "application/json", "thinking_config": {"thinking_budget": 5000}},
+    "generation_config": {
+        "max_output_tokens": 10,
+        "stop_sequences": ["\n"],
+        "candidate_count": 1,
+        "response_mime_type": "application/json",
+        "thinking_config": {"thinking_budget": 5000},
+    },
     "safety_settings": None,
     "cached_content": "cachedContents/x",
-}  # fmt: skip
+}
 
 
 def test_a_client_s_request():
@@ -483,7 +620,11 @@ def test_a_client_s_request():
             AssistantCanister("t"),
         ),
         tools=(
-            ToolDeclaration("f", "does", {"type": "object", "properties": {"snake_case": {"type": ["string", "null"], "minLength": 1}}}),
+            ToolDeclaration(
+                "f",
+                "does",
+                {"type": "object", "properties": {"snake_case": {"type": ["string", "null"], "minLength": 1}}},
+            ),
             ToolDeclaration("g", "", {"type": "object", "properties": {}}),
         ),
         tool_choice=NamedTool("f"),
@@ -498,7 +639,7 @@ def test_a_client_s_request():
             },
         },
         hosted=(HostedTool("gemini", "googleSearch", {"excludeDomains": ["x"]}),),
-    )  # fmt: skip
+    )
 
 
 def test_several_allowed_names_are_the_tools_that_are_left():
@@ -577,13 +718,22 @@ def test_a_reply_comes_back_as_it_was_folded():
         ({"contents": [user({"fileData": {"mimeType": "image/png"}})]}, "contents[0].parts[0].fileData.fileUri"),
         ({"contents": [model({"functionCall": {"args": {}}})]}, "contents[0].parts[0].functionCall"),
         ({"contents": [model({"functionCall": {"name": "f", "args": "x"}})]}, "contents[0].parts[0].functionCall.args"),
-        ({"contents": [], "tools": [{"functionDeclarations": [{"name": None}]}]}, "tools[0].functionDeclarations[0].name"),
-        ({"contents": [], "toolConfig": {"functionCallingConfig": {"mode": "SOME"}}}, "toolConfig.functionCallingConfig.mode"),
+        (
+            {"contents": [], "tools": [{"functionDeclarations": [{"name": None}]}]},
+            "tools[0].functionDeclarations[0].name",
+        ),
+        (
+            {"contents": [], "toolConfig": {"functionCallingConfig": {"mode": "SOME"}}},
+            "toolConfig.functionCallingConfig.mode",
+        ),
         ({"contents": [], "generationConfig": {"temperature": "hot"}}, "generationConfig.temperature"),
-        ({"contents": [user({"functionResponse": {"name": "f", "parts": [{"inlineData": {"data": "*"}}]}})]}, "contents[0].parts[0].functionResponse.parts[0].inlineData.data"),
+        (
+            {"contents": [user({"functionResponse": {"name": "f", "parts": [{"inlineData": {"data": "*"}}]}})]},
+            "contents[0].parts[0].functionResponse.parts[0].inlineData.data",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
-)  # fmt: skip
+)
 def test_what_is_no_request_is_refused_with_its_place(body, path):
     with pytest.raises(CallerError) as caught:
         decoded(body)

@@ -107,7 +107,9 @@ def in_order(events):
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
-ARGUMENTS = st.dictionaries(TEXT, TEXT | st.integers(-9, 9) | st.none() | st.lists(TEXT, max_size=2), min_size=1, max_size=2)  # fmt: skip
+ARGUMENTS = st.dictionaries(
+    TEXT, TEXT | st.integers(-9, 9) | st.none() | st.lists(TEXT, max_size=2), min_size=1, max_size=2
+)
 THOUGHTS = st.one_of(
     st.builds(ReasoningPiece, TEXT, origin=st.just("m")),
     st.builds(ReasoningPiece, TEXT | st.just(""), st.just("c2ln"), st.just("m")),
@@ -291,8 +293,14 @@ def test_many_calls_that_wait():
 
 @pytest.mark.parametrize(
     ("reason", "expected"),
-    [("stop", "end_turn"), ("invocations", "tool_use"), ("length", "max_tokens"), ("filter", "refusal"), ("refusal", "refusal")],
-)  # fmt: skip
+    [
+        ("stop", "end_turn"),
+        ("invocations", "tool_use"),
+        ("length", "max_tokens"),
+        ("filter", "refusal"),
+        ("refusal", "refusal"),
+    ],
+)
 def test_reasons(reason, expected):
     events = [ReplyStarted("r1", "m"), RefusalPiece("no"), ReplyEnded(reason)]
     (*_, (_, delta), _) = read(encode(events))
@@ -363,12 +371,24 @@ def test_after_a_retry_the_whole_reply_is_the_second():
     "events",
     [
         [ArgumentsPiece(3, "{}"), InvocationEnded(4, "a", "f", {}, ""), ReplyEnded("stop")],
-        [TextPiece(""), ReasoningPiece(""), ReplyStarted(), ReplyEnded("retry"), ReplyEnded("stop"), ReplyEnded("stop")],
+        [
+            TextPiece(""),
+            ReasoningPiece(""),
+            ReplyStarted(),
+            ReplyEnded("retry"),
+            ReplyEnded("stop"),
+            ReplyEnded("stop"),
+        ],
         [InvocationStarted(0, "a", "f"), TextPiece("a"), ReplyEnded("invocations")],
-        [InvocationStarted(0, "a", "f"), InvocationEnded(0, "a", "f", None, "[1"), ArgumentsPiece(0, "]"), ReplyEnded("stop")],
+        [
+            InvocationStarted(0, "a", "f"),
+            InvocationEnded(0, "a", "f", None, "[1"),
+            ArgumentsPiece(0, "]"),
+            ReplyEnded("stop"),
+        ],
         [],
     ],
-)  # fmt: skip
+)
 def test_events_in_the_wrong_order(events):
     names = [name for name, _ in read(encode(events))]
     assert sum(name in {"message_stop", "error"} for name in names) == 1
@@ -377,7 +397,21 @@ def test_events_in_the_wrong_order(events):
     whole(events)
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"\xff", {}, {"content": {"a": 1}}, {"type": "error"}, {"error": "no"}, {"content": ["x"]}, "[" * 9999])  # fmt: skip
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b"\xff",
+        {},
+        {"content": {"a": 1}},
+        {"type": "error"},
+        {"error": "no"},
+        {"content": ["x"]},
+        "[" * 9999,
+    ],
+)
 def test_a_body_that_is_no_reply_is_a_failure(body):
     (failure,) = decode_response(body, DecodeContext(identify=minted))
     assert failure.party == "provider"

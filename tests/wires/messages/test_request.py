@@ -120,37 +120,150 @@ PDF = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
 @pytest.mark.parametrize(
     ("canisters", "messages", "dropped"),
     [
-        ([UserCanister("a"), UserCanister("b"), AssistantCanister("c"), UserCanister(), AssistantCanister("d")], [user(text("a"), text("b")), assistant(text("c"), text("d"))], ()),
-        ([UserCanister([TextualContent(""), TextualContent(" \n")]), AssistantCanister(), UserCanister("u")], [user(text("u"))], ()),
-        ([UserCanister("u"), SupervisorCanister("mind"), UserCanister("v")], [user(text("u"), text("<system>\nmind\n</system>"), text("v"))], ()),
-        ([UserCanister("u"), SupervisorCanister([TextualContent("a"), PictureContent(url="x")])], [user(text("u"), text("<system>\na\n</system>"))], ("picture",)),
+        (
+            [UserCanister("a"), UserCanister("b"), AssistantCanister("c"), UserCanister(), AssistantCanister("d")],
+            [user(text("a"), text("b")), assistant(text("c"), text("d"))],
+            (),
+        ),
+        (
+            [UserCanister([TextualContent(""), TextualContent(" \n")]), AssistantCanister(), UserCanister("u")],
+            [user(text("u"))],
+            (),
+        ),
+        (
+            [UserCanister("u"), SupervisorCanister("mind"), UserCanister("v")],
+            [user(text("u"), text("<system>\nmind\n</system>"), text("v"))],
+            (),
+        ),
+        (
+            [UserCanister("u"), SupervisorCanister([TextualContent("a"), PictureContent(url="x")])],
+            [user(text("u"), text("<system>\na\n</system>"))],
+            ("picture",),
+        ),
         ([invocation(), UserCanister("u")], [assistant(tool_use()), user(result("a", NOT_RUN), text("u"))], ()),
         ([UserCanister("u"), ResultCanister("lost", invocation_id="z")], [user(text("u"), text("lost"))], ()),
         (
-            [AssistantCanister("t"), invocation("a", "f", {"x": 1}), invocation("b", "g", None, '{"y'), ResultCanister("2", invocation_id="b"), ResultCanister("1", invocation_id="a")],
-            [assistant(text("t"), tool_use("a", x=1), tool_use("b", "g", raw='{"y')), user(result("a", text("1")), result("b", text("2")))],
+            [
+                AssistantCanister("t"),
+                invocation("a", "f", {"x": 1}),
+                invocation("b", "g", None, '{"y'),
+                ResultCanister("2", invocation_id="b"),
+                ResultCanister("1", invocation_id="a"),
+            ],
+            [
+                assistant(text("t"), tool_use("a", x=1), tool_use("b", "g", raw='{"y')),
+                user(result("a", text("1")), result("b", text("2"))),
+            ],
             (),
         ),
         (
-            [invocation("f:0"), ResultCanister("1", invocation_id="f:0"), invocation("f:0"), invocation("f.0"), invocation(""), ResultCanister("3", invocation_id="f.0"), ResultCanister("2", invocation_id="f:0")],
-            [assistant(tool_use("f_0")), user(result("f_0", text("1"))), assistant(tool_use("f_0_2"), tool_use("f_0_3"), tool_use("call")), user(result("f_0_2", text("2")), result("f_0_3", text("3")), result("call", NOT_RUN))],
+            [
+                invocation("f:0"),
+                ResultCanister("1", invocation_id="f:0"),
+                invocation("f:0"),
+                invocation("f.0"),
+                invocation(""),
+                ResultCanister("3", invocation_id="f.0"),
+                ResultCanister("2", invocation_id="f:0"),
+            ],
+            [
+                assistant(tool_use("f_0")),
+                user(result("f_0", text("1"))),
+                assistant(tool_use("f_0_2"), tool_use("f_0_3"), tool_use("call")),
+                user(result("f_0_2", text("2")), result("f_0_3", text("3")), result("call", NOT_RUN)),
+            ],
             (),
         ),
-        ([invocation(), ResultCanister((), invocation_id="a", error=ToolError("timeout", "late"))], [assistant(tool_use()), user(result("a", text("late"), is_error=True))], ()),
-        ([invocation(), ResultCanister([TextualContent("seen"), PDF, RefusalContent("x")], invocation_id="a")], [assistant(tool_use()), user(result("a", text("seen"), {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "cGRm"}, "title": "a.pdf"}, text("x")))], ()),
         (
-            [AssistantCanister([ReasoningContent("hm", "s", "m"), ReasoningContent("x", "s", "n"), ReasoningContent("", "redacted:x", "n"), ReasoningContent("unsigned", "", "m"), TextualContent("t")])],
+            [invocation(), ResultCanister((), invocation_id="a", error=ToolError("timeout", "late"))],
+            [assistant(tool_use()), user(result("a", text("late"), is_error=True))],
+            (),
+        ),
+        (
+            [invocation(), ResultCanister([TextualContent("seen"), PDF, RefusalContent("x")], invocation_id="a")],
+            [
+                assistant(tool_use()),
+                user(
+                    result(
+                        "a",
+                        text("seen"),
+                        {
+                            "type": "document",
+                            "source": {"type": "base64", "media_type": "application/pdf", "data": "cGRm"},
+                            "title": "a.pdf",
+                        },
+                        text("x"),
+                    )
+                ),
+            ],
+            (),
+        ),
+        (
+            [
+                AssistantCanister(
+                    [
+                        ReasoningContent("hm", "s", "m"),
+                        ReasoningContent("x", "s", "n"),
+                        ReasoningContent("", "redacted:x", "n"),
+                        ReasoningContent("unsigned", "", "m"),
+                        TextualContent("t"),
+                    ]
+                )
+            ],
             [assistant({"type": "thinking", "thinking": "hm", "signature": "s"}, text("t"))],
             ("reasoning",),
         ),
         ([AssistantCanister(RefusalContent("no"))], [assistant(text("no"))], ()),
         (
-            [UserCanister([PictureContent(), PictureContent(data=b"x", mime_type="image/tiff"), FileContent(data=b"\xff", mime_type="text/plain"), FileContent(data=b"x", mime_type="application/zip"), FileContent(), TextualContent("u", extra={"detail": "low"})])],
+            [
+                UserCanister(
+                    [
+                        PictureContent(),
+                        PictureContent(data=b"x", mime_type="image/tiff"),
+                        FileContent(data=b"\xff", mime_type="text/plain"),
+                        FileContent(data=b"x", mime_type="application/zip"),
+                        FileContent(),
+                        TextualContent("u", extra={"detail": "low"}),
+                    ]
+                )
+            ],
             [user(text("u"))],
             ("picture", "file"),
         ),
-        ([UserCanister(FileContent(data=b"a,b", mime_type="text/csv", name="t.csv"))], [user({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a,b"}, "title": "t.csv"})], ()),
-        ([DocumentCanister("", title="empty"), DocumentCanister([TextualContent("a"), PDF, PictureContent(url="https://x/y.png")])], [user({"type": "document", "source": {"type": "content", "content": [text("a"), {"type": "image", "source": {"type": "url", "url": "https://x/y.png"}}]}})], ("file",)),
+        (
+            [UserCanister(FileContent(data=b"a,b", mime_type="text/csv", name="t.csv"))],
+            [
+                user(
+                    {
+                        "type": "document",
+                        "source": {"type": "text", "media_type": "text/plain", "data": "a,b"},
+                        "title": "t.csv",
+                    }
+                )
+            ],
+            (),
+        ),
+        (
+            [
+                DocumentCanister("", title="empty"),
+                DocumentCanister([TextualContent("a"), PDF, PictureContent(url="https://x/y.png")]),
+            ],
+            [
+                user(
+                    {
+                        "type": "document",
+                        "source": {
+                            "type": "content",
+                            "content": [
+                                text("a"),
+                                {"type": "image", "source": {"type": "url", "url": "https://x/y.png"}},
+                            ],
+                        },
+                    }
+                )
+            ],
+            ("file",),
+        ),
     ],
     ids=[
         "neighbours are one message",
@@ -169,7 +282,7 @@ PDF = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
         "a file of text",
         "documents",
     ],
-)  # fmt: skip
+)
 def test_messages(canisters, messages, dropped):
     request = lowered(*canisters)
     assert request.body["messages"] == messages
@@ -190,8 +303,13 @@ def test_what_the_wire_has_no_word_for():
         controls=Controls(1.5, seed=7, stop=("\n", "END"), effort="minimal"),
     )
     assert request.dropped == (
-        "tool web_search", "tool_choice", "temperature above 1", "seed", "stop sequence of whitespace", "effort minimal",
-    )  # fmt: skip
+        "tool web_search",
+        "tool_choice",
+        "temperature above 1",
+        "seed",
+        "stop sequence of whitespace",
+        "effort minimal",
+    )
     assert request.body["temperature"] == 1
     assert request.body["stop_sequences"] == ["END"]
     assert request.body["output_config"] == {"effort": "low"}
@@ -206,7 +324,12 @@ def test_a_custom_tool_is_a_function():
         ToolDeclaration("plain", kind="custom"),
     )
     patch, read, plain = lowered(invocation("a", "patch", {"input": "*** Begin"}), tools=tools).body["tools"]
-    schema = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"], "additionalProperties": False}  # fmt: skip
+    schema = {
+        "type": "object",
+        "properties": {"input": {"type": "string"}},
+        "required": ["input"],
+        "additionalProperties": False,
+    }
     assert patch == {
         "name": "patch",
         "description": "Patches.\n\nThe input follows this lark:\nstart: /.+/",
@@ -233,7 +356,10 @@ def test_extra_wins():
         extra={"max_tokens": 9, "output_config": {"effort": "max"}},
     )
     assert request.body["max_tokens"] == 9
-    assert request.body["output_config"] == {"effort": "max", "format": {"type": "json_schema", "schema": {"type": "object"}}}  # fmt: skip
+    assert request.body["output_config"] == {
+        "effort": "max",
+        "format": {"type": "json_schema", "schema": {"type": "object"}},
+    }
 
 
 CACHED = {"cache_control": {"type": "ephemeral"}}
@@ -308,11 +434,15 @@ TEXTS = st.builds(TextualContent, WORDS, extra=MARKS)
 NAMES = st.from_regex(r"[a-zA-Z0-9_-]{1,64}", fullmatch=True)
 VALUES = WORDS | st.integers(-9, 9) | st.booleans() | st.none()
 OBJECTS = st.dictionaries(WORDS, VALUES | st.lists(VALUES, max_size=2), max_size=3)
-PICTURES = st.builds(PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"]), extra=MARKS) | (
-    st.builds(PictureContent, url=st.just("https://x/y.png"), extra=MARKS)
-)  # fmt: skip
-FILES = st.builds(FileContent, data=st.binary(min_size=1), mime_type=st.just("application/pdf"), name=WORDS, extra=MARKS)  # fmt: skip
-KEPT = st.builds(lambda w: TextualContent(w, extra={"messages": {"type": "search_result", "title": w, "content": [text(w)]}}), WORDS)  # fmt: skip
+PICTURES = st.builds(
+    PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"]), extra=MARKS
+) | (st.builds(PictureContent, url=st.just("https://x/y.png"), extra=MARKS))
+FILES = st.builds(
+    FileContent, data=st.binary(min_size=1), mime_type=st.just("application/pdf"), name=WORDS, extra=MARKS
+)
+KEPT = st.builds(
+    lambda w: TextualContent(w, extra={"messages": {"type": "search_result", "title": w, "content": [text(w)]}}), WORDS
+)
 THOUGHTS = st.builds(ReasoningContent, WORDS | st.just(""), WORDS, st.just("m")) | st.builds(
     lambda data: ReasoningContent("", f"redacted:{data}", "m"), WORDS
 )
@@ -485,18 +615,30 @@ def message(role, *content):
         (message("user", 3), "messages[1].content[0]"),
         (message("user", {}), "messages[1].content[0].type"),
         (message("user", {"type": "text", "text": 3}), "messages[1].content[0].text"),
-        (message("user", {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "*"}}), "messages[1].content[0].source.data"),
+        (
+            message("user", {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "*"}}),
+            "messages[1].content[0].source.data",
+        ),
         (message("user", {"type": "image", "source": {"type": "novelty"}}), "messages[1].content[0].source.type"),
         (message("user", {"type": "document"}), "messages[1].content[0]"),
         (message("user", {"type": "tool_result"}), "messages[1].content[0]"),
-        (message("user", {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text"}]}), "messages[1].content[0].content[0]"),
-        (message("assistant", {"type": "tool_use", "id": "a", "name": "f", "input": "{}"}), "messages[1].content[0].input"),
-        (message("assistant", {"type": "tool_use", "id": "a", "name": "f", "input": {"x": "\ud83d"}}), "messages[1].content[0].input"),
+        (
+            message("user", {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text"}]}),
+            "messages[1].content[0].content[0]",
+        ),
+        (
+            message("assistant", {"type": "tool_use", "id": "a", "name": "f", "input": "{}"}),
+            "messages[1].content[0].input",
+        ),
+        (
+            message("assistant", {"type": "tool_use", "id": "a", "name": "f", "input": {"x": "\ud83d"}}),
+            "messages[1].content[0].input",
+        ),
         (message("assistant", {"type": "thinking", "thinking": None}), "messages[1].content[0].thinking"),
         (message("assistant", {"type": "redacted_thinking"}), "messages[1].content[0]"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
-)  # fmt: skip
+)
 def test_what_is_no_request_is_refused_with_its_place(body, path):
     with pytest.raises(CallerError) as caught:
         decode_request(body)

@@ -48,9 +48,13 @@ REPLY = [
     ReplyEnded("invocations"),
 ]
 TOOLS = [
-    {"name": "weather", "description": "says it", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}},
+    {
+        "name": "weather",
+        "description": "says it",
+        "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
     {"name": "clock", "input_schema": {"type": "object"}},
-]  # fmt: skip
+]
 OVERLOADED = ReplyFailed("provider", "overloaded_error", "busy")
 
 
@@ -182,7 +186,10 @@ def test_what_was_said_comes_back():
 
     _, (_, request) = ask(REPLY, twice)
     _, _, said, first, second, one, two = request.canisters
-    assert said.content[:2] == (ReasoningContent("Let me think.", SIGNATURE, "m"), ReasoningContent("", "redacted:Emw+", "m"))  # fmt: skip
+    assert said.content[:2] == (
+        ReasoningContent("Let me think.", SIGNATURE, "m"),
+        ReasoningContent("", "redacted:Emw+", "m"),
+    )
     assert said.text == "I'll look — ✓\n\n"
     assert (first.arguments, second.arguments) == ({"city": "Oslo"}, {})
     assert one == ResultCanister("4", invocation_id="toolu_1")

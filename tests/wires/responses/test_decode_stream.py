@@ -56,13 +56,21 @@ JSON = st.recursive(
 )
 ITEMS = st.fixed_dictionaries(
     {"type": st.sampled_from(WORDS.split()[:6])},
-    optional=dict.fromkeys(("id", "call_id", "name", "namespace", "arguments", "input", "content", "status", "summary"), JSON),
-)  # fmt: skip
+    optional=dict.fromkeys(
+        ("id", "call_id", "name", "namespace", "arguments", "input", "content", "status", "summary"), JSON
+    ),
+)
 FRAMES = st.fixed_dictionaries(
     {"type": st.sampled_from(TYPES)},
-    optional={"item": ITEMS, "response": st.fixed_dictionaries({}, optional={"output": st.lists(ITEMS, max_size=3), "status": JSON, "error": JSON, "usage": JSON, "id": JSON})}
+    optional={
+        "item": ITEMS,
+        "response": st.fixed_dictionaries(
+            {},
+            optional={"output": st.lists(ITEMS, max_size=3), "status": JSON, "error": JSON, "usage": JSON, "id": JSON},
+        ),
+    }
     | dict.fromkeys(("delta", "output_index", "item_id", "content_index", "arguments", "name", "error", "text"), JSON),
-)  # fmt: skip
+)
 
 
 @given(st.lists(FRAMES | JSON, max_size=8), st.sampled_from(["stop", "cut", "length", "cancelled"]))

@@ -116,7 +116,10 @@ TOLD = ["output_text.delta 0 Hel", "output_text.delta 0 lo"]
 
 SEQUENCES = {
     "text": ([START, *HELLO, ReplyEnded("stop")], [*SAID, *OPENED, *TOLD, *CLOSED, "completed"]),
-    "nothing said": ([START, TextPiece(""), ReasoningPiece(""), RefusalPiece(""), ReplyEnded("stop")], [*SAID, "completed"]),
+    "nothing said": (
+        [START, TextPiece(""), ReasoningPiece(""), RefusalPiece(""), ReplyEnded("stop")],
+        [*SAID, "completed"],
+    ),
     "a call closes the text before it": (
         [START, *HELLO, *call(), ReplyEnded("invocations")],
         [*SAID, *OPENED, *TOLD, *CLOSED, *CALLED, "completed"],
@@ -128,11 +131,21 @@ SEQUENCES = {
     "reasoning, then text": (
         [START, ReasoningPiece("h"), ReasoningPiece("m"), TextPiece("a"), ReplyEnded("stop")],
         [
-            *SAID, "output_item.added 0 reasoning", "reasoning_summary_part.added 0 summary_text",
-            "reasoning_summary_text.delta 0 h", "reasoning_summary_text.delta 0 m",
-            "reasoning_summary_text.done 0 hm", "reasoning_summary_part.done 0 summary_text", "output_item.done 0 reasoning",
-            "output_item.added 1 message in_progress", "content_part.added 1 output_text", "output_text.delta 1 a",
-            "output_text.done 1 a", "content_part.done 1 output_text", "output_item.done 1 message completed", "completed",
+            *SAID,
+            "output_item.added 0 reasoning",
+            "reasoning_summary_part.added 0 summary_text",
+            "reasoning_summary_text.delta 0 h",
+            "reasoning_summary_text.delta 0 m",
+            "reasoning_summary_text.done 0 hm",
+            "reasoning_summary_part.done 0 summary_text",
+            "output_item.done 0 reasoning",
+            "output_item.added 1 message in_progress",
+            "content_part.added 1 output_text",
+            "output_text.delta 1 a",
+            "output_text.done 1 a",
+            "content_part.done 1 output_text",
+            "output_item.done 1 message completed",
+            "completed",
         ],
     ),
     "reasoning that is only opaque": (
@@ -142,66 +155,135 @@ SEQUENCES = {
     "text, then a refusal": (
         [START, *HELLO, RefusalPiece("no"), ReplyEnded("refusal")],
         [
-            *SAID, *OPENED, *TOLD, *CLOSED[:2], "content_part.added 0 refusal", "refusal.delta 0 no", "refusal.done 0 no",
-            "content_part.done 0 refusal", CLOSED[2], "completed",
+            *SAID,
+            *OPENED,
+            *TOLD,
+            *CLOSED[:2],
+            "content_part.added 0 refusal",
+            "refusal.delta 0 no",
+            "refusal.done 0 no",
+            "content_part.done 0 refusal",
+            CLOSED[2],
+            "completed",
         ],
     ),
     "two calls at once": (
-        [START, call(0)[0], call(1, identifier="c2")[0], *call(1, identifier="c2", pieces=1)[1:], *call(0, pieces=1)[1:], ReplyEnded("invocations")],
         [
-            *SAID, "output_item.added 0 function_call in_progress", "output_item.added 1 function_call in_progress",
-            'function_call_arguments.delta 1 {"x":1}', 'function_call_arguments.done 1 {"x":1}', "output_item.done 1 function_call completed",
-            'function_call_arguments.delta 0 {"x":1}', 'function_call_arguments.done 0 {"x":1}', "output_item.done 0 function_call completed",
+            START,
+            call(0)[0],
+            call(1, identifier="c2")[0],
+            *call(1, identifier="c2", pieces=1)[1:],
+            *call(0, pieces=1)[1:],
+            ReplyEnded("invocations"),
+        ],
+        [
+            *SAID,
+            "output_item.added 0 function_call in_progress",
+            "output_item.added 1 function_call in_progress",
+            'function_call_arguments.delta 1 {"x":1}',
+            'function_call_arguments.done 1 {"x":1}',
+            "output_item.done 1 function_call completed",
+            'function_call_arguments.delta 0 {"x":1}',
+            'function_call_arguments.done 0 {"x":1}',
+            "output_item.done 0 function_call completed",
             "completed",
         ],
     ),
     "a call without pieces": (
         [START, InvocationStarted(0, "c1", "f"), InvocationEnded(0, "c1", "f", {}, ""), ReplyEnded("invocations")],
-        [*SAID, "output_item.added 0 function_call in_progress", "function_call_arguments.delta 0 {}", "function_call_arguments.done 0 {}", "output_item.done 0 function_call completed", "completed"],
+        [
+            *SAID,
+            "output_item.added 0 function_call in_progress",
+            "function_call_arguments.delta 0 {}",
+            "function_call_arguments.done 0 {}",
+            "output_item.done 0 function_call completed",
+            "completed",
+        ],
     ),
     "a call that was not announced": (
         [InvocationEnded(0, "c1", "f", {}, ""), ReplyEnded("invocations")],
-        [*SAID, "output_item.added 0 function_call in_progress", "function_call_arguments.delta 0 {}", "function_call_arguments.done 0 {}", "output_item.done 0 function_call completed", "completed"],
+        [
+            *SAID,
+            "output_item.added 0 function_call in_progress",
+            "function_call_arguments.delta 0 {}",
+            "function_call_arguments.done 0 {}",
+            "output_item.done 0 function_call completed",
+            "completed",
+        ],
     ),
     "a custom tool's call is its text": (
         [START, *call(0, "apply_patch", '{"input": "a\\n\\u26c5\\"b"}', pieces=9), ReplyEnded("invocations")],
         [
-            *SAID, "output_item.added 0 custom_tool_call  in_progress".replace("  ", " "), "custom_tool_call_input.delta 0 a",
-            "custom_tool_call_input.delta 0 \n", "custom_tool_call_input.delta 0 ⛅", 'custom_tool_call_input.delta 0 "b',
-            'custom_tool_call_input.done 0 a\n⛅"b', "output_item.done 0 custom_tool_call completed", "completed",
+            *SAID,
+            "output_item.added 0 custom_tool_call  in_progress".replace("  ", " "),
+            "custom_tool_call_input.delta 0 a",
+            "custom_tool_call_input.delta 0 \n",
+            "custom_tool_call_input.delta 0 ⛅",
+            'custom_tool_call_input.delta 0 "b',
+            'custom_tool_call_input.done 0 a\n⛅"b',
+            "output_item.done 0 custom_tool_call completed",
+            "completed",
         ],
     ),
     "a custom tool's call under another key": (
         [START, *call(0, "apply_patch", '{"patch":"p"}'), ReplyEnded("invocations")],
         [
-            *SAID, "output_item.added 0 custom_tool_call in_progress", "custom_tool_call_input.delta 0 p",
-            "custom_tool_call_input.done 0 p", "output_item.done 0 custom_tool_call completed", "completed",
+            *SAID,
+            "output_item.added 0 custom_tool_call in_progress",
+            "custom_tool_call_input.delta 0 p",
+            "custom_tool_call_input.done 0 p",
+            "output_item.done 0 custom_tool_call completed",
+            "completed",
         ],
     ),
     "a custom tool's call that is no object": (
         [START, *call(0, "apply_patch", "*** Begin", arguments=None), ReplyEnded("invocations")],
         [
-            *SAID, "output_item.added 0 custom_tool_call in_progress", "custom_tool_call_input.delta 0 *** Begin",
-            "custom_tool_call_input.done 0 *** Begin", "output_item.done 0 custom_tool_call completed", "completed",
+            *SAID,
+            "output_item.added 0 custom_tool_call in_progress",
+            "custom_tool_call_input.delta 0 *** Begin",
+            "custom_tool_call_input.done 0 *** Begin",
+            "output_item.done 0 custom_tool_call completed",
+            "completed",
         ],
     ),
     "a tool search comes whole": (
         [START, *call(0, "tool_search", '{"query":"x"}'), ReplyEnded("invocations")],
-        [*SAID, "output_item.added 0 tool_search_call in_progress", "output_item.done 0 tool_search_call completed", "completed"],
+        [
+            *SAID,
+            "output_item.added 0 tool_search_call in_progress",
+            "output_item.done 0 tool_search_call completed",
+            "completed",
+        ],
     ),
-    "length": ([START, *HELLO, ReplyEnded("length")], [*SAID, *OPENED, *TOLD, *CLOSED[:2], "output_item.done 0 message incomplete", "incomplete"]),
+    "length": (
+        [START, *HELLO, ReplyEnded("length")],
+        [*SAID, *OPENED, *TOLD, *CLOSED[:2], "output_item.done 0 message incomplete", "incomplete"],
+    ),
     "a refusal that is not spelled out": ([START, ReplyEnded("refusal")], [*SAID, "incomplete"]),
     "a call that breaks off gets no done": (
         [START, *call()[:2], InvocationIncomplete(0, "c1", "f", '{"x"', "length"), ReplyEnded("length")],
         [*SAID, "output_item.added 0 function_call in_progress", 'function_call_arguments.delta 0 {"x"', "incomplete"],
     ),
-    "failed": ([START, *HELLO, ReplyFailed("provider", "server_error", "x")], [*SAID, *OPENED, *TOLD, *CLOSED[:2], "output_item.done 0 message incomplete", "failed"]),
+    "failed": (
+        [START, *HELLO, ReplyFailed("provider", "server_error", "x")],
+        [*SAID, *OPENED, *TOLD, *CLOSED[:2], "output_item.done 0 message incomplete", "failed"],
+    ),
     "failed before it began": ([ReplyFailed("provider", "server_error", "x")], [*SAID, "failed"]),
-    "no end": ([START, *HELLO], [*SAID, *OPENED, *TOLD, *CLOSED[:2], "output_item.done 0 message incomplete", "failed"]),
+    "no end": (
+        [START, *HELLO],
+        [*SAID, *OPENED, *TOLD, *CLOSED[:2], "output_item.done 0 message incomplete", "failed"],
+    ),
     "nothing": ([], [*SAID, "failed"]),
-    "nothing after the end": ([START, ReplyEnded("stop"), *HELLO, ReplyFailed("provider", "x", "y")], [*SAID, "completed"]),
-    "notes and retries are not sent": ([START, Note("repaired", "x"), ReplyEnded("retry"), START, *HELLO, ReplyEnded("stop")], [*SAID, *OPENED, *TOLD, *CLOSED, "completed"]),
-}  # fmt: skip
+    "nothing after the end": (
+        [START, ReplyEnded("stop"), *HELLO, ReplyFailed("provider", "x", "y")],
+        [*SAID, "completed"],
+    ),
+    "notes and retries are not sent": (
+        [START, Note("repaired", "x"), ReplyEnded("retry"), START, *HELLO, ReplyEnded("stop")],
+        [*SAID, *OPENED, *TOLD, *CLOSED, "completed"],
+    ),
+}
 
 
 @pytest.mark.parametrize(("events", "told"), SEQUENCES.values(), ids=SEQUENCES)
@@ -227,15 +309,69 @@ MIXED = [
     ReplyEnded("invocations"),
 ]
 OUTPUT = [
-    {"type": "reasoning", "id": "rs_1_0", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "callboard.1.bQ==.ce1f2b0e.sig"},
-    {"type": "message", "id": "msg_1_1", "status": "completed", "role": "assistant", "content": [{"type": "output_text", "text": "I'll look. ", "annotations": [], "logprobs": []}]},
-    {"type": "function_call", "id": "fc_1_2", "call_id": "c1", "name": "g", "namespace": "ns", "arguments": '{"x":1}', "status": "completed"},
-    {"type": "custom_tool_call", "id": "ctc_1_3", "call_id": "c2", "name": "apply_patch", "input": "a", "status": "completed"},
-    {"type": "custom_tool_call", "id": "ctc_1_4", "call_id": "c3", "name": "exec", "namespace": "ns", "input": "b", "status": "completed"},
-    {"type": "tool_search_call", "id": "tsc_1_5", "call_id": "c4", "execution": "client", "arguments": {"query": "x"}, "status": "completed"},
-    {"type": "function_call", "id": "fc_1_6", "call_id": "c5", "name": "unknown", "arguments": '{"x":1}', "status": "completed"},
-    {"type": "message", "id": "msg_1_7", "status": "completed", "role": "assistant", "content": [{"type": "output_text", "text": "Done.", "annotations": [], "logprobs": []}]},
-]  # fmt: skip
+    {
+        "type": "reasoning",
+        "id": "rs_1_0",
+        "summary": [{"type": "summary_text", "text": "hm"}],
+        "encrypted_content": "callboard.1.bQ==.ce1f2b0e.sig",
+    },
+    {
+        "type": "message",
+        "id": "msg_1_1",
+        "status": "completed",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "I'll look. ", "annotations": [], "logprobs": []}],
+    },
+    {
+        "type": "function_call",
+        "id": "fc_1_2",
+        "call_id": "c1",
+        "name": "g",
+        "namespace": "ns",
+        "arguments": '{"x":1}',
+        "status": "completed",
+    },
+    {
+        "type": "custom_tool_call",
+        "id": "ctc_1_3",
+        "call_id": "c2",
+        "name": "apply_patch",
+        "input": "a",
+        "status": "completed",
+    },
+    {
+        "type": "custom_tool_call",
+        "id": "ctc_1_4",
+        "call_id": "c3",
+        "name": "exec",
+        "namespace": "ns",
+        "input": "b",
+        "status": "completed",
+    },
+    {
+        "type": "tool_search_call",
+        "id": "tsc_1_5",
+        "call_id": "c4",
+        "execution": "client",
+        "arguments": {"query": "x"},
+        "status": "completed",
+    },
+    {
+        "type": "function_call",
+        "id": "fc_1_6",
+        "call_id": "c5",
+        "name": "unknown",
+        "arguments": '{"x":1}',
+        "status": "completed",
+    },
+    {
+        "type": "message",
+        "id": "msg_1_7",
+        "status": "completed",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "Done.", "annotations": [], "logprobs": []}],
+    },
+]
 
 
 def test_what_was_lowered_is_restored(judge, judge_response):
@@ -548,13 +684,17 @@ EVENTS = st.one_of(
     st.builds(TextPiece, TEXT | st.just("")),
     st.builds(ReasoningPiece, TEXT | st.just(""), TEXT | st.just(""), st.sampled_from(["", "m", "n"])),
     st.builds(RefusalPiece, TEXT | st.just("")),
-    st.builds(InvocationStarted, st.integers(0, 2), st.sampled_from(["a", "b"]), st.sampled_from([*NAMES, "tool_search", "?"])),
+    st.builds(
+        InvocationStarted, st.integers(0, 2), st.sampled_from(["a", "b"]), st.sampled_from([*NAMES, "tool_search", "?"])
+    ),
     st.builds(ArgumentsPiece, st.integers(0, 2), st.sampled_from(['{"input":"', "x", '"}', "\\", "u00e9", '"', ""])),
-    st.builds(InvocationEnded, st.integers(0, 2), st.just("a"), st.sampled_from([*NAMES, "?"]), st.none() | ARGUMENTS, TEXT),
+    st.builds(
+        InvocationEnded, st.integers(0, 2), st.just("a"), st.sampled_from([*NAMES, "?"]), st.none() | ARGUMENTS, TEXT
+    ),
     st.builds(InvocationIncomplete, st.integers(0, 2), st.just("a"), st.just("f"), TEXT, TEXT),
     st.builds(Usage),
     st.just(ReplyEnded("retry")),
-)  # fmt: skip
+)
 
 
 @given(

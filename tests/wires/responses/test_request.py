@@ -85,13 +85,44 @@ CANISTERS = {
     ),
     "nothing said": ([UserCanister()], [message("user", "")], ()),
     "parts": (
-        [UserCanister([TextualContent("see"), PICTURE, FILE, PictureContent(url="https://x/y.png", extra={"detail": "low"})])],
-        [message("user", [{"type": "input_text", "text": "see"}, PICTURE_PART, FILE_PART, {"type": "input_image", "detail": "low", "image_url": "https://x/y.png"}])],
+        [
+            UserCanister(
+                [TextualContent("see"), PICTURE, FILE, PictureContent(url="https://x/y.png", extra={"detail": "low"})]
+            )
+        ],
+        [
+            message(
+                "user",
+                [
+                    {"type": "input_text", "text": "see"},
+                    PICTURE_PART,
+                    FILE_PART,
+                    {"type": "input_image", "detail": "low", "image_url": "https://x/y.png"},
+                ],
+            )
+        ],
         (),
     ),
     "files and pictures by name and address": (
-        [UserCanister([FileContent(url="https://x/a.pdf"), FileContent(extra={"file_id": "f1"}), PictureContent(extra={"file_id": "f2"})])],
-        [message("user", [{"type": "input_file", "file_url": "https://x/a.pdf"}, {"type": "input_file", "file_id": "f1"}, {"type": "input_image", "detail": "auto", "file_id": "f2"}])],
+        [
+            UserCanister(
+                [
+                    FileContent(url="https://x/a.pdf"),
+                    FileContent(extra={"file_id": "f1"}),
+                    PictureContent(extra={"file_id": "f2"}),
+                ]
+            )
+        ],
+        [
+            message(
+                "user",
+                [
+                    {"type": "input_file", "file_url": "https://x/a.pdf"},
+                    {"type": "input_file", "file_id": "f1"},
+                    {"type": "input_image", "detail": "auto", "file_id": "f2"},
+                ],
+            )
+        ],
         (),
     ),
     "what has neither bytes nor a place is dropped, and told once": (
@@ -105,14 +136,29 @@ CANISTERS = {
         (),
     ),
     "an assistant's text": ([AssistantCanister("t")], [message("assistant", "t")], ()),
-    "a phase": ([AssistantCanister("t", extra={"phase": "commentary"})], [message("assistant", "t", phase="commentary")], ()),
+    "a phase": (
+        [AssistantCanister("t", extra={"phase": "commentary"})],
+        [message("assistant", "t", phase="commentary")],
+        (),
+    ),
     "a refusal": (
         [AssistantCanister([TextualContent("t"), RefusalContent("no")])],
         [message("assistant", [said_text("t"), {"type": "refusal", "refusal": "no"}])],
         (),
     ),
     "reasoning only of the model that is asked": (
-        [AssistantCanister([ReasoningContent("hm", "sig", "m"), ReasoningContent("x", "y", "n"), ReasoningContent("raw", origin="m"), ReasoningContent("", "z", "m"), TextualContent("t"), PICTURE])],
+        [
+            AssistantCanister(
+                [
+                    ReasoningContent("hm", "sig", "m"),
+                    ReasoningContent("x", "y", "n"),
+                    ReasoningContent("raw", origin="m"),
+                    ReasoningContent("", "z", "m"),
+                    TextualContent("t"),
+                    PICTURE,
+                ]
+            )
+        ],
         [
             {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "sig"},
             {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "raw"}]},
@@ -121,21 +167,45 @@ CANISTERS = {
         ],
         ("reasoning", "picture"),
     ),
-    "what the provider's own tools did": ([AssistantCanister([ReasoningContent("", extra={"item": KEPT}), TextualContent("t")])], [KEPT, message("assistant", "t")], ()),
-    "a turn keeps its order, results follow in the order of the calls": (
-        [invocation("a", "f", {"x": 1}), AssistantCanister("t"), invocation("b", "g", None, '{"y'), ResultCanister("2", invocation_id="b"), ResultCanister("1", invocation_id="a")],
-        [function_call("a", "f", '{"x":1}'), message("assistant", "t"), function_call("b", "g", '{"raw":"{\\"y"}'), output("a", "1"), output("b", "2")],
+    "what the provider's own tools did": (
+        [AssistantCanister([ReasoningContent("", extra={"item": KEPT}), TextualContent("t")])],
+        [KEPT, message("assistant", "t")],
         (),
     ),
-    "a call without result": ([invocation(), UserCanister("u")], [function_call("a", "f", "{}"), output("a", "No result: the call was not run."), message("user", "u")], ()),
+    "a turn keeps its order, results follow in the order of the calls": (
+        [
+            invocation("a", "f", {"x": 1}),
+            AssistantCanister("t"),
+            invocation("b", "g", None, '{"y'),
+            ResultCanister("2", invocation_id="b"),
+            ResultCanister("1", invocation_id="a"),
+        ],
+        [
+            function_call("a", "f", '{"x":1}'),
+            message("assistant", "t"),
+            function_call("b", "g", '{"raw":"{\\"y"}'),
+            output("a", "1"),
+            output("b", "2"),
+        ],
+        (),
+    ),
+    "a call without result": (
+        [invocation(), UserCanister("u")],
+        [function_call("a", "f", "{}"), output("a", "No result: the call was not run."), message("user", "u")],
+        (),
+    ),
     "a result without call": ([ResultCanister("lost", invocation_id="z")], [message("user", "lost")], ()),
-    "an error without content": ([invocation(), ResultCanister((), invocation_id="a", error=ToolError("timeout", "late"))], [function_call("a", "f", "{}"), output("a", "Error: late")], ()),
+    "an error without content": (
+        [invocation(), ResultCanister((), invocation_id="a", error=ToolError("timeout", "late"))],
+        [function_call("a", "f", "{}"), output("a", "Error: late")],
+        (),
+    ),
     "pictures in results": (
         [invocation(), ResultCanister([TextualContent("seen"), PICTURE], invocation_id="a")],
         [function_call("a", "f", "{}"), output("a", [{"type": "input_text", "text": "seen"}, PICTURE_PART])],
         (),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("canisters", "items", "dropped"), CANISTERS.values(), ids=CANISTERS)
@@ -176,8 +246,11 @@ def test_a_whole_body():
         constraint=Constraint("answer", SCHEMA),
         controls=Controls(0.0, 0.5, 10, 7, ("\n",), "low"),
         extra={"user": "me", "reasoning": {"summary": "auto"}, "text": {"verbosity": "low"}},
-        hosted=(HostedTool("responses", "web_search", {"search_context_size": "low"}), HostedTool("gemini", "googleSearch")),
-    )  # fmt: skip
+        hosted=(
+            HostedTool("responses", "web_search", {"search_context_size": "low"}),
+            HostedTool("gemini", "googleSearch"),
+        ),
+    )
     assert request.body == {
         "model": "m",
         "instructions": "s",
@@ -258,9 +331,9 @@ TEXTS = st.builds(TextualContent, WORDS)
 NAMES = st.from_regex(r"[a-zA-Z0-9-]{1,12}", fullmatch=True)
 VALUES = WORDS | st.integers(-9, 9) | st.booleans() | st.none()
 OBJECTS = st.dictionaries(WORDS, VALUES | st.lists(VALUES, max_size=2), max_size=3)
-PICTURES = st.builds(PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"])) | (
-    st.builds(PictureContent, url=st.just("https://x/y.png"), extra=st.sampled_from([None, {"detail": "high"}]))
-)  # fmt: skip
+PICTURES = st.builds(
+    PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"])
+) | (st.builds(PictureContent, url=st.just("https://x/y.png"), extra=st.sampled_from([None, {"detail": "high"}])))
 FILES = st.builds(
     FileContent, data=st.binary(min_size=1), mime_type=st.just("application/pdf"), name=WORDS
 ) | st.builds(FileContent, url=st.just("https://x/a.pdf"), name=st.just("") | WORDS)
@@ -403,84 +476,264 @@ VIEW = {"type": "input_image", "image_url": "https://x/y.png", "detail": "high"}
 ITEMS = {
     "a message without type": ([{"role": "user", "content": "u"}], [UserCanister("u")], ()),
     "roles": (
-        [message("developer", "d"), message("system", [{"type": "input_text", "text": "s"}]), message("assistant", "a", id="msg_1", status="completed", phase="final_answer"), message("user", None)],
-        [SupervisorCanister("d"), SupervisorCanister("s"), AssistantCanister("a", extra={"phase": "final_answer"}), UserCanister()],
+        [
+            message("developer", "d"),
+            message("system", [{"type": "input_text", "text": "s"}]),
+            message("assistant", "a", id="msg_1", status="completed", phase="final_answer"),
+            message("user", None),
+        ],
+        [
+            SupervisorCanister("d"),
+            SupervisorCanister("s"),
+            AssistantCanister("a", extra={"phase": "final_answer"}),
+            UserCanister(),
+        ],
         (),
     ),
     "parts of every kind": (
-        [message("user", [{"type": "input_text", "text": "see"}, VIEW, {"type": "input_image", "image_url": {"url": "data:image/jpeg;base64,cG5n"}}, {"type": "input_image", "file_id": "f1", "detail": "auto"}, FILE_PART, {"type": "input_file", "file_url": "https://x/a.pdf"}, {"type": "input_file", "file_id": "f2", "filename": "b"}, {"type": "input_audio", "input_audio": {}}])],
-        [UserCanister([TextualContent("see"), PictureContent(url="https://x/y.png", extra={"detail": "high"}), PictureContent(data=b"png", mime_type="image/jpeg"), PictureContent(extra={"file_id": "f1"}), FILE, FileContent(url="https://x/a.pdf"), FileContent(name="b", extra={"file_id": "f2"})])],
+        [
+            message(
+                "user",
+                [
+                    {"type": "input_text", "text": "see"},
+                    VIEW,
+                    {"type": "input_image", "image_url": {"url": "data:image/jpeg;base64,cG5n"}},
+                    {"type": "input_image", "file_id": "f1", "detail": "auto"},
+                    FILE_PART,
+                    {"type": "input_file", "file_url": "https://x/a.pdf"},
+                    {"type": "input_file", "file_id": "f2", "filename": "b"},
+                    {"type": "input_audio", "input_audio": {}},
+                ],
+            )
+        ],
+        [
+            UserCanister(
+                [
+                    TextualContent("see"),
+                    PictureContent(url="https://x/y.png", extra={"detail": "high"}),
+                    PictureContent(data=b"png", mime_type="image/jpeg"),
+                    PictureContent(extra={"file_id": "f1"}),
+                    FILE,
+                    FileContent(url="https://x/a.pdf"),
+                    FileContent(name="b", extra={"file_id": "f2"}),
+                ]
+            )
+        ],
         ("part input_audio",),
     ),
     "an answer with a refusal": (
-        [message("assistant", [{"type": "output_text", "text": "t", "annotations": [{"type": "url_citation"}]}, {"type": "refusal", "refusal": "no"}])],
+        [
+            message(
+                "assistant",
+                [
+                    {"type": "output_text", "text": "t", "annotations": [{"type": "url_citation"}]},
+                    {"type": "refusal", "refusal": "no"},
+                ],
+            )
+        ],
         [AssistantCanister([TextualContent("t"), RefusalContent("no")])],
         (),
     ),
     "reasoning goes with the message after it": (
-        [{"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b"}], "content": None, "encrypted_content": "gAAA"}, message("assistant", "t")],
+        [
+            {
+                "type": "reasoning",
+                "id": "rs_1",
+                "summary": [{"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b"}],
+                "content": None,
+                "encrypted_content": "gAAA",
+            },
+            message("assistant", "t"),
+        ],
         [AssistantCanister([ReasoningContent("a\n\nb", "gAAA", "m"), TextualContent("t")])],
         (),
     ),
     "reasoning before a call": (
-        [{"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "raw"}], "encrypted_content": None}, function_call("a", "f", '{"x": 1}'), output("a", "1")],
-        [AssistantCanister(ReasoningContent("raw", origin="m")), InvocationCanister("a", "f", {"x": 1}, '{"x": 1}'), ResultCanister("1", invocation_id="a")],
+        [
+            {
+                "type": "reasoning",
+                "summary": [],
+                "content": [{"type": "reasoning_text", "text": "raw"}],
+                "encrypted_content": None,
+            },
+            function_call("a", "f", '{"x": 1}'),
+            output("a", "1"),
+        ],
+        [
+            AssistantCanister(ReasoningContent("raw", origin="m")),
+            InvocationCanister("a", "f", {"x": 1}, '{"x": 1}'),
+            ResultCanister("1", invocation_id="a"),
+        ],
         (),
     ),
-    "reasoning that we sealed": ([{"type": "reasoning", "summary": [], "encrypted_content": seal("sig", "other")}], [AssistantCanister(ReasoningContent("", "sig", "other"))], ()),
-    "reasoning that says nothing": ([{"type": "reasoning", "summary": [], "content": None, "encrypted_content": None}], [], ()),
+    "reasoning that we sealed": (
+        [{"type": "reasoning", "summary": [], "encrypted_content": seal("sig", "other")}],
+        [AssistantCanister(ReasoningContent("", "sig", "other"))],
+        (),
+    ),
+    "reasoning that says nothing": (
+        [{"type": "reasoning", "summary": [], "content": None, "encrypted_content": None}],
+        [],
+        (),
+    ),
     "calls, namespaced and custom": (
-        [function_call("a", "g", "{}", namespace="ns", id="fc_1", status="completed"), {"type": "custom_tool_call", "call_id": "b", "name": "apply_patch", "input": 'x"'}, output("a", [{"type": "input_text", "text": "seen"}, VIEW]), {"type": "custom_tool_call_output", "call_id": "b", "output": [{"type": "input_text", "text": "ok"}]}],
-        [InvocationCanister("a", "ns__g", {}, "{}"), InvocationCanister("b", "apply_patch", {"input": 'x"'}, '{"input":"x\\""}'), ResultCanister([TextualContent("seen"), PictureContent(url="https://x/y.png", extra={"detail": "high"})], invocation_id="a"), ResultCanister("ok", invocation_id="b")],
+        [
+            function_call("a", "g", "{}", namespace="ns", id="fc_1", status="completed"),
+            {"type": "custom_tool_call", "call_id": "b", "name": "apply_patch", "input": 'x"'},
+            output("a", [{"type": "input_text", "text": "seen"}, VIEW]),
+            {"type": "custom_tool_call_output", "call_id": "b", "output": [{"type": "input_text", "text": "ok"}]},
+        ],
+        [
+            InvocationCanister("a", "ns__g", {}, "{}"),
+            InvocationCanister("b", "apply_patch", {"input": 'x"'}, '{"input":"x\\""}'),
+            ResultCanister(
+                [TextualContent("seen"), PictureContent(url="https://x/y.png", extra={"detail": "high"})],
+                invocation_id="a",
+            ),
+            ResultCanister("ok", invocation_id="b"),
+        ],
         (),
     ),
     "arguments of any kind": (
-        [function_call("a", "f", ""), function_call("b", "f", None), function_call("c", "f", {"x": 1}), function_call("d", "f", "[1")],
-        [InvocationCanister("a", "f", {}, ""), InvocationCanister("b", "f", {}, "{}"), InvocationCanister("c", "f", {"x": 1}, '{"x":1}'), InvocationCanister("d", "f", None, "[1")],
+        [
+            function_call("a", "f", ""),
+            function_call("b", "f", None),
+            function_call("c", "f", {"x": 1}),
+            function_call("d", "f", "[1"),
+        ],
+        [
+            InvocationCanister("a", "f", {}, ""),
+            InvocationCanister("b", "f", {}, "{}"),
+            InvocationCanister("c", "f", {"x": 1}, '{"x":1}'),
+            InvocationCanister("d", "f", None, "[1"),
+        ],
         (),
     ),
     "outputs of any kind": (
         [output("a", None), output("a", {"temp": 72}), output("a", [1]), output("a", 3)],
-        [ResultCanister((), invocation_id="a"), ResultCanister('{"temp":72}', invocation_id="a"), ResultCanister("[1]", invocation_id="a"), ResultCanister("3", invocation_id="a")],
+        [
+            ResultCanister((), invocation_id="a"),
+            ResultCanister('{"temp":72}', invocation_id="a"),
+            ResultCanister("[1]", invocation_id="a"),
+            ResultCanister("3", invocation_id="a"),
+        ],
         (),
     ),
     "a tool search": (
-        [{"type": "tool_search_call", "call_id": "a", "execution": "client", "arguments": {"query": "x"}, "status": "completed"}, {"type": "tool_search_output", "call_id": "a", "tools": [{"type": "namespace", "name": "ns", "tools": [{"type": "function", "name": "g"}]}]}],
-        [InvocationCanister("a", "tool_search", {"query": "x"}, '{"query":"x"}'), ResultCanister("ns__g", invocation_id="a")],
+        [
+            {
+                "type": "tool_search_call",
+                "call_id": "a",
+                "execution": "client",
+                "arguments": {"query": "x"},
+                "status": "completed",
+            },
+            {
+                "type": "tool_search_output",
+                "call_id": "a",
+                "tools": [{"type": "namespace", "name": "ns", "tools": [{"type": "function", "name": "g"}]}],
+            },
+        ],
+        [
+            InvocationCanister("a", "tool_search", {"query": "x"}, '{"query":"x"}'),
+            ResultCanister("ns__g", invocation_id="a"),
+        ],
         (),
     ),
     "OpenAI's tools that the client runs": (
-        [{"type": "local_shell_call", "id": "ls_1", "call_id": "a", "action": {"type": "exec", "command": ["ls"]}, "status": "completed"}, {"type": "local_shell_call_output", "id": "ls_1", "output": '{"x": 1}'}, {"type": "computer_call", "call_id": "b", "action": {"type": "screenshot"}}, {"type": "computer_call_output", "call_id": "b", "output": {"type": "computer_screenshot", "image_url": "https://x/y.png"}}],
-        [InvocationCanister("a", "local_shell", {"type": "exec", "command": ["ls"]}, '{"type":"exec","command":["ls"]}'), ResultCanister('{"x": 1}', invocation_id="a"), InvocationCanister("b", "computer", {"type": "screenshot"}, '{"type":"screenshot"}'), ResultCanister(PictureContent(url="https://x/y.png"), invocation_id="b")],
+        [
+            {
+                "type": "local_shell_call",
+                "id": "ls_1",
+                "call_id": "a",
+                "action": {"type": "exec", "command": ["ls"]},
+                "status": "completed",
+            },
+            {"type": "local_shell_call_output", "id": "ls_1", "output": '{"x": 1}'},
+            {"type": "computer_call", "call_id": "b", "action": {"type": "screenshot"}},
+            {
+                "type": "computer_call_output",
+                "call_id": "b",
+                "output": {"type": "computer_screenshot", "image_url": "https://x/y.png"},
+            },
+        ],
+        [
+            InvocationCanister(
+                "a", "local_shell", {"type": "exec", "command": ["ls"]}, '{"type":"exec","command":["ls"]}'
+            ),
+            ResultCanister('{"x": 1}', invocation_id="a"),
+            InvocationCanister("b", "computer", {"type": "screenshot"}, '{"type":"screenshot"}'),
+            ResultCanister(PictureContent(url="https://x/y.png"), invocation_id="b"),
+        ],
         (),
     ),
-    "what the provider's own tools did is kept": ([KEPT, message("assistant", "t")], [AssistantCanister([ReasoningContent("", extra={"item": KEPT}), TextualContent("t")])], ()),
+    "what the provider's own tools did is kept": (
+        [KEPT, message("assistant", "t")],
+        [AssistantCanister([ReasoningContent("", extra={"item": KEPT}), TextualContent("t")])],
+        (),
+    ),
     "a compaction is kept": (
         [{"type": "compaction", "encrypted_content": "x"}, message("user", "u")],
-        [AssistantCanister(ReasoningContent("", extra={"item": {"type": "compaction", "encrypted_content": "x"}})), UserCanister("u")],
+        [
+            AssistantCanister(ReasoningContent("", extra={"item": {"type": "compaction", "encrypted_content": "x"}})),
+            UserCanister("u"),
+        ],
         (),
     ),
     "another agent's message": (
-        [{"type": "agent_message", "author": "root", "recipient": "a", "content": [{"type": "input_text", "text": "go"}, {"type": "encrypted_content", "encrypted_content": "x"}]}],
+        [
+            {
+                "type": "agent_message",
+                "author": "root",
+                "recipient": "a",
+                "content": [
+                    {"type": "input_text", "text": "go"},
+                    {"type": "encrypted_content", "encrypted_content": "x"},
+                ],
+            }
+        ],
         [UserCanister([TextualContent("From root:\n"), TextualContent("go")])],
         ("part encrypted_content",),
     ),
     "what is of no use to any model": (
-        [{"type": "item_reference", "id": "x"}, {"type": "compaction_trigger"}, {"type": "brand_new", "x": [1]}, {"type": "brand_new"}, {"x": 1}, {"type": None}],
+        [
+            {"type": "item_reference", "id": "x"},
+            {"type": "compaction_trigger"},
+            {"type": "brand_new", "x": [1]},
+            {"type": "brand_new"},
+            {"x": 1},
+            {"type": None},
+        ],
         [],
         ("item item_reference", "item compaction_trigger", "item brand_new", "item None"),
     ),
     "seed 002's conversation": (
-        [message("user", "What's the weather?"), message("assistant", ""), function_call("call_xyz", "get_weather", '{"location":"San Francisco"}'), output("call_xyz", '{"temp":72,"condition":"sunny"}')],
-        [UserCanister("What's the weather?"), AssistantCanister(), InvocationCanister("call_xyz", "get_weather", {"location": "San Francisco"}, '{"location":"San Francisco"}'), ResultCanister('{"temp":72,"condition":"sunny"}', invocation_id="call_xyz")],
+        [
+            message("user", "What's the weather?"),
+            message("assistant", ""),
+            function_call("call_xyz", "get_weather", '{"location":"San Francisco"}'),
+            output("call_xyz", '{"temp":72,"condition":"sunny"}'),
+        ],
+        [
+            UserCanister("What's the weather?"),
+            AssistantCanister(),
+            InvocationCanister(
+                "call_xyz", "get_weather", {"location": "San Francisco"}, '{"location":"San Francisco"}'
+            ),
+            ResultCanister('{"temp":72,"condition":"sunny"}', invocation_id="call_xyz"),
+        ],
         (),
     ),
     "a tool's message, as seed 002's clients send it": (
-        [message("tool", [{"type": "output", "content_type": "application/json", "body": "{}"}], tool_call_id="call_123")],
+        [
+            message(
+                "tool", [{"type": "output", "content_type": "application/json", "body": "{}"}], tool_call_id="call_123"
+            )
+        ],
         [ResultCanister("{}", invocation_id="call_123")],
         (),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("items", "canisters", "dropped"), ITEMS.values(), ids=ITEMS)
@@ -502,7 +755,15 @@ NESTED = {"type": "function", "function": {"name": "f", "description": "does", "
 FLAT = {"type": "function", "name": "f", "description": "does", "parameters": SCHEMA, "strict": False}
 F = ToolDeclaration("f", "does", SCHEMA)
 PATCH = ToolDeclaration("apply_patch", "patches", CUSTOM_SCHEMA, kind="custom", grammar=GRAMMAR)
-SPACE = {"type": "namespace", "name": "ns", "description": "of ns", "tools": [{"type": "function", "name": "g", "parameters": None}, {"type": "custom", "name": "exec", "format": {"type": "text"}}]}  # fmt: skip
+SPACE = {
+    "type": "namespace",
+    "name": "ns",
+    "description": "of ns",
+    "tools": [
+        {"type": "function", "name": "g", "parameters": None},
+        {"type": "custom", "name": "exec", "format": {"type": "text"}},
+    ],
+}
 SPACED = (
     ToolDeclaration("ns__g", "", {"type": "object", "properties": {}}, namespace="ns"),
     ToolDeclaration("ns__exec", "", CUSTOM_SCHEMA, kind="custom", namespace="ns"),
@@ -678,12 +939,39 @@ def test_the_rest_is_kept():
 CODEX = {
     "model": "gpt-6-sol",
     "input": [
-        {"type": "additional_tools", "role": "developer", "tools": [{"type": "namespace", "name": "functions", "description": "", "tools": [{"type": "custom", "name": "exec", "description": "runs", "format": GRAMMAR}, {"type": "function", "name": "wait", "description": "waits", "strict": False, "parameters": SCHEMA}]}]},
+        {
+            "type": "additional_tools",
+            "role": "developer",
+            "tools": [
+                {
+                    "type": "namespace",
+                    "name": "functions",
+                    "description": "",
+                    "tools": [
+                        {"type": "custom", "name": "exec", "description": "runs", "format": GRAMMAR},
+                        {
+                            "type": "function",
+                            "name": "wait",
+                            "description": "waits",
+                            "strict": False,
+                            "parameters": SCHEMA,
+                        },
+                    ],
+                }
+            ],
+        },
         message("developer", [{"type": "input_text", "text": "one"}]),
         message("developer", [{"type": "input_text", "text": "two"}]),
         message("user", [{"type": "input_text", "text": "list"}]),
         {"type": "reasoning", "summary": [], "content": None, "encrypted_content": seal("sig", "claude")},
-        {"type": "custom_tool_call", "status": "completed", "call_id": "c1", "namespace": "functions", "name": "exec", "input": "ls"},
+        {
+            "type": "custom_tool_call",
+            "status": "completed",
+            "call_id": "c1",
+            "namespace": "functions",
+            "name": "exec",
+            "input": "ls",
+        },
         {"type": "custom_tool_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "a.txt"}]},
     ],
     "tool_choice": "auto",
@@ -694,7 +982,7 @@ CODEX = {
     "include": ["reasoning.encrypted_content"],
     "prompt_cache_key": "k",
     "client_metadata": {},
-}  # fmt: skip
+}
 
 
 def test_codex():
@@ -736,7 +1024,10 @@ def items(*given_items):
         ({"model": "m", "input": "u", "tools": [{"type": "function"}]}, "tools[0]"),
         ({"model": "m", "input": "u", "tools": [{"type": "function", "name": 3}]}, "tools[0].name"),
         ({"model": "m", "input": "u", "tools": [{"type": 3}]}, "tools[0].type"),
-        ({"model": "m", "input": "u", "tools": [{"type": "namespace", "name": "n", "tools": [{"type": "custom"}]}]}, "tools[0].tools[0]"),
+        (
+            {"model": "m", "input": "u", "tools": [{"type": "namespace", "name": "n", "tools": [{"type": "custom"}]}]},
+            "tools[0].tools[0]",
+        ),
         ({"model": "m", "input": "u", "tool_choice": "any"}, "tool_choice"),
         ({"model": "m", "input": "u", "tool_choice": {"type": "function"}}, "tool_choice.function.name"),
         ({"model": "m", "input": "u", "tool_choice": {"type": "allowed_tools"}}, "tool_choice.tools"),
@@ -745,16 +1036,22 @@ def items(*given_items):
         (items({"role": "wizard", "content": "x"}), "input[0].role"),
         (items({"role": "user", "content": 3}), "input[0].content"),
         (items(message("user", [{"type": "input_text"}])), "input[0].content[0]"),
-        (items(message("user", [{"type": "input_image", "image_url": "data:image/png;base64,*"}])), "input[0].content[0].image_url"),
+        (
+            items(message("user", [{"type": "input_image", "image_url": "data:image/png;base64,*"}])),
+            "input[0].content[0].image_url",
+        ),
         (items(message("user", [{"type": "input_image"}])), "input[0].content[0]"),
-        (items(message("user", [{"type": "input_file", "file_data": "data:text/plain,x"}])), "input[0].content[0].file_data"),
+        (
+            items(message("user", [{"type": "input_file", "file_data": "data:text/plain,x"}])),
+            "input[0].content[0].file_data",
+        ),
         (items(message("user", [{"type": "input_file"}])), "input[0].content[0]"),
         (items({"type": "function_call", "name": "f"}), "input[0].call_id"),
         (items({"type": "function_call", "call_id": "a"}), "input[0].name"),
         (items({"type": "function_call_output", "output": "x"}), "input[0].call_id"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
-)  # fmt: skip
+)
 def test_what_is_no_request_is_refused_with_its_place(body, path):
     with pytest.raises(CallerError) as caught:
         decode_request(body)
@@ -763,9 +1060,21 @@ def test_what_is_no_request_is_refused_with_its_place(body, path):
 
 FULL = [
     CODEX,
-    {"model": "m", "instructions": "i", "input": "u", "temperature": 1.0, "top_p": 1.0, "max_output_tokens": 1, "tools": [NESTED, *DECLARED, SEARCH, {"type": "web_search"}], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [G, {"type": "namespace", "name": "ns"}]}, "text": {"format": {"type": "json_schema", "name": "n", "schema": {}}, "verbosity": "low"}, "include": [], "store": True},
+    {
+        "model": "m",
+        "instructions": "i",
+        "input": "u",
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "max_output_tokens": 1,
+        "tools": [NESTED, *DECLARED, SEARCH, {"type": "web_search"}],
+        "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [G, {"type": "namespace", "name": "ns"}]},
+        "text": {"format": {"type": "json_schema", "name": "n", "schema": {}}, "verbosity": "low"},
+        "include": [],
+        "store": True,
+    },
     *[{"model": "m", "input": given_items} for given_items, _, _ in ITEMS.values()],
-]  # fmt: skip
+]
 WRONG = [
     None,
     3,

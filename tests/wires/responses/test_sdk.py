@@ -115,7 +115,16 @@ def told(response):
     return response.model_dump(exclude_none=True)
 
 
-SAID = [START, ReasoningPiece("hm", "sig", "m"), TextPiece("Hel"), TextPiece("lo"), *CALLS, TextPiece(" again"), Usage(7, 5, 3, 2), ReplyEnded("invocations")]  # fmt: skip
+SAID = [
+    START,
+    ReasoningPiece("hm", "sig", "m"),
+    TextPiece("Hel"),
+    TextPiece("lo"),
+    *CALLS,
+    TextPiece(" again"),
+    Usage(7, 5, 3, 2),
+    ReplyEnded("invocations"),
+]
 
 
 @pytest.mark.parametrize("fields", [{}, {"extra_headers": {"x-seed": "1"}}], ids=["official", "with the seed's events"])

@@ -27,8 +27,19 @@ FRONTS = ("responses", "chat", "messages", "gemini")
 CODES = {
     "responses": None,
     "chat": None,
-    "messages": {"invalid_request_error", "authentication_error", "permission_error", "not_found_error", "request_too_large", "rate_limit_error", "api_error", "timeout_error", "overloaded_error", "billing_error"},
-}  # fmt: skip
+    "messages": {
+        "invalid_request_error",
+        "authentication_error",
+        "permission_error",
+        "not_found_error",
+        "request_too_large",
+        "rate_limit_error",
+        "api_error",
+        "timeout_error",
+        "overloaded_error",
+        "billing_error",
+    },
+}
 WORDS = ("", "Hi", "x" * 300, "naïve — ✓ 😀", "\u0000", "a\nb", "<tool_call>", "data: x\n\n", "[DONE]", "../..", "null")
 NAMES = ("search", "get_weather", "f", "", "a b", "x" * 70, "ns__f", "😀")
 LEAVES = (None, True, False, 0, -1, 1, 1.5, -0.0, 1e300, 2**70, -(2**63), [], {}, [[]], [None], {"": None}, *WORDS)
@@ -40,7 +51,10 @@ def junk(r, depth=0):
         return r.choice(LEAVES)
     if kind < 0.85:
         return [junk(r, depth + 1) for _ in range(r.randrange(4))]
-    return {r.choice(("type", "role", "content", "name", "id", "text", "x")): junk(r, depth + 1) for _ in range(r.randrange(4))}  # fmt: skip
+    return {
+        r.choice(("type", "role", "content", "name", "id", "text", "x")): junk(r, depth + 1)
+        for _ in range(r.randrange(4))
+    }
 
 
 def spoilt(r, value, share):
@@ -75,13 +89,17 @@ def schema(r):
     return r.choice(
         (
             {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
-            {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"type": ["integer", "null"]}}},
+            {
+                "type": "object",
+                "properties": {"a": {"$ref": "#/$defs/a"}},
+                "$defs": {"a": {"type": ["integer", "null"]}},
+            },
             {"type": "object"},
             {},
             {"$ref": "#"},
             {"type": "array"},
         )
-    )  # fmt: skip
+    )
 
 
 def arguments(r):
@@ -116,7 +134,12 @@ def response_item(r):
             {"type": "function_call_output", "call_id": call, "output": content},
             {"type": "custom_tool_call", "call_id": call, "name": name, "input": word(r)},
             {"type": "custom_tool_call_output", "call_id": call, "output": content},
-            {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": word(r)}], "encrypted_content": word(r)},
+            {
+                "type": "reasoning",
+                "id": "rs",
+                "summary": [{"type": "summary_text", "text": word(r)}],
+                "encrypted_content": word(r),
+            },
             {"type": "additional_tools", "role": "developer", "tools": some(r, response_tool)},
             {"type": "item_reference", "id": "msg_1"},
             {"type": "compaction", "encrypted_content": word(r)},
@@ -124,21 +147,36 @@ def response_item(r):
             {"type": "tool_search_call", "call_id": call, "arguments": {}, "execution": "client"},
             {"type": "local_shell_call", "call_id": call, "action": {"type": "exec", "command": ["ls"]}},
         )
-    )  # fmt: skip
+    )
 
 
 def response_tool(r):
     name = r.choice(NAMES)
     return r.choice(
         (
-            {"type": "function", "name": name, "description": word(r), "parameters": schema(r), "strict": r.choice((None, True, False))},
+            {
+                "type": "function",
+                "name": name,
+                "description": word(r),
+                "parameters": schema(r),
+                "strict": r.choice((None, True, False)),
+            },
             {"type": "function", "function": {"name": name, "parameters": schema(r)}},
-            {"type": "custom", "name": name, "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}},
-            {"type": "namespace", "name": "ns", "description": "n", "tools": [{"type": "function", "name": "f", "parameters": schema(r)}]},
+            {
+                "type": "custom",
+                "name": name,
+                "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"},
+            },
+            {
+                "type": "namespace",
+                "name": "ns",
+                "description": "n",
+                "tools": [{"type": "function", "name": "f", "parameters": schema(r)}],
+            },
             {"type": "web_search"},
             {"type": "tool_search", "execution": "client", "parameters": schema(r)},
         )
-    )  # fmt: skip
+    )
 
 
 def responses(r):
@@ -146,13 +184,27 @@ def responses(r):
         "input": r.choice((word(r), some(r, response_item, most=6))),
         "instructions": r.choice((None, word(r))),
         "tools": some(r, response_tool),
-        "tool_choice": r.choice(("auto", "none", "required", {"type": "function", "name": r.choice(NAMES)}, {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]})),
+        "tool_choice": r.choice(
+            (
+                "auto",
+                "none",
+                "required",
+                {"type": "function", "name": r.choice(NAMES)},
+                {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]},
+            )
+        ),
         "parallel_tool_calls": r.choice((True, False, None)),
         "max_output_tokens": seldom(r, 0, 1, 100),
         "temperature": r.choice((None, 0, 1.0)),
         "top_logprobs": seldom(r, 21, 0, 5),
         "reasoning": r.choice((None, {"effort": "low", "summary": "auto"})),
-        "text": r.choice((None, {"format": {"type": "text"}}, {"format": {"type": "json_schema", "name": "n", "schema": schema(r)}, "verbosity": "low"})),
+        "text": r.choice(
+            (
+                None,
+                {"format": {"type": "text"}},
+                {"format": {"type": "json_schema", "name": "n", "schema": schema(r)}, "verbosity": "low"},
+            )
+        ),
         "metadata": r.choice((None, {"a": "b"})),
         "store": r.choice((None, False, True)),
         "previous_response_id": seldom(r, "resp_1"),
@@ -160,7 +212,7 @@ def responses(r):
         "include": r.choice((None, ["reasoning.encrypted_content"])),
         "background": seldom(r, True, False),
         "service_tier": r.choice((None, "auto", "flex")),
-    }  # fmt: skip
+    }
 
 
 # Chat Completions
@@ -186,35 +238,48 @@ def chat_message(r):
             {"role": r.choice(("user", "assistant", "system", "developer")), "content": content},
             {"role": "assistant", "content": content, "tool_calls": [made], "reasoning_content": word(r)},
             {"role": "tool", "tool_call_id": call, "content": content},
-            seldom(r, {"role": "assistant", "tool_calls": [{"id": call, "type": "custom", "custom": {"name": "f", "input": word(r)}}]})
+            seldom(
+                r,
+                {
+                    "role": "assistant",
+                    "tool_calls": [{"id": call, "type": "custom", "custom": {"name": "f", "input": word(r)}}],
+                },
+            )
             or seldom(r, {"role": "assistant", "function_call": made["function"]})
             or seldom(r, {"role": "function", "name": r.choice(NAMES), "content": content})
             or {"role": "user", "content": word(r)},
         )
-    )  # fmt: skip
+    )
 
 
 def chat_tool(r):
     name = r.choice(NAMES)
     return r.choice(
         (
-            {"type": "function", "function": {"name": name, "description": word(r), "parameters": schema(r), "strict": True}},
+            {
+                "type": "function",
+                "function": {"name": name, "description": word(r), "parameters": schema(r), "strict": True},
+            },
             {"type": "function", "function": {"name": name}},
             {"type": "custom", "custom": {"name": name, "format": {"type": "text"}}},
         )
-    )  # fmt: skip
+    )
 
 
 def chat(r):
     return {
         "messages": some(r, chat_message, most=6),
         "tools": some(r, chat_tool),
-        "tool_choice": r.choice((None, "auto", "none", "required", {"type": "function", "function": {"name": r.choice(NAMES)}})),
+        "tool_choice": r.choice(
+            (None, "auto", "none", "required", {"type": "function", "function": {"name": r.choice(NAMES)}})
+        ),
         "parallel_tool_calls": r.choice((None, True, False)),
         "max_tokens": seldom(r, 0, 5),
         "max_completion_tokens": r.choice((None, 5)),
         "stream_options": r.choice((None, {"include_usage": True}, {"include_usage": False})),
-        "response_format": r.choice((None, {"type": "json_object"}, {"type": "json_schema", "json_schema": {"name": "n", "schema": schema(r)}})),
+        "response_format": r.choice(
+            (None, {"type": "json_object"}, {"type": "json_schema", "json_schema": {"name": "n", "schema": schema(r)}})
+        ),
         "stop": r.choice((None, "x", ["x", "y"])),
         "n": seldom(r, 2, 1),
         "logprobs": r.choice((None, True)),
@@ -224,7 +289,7 @@ def chat(r):
         "reasoning_effort": r.choice((None, "high", "much")),
         "functions": r.choice((None, [{"name": "f", "parameters": schema(r)}])),
         "user": r.choice((None, word(r))),
-    }  # fmt: skip
+    }
 
 
 # Messages
@@ -238,28 +303,55 @@ def block(r):
             {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}},
             {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": word(r)}, "title": "t"},
             {"type": "tool_use", "id": call, "name": r.choice(NAMES), "input": r.choice(({}, {"query": "x"}))},
-            {"type": "tool_result", "tool_use_id": call, "content": r.choice((word(r), [{"type": "text", "text": word(r)}])), "is_error": True},
+            {
+                "type": "tool_result",
+                "tool_use_id": call,
+                "content": r.choice((word(r), [{"type": "text", "text": word(r)}])),
+                "is_error": True,
+            },
             {"type": "thinking", "thinking": word(r), "signature": word(r)},
             {"type": "redacted_thinking", "data": word(r)},
             {"type": "server_tool_use", "id": call, "name": "web_search", "input": {}},
         )
-    )  # fmt: skip
+    )
 
 
 def messages(r):
     return {
         "max_tokens": seldom(r, 0, 5) or 100,
-        "messages": [{"role": r.choice(("user", "assistant")), "content": r.choice((word(r), some(r, block)))} for _ in range(r.randrange(6))],
-        "system": r.choice((None, word(r), [{"type": "text", "text": word(r), "cache_control": {"type": "ephemeral"}}])),
-        "tools": [r.choice(({"name": r.choice(NAMES), "input_schema": schema(r)}, {"type": "web_search_20250305", "name": "web_search"}, {"type": "bash_20250124", "name": "bash"})) for _ in range(r.randrange(3))],
-        "tool_choice": r.choice((None, {"type": "auto"}, {"type": "any", "disable_parallel_tool_use": True}, {"type": "tool", "name": r.choice(NAMES)}, {"type": "none"})),
+        "messages": [
+            {"role": r.choice(("user", "assistant")), "content": r.choice((word(r), some(r, block)))}
+            for _ in range(r.randrange(6))
+        ],
+        "system": r.choice(
+            (None, word(r), [{"type": "text", "text": word(r), "cache_control": {"type": "ephemeral"}}])
+        ),
+        "tools": [
+            r.choice(
+                (
+                    {"name": r.choice(NAMES), "input_schema": schema(r)},
+                    {"type": "web_search_20250305", "name": "web_search"},
+                    {"type": "bash_20250124", "name": "bash"},
+                )
+            )
+            for _ in range(r.randrange(3))
+        ],
+        "tool_choice": r.choice(
+            (
+                None,
+                {"type": "auto"},
+                {"type": "any", "disable_parallel_tool_use": True},
+                {"type": "tool", "name": r.choice(NAMES)},
+                {"type": "none"},
+            )
+        ),
         "thinking": r.choice((None, {"type": "enabled", "budget_tokens": 2000}, {"type": "adaptive"})),
         "temperature": r.choice((None, 0.5)),
         "top_k": r.choice((None, 5)),
         "stop_sequences": r.choice((None, ["x"])),
         "metadata": r.choice((None, {"user_id": "u"})),
         "output_config": r.choice((None, {"effort": "high"})),
-    }  # fmt: skip
+    }
 
 
 # Gemini
@@ -273,12 +365,21 @@ def gemini_part(r):
             {"text": word(r), "thought": True, "thoughtSignature": word(r)},
             {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
             {"file_data": {"mime_type": "application/pdf", "file_uri": "https://example.org/x.pdf"}},
-            {"functionCall": {"id": call, "name": name, "args": r.choice(({}, {"query": "x"}))}, "thoughtSignature": "U2ln"},
+            {
+                "functionCall": {"id": call, "name": name, "args": r.choice(({}, {"query": "x"}))},
+                "thoughtSignature": "U2ln",
+            },
             {"function_call": {"name": name}},
-            {"functionResponse": {"id": call, "name": name, "response": r.choice(({"output": word(r)}, {"error": word(r)}, {}))}},
+            {
+                "functionResponse": {
+                    "id": call,
+                    "name": name,
+                    "response": r.choice(({"output": word(r)}, {"error": word(r)}, {})),
+                }
+            },
             {"executableCode": {"language": "PYTHON", "code": "1"}},
         )
-    )  # fmt: skip
+    )
 
 
 def gemini_content(r):
@@ -298,7 +399,9 @@ def gemini(r):
     return {
         "contents": r.choice((some(r, gemini_content, most=6), gemini_content(r))),
         "system_instruction": r.choice((None, {"parts": {"text": word(r)}})),
-        "tools": r.choice((None, [{"functionDeclarations": [declared]}], {"function_declarations": declared}, [{"googleSearch": {}}])),
+        "tools": r.choice(
+            (None, [{"functionDeclarations": [declared]}], {"function_declarations": declared}, [{"googleSearch": {}}])
+        ),
         "toolConfig": r.choice((None, {"functionCallingConfig": config})),
         "generationConfig": r.choice(
             (
@@ -306,11 +409,14 @@ def gemini(r):
                 {"maxOutputTokens": 5, "temperature": 1, "topK": 5, "candidateCount": r.choice((1, 1, 2))},
                 {"response_mime_type": "application/json", "response_schema": schema(r)},
                 {"responseMimeType": "application/json", "responseJsonSchema": schema(r)},
-                {"thinkingConfig": {"thinkingBudget": r.choice((-1, 0, 9)), "includeThoughts": True}, "stopSequences": ["x"]},
+                {
+                    "thinkingConfig": {"thinkingBudget": r.choice((-1, 0, 9)), "includeThoughts": True},
+                    "stopSequences": ["x"],
+                },
             )
         ),
         "safetySettings": r.choice((None, [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}])),
-    }  # fmt: skip
+    }
 
 
 BODIES = {"responses": responses, "chat": chat, "messages": messages, "gemini": gemini}
@@ -332,7 +438,12 @@ def body_of(r, front):
 
 # What the backend does
 
-CALL = [InvocationStarted(0, "call_9", "search"), ArgumentsPiece(0, '{"que'), ArgumentsPiece(0, 'ry":"x"}'), InvocationEnded(0, "call_9", "search", {"query": "x"}, '{"query":"x"}')]  # fmt: skip
+CALL = [
+    InvocationStarted(0, "call_9", "search"),
+    ArgumentsPiece(0, '{"que'),
+    ArgumentsPiece(0, 'ry":"x"}'),
+    InvocationEnded(0, "call_9", "search", {"query": "x"}, '{"query":"x"}'),
+]
 REPLIES = (
     "Hello",
     "",
@@ -361,7 +472,10 @@ def judged(front, answer):
             case "responses":
                 last = [kind in {"response.completed", "response.incomplete", "response.failed"} for kind in kinds]
             case "chat":
-                last = ["error" in event or bool(event["choices"] and event["choices"][0]["finish_reason"]) for event in answer.events]  # fmt: skip
+                last = [
+                    "error" in event or bool(event["choices"] and event["choices"][0]["finish_reason"])
+                    for event in answer.events
+                ]
             case "gemini":
                 last = ["error" in event or "finishReason" in event["candidates"][0] for event in answer.events]
             case _:
