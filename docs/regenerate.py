@@ -95,7 +95,7 @@ def quotations() -> list[tuple[dict[str, Any], bool, bool]]:
     """The vectors that quote calls; of each whether it became one with `auto`, and with its model's own dialects."""
     from callboard.core import InvocationStarted, ToolDeclaration  # noqa: PLC0415
     from callboard.dialects import parse  # noqa: PLC0415
-    from callboard.modes import plan  # noqa: PLC0415
+    from callboard.modes import make_plan  # noqa: PLC0415
     from callboard.profiles import resolve  # noqa: PLC0415
 
     def calls(case: dict[str, Any], dialect: Any) -> bool:
@@ -105,7 +105,7 @@ def quotations() -> list[tuple[dict[str, Any], bool, bool]]:
 
     lines = (VECTORS / "quotations.jsonl").read_text("utf-8").splitlines()
     cases = [json.loads(line) for line in lines]
-    return [(case, calls(case, "auto"), calls(case, plan(resolve(case["model"])).watched)) for case in cases]
+    return [(case, calls(case, "auto"), calls(case, make_plan(resolve(case["model"])).watched)) for case in cases]
 
 
 def real_calls() -> list[tuple[dict[str, Any], bool, bool]]:

@@ -36,10 +36,10 @@ acme = acme_plugin:PROVIDER
 """
 ASK = """
 from callboard import Agent, access_model
-from callboard.modes import plan
+from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.wires import wire_named
-decided = plan(resolve("acme-9b"))
+decided = make_plan(resolve("acme-9b"))
 print(decided.mode.name, decided.dialect.name, wire_named("acme_wire").path(None))
 print(Agent(access_model("acme:zork")).run_sync("Who?").output)
 """

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from callboard import Agent, Limits
-from callboard.modes import plan
+from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.providers.http_model import HttpModel
 
@@ -43,7 +43,7 @@ class Stub:
 
 def prepare(add: Callable[..., Any], rounds: int) -> Callable[[], Awaitable[Any]]:
     resolution = resolve("gpt-4o", {"mode": "native"})
-    model = HttpModel(resolution, plan(resolution), Stub(rounds), base_url="http://stub")  # type: ignore[arg-type]
+    model = HttpModel(resolution, make_plan(resolution), Stub(rounds), base_url="http://stub")  # type: ignore[arg-type]
     agent = Agent(model, [add], limits=Limits(rounds=rounds + 1, errors=None))
 
     async def run() -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from callboard import Agent, Limits
 from callboard.core import TextPiece
-from callboard.modes import plan
+from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.providers import FallbackModel, HttpModel
 
@@ -59,7 +59,7 @@ class Transport:
 def test_an_event_passes_three_generators_at_most(fallback, seconds, count):
     counts = []
     resolution = resolve("gpt-4o", {"mode": "native"})
-    model = HttpModel(resolution, plan(resolution), Transport(counts), base_url="http://stub")
+    model = HttpModel(resolution, make_plan(resolution), Transport(counts), base_url="http://stub")
     agent = Agent(FallbackModel([model, model]) if fallback else model, limits=Limits(seconds=seconds))
 
     async def scenario():

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from callboard import Agent, Limits, tool
-from callboard.agent.resume import waiting_calls
+from callboard.agent.resume import find_waiting_calls
 from callboard.core import (
     Allow,
     ApprovalAnswered,
@@ -255,6 +255,6 @@ def test_a_resumed_run_that_is_cancelled_keeps_what_the_user_said():
 def test_calls_that_wait_are_found_in_their_order():
     history = [InvocationCanister("a", "f", {}), InvocationCanister("b", "f", {}), InvocationCanister("c", "f", {})]
     results = [ResultCanister(invocation_id="b", content="x"), InvocationCanister("b", "g", {})]
-    assert [(each.identifier, each.name) for each in waiting_calls([*history, *results])] == [
+    assert [(each.identifier, each.name) for each in find_waiting_calls([*history, *results])] == [
         ("a", "f"), ("c", "f"), ("b", "g"),
     ]  # fmt: skip

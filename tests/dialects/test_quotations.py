@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from callboard.core import InvocationEnded, InvocationStarted, Note, ReasoningPiece, TextPiece, ToolDeclaration
 from callboard.dialects import Parser, parse
 from callboard.dialects.text_buffer import MAX_HELD
-from callboard.modes import plan
+from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.testing import coalesce
 
@@ -27,7 +27,7 @@ KINDS = sorted({each["kind"] for each in QUOTATIONS})
 
 
 def watched(model):
-    return plan(resolve(model)).watched
+    return make_plan(resolve(model)).watched
 
 
 def calls(text, dialect="auto", tools=TOOLS, why="stop"):

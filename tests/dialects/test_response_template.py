@@ -20,7 +20,7 @@ from callboard.core import (
 from callboard.dialects import Parser, parse, render_calls
 from callboard.dialects.response_template import read_response_template
 from callboard.errors import CallerError
-from callboard.modes import plan
+from callboard.modes import make_plan
 from callboard.profiles import resolve
 
 TOOL = ToolDeclaration(
@@ -202,7 +202,7 @@ def test_whatever_a_file_says_is_read_or_refused(fields):
 
 def test_a_profile_has_one_for_its_model():
     described, spelled = TEMPLATES["a name before an object"]
-    decided = plan(resolve("a-new-model", {"response_template": described}), "validated")
+    decided = make_plan(resolve("a-new-model", {"response_template": described}), "validated")
     assert decided.dialect is decided.watched
     assert read(parse(spelled, [TOOL], decided.dialect))[2] == [ARGUMENTS]
 

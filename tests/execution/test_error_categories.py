@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from callboard.errors import CallboardError, NoSuchTool
-from callboard.execution.error_categories import category_of
+from callboard.execution.error_categories import find_category
 from callboard.schema import ArgumentsInvalid
 
 # Clients that are not installed here; they are known by their names alone.
@@ -67,4 +67,4 @@ Httpx = type("ConnectError", (type("TransportError", (Exception,), {"__module__"
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_every_exception_has_a_category(error, category):
-    assert category_of(error) == category
+    assert find_category(error) == category

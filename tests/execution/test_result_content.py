@@ -24,7 +24,7 @@ from callboard.core import (
     encode_line,
 )
 from callboard.errors import CallerError
-from callboard.execution import result_of
+from callboard.execution import make_result
 from callboard.execution.result_content import MAX_TEXT
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
@@ -115,7 +115,7 @@ SEEN = datetime(2026, 1, 1, tzinfo=UTC)
     ],
 )
 def test_values_as_text(value, text):
-    assert result_of("call_1", value) == ResultCanister(invocation_id="call_1", content=text or TextualContent(""))
+    assert make_result("call_1", value) == ResultCanister(invocation_id="call_1", content=text or TextualContent(""))
 
 
 @pytest.mark.parametrize(
@@ -137,11 +137,11 @@ def test_values_as_text(value, text):
     ],
 )
 def test_pictures_and_bytes_keep_their_type(value, content):
-    assert result_of("call_1", value) == ResultCanister(invocation_id="call_1", content=content)
+    assert make_result("call_1", value) == ResultCanister(invocation_id="call_1", content=content)
 
 
 def test_a_picture_among_other_values_is_json():
-    (content,) = result_of("call_1", [PICTURE, 1]).content
+    (content,) = make_result("call_1", [PICTURE, 1]).content
     assert json.loads(content.text)[1] == 1
 
 
@@ -155,20 +155,20 @@ def test_a_picture_among_other_values_is_json():
     ],
 )
 def test_text_is_cut_and_says_so(value):
-    text = result_of("call_1", value).text
+    text = make_result("call_1", value).text
     assert len(text) < MAX_TEXT + 100
     assert text[MAX_TEXT:].startswith(f"\n[cut: {MAX_TEXT} of ")
     assert text.endswith(" characters]")
 
 
 def test_each_of_several_texts_is_cut():
-    result = result_of("call_1", [TextualContent("x" * 1_000_000, "text/html"), PICTURE])
+    result = make_result("call_1", [TextualContent("x" * 1_000_000, "text/html"), PICTURE])
     assert result.content[0].text.endswith(f"[cut: {MAX_TEXT} of 1000000 characters]")
     assert (result.content[0].mime_type, result.content[1]) == ("text/html", PICTURE)
 
 
 def test_what_just_fits_is_whole():
-    assert result_of("call_1", "x" * MAX_TEXT).text == "x" * MAX_TEXT
+    assert make_result("call_1", "x" * MAX_TEXT).text == "x" * MAX_TEXT
 
 
 JSON_VALUES = st.recursive(
@@ -184,7 +184,7 @@ JSON_VALUES = st.recursive(
 
 @given(JSON_VALUES | st.binary())
 def test_whatever_a_tool_returns_can_be_kept_and_sent(value):
-    result = result_of("call_1", value)
+    result = make_result("call_1", value)
     assert decode_canister(encode_line(result)) == result
 
 
@@ -200,7 +200,7 @@ def test_whatever_a_tool_returns_can_be_kept_and_sent(value):
     ],
 )
 def test_numbers_that_json_has_no_name_for_are_not_lost(value, text):
-    assert result_of("call_1", value).text == text
+    assert make_result("call_1", value).text == text
 
 
 @pytest.mark.parametrize(
@@ -210,15 +210,15 @@ def test_numbers_that_json_has_no_name_for_are_not_lost(value, text):
 )
 def test_what_has_no_text_but_its_address_is_no_result(value):
     with pytest.raises(CallerError, match=r"^a [a-z_]+ is no result that a model could read; return text"):
-        result_of("call_1", value)
+        make_result("call_1", value)
 
 
 def test_a_text_may_speak_of_addresses():
-    assert result_of("call_1", "<x at 0x12>").text == "<x at 0x12>"
+    assert make_result("call_1", "<x at 0x12>").text == "<x at 0x12>"
 
 
 def test_pictures_and_files_among_texts_are_contents():
-    result = result_of("1", ["Before:", PNG, PICTURE, "After:", b"x", FileContent(b"y", "text/csv")])
+    result = make_result("1", ["Before:", PNG, PICTURE, "After:", b"x", FileContent(b"y", "text/csv")])
     assert result.content == (
         TextualContent("Before:"),
         PICTURE,

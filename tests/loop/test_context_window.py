@@ -21,7 +21,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.loop import ContextWindow
-from callboard.loop.truncation import PICTURE, cut_to, fill, size_of
+from callboard.loop.truncation import PICTURE, cut_to, share_room, size_of
 from callboard.tools import Ensemble, InvokerRegistry, tool
 
 
@@ -425,7 +425,7 @@ def test_the_work_of_a_round_does_not_grow():
 
 @given(st.lists(st.integers(0, 50), min_size=1), st.integers(0, 400))
 def test_each_has_room(sizes, room):
-    most = fill(sizes, room)
+    most = share_room(sizes, room)
     assert sum(min(size, most) for size in sizes) <= room
     if most < max(sizes):
         assert sum(min(size, most + 1) for size in sizes) > room

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from callboard.core import (
     ApprovalAnswered,
@@ -22,6 +24,7 @@ from callboard.core import (
     error_result,
 )
 from callboard.loop import AskApproval, CallModel, Execute, Finish, Limits, Loop, LoopRules
+from callboard.loop.loop import _NEXT
 from callboard.tools import Ensemble, InvokerRegistry, Policy, tool
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -281,3 +284,39 @@ def test_the_refusal_of_a_quoted_call_names_its_source():
     (asked,) = run.reply(*quoted(query="a"))
     (execute,) = run.loop.feed(ApprovalAnswered(asked.invocation, "deny"), NOW)
     assert "word for word in the result of read (r), and nobody allowed it" in execute.answered["q"].text
+
+
+# States.
+
+
+EVENTS = [
+    TextPiece("So."),
+    ReasoningPiece("hm"),
+    call(),
+    InvocationEnded(1, "c1", "nothing", {}, ""),
+    Usage(1, 1),
+    ReplyEnded("stop"),
+    ReplyEnded("invocations"),
+    ReplyEnded("retry"),
+    ReplyFailed("provider", "cut", "gone"),
+    ResultReady(result()),
+    ResultReady(result("c1")),
+    ApprovalAnswered(InvocationCanister("c0", "search", {"query": "x"}, ""), "allow"),
+    ApprovalAnswered(InvocationCanister("c0", "search", {"query": "x"}, ""), "deny"),
+]
+
+
+@given(st.lists(st.sampled_from(EVENTS), max_size=30), st.sampled_from(["allow", "ask", "deny"]))
+def test_whatever_comes_the_states_follow_each_other_as_the_table_says(events, permission):
+    run = Driven(policy=Policy([("*", permission)]), limits=Limits(rounds=3))
+    for event in events:
+        state, transcript = run.loop.state, len(run.loop.transcript)
+        actions = run.loop.feed(event, NOW)
+        for action in actions:
+            state = _NEXT[state, type(action)]
+        assert run.loop.state == state
+        if state == "ended" and not actions:
+            assert len(run.loop.transcript) == transcript
+    run.loop.stop(NOW)
+    assert run.loop.state == "ended"
+    assert run.loop.feed(ReplyEnded("stop"), NOW) == []

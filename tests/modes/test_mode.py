@@ -6,7 +6,7 @@ import pytest
 from callboard.core import InvocationEnded, ToolDeclaration
 from callboard.dialects import parse
 from callboard.errors import CallerError
-from callboard.modes import MODES, plan, plan_of
+from callboard.modes import MODES, get_plan, make_plan
 from callboard.profiles import resolve
 
 
@@ -34,28 +34,28 @@ def test_a_mode_is_a_row():
     ],
 )
 def test_the_profile_decides(model, mode, dialect, watched):
-    decided = plan(resolve(model))
+    decided = make_plan(resolve(model))
     assert (decided.mode.name, decided.dialect.name) == (mode, dialect)
     assert (decided.watched and decided.watched.name) == watched
 
 
 def test_what_is_asked_for_is_watched_for():
-    assert plan(resolve("gpt-4o"), "validated").watched.name == "json"
-    assert plan(resolve("some-model", {"dialect": "react"})).watched.name == "react"
-    assert plan(resolve("some-model", {"dialect": "hermes", "watch": ""})).watched.name == "hermes"
-    assert plan(resolve("llama-3-70b", {"watch": "hermes"})).watched.name == "hermes"
+    assert make_plan(resolve("gpt-4o"), "validated").watched.name == "json"
+    assert make_plan(resolve("some-model", {"dialect": "react"})).watched.name == "react"
+    assert make_plan(resolve("some-model", {"dialect": "hermes", "watch": ""})).watched.name == "hermes"
+    assert make_plan(resolve("llama-3-70b", {"watch": "hermes"})).watched.name == "hermes"
 
 
 def test_what_is_asked_for_in_the_prompt_may_come_in_json():
-    assert plan(resolve("qwen3-8b"), "validated").watched.name == "hermes, json"
-    assert plan(resolve("qwen2.5-coder-1.5b"), "validated").watched.name == "json, hermes"
-    assert plan(resolve("qwen3-8b", {"watch": "hermes"}), "validated").watched.name == "hermes"
+    assert make_plan(resolve("qwen3-8b"), "validated").watched.name == "hermes, json"
+    assert make_plan(resolve("qwen2.5-coder-1.5b"), "validated").watched.name == "json, hermes"
+    assert make_plan(resolve("qwen3-8b", {"watch": "hermes"}), "validated").watched.name == "hermes"
 
 
 def test_a_model_of_a_known_family_is_watched_for_what_it_writes_itself():
     """All of `auto` is for models of which nothing is known."""
     for family in known_families():
-        watched = plan(resolve(family)).watched
+        watched = make_plan(resolve(family)).watched
         assert watched is None or "auto" not in watched.name, family
 
 
@@ -68,12 +68,12 @@ def test_every_family_says_where_it_is_known_from():
 
 def test_several_dialects_are_watched_for_at_once():
     for watch in (["hermes", "json"], ("hermes", "json")):
-        decided = plan(resolve("some-model", {"uses_tools": True, "watch": watch}))
+        decided = make_plan(resolve("some-model", {"uses_tools": True, "watch": watch}))
         assert decided.watched.name == "hermes, json"
         assert [dialect.name for dialect in decided.watched.alternatives] == ["hermes", "json"]
-        assert decided.watched is plan(resolve("other", {"uses_tools": True, "watch": watch})).watched
+        assert decided.watched is make_plan(resolve("other", {"uses_tools": True, "watch": watch})).watched
     with pytest.raises(CallerError, match="no dialect 'klingon'"):
-        plan(resolve("some-model", {"watch": ["hermes", "klingon"]}))
+        make_plan(resolve("some-model", {"watch": ["hermes", "klingon"]}))
 
 
 @pytest.mark.parametrize("model", ["qwen2.5-coder-1.5b", "local:qwen2.5-coder-0.5b"])
@@ -86,7 +86,7 @@ def test_several_dialects_are_watched_for_at_once():
     ],
 )
 def test_what_a_qwen_coder_writes_is_a_call(model, text):
-    events = parse(text, [ToolDeclaration("look")], plan(resolve(model)).watched)
+    events = parse(text, [ToolDeclaration("look")], make_plan(resolve(model)).watched)
     assert [event.name for event in events if isinstance(event, InvocationEnded)] == ["look"]
 
 
@@ -96,11 +96,11 @@ def known_families():
 
 
 def test_what_the_caller_asks_for_wins():
-    assert plan(resolve("gpt-4o"), "structured").dialect.name == "action"
-    assert plan(resolve("gpt-4o"), "validated").dialect.name == "json"
+    assert make_plan(resolve("gpt-4o"), "structured").dialect.name == "action"
+    assert make_plan(resolve("gpt-4o"), "validated").dialect.name == "json"
     with pytest.raises(CallerError, match="no mode 'magic'; there are native, structured, validated, parsed"):
-        plan(resolve("gpt-4o"), "magic")
+        make_plan(resolve("gpt-4o"), "magic")
 
 
 def test_a_model_that_says_nothing_is_asked_natively():
-    assert plan_of(object()).mode.name == "native"
+    assert get_plan(object()).mode.name == "native"

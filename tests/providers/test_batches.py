@@ -25,7 +25,7 @@ from callboard.core import (
     UserCanister,
     reply_events,
 )
-from callboard.modes import plan
+from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.providers import HttpModel, Transport
 from callboard.testing import Cut, FakeBackend, StatusReply
@@ -69,7 +69,9 @@ WRITTEN = [
 async def model_at(url, wire, mode):
     resolution = resolve("fake-model", {"wire": wire})
     root = url.removesuffix("/v1") if wire == "messages" else url
-    model = HttpModel(resolution, plan(resolution, mode), Transport(retries=0), base_url=root, reuse_encoding=False)
+    model = HttpModel(
+        resolution, make_plan(resolution, mode), Transport(retries=0), base_url=root, reuse_encoding=False
+    )
     try:
         async with asyncio.timeout(30):  # against a test that hangs, not part of what it asserts
             yield model
@@ -223,7 +225,7 @@ def test_a_local_model_is_started_once_and_asked_as_any_other():
         async with FakeBackend([NO, YES, "Hello"]) as backend:
             server.base_url = backend.url
             resolution = resolve("local:some")
-            decided = plan(resolution, "validated")
+            decided = make_plan(resolution, "validated")
             model = HttpModel(resolution, decided, Transport(), server=server)
             first = [batch async for batch in model.batches(replace(ASKING, tool_choice="required"))]
             second = [event async for event in reply_events(model, ASKING)]

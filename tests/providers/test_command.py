@@ -10,7 +10,7 @@ import pytest
 from callboard import Agent, access_model, tool
 from callboard.core import ReplyEnded, ReplyFailed, Request, SupervisorCanister, TextPiece, UserCanister, reply_events
 from callboard.errors import CallerError
-from callboard.providers.command import prompt
+from callboard.providers.command import render_prompt
 
 
 def program(tmp_path, body):
@@ -79,8 +79,8 @@ def test_closing_the_reply_stops_the_program(tmp_path):
 
 
 def test_speakers_are_named_where_there_is_more_than_one():
-    assert prompt((UserCanister("Hi."),)) == "Hi."
-    assert prompt((SupervisorCanister("Be brief."), UserCanister("Hi."))) == (
+    assert render_prompt((UserCanister("Hi."),)) == "Hi."
+    assert render_prompt((SupervisorCanister("Be brief."), UserCanister("Hi."))) == (
         "System: Be brief.\n\nUser: Hi.\n\nAssistant:"
     )
 

@@ -28,7 +28,7 @@ from callboard.core import (
     unsent_note,
 )
 from callboard.errors import CallerError
-from callboard.modes import plan
+from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.providers import HttpModel, Transport, open_model
 from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, StatusReply
@@ -58,7 +58,7 @@ class Naps(list):
 async def model_at(url, *, mode="", profile=None, tell=None, **options):
     resolution = resolve("fake-model", profile)
     transport = Transport(**({"sleep": Naps(), "jitter": lambda: 0.0} | options))
-    model = HttpModel(resolution, plan(resolution, mode), transport, base_url=url, api_key="secret", tell=tell)
+    model = HttpModel(resolution, make_plan(resolution, mode), transport, base_url=url, api_key="secret", tell=tell)
     try:
         async with asyncio.timeout(30):  # against a test that hangs, not part of what it asserts
             yield model

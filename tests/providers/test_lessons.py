@@ -20,7 +20,7 @@ from callboard.core import (
     UserCanister,
     reply_events,
 )
-from callboard.providers.lessons import MOST, suggest_facts
+from callboard.providers.lessons import MAX_TRIALS, suggest_facts
 from callboard.testing import FakeBackend, StatusReply
 
 SAID = (
@@ -113,7 +113,7 @@ def test_a_refusal_that_names_everything_costs_few_requests():
     """A server may repeat what a client sent."""
     said = "system must be first, strict, stream_options, parallel_tool_calls, reasoning_content, content: unsupported"
     _, requests = ask(refusing((lambda _: True, said)), count=1)
-    assert len(requests) <= MOST + 1
+    assert len(requests) <= MAX_TRIALS + 1
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from callboard.core import (
     UserCanister,
     reply_events,
 )
-from callboard.modes import plan
+from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.providers import HttpModel, Transport
 from callboard.providers.restore_arguments import ArgumentRestorer
@@ -58,7 +58,7 @@ def replied(wire, reply, tools, *, stream):
         resolution = resolve("m", {"wire": wire})
         async with FakeBackend([reply]) as backend:
             root = backend.url.removesuffix("/v1") if wire == "messages" else backend.url
-            model = HttpModel(resolution, plan(resolution, "native"), Transport(), base_url=root)
+            model = HttpModel(resolution, make_plan(resolution, "native"), Transport(), base_url=root)
             try:
                 return [
                     event

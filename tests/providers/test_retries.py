@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.providers.retries import backoff, retry_after
+from callboard.providers.retries import backoff, read_retry_after
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -30,12 +30,12 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
     ],
 )
 def test_what_an_answer_asks_for(headers, seconds):
-    assert retry_after(headers, NOW) == seconds
+    assert read_retry_after(headers, NOW) == seconds
 
 
 @given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d+ [A-Z][a-z]{2} \d+ \d+:\d+:\d+ ([+-]\d+|GMT)", fullmatch=True))
 def test_nothing_that_a_server_asks_for_is_an_exception(text):
-    assert (retry_after({"Retry-After": text, "retry-after-ms": text}, NOW) or 0.0) >= 0.0
+    assert (read_retry_after({"Retry-After": text, "retry-after-ms": text}, NOW) or 0.0) >= 0.0
 
 
 @given(st.integers(1, 10_000), st.floats(0, 1))

@@ -44,7 +44,7 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.execution import DEFAULT_LIMIT, AfterCall, BeforeCall, OnError, ParallelExecutor
 from callboard.loop import GO_ON, AnswerAfter, Limits, LoopRules, OnRepeatedCall, QuotedCalls, ends_with_model
-from callboard.modes import plan_of
+from callboard.modes import get_plan
 from callboard.profiles import ModeName
 from callboard.providers import open_model
 from callboard.tools import Context, Ensemble, Invoker, InvokerRegistry, Policy, Tool, ToolLike, refuse_clashes
@@ -295,9 +295,9 @@ class Agent(Generic[OutputT_co]):
         """What follows the history at once, and what the run has to do first."""
         if not (results or approvals or any(isinstance(each, InvocationCanister) for each in canisters)):
             return [*prompt], None
-        from callboard.agent.resume import complete_results, read_resumption, waiting_calls  # noqa: PLC0415  # few runs
+        from callboard.agent.resume import complete_results, find_waiting_calls, read_resumption  # noqa: PLC0415  # few runs
 
-        waiting = waiting_calls(canisters)
+        waiting = find_waiting_calls(canisters)
         if not approvals:
             return [*complete_results(waiting, results, now), *prompt], None
         resumption = read_resumption(
@@ -324,7 +324,7 @@ class Agent(Generic[OutputT_co]):
         """What a run has of this agent; the arguments are those of `stream`, and checked."""
         owned = open_model(model) if isinstance(model, str) else None
         run_model: Model = owned or model or self.model  # type: ignore[assignment]  # a name has become the owned one
-        settings, plan, registry = self.settings, plan_of(run_model), self.registry
+        settings, plan, registry = self.settings, get_plan(run_model), self.registry
         policy = settings.policy or Policy()
         choice = tool_choice or settings.tool_choice
         check_tool_choice(choice, registry)

@@ -25,7 +25,7 @@ from callboard.core import (
     error_result,
 )
 from callboard.errors import CallerError
-from callboard.execution import result_of
+from callboard.execution import make_result
 from callboard.execution.approval import read_answer
 from callboard.tools import Invoker, Policy, check_call, edited_invocation
 
@@ -39,7 +39,7 @@ class Resumption(NamedTuple):
     prompt: tuple[Canister, ...]
 
 
-def waiting_calls(history: Iterable[Canister]) -> list[InvocationCanister]:
+def find_waiting_calls(history: Iterable[Canister]) -> list[InvocationCanister]:
     """The invocations of a history that have no result."""
     waiting: dict[str, list[tuple[int, InvocationCanister]]] = {}
     for place, canister in enumerate(history):
@@ -61,7 +61,7 @@ def complete_results(
         if isinstance(value, ToolError):
             result = error_result(identifier, value.category, value.message)
         else:
-            result = result_of(identifier, value)
+            result = make_result(identifier, value)
         yield replace(result, timestamp=now)
 
 

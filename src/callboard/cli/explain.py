@@ -28,12 +28,12 @@ def explain(
 ) -> None:
     """Show how a model would be asked for calls: mode, dialects, wire, and where each fact comes from."""
     from callboard.cli.settings import check_value, settings_here  # noqa: PLC0415  # not for --help
-    from callboard.modes import mode_named, plan  # noqa: PLC0415
+    from callboard.modes import get_mode, make_plan  # noqa: PLC0415
     from callboard.profiles import normalise, resolve  # noqa: PLC0415
 
-    check_value("--mode", mode, mode_named)
+    check_value("--mode", mode, get_mode)
     resolution = resolve(model, settings_here().profile(model))
-    decided = plan(resolution, mode)
+    decided = make_plan(resolution, mode)
     facts = {fact: getattr(resolution.profile, fact) for fact in resolution.sources}
     why = "asked for" if mode else resolution.mode_reason
     if as_json:

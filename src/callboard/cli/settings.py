@@ -26,11 +26,11 @@ def settings_in(place: Path, flags: Mapping[str, Any]) -> Settings:
     settings = load_settings(flags, place, os.environ)
     for notice in settings.notices:
         typer.echo(f"callboard: {collapse(notice, _MAX_NOTICE_CHARS)}", err=True)
-    from callboard.modes import mode_named  # noqa: PLC0415  # not for --help
+    from callboard.modes import get_mode  # noqa: PLC0415  # not for --help
     from callboard.providers.transport import check_url  # noqa: PLC0415  # as above
 
     check_value(settings.sources["base_url"], settings.base_url, check_url)
-    check_value(settings.sources["mode"], settings.mode, mode_named)
+    check_value(settings.sources["mode"], settings.mode, get_mode)
     return settings
 
 

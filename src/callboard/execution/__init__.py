@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from callboard.execution.execute import DEFAULT_TIMEOUT, OnError, execute_invoker, run_invoker
 from callboard.execution.parallel import DEFAULT_LIMIT, AfterCall, BeforeCall, Enclose, ParallelExecutor
-from callboard.execution.result_content import result_of
+from callboard.execution.result_content import make_result
 
 if TYPE_CHECKING:
     from callboard.execution.approval import ask_approval, permit
@@ -22,8 +22,8 @@ __all__ = [
     "ParallelExecutor",
     "ask_approval",
     "execute_invoker",
+    "make_result",
     "permit",
-    "result_of",
     "run_invoker",
 ]
 

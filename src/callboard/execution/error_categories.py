@@ -45,10 +45,10 @@ _NAMED: Mapping[str, Category] = MappingProxyType(
 _UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN})
 
 
-def category_of(error: BaseException) -> Category:
+def find_category(error: BaseException) -> Category:
     """The category of an exception, or of all in a group of them; what is in no row is `execution`."""
     if isinstance(error, BaseExceptionGroup):
-        members = {category_of(each) for each in error.exceptions}
+        members = {find_category(each) for each in error.exceptions}
         return members.pop() if len(members) == 1 else "execution"
     for kind, category in _CATEGORIES:
         if isinstance(error, kind):

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from callboard.core import Approve, InvocationCanister, ResultCanister, error_result
 from callboard.errors import CallerError, ToolExecutionFailure
-from callboard.execution.result_content import cut, result_of
+from callboard.execution.result_content import cut, make_result
 from callboard.execution.thread_pool import ThreadPool
 from callboard.schema import ArgumentsInvalid
 from callboard.tools import Context, Invoker, Policy, ToolLike, as_invoker, edited_result, is_seconds
@@ -155,15 +155,15 @@ async def run_invoker(
             call = partial(invoker.call, context, arguments, validated=validated)
             run = partial(_run, invoker, call, seconds, grace)
             value = await (run() if invoker.key is None else _in_turn(invoker, context, arguments, run))
-            return result_of(identifier, value)
+            return make_result(identifier, value)
         except ArgumentsInvalid as invalid:
             return error_result(identifier, "validation", str(invalid))
         except (Exception, asyncio.CancelledError) as error:
             if _is_ours(error):
                 raise
-            from callboard.execution.error_categories import category_of  # noqa: PLC0415  # of failures only
+            from callboard.execution.error_categories import find_category  # noqa: PLC0415  # of failures only
 
-            category = category_of(error)
+            category = find_category(error)
             timed_out = isinstance(error, _OutOfTime)
             if isinstance(error, _OutOfTime) and error.still_running:
                 tell(f"{invoker.name} {error.still_running}")

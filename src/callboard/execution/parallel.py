@@ -94,11 +94,11 @@ class ParallelExecutor:
         others can run. Without it each invocation is checked for that.
         """
         gate = asyncio.Semaphore(self._limit)
-        news = _News()
+        news = _Progress()
         known = answered or {}
         is_checked = answered is not None
         tasks = {
-            invocation.identifier: asyncio.create_task(self._one(invocation, gate, news, is_checked=is_checked))
+            invocation.identifier: asyncio.create_task(self._run_one(invocation, gate, news, is_checked=is_checked))
             for invocation in invocations
             if invocation.identifier not in known
         }
@@ -135,8 +135,8 @@ class ParallelExecutor:
             finally:
                 self.unseen = [*_results(tasks).values()]
 
-    async def _one(
-        self, invocation: InvocationCanister, gate: asyncio.Semaphore, news: _News, *, is_checked: bool
+    async def _run_one(
+        self, invocation: InvocationCanister, gate: asyncio.Semaphore, news: _Progress, *, is_checked: bool
     ) -> ResultCanister:
         async with gate:
             replacement = await _await_hook(self._before_call(invocation)) if self._before_call else None
@@ -152,7 +152,7 @@ class ParallelExecutor:
                 result = result if changed is None else changed
             return replace(result, invocation_id=invocation.identifier)
 
-    async def _execute(self, invocation: InvocationCanister, news: _News) -> ResultCanister:
+    async def _execute(self, invocation: InvocationCanister, news: _Progress) -> ResultCanister:
         invoker = self._invokers[invocation.name]
         arguments = invocation.arguments or {}
         return await run_invoker(
@@ -176,7 +176,7 @@ class ParallelExecutor:
         return self.namespaces.setdefault(invoker.ensemble.name if invoker.ensemble else "", {})
 
 
-class _News:
+class _Progress:
     """What is told while tools run."""
 
     def __init__(self) -> None:

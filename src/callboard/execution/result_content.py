@@ -41,7 +41,7 @@ _PICTURES = (
 )
 
 
-def result_of(identifier: str, value: Any) -> ResultCanister:
+def make_result(identifier: str, value: Any) -> ResultCanister:
     """The result with this value: text as it is, pictures and bytes with their type, the rest as JSON.
 
     Raises CallerError for a value that has no text but where it lies in memory, such as a generator.

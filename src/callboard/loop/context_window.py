@@ -26,7 +26,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.loop.summary import RoundSummary
-from callboard.loop.truncation import cut_to, fill, size_of
+from callboard.loop.truncation import cut_to, share_room, size_of
 from callboard.tools import Invoker
 from callboard.tools.permission_patterns import read_path
 
@@ -96,9 +96,9 @@ class ContextWindow:
         self._counted: tuple[int, int, int] | None = None
         """When tokens were told last: what was shown for the how manieth time, its size, and its tokens."""
         self._counted_before: tuple[int, int, int] | None = None
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._seen = 0
         self._first: Canister | None = None
         self._last: Canister | None = None
@@ -132,7 +132,7 @@ class ContextWindow:
         if not self.limit and not self._every:
             return tuple(canisters)
         if not self._continues(canisters):
-            self._begin()
+            self._reset()
         for at in range(self._seen, len(canisters)):
             self._take(canisters[at], at)
         self._seen = len(canisters)
@@ -194,9 +194,9 @@ class ContextWindow:
         elif isinstance(canister, ResultCanister):
             call = self._calls.pop(canister.invocation_id, None)
             if call is not None:
-                self._relate(call, canister, at)
+                self._find_stale(call, canister, at)
 
-    def _relate(self, call: InvocationCanister, result: ResultCanister, at: int) -> None:
+    def _find_stale(self, call: InvocationCanister, result: ResultCanister, at: int) -> None:
         """Finds the results that this one makes stale."""
         invoker = self.invokers.get(call.name)
         if invoker is None or call.arguments is None:
@@ -251,9 +251,9 @@ class ContextWindow:
             stale = self._tail[place] if place >= 0 else None
             if isinstance(stale, ResultCanister) and size_of(stale) > _MIN_STUBBED:
                 stub = TextualContent(f"[superseded by the call in round {number}]")
-                self._put(place, replace(stale, content=(stub,), error=None))
+                self._replace(place, replace(stale, content=(stub,), error=None))
 
-    def _put(self, place: int, canister: Canister) -> None:
+    def _replace(self, place: int, canister: Canister) -> None:
         self._size += size_of(canister) - size_of(self._tail[place])
         self._tail[place] = canister
 
@@ -272,7 +272,7 @@ class ContextWindow:
         room = self._room(1.0) // 8 if self.limit else SUMMARY
         summary = self._summary.text(room, self._pinned(), said_since=self._said_at >= self._start)
         self._size -= sum(map(size_of, self._head))
-        self._head = _beside(self._task, TextualContent(summary))
+        self._head = _append_summary(self._task, TextualContent(summary))
         self._size += sum(map(size_of, self._head))
 
     def _cut(self) -> None:
@@ -284,13 +284,13 @@ class ContextWindow:
             room = self._room(1.0) - fixed
         if room <= 0:
             return
-        most = fill(sizes, room)
+        most = share_room(sizes, room)
         for place, size in enumerate(sizes):
             if size > most:
-                self._put(place, cut_to(self._tail[place], most))
+                self._replace(place, cut_to(self._tail[place], most))
 
 
-def _beside(task: Sequence[Canister], summary: TextualContent) -> list[Canister]:
+def _append_summary(task: Sequence[Canister], summary: TextualContent) -> list[Canister]:
     """The task, and the summary with what the user said: some templates take no two words of the user in a row."""
     if task and isinstance(last := task[-1], UserCanister):
         return [*task[:-1], replace(last, content=(*last.content, summary))]

@@ -66,7 +66,7 @@ _KEYS: Final = (re.compile(r'"success"\s*:\s*(?:true|false)'), re.compile(r'"(?:
 """What the line of such an object has, if it is a result."""
 
 
-def _whole(*marks: Iterable[str]) -> re.Pattern[str]:
+def _whole_pattern(*marks: Iterable[str]) -> re.Pattern[str]:
     """Matches any of them; the group tells which."""
     return re.compile("|".join([f"({_LEAD}{''.join(atoms)})" for atoms in marks]), re.IGNORECASE)
 
@@ -82,9 +82,9 @@ def _prefix_pattern(*marks: Sequence[str]) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-_TAG: Final = _whole(*[atoms for atoms, _ in _TAGS])
-_WORD: Final = _whole(*_WORDS)
-_JSON: Final = _whole(_OBJECT)
+_TAG: Final = _whole_pattern(*[atoms for atoms, _ in _TAGS])
+_WORD: Final = _whole_pattern(*_WORDS)
+_JSON: Final = _whole_pattern(_OBJECT)
 _TAG_BEGUN: Final = _prefix_pattern(*[atoms for atoms, _ in _TAGS])
 _ANY_BEGUN: Final = _prefix_pattern(*[atoms for atoms, _ in _TAGS], *_WORDS, _OBJECT)
 

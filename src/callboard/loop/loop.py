@@ -381,7 +381,7 @@ class Loop:
             return self._permit(now)
         why = self._shortfall or _SHORTFALLS.get(reason, "")
         if not (text or why or self._has_hallucinated or reason == "refusal"):
-            return self._after_nothing(now)
+            return self._ask_again(now)
         self._empty = self._thoughts = 0
         if why or reason == "refusal":
             return [Finish("incomplete" if why else "completed", text, why)]
@@ -402,7 +402,7 @@ class Loop:
         self.transcript.append(UserCanister(contents(complaint), timestamp=now))
         return [self._call_model()]
 
-    def _after_nothing(self, now: datetime) -> list[Action]:
+    def _ask_again(self, now: datetime) -> list[Action]:
         """A reply that neither called nor said anything: at most a thought."""
         last = self.transcript[-1]
         thought = isinstance(last, AssistantCanister) and any(

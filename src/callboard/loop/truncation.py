@@ -44,7 +44,7 @@ def _size_of_part(part: Content) -> int:
     return len(part.data) if isinstance(part, FileContent) else len(part.text)
 
 
-def fill(sizes: Iterable[int], room: int) -> int:
+def share_room(sizes: Iterable[int], room: int) -> int:
     """The most that each may have, so that all of them have room."""
     ordered = sorted(sizes)
     for at, size in enumerate(ordered):
@@ -79,7 +79,7 @@ def _cut_call(call: InvocationCanister, most: int) -> InvocationCanister:
         return replace(call, raw=truncate_middle(call.raw, most - _FRAME - len(call.name)))
     sizes = {name: len(value) for name, value in original.items() if isinstance(value, str)}
     fixed = size_of(call) - sum(sizes.values())
-    share = fill(sizes.values(), max(0, most - fixed))
+    share = share_room(sizes.values(), max(0, most - fixed))
     shorter = call
     # What is escaped in JSON is longer there, up to six times.
     for each in (share, share // 2, share // 6):

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from callboard.modes.lowering import lower_request, select_dialect
-from callboard.modes.mode import MODES, Mode, Plan, mode_named, plan, plan_of
+from callboard.modes.mode import MODES, Mode, Plan, get_mode, get_plan, make_plan
 from callboard.modes.text_calls import Watcher
 from callboard.modes.tool_choice import ToolChoiceCheck, create_choice_check, remind
 
@@ -29,10 +29,10 @@ __all__ = [
     "ToolChoiceCheck",
     "Watcher",
     "create_choice_check",
+    "get_mode",
+    "get_plan",
     "lower_request",
-    "mode_named",
-    "plan",
-    "plan_of",
+    "make_plan",
     "remind",
     "select_dialect",
 ]

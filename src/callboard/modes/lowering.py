@@ -60,13 +60,13 @@ def lower_request(request: Request, plan: Plan) -> Request:
         ending = (
             "" if request.tool_choice != "none" else FROM_RESULTS if request.constraint is None else FROM_RESULTS_AS
         )
-        lowered = replace(lowered, canisters=_in_prose(lowered.canisters, ending))
+        lowered = replace(lowered, canisters=_render_in_prose(lowered.canisters, ending))
         if request.tool_choice == "none":
             # Shown its tools, such a model calls again instead of answering.
             constraint = request.constraint if plan.supports_json_schema else None
             lowered = replace(lowered, tools=(), tool_choice="auto", constraint=constraint)
     elif plan.mode.declares == "constraint" and request.tools:
-        lowered = replace(lowered, canisters=_as_actions(lowered.canisters, typed=request.constraint is not None))
+        lowered = replace(lowered, canisters=_render_actions(lowered.canisters, typed=request.constraint is not None))
     elif plan.mode.declares != "wire":
         lowered = replace(lowered, canisters=_spell_history(lowered.canisters, plan.dialect, request.tools))
     return lowered
@@ -120,7 +120,7 @@ def _supervised(canisters: Sequence[Canister], instructions: str) -> tuple[Canis
     """The instructions behind the supervisor's own, where there are such."""
     if canisters and isinstance(canisters[0], SupervisorCanister):
         first = canisters[0]
-        return (replace(first, content=_behind(first.content, instructions)), *canisters[1:])
+        return (replace(first, content=_append_text(first.content, instructions)), *canisters[1:])
     return (SupervisorCanister(contents(instructions)), *canisters)
 
 
@@ -153,7 +153,7 @@ def _spell_calls(dialect: Dialect, calls: Sequence[InvocationCanister], tools: S
     return "\n".join([render_in_prose(call, None) for call in calls])
 
 
-def _as_actions(canisters: Iterable[Canister], *, typed: bool) -> tuple[Canister, ...]:
+def _render_actions(canisters: Iterable[Canister], *, typed: bool) -> tuple[Canister, ...]:
     """What the model said as it is asked to reply: one object at a time, behind each call its result.
 
     Args:
@@ -225,7 +225,7 @@ def _answer(thought: str, text: str, *, typed: bool) -> str:
     return text if isinstance(value, (dict, list)) else render_action(thought, answer=text)
 
 
-def _in_prose(canisters: Iterable[Canister], ending: str) -> tuple[Canister, ...]:
+def _render_in_prose(canisters: Iterable[Canister], ending: str) -> tuple[Canister, ...]:
     """Each question with what was called for it and what came of it, in plain words.
 
     What the model said beside its calls is left out: small models go on from it instead of answering.
@@ -263,10 +263,10 @@ def _add(canisters: list[Canister], kind: type[AssistantCanister | UserCanister]
     if not isinstance(last, kind):
         canisters.append(kind(contents(part)))
         return
-    canisters[-1] = replace(last, content=_behind(last.content, part))
+    canisters[-1] = replace(last, content=_append_text(last.content, part))
 
 
-def _behind(content: tuple[Content, ...], part: str | Content) -> tuple[Content, ...]:
+def _append_text(content: tuple[Content, ...], part: str | Content) -> tuple[Content, ...]:
     """The contents with another behind them; neighbouring texts are one, for what stands apart is joined by wires."""
     if isinstance(part, TextualContent):
         part = part.text

@@ -58,16 +58,16 @@ class Plan(msgspec.Struct, frozen=True):
     prices: Prices | None = None
 
 
-def mode_named(name: str) -> Mode:
+def get_mode(name: str) -> Mode:
     """The mode of that name. Raises CallerError if there is none."""
     if name not in MODES:
         raise CallerError(f"no mode {name!r}", hint=f"there are {', '.join(MODES)}")
     return MODES[name]
 
 
-def plan(resolution: Resolution, mode: str = "") -> Plan:
+def make_plan(resolution: Resolution, mode: str = "") -> Plan:
     """The plan of a resolved model; `mode` overrides its own. Raises CallerError for one there is not."""
-    row = mode_named(mode or resolution.mode)
+    row = get_mode(mode or resolution.mode)
     profile = resolution.profile
     own = _own_dialect(profile.response_template) if profile.response_template and not row.dialect else None
     dialect = own or dialect_named(row.dialect or profile.dialect or "json")
@@ -102,7 +102,7 @@ def _own_dialect(response_template: Mapping[str, Any]) -> Dialect:
     return read_response_template(response_template)
 
 
-def plan_of(model: object) -> Plan:
+def get_plan(model: object) -> Plan:
     """The plan that a model carries; one that says nothing of it is asked natively and believed."""
     carried = getattr(model, "plan", None)
     return carried if isinstance(carried, Plan) else Plan(MODES["native"])

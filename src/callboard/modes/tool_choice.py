@@ -84,9 +84,9 @@ class ToolChoiceCheck:
                 self._held.append(event)
                 return []
             case InvocationStarted() | ArgumentsPiece() | InvocationEnded() | InvocationIncomplete():
-                return self._called(event)
+                return self._check_call(event)
             case ReplyEnded(reason=reason) if reason in _RETRIED:
-                return self._ended(event)
+                return self._check_end(event)
             case RefusalPiece() | ReplyEnded() | ReplyFailed():
                 return [*self._release(), event]
             case _:
@@ -95,7 +95,7 @@ class ToolChoiceCheck:
     def finish(self, why: Why = "stop", /) -> list[Event]:
         return [] if self._retried else self._release()
 
-    def _called(
+    def _check_call(
         self, event: InvocationStarted | ArgumentsPiece | InvocationEnded | InvocationIncomplete
     ) -> list[Event]:
         events: list[Event] = []
@@ -115,7 +115,7 @@ class ToolChoiceCheck:
             return events
         return [*events, event if index == event.index else replace(event, index=index)]
 
-    def _ended(self, event: ReplyEnded) -> list[Event]:
+    def _check_end(self, event: ReplyEnded) -> list[Event]:
         if self._waits and not self._last:
             self._retried = True
             return [ReplyEnded("retry")]

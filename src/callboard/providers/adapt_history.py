@@ -78,18 +78,22 @@ def _one_system(canisters: Canisters, _: Request, facts: Profile) -> Canisters:
         return canisters
     first: Canisters = canisters[:leading]
     if facts.wire not in _APART:
-        first = _merged([each for each in first if isinstance(each, SupervisorCanister)])
-    fitting = (*first, *map(_marked, behind)) if facts.supports_system_role else map(_marked, (*first, *behind))
+        first = _merge_system([each for each in first if isinstance(each, SupervisorCanister)])
+    fitting = (
+        (*first, *map(_mark_supervisor, behind))
+        if facts.supports_system_role
+        else map(_mark_supervisor, (*first, *behind))
+    )
     return _same(canisters, list(fitting))
 
 
-def _merged(messages: list[SupervisorCanister]) -> tuple[Canister, ...]:
+def _merge_system(messages: list[SupervisorCanister]) -> tuple[Canister, ...]:
     if len(messages) < 2:
         return tuple(messages)
     return (SupervisorCanister((TextualContent("\n\n".join([each.text for each in messages])),)),)
 
 
-def _marked(canister: Canister) -> Canister:
+def _mark_supervisor(canister: Canister) -> Canister:
     """Instructions as what the user says, between tags."""
     if not isinstance(canister, SupervisorCanister):
         return canister
@@ -111,7 +115,7 @@ def _reasoning(canisters: Canisters, request: Request, facts: Profile) -> Canist
         if rule == "never" or (rule == "turn" and not last) or (rule == "tools" and not calls):
             fitting += map(_thoughtless, exchange)
         else:
-            fitting += _filled(exchange, request.model) if fills and calls else exchange
+            fitting += _fill_reasoning(exchange, request.model) if fills and calls else exchange
     return _same(canisters, fitting)
 
 
@@ -144,7 +148,7 @@ def _is_thought(part: Content) -> bool:
     return isinstance(part, ReasoningContent) and not part.extra
 
 
-def _filled(canisters: Canisters, model: str) -> Iterator[Canister]:
+def _fill_reasoning(canisters: Canisters, model: str) -> Iterator[Canister]:
     """The canisters with reasoning of `model` on every message: what another model thought, as far as it can be read."""
     place = 0
     while place < len(canisters):
@@ -198,7 +202,7 @@ def _cannot_think(canisters: Canisters, request: Request) -> bool:
 # Roles.
 
 
-def _alternating(canisters: Canisters, _: Request, facts: Profile) -> Canisters:
+def _alternate_roles(canisters: Canisters, _: Request, facts: Profile) -> Canisters:
     """What the user says in one message, before all that the model says, and never right behind results."""
     if not facts.requires_alternating_roles:
         return canisters
@@ -262,7 +266,7 @@ def _text(texts: Sequence[str]) -> tuple[Content, ...]:
     return (TextualContent("\n\n".join(texts)),) if texts else ()
 
 
-_RULES: tuple[Callable[[Canisters, Request, Profile], Canisters], ...] = (_one_system, _alternating, _reasoning)
+_RULES: tuple[Callable[[Canisters, Request, Profile], Canisters], ...] = (_one_system, _alternate_roles, _reasoning)
 
 
 # The last message.

@@ -101,7 +101,7 @@ class CommandModel:
             )
             stages.insert(0, watcher)
         stage = pipe(*stages)
-        async with aclosing(self._run(prompt(lowered.canisters))) as output:
+        async with aclosing(self._run(render_prompt(lowered.canisters))) as output:
             async for event in output:
                 if events := stage.feed(event):
                     yield events
@@ -125,7 +125,7 @@ class CommandModel:
         if process.stdin is None or process.stdout is None or process.stderr is None:
             raise AssertionError
         asking = asyncio.create_task(_write(process.stdin, text))
-        listening = asyncio.create_task(_last(process.stderr))
+        listening = asyncio.create_task(_read_tail(process.stderr))
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         try:
             yield ReplyStarted(model=self.resolution.model)
@@ -153,7 +153,7 @@ class CommandModel:
             await asyncio.gather(asking, listening, return_exceptions=True)
 
 
-def prompt(canisters: Sequence[Canister]) -> str:
+def render_prompt(canisters: Sequence[Canister]) -> str:
     """The conversation as a text: of one speaker as it is, else each behind the speaker's name."""
     spoken = [
         (_SPEAKERS[type(each)], each.text)
@@ -172,7 +172,7 @@ async def _write(stdin: asyncio.StreamWriter, text: str) -> None:
         stdin.close()
 
 
-async def _last(stderr: asyncio.StreamReader) -> str:
+async def _read_tail(stderr: asyncio.StreamReader) -> str:
     """The end of what was written to it."""
     tail = b""
     while chunk := await stderr.read(_CHUNK):

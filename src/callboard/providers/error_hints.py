@@ -1,15 +1,15 @@
-"""Add a hint to the failure of an answer that is no reply."""
+"""Add what may help to the failure of an answer that is no reply."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from callboard.core import ReplyFailed
+from callboard.core import Note, ReplyFailed, ToolDeclaration
 from callboard.errors import ProviderError
 from callboard.profiles import Resolution
 from callboard.providers.transport import HttpResponse, Transport
@@ -18,6 +18,10 @@ _LIST_SECONDS: Final = 3.0
 _MAX_LIST: Final = 1024 * 1024
 _MAX_NAMES: Final = 10
 _VERSION: Final = re.compile(r"/v\d+\w*(/|$)")
+MAX_TOOLS: Final = 128
+MAX_DESCRIPTION: Final = 1024
+_MAX_NAMED: Final = 3
+"""What OpenAI documents for tools, and has refused of descriptions. Other endpoints take more, so this is only a hint."""
 
 
 async def with_hint(
@@ -58,3 +62,18 @@ async def _list_models(url: str, headers: Mapping[str, str], transport: Transpor
 
 def _short(names: list[str]) -> str:
     return ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
+
+
+def suspect_tools(tools: Sequence[ToolDeclaration]) -> Iterator[Note]:
+    """What is beyond these limits, and what to do about it."""
+    if len(tools) > MAX_TOOLS:
+        choose = "a server's `tools` or `exclude` chooses among them"
+        yield Note("alert", f"{len(tools)} tools are declared, and some endpoints take {MAX_TOOLS}: {choose}")
+    if long := [tool.name for tool in tools if len(tool.description) > MAX_DESCRIPTION]:
+        names = ", ".join([*long[:_MAX_NAMED], *(["…"] if len(long) > _MAX_NAMED else [])])
+        which = f"the descriptions of {len(long)} tools are" if len(long) > 1 else "the description of one tool is"
+        shorter = "a server's `description_bytes` makes them shorter"
+        yield Note(
+            "alert",
+            f"{which} longer than {MAX_DESCRIPTION} characters, and some endpoints refuse that ({names}): {shorter}",
+        )

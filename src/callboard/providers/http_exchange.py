@@ -159,12 +159,12 @@ class HttpExchange:
             self._current, self._step = other, self._prepare
             return []
         tools = self._prepared.adapted.tools
-        suspected: list[Event] = []
+        notes: list[Event] = []
         if response.status in _REFUSALS and tools:
-            from callboard.providers.refused_tools import suspected as suspect  # noqa: PLC0415  # of failures only
+            from callboard.providers.error_hints import suspect_tools  # noqa: PLC0415  # of failures only
 
-            suspected = [*suspect(tools)]
-        return [*suspected, await self._explain(_with_location(failed, response), response)]
+            notes = [*suspect_tools(tools)]
+        return [*notes, await self._explain(_with_location(failed, response), response)]
 
     async def _read_whole(self, response: HttpResponse) -> list[Event]:
         """The events of a reply that did not come as a stream."""

@@ -36,7 +36,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.modes import Plan, Watcher, create_choice_check, lower_request, remind, select_dialect
-from callboard.modes import plan as plan_of_mode
+from callboard.modes import make_plan as plan_of_mode
 from callboard.profiles import Resolution
 from callboard.providers.http_exchange import HttpExchange, OnFrame, OnHeaders, SSEPayloads
 from callboard.providers.quirks import adapt_body, adapt_request, create_encoder
@@ -173,7 +173,7 @@ class HttpModel:
         merger: RetryMerger | None = None
         for is_retry in (False, True):
             check = create_choice_check(request, last=is_retry)
-            plan = self._constrained() if is_retry else self.plan
+            plan = self._constrained_plan() if is_retry else self.plan
             spent = Usage()
             exchange = HttpExchange(
                 self,
@@ -230,7 +230,7 @@ class HttpModel:
         """The same model, asked as a refusal suggests; None where that would change nothing of the request."""
         from callboard.providers import lessons  # noqa: PLC0415  # of failures only
 
-        if status not in lessons.STATUSES or self._trials >= lessons.MOST:
+        if status not in lessons.STATUSES or self._trials >= lessons.MAX_TRIALS:
             return None
         plan = plan or self.plan
         encoded = self._encode(request, plan).encoded
@@ -302,7 +302,7 @@ class HttpModel:
     def _body(self, encoded: EncodedRequest) -> bytes:
         return msgspec.json.encode(adapt_body(encoded.body, self.resolution.profile))
 
-    def _constrained(self) -> Plan:
+    def _constrained_plan(self) -> Plan:
         """The plan for a model that ignored which tools to call: hold it to their schemas, where that is possible."""
         if not self.plan.supports_json_schema or self.plan.mode.declares == "constraint":
             return self.plan

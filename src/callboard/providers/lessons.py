@@ -18,7 +18,7 @@ from callboard.core import ReplyFailed
 
 STATUSES: Final = frozenset({400, 404, 405, 415, 422, 500, 501})
 """With which a request is refused for what is in it; templates that raise are a 500 with llama.cpp."""
-MOST: Final = 4
+MAX_TRIALS: Final = 4
 """Refusals of one request that are learned from."""
 _NOT_TAKEN: Final = (
     r"(?:not|n't) (?:\w+ ){0,2}(?:known|support|allow|permit|accept|valid|expect|recogni)|unsupported|unknown|unexpected"

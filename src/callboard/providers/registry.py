@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from callboard.core import Event, Request
 from callboard.errors import CallerError, NoSuchModel
-from callboard.modes import Plan, plan
+from callboard.modes import Plan, make_plan
 from callboard.plugins import plugins
 from callboard.profiles import ModeName, providers, resolve
 from callboard.providers.http_model import HttpModel
@@ -58,7 +58,7 @@ def open_model(
     Raises NoSuchModel or CallerError, before anything is sent.
     """
     resolution = resolve(name, profile)
-    decided = plan(resolution, mode)
+    decided = make_plan(resolution, mode)
     open_endpoint = partial(
         HttpModel,
         resolution,

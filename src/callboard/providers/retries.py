@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import NamedTuple
 
-RETRIED = frozenset({429, 500, 502, 503, 504, 529})
+RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504, 529})
 """The statuses that another attempt may cure; 529 is Anthropic's for an overload."""
 LONGEST_WAIT = 60.0
 """Seconds. A server that asks for more is not asked again: its answer is the caller's."""
@@ -23,14 +23,14 @@ def backoff(attempt: int, jitter: float) -> float:
     return _BACKOFFS[min(attempt, len(_BACKOFFS)) - 1] * (1 - jitter / 2)
 
 
-def wait(
+def retry_delay(
     attempt: int,
     status: int,
     headers: Mapping[str, str],
     now: datetime,
     jitter: float,
     *,
-    statuses: Collection[int] = RETRIED,
+    statuses: Collection[int] = RETRIED_STATUSES,
 ) -> float | None:
     """Seconds until an answered request is repeated; None if the answer is final.
 
@@ -39,13 +39,13 @@ def wait(
     should_retry = headers.get("x-should-retry")
     if should_retry == "false" or (status not in statuses and should_retry != "true"):
         return None
-    delay = retry_after(headers, now)
+    delay = read_retry_after(headers, now)
     if not delay:
         return backoff(attempt, jitter)
     return delay if delay <= LONGEST_WAIT else None
 
 
-def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
+def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     """Seconds that an answer asks to wait (RFC 9110, 10.2.3; OpenAI's retry-after-ms first); None if it does not.
 
     A date that has passed is 0. What cannot be read counts as not there.
@@ -81,7 +81,7 @@ class Fault(NamedTuple):
     again: bool
 
 
-def fault_of(error: Exception) -> Fault:
+def find_fault(error: Exception) -> Fault:
     """What one of aiohttp's ClientErrors means when it came instead of an answer."""
     return next(fault for fault in _faults() if isinstance(error, fault.kind))
 

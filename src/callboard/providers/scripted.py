@@ -20,7 +20,7 @@ from callboard.core import (
     identify_in_turn,
 )
 from callboard.errors import CallerError
-from callboard.modes import plan
+from callboard.modes import make_plan
 from callboard.profiles import Resolution, resolve
 
 
@@ -48,7 +48,7 @@ class ScriptedModel:
     ) -> None:
         self.requests: list[Request] = []
         self.resolution: Resolution = resolve(name, {"mode": "native", "dialect": "", **(profile or {})})
-        self.plan = plan(self.resolution)
+        self.plan = make_plan(self.resolution)
         self._replies: Iterator[Reply] = iter(replies)
 
     @property

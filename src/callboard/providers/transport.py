@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from callboard.core import Clock
 from callboard.errors import CallerError, ProviderError
-from callboard.providers.retries import RETRIED, Fault, backoff, fault_of, wait
+from callboard.providers.retries import RETRIED_STATUSES, Fault, backoff, find_fault, retry_delay
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -113,7 +113,7 @@ class Transport:
     `connect_timeout` is the seconds until a connection stands (name, TCP and TLS), `idle_timeout` the
     longest silence of a server, before and within its answer; the whole answer may take as long as it likes.
     `retries` is how often a request is repeated, `statuses` are those that another attempt may cure, by default
-    RETRIED; with an empty set whatever was answered is the answer. `sleep`, `jitter` (a number from 0 to 1) and `clock` are
+    RETRIED_STATUSES; with an empty set whatever was answered is the answer. `sleep`, `jitter` (a number from 0 to 1) and `clock` are
     there to be replaced in tests.
 
     The environment's HTTP_PROXY, HTTPS_PROXY and NO_PROXY are obeyed, except that a loopback address is
@@ -135,7 +135,7 @@ class Transport:
         self._connect_timeout = connect_timeout
         self._idle_timeout = idle_timeout
         self._retries = retries
-        self._statuses = RETRIED if statuses is None else statuses
+        self._statuses = RETRIED_STATUSES if statuses is None else statuses
         self._sleep = sleep
         self._jitter = jitter
         self._clock = clock
@@ -209,7 +209,7 @@ class Transport:
             except aiohttp.InvalidURL:
                 raise _unsendable(where) from None
             except aiohttp.ClientError as error:
-                fault = fault_of(error)
+                fault = find_fault(error)
                 failure = self._failure(error, fault, where)
                 if not fault.again or attempt > self._retries:
                     raise failure from None
@@ -219,7 +219,7 @@ class Transport:
             else:
                 delay = None
                 if self._statuses:
-                    delay = wait(
+                    delay = retry_delay(
                         attempt,
                         response.status,
                         response.headers,

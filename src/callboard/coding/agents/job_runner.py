@@ -31,7 +31,7 @@ from callboard.coding.jobs.log import JobLog, Notice, PhaseStarted, Step
 from callboard.coding.jobs.store import JobStore
 from callboard.core import InvocationCanister, Model, Verdict
 from callboard.errors import CallboardError, CallerError
-from callboard.modes import plan_of
+from callboard.modes import get_plan
 from callboard.programs import exclude_repository
 
 
@@ -129,7 +129,7 @@ class JobRunner:
     async def run(self) -> Job:
         """Runs the phases, and delivers what they changed; the job has ended then."""
         request = self._request
-        workflow = request.workflow or plan_of(self._model).coding
+        workflow = request.workflow or get_plan(self._model).coding
         with JobLog(self._folder) as self._log:
             async with self._open_tree() as tree:
                 policy = JobPolicy(request, self._approver, str(tree.root))

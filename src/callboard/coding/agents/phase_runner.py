@@ -41,7 +41,7 @@ from callboard.core import (
 )
 from callboard.errors import NoOutput
 from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits
-from callboard.modes import plan_of
+from callboard.modes import get_plan
 from callboard.tools import Policy
 
 MAX_REFUSALS: Final = 3
@@ -259,7 +259,7 @@ class PhaseRunner:
         """What the model sees of a long conversation; what its evidence lacks stays in view."""
         context = self._settings.context
         return ContextWindow(
-            limit=plan_of(self._model).context_tokens,
+            limit=get_plan(self._model).context_tokens,
             threshold=context.compact_at,
             keep=context.keep_rounds,
             every=context.compact_every_n_rounds or 0,

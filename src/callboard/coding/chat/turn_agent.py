@@ -19,7 +19,7 @@ from callboard.core import InvocationCanister, Model, ResultCanister
 from callboard.execution.result_store import KeptResults
 from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits
 from callboard.loop.cache_watch import CacheWatch
-from callboard.modes import plan_of
+from callboard.modes import get_plan
 from callboard.tools import Ensemble
 
 _ALL: Final = actions_of_groups(("look", "history", "edit", "commit", "git_checkout", "git_branch", "check"))
@@ -55,7 +55,7 @@ class TurnAgent:
         on_question: Callable[[str], None],
         before_change: Callable[[], Awaitable[None]],
     ) -> None:
-        context, plan = request.settings.coding.context, plan_of(model)
+        context, plan = request.settings.coding.context, get_plan(model)
         self._request = request
         self._model = model
         self._workspace = workspace

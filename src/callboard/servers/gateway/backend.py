@@ -19,7 +19,7 @@ import msgspec
 
 from callboard.core import Event, ReplyEnded, Request
 from callboard.errors import CallboardError
-from callboard.modes import Plan, plan
+from callboard.modes import Plan, make_plan
 from callboard.profiles import ModeName, Resolution, facts_for, providers, resolve
 from callboard.providers import HttpModel, Transport, open_model
 from callboard.providers.http_exchange import OnFrame, OnHeaders
@@ -277,7 +277,7 @@ class Backend:
         resolution = msgspec.structs.replace(resolution, model=name)
         return HttpModel(
             resolution,
-            plan(resolution, mode),
+            make_plan(resolution, mode),
             self._transport,
             base_url=settings.url,
             headers=settings.headers,

@@ -15,7 +15,7 @@ from callboard.configuration.setting_keys import Permissions
 from callboard.configuration.toml import read_document
 from callboard.errors import CallerError, NoSuchModel
 from callboard.extras import require_extra
-from callboard.modes import plan
+from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.servers.gateway.auth import MIN_KEY_LENGTH, digest
 from callboard.servers.gateway.settings import BackendSettings, GatewayLimits, GatewaySettings
@@ -123,7 +123,7 @@ def _checked(backend: BackendSettings) -> BackendSettings:
     if backend.url and not _is_url(backend.url):
         raise CallerError("not a URL", path=f"backends: {shown}", hint="such as http://127.0.0.1:8080/v1")
     wire_named(backend.wire)
-    plan(resolve("a model", backend.facts), backend.mode)  # refuses what there is not, before anybody asks
+    make_plan(resolve("a model", backend.facts), backend.mode)  # refuses what there is not, before anybody asks
     if backend.local:
         require_extra("local")
         if backend.local.endswith(".gguf") and not Path(backend.local).expanduser().is_file():

@@ -32,7 +32,7 @@ from callboard.core import (
 from callboard.errors import CallboardError
 from callboard.providers.fallback import first_reply
 from callboard.providers.http_model import HttpModel
-from callboard.providers.lessons import MOST
+from callboard.providers.lessons import MAX_TRIALS
 from callboard.servers.gateway.attribution import strip_attribution
 from callboard.servers.gateway.backend import WITHOUT_TOOLS, Backend, BatchModel
 from callboard.servers.gateway.exchange import Batches, ReplyRecord
@@ -217,7 +217,7 @@ def _facts_to_try(
     failed: ReplyFailed, model: BatchModel, request: Request, record: ReplyRecord, tried: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Facts that the refusal suggests and that change how the request is sent; empty if there are none."""
-    if isinstance(model, HttpModel) and len(tried) < MOST:
+    if isinstance(model, HttpModel) and len(tried) < MAX_TRIALS:
         other, known = model.taught_by(failed, record.status, request), model.learned.items()
         if other is not None:
             return {fact: value for fact, value in other.learned.items() if (fact, value) not in known}

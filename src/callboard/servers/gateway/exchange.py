@@ -20,7 +20,7 @@ import msgspec
 
 from callboard.core import Event, Note, ReplyEnded, ReplyFailed, Request, Stage, Usage
 from callboard.providers.http_model import NO_HEADERS
-from callboard.providers.retries import retry_after
+from callboard.providers.retries import read_retry_after
 from callboard.servers.gateway.frontends import Frontend
 from callboard.servers.gateway.http_errors import STATUSES
 from callboard.servers.gateway.redaction import Redactor
@@ -90,7 +90,7 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
         self.status = status
         self.headers = headers
         if status >= 400:
-            self.retry_after = retry_after(headers, datetime.now(UTC))
+            self.retry_after = read_retry_after(headers, datetime.now(UTC))
 
     def add_dropped(self, names: Sequence[str]) -> None:
         self.dropped += [name for name in names if name not in self.dropped]

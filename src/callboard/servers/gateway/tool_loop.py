@@ -52,7 +52,7 @@ from callboard.errors import CallerError
 from callboard.execution import ParallelExecutor
 from callboard.loop import Action, CallModel, Execute, Finish, Limits, Loop, LoopRules
 from callboard.loop.repeat_guard import create_repeat_guard
-from callboard.modes import Plan, plan_of
+from callboard.modes import Plan, get_plan
 from callboard.servers.gateway.dispatch import Candidates, stream_reply
 from callboard.servers.gateway.exchange import Batches, ReplyRecord
 from callboard.servers.gateway.hosted_call_trace import format_call, format_result, seal
@@ -269,4 +269,4 @@ def first_plan(candidates: Candidates, owner: str) -> Plan:
     try:
         return backend.model(name, owner).plan
     except CallerError:  # told when it is asked
-        return plan_of(None)
+        return get_plan(None)
