@@ -5,16 +5,26 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from callboard.cli import complete
+from callboard.core import InvocationCanister, ResultCanister, ToolDeclaration, contents
+from callboard.dialects import (
+    DIALECTS,
+    Dialect,
+    NotSpellable,
+    dialect_named,
+    dialect_of_template,
+    render_calls,
+    render_result,
+    render_tools,
+)
+from callboard.dialects.response_template import read_response_template
 from callboard.errors import CallerError
-
-if TYPE_CHECKING:
-    from callboard.core import InvocationCanister, ResultCanister, ToolDeclaration
-    from callboard.dialects import Dialect
+from callboard.plugins import plugins
 
 _TOOLS = (
     ("get_weather", "Forecast the weather.", {"city": "string", "days": "integer"}),
@@ -56,9 +66,6 @@ def dialects(
 
 def list_dialects() -> dict[str, Dialect]:
     """Ours and those of plug-ins, by their names. Raises CallerError for a plug-in that cannot be loaded."""
-    from callboard.dialects import DIALECTS  # noqa: PLC0415  # not for --help
-    from callboard.plugins import plugins  # noqa: PLC0415
-
     return {**DIALECTS, **{dialect.name: dialect for dialect in plugins("callboard.dialects")}}
 
 
@@ -72,8 +79,6 @@ def read_text(file: str) -> str:
 
 
 def _dialect_of_template(template: str) -> Dialect:
-    from callboard.dialects import dialect_of_template  # noqa: PLC0415  # not for --help
-
     if template.endswith(".json"):
         return _dialect_of_config(template)
     dialect = dialect_of_template(read_text(template))
@@ -84,8 +89,6 @@ def _dialect_of_template(template: str) -> Dialect:
 
 def read_config(file: str) -> dict[str, Any]:
     """What a model's tokenizer_config.json holds. Raises CallerError."""
-    import msgspec  # noqa: PLC0415  # not for --help
-
     try:
         return msgspec.json.decode(read_text(file), type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError):
@@ -94,15 +97,11 @@ def read_config(file: str) -> dict[str, Any]:
 
 def find_dialect(name: str) -> Dialect:
     """The dialect of that name, or the one that a model's tokenizer_config.json describes. Raises CallerError."""
-    from callboard.dialects import dialect_named  # noqa: PLC0415  # not for --help
-
     return _dialect_of_config(name) if name.endswith(".json") else dialect_named(name)
 
 
 def read_facts(file: str) -> dict[str, Any]:
     """What a tokenizer_config.json says of its model, as a profile; nothing for another name. Raises CallerError."""
-    from callboard.dialects import DIALECTS  # noqa: PLC0415  # not for --help
-
     if not file.endswith(".json"):
         return {}
     row = find_dialect(file)
@@ -114,24 +113,17 @@ def read_facts(file: str) -> dict[str, Any]:
 
 def _dialect_of_config(file: str) -> Dialect:
     """As its `response_template` says, else as its chat template shows."""
-    from callboard.dialects import dialect_of_template  # noqa: PLC0415  # not for --help
-    from callboard.dialects.response_template import read_response_template  # noqa: PLC0415
-
     config = read_config(file)
     shown = None if "response_template" in config else dialect_of_template(str(config.get("chat_template", "")))
     return shown or read_response_template(config, file)
 
 
 def _describe(dialect: Dialect) -> dict[str, Any]:
-    from callboard.dialects import render_calls  # noqa: PLC0415  # not for --help
-
     tool, calls, _ = _find_example(dialect)
     return {"name": dialect.name, "summary": dialect.summary, "example": render_calls(dialect, calls[:1], [tool])}
 
 
 def _describe_in_full(dialect: Dialect) -> dict[str, Any]:
-    from callboard.dialects import render_calls, render_result, render_tools  # noqa: PLC0415  # not for --help
-
     tool, calls, result = _find_example(dialect)
     return {
         **_describe(dialect),
@@ -144,9 +136,6 @@ def _describe_in_full(dialect: Dialect) -> dict[str, Any]:
 
 def _find_example(dialect: Dialect) -> tuple[ToolDeclaration, list[InvocationCanister], ResultCanister]:
     """A tool, two calls of it that the dialect can spell, and the result of the first."""
-    from callboard.core import InvocationCanister, ResultCanister, ToolDeclaration, contents  # noqa: PLC0415
-    from callboard.dialects import NotSpellable, render_calls  # noqa: PLC0415
-
     for (name, description, types), arguments, result in zip(_TOOLS, _CALLS, _RESULTS, strict=True):
         properties = {key: {"type": kind} for key, kind in types.items()}
         schema = {"type": "object", "properties": properties, "required": list(types)}

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from callboard.cli import complete
-
-if TYPE_CHECKING:
-    from callboard.modes import Plan
-    from callboard.profiles import Resolution
+from callboard.cli.settings import check_value, settings_here
+from callboard.modes import Plan, get_mode, make_plan
+from callboard.profiles import Resolution, normalise, resolve
 
 
 def explain(
@@ -27,10 +26,6 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Show how a model would be asked for calls: mode, dialects, wire, and where each fact comes from."""
-    from callboard.cli.settings import check_value, settings_here  # noqa: PLC0415  # not for --help
-    from callboard.modes import get_mode, make_plan  # noqa: PLC0415
-    from callboard.profiles import normalise, resolve  # noqa: PLC0415
-
     check_value("--mode", mode, get_mode)
     resolution = resolve(model, settings_here().profile(model))
     decided = make_plan(resolution, mode)

@@ -5,9 +5,21 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from callboard.cli.dialects import find_dialect, read_text
+from callboard.core import (
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Note,
+    ReasoningPiece,
+    TextPiece,
+    ToolDeclaration,
+    encode_line,
+)
+from callboard.dialects import Parser
 from callboard.errors import CallerError
 
 
@@ -35,11 +47,6 @@ def parse_text(
     stream: Annotated[bool, typer.Option("--stream", help="Print one event a line.")] = False,
 ) -> None:
     """Find the calls in a text and print one JSON object: text, reasoning, invocations, dialect, notes."""
-    import msgspec  # noqa: PLC0415  # not for --help
-
-    from callboard.core import encode_line  # noqa: PLC0415
-    from callboard.dialects import Parser  # noqa: PLC0415
-
     if file == tools == "-":
         raise CallerError("the text and the tools cannot both come from standard input")
     declared = _read_declarations(tools) if tools else None
@@ -57,15 +64,6 @@ def parse_text(
 
 
 def _summarize(events: list[Any], dialect: str) -> dict[str, Any]:
-    from callboard.core import (  # noqa: PLC0415  # not for --help
-        InvocationEnded,
-        InvocationIncomplete,
-        InvocationStarted,
-        Note,
-        ReasoningPiece,
-        TextPiece,
-    )
-
     known = {event.index: event.known for event in events if isinstance(event, InvocationStarted)}
     return {
         "text": "".join([event.text for event in events if isinstance(event, TextPiece)]),
@@ -88,10 +86,6 @@ def _summarize(events: list[Any], dialect: str) -> dict[str, Any]:
 
 
 def _read_declarations(file: str) -> list[Any]:
-    import msgspec  # noqa: PLC0415  # not for --help
-
-    from callboard.core import ToolDeclaration  # noqa: PLC0415
-
     class Row(msgspec.Struct):
         name: str
         description: str = ""
