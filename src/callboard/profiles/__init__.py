@@ -1,8 +1,7 @@
-"""What is known of models, and how it is put together."""
+"""The facts about models and endpoints, and how they are put together."""
 
 from callboard.profiles.model_names import matches, model_names, normalise, split_provider
-from callboard.profiles.prices import Prices
-from callboard.profiles.profile import ModeName, OnRepeatedCall, Profile
+from callboard.profiles.profile import ModeName, OnRepeatedCall, Prices, Profile
 from callboard.profiles.resolution import Resolution, facts_for, providers, resolve
 
 __all__ = [

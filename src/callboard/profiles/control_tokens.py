@@ -1,7 +1,4 @@
-"""The control tokens of families, by the names that profiles give them.
-
-Owns the table. Knows nothing of what is done with the tokens.
-"""
+"""The control tokens of model families, by the names that profiles use."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Models' names, as people and providers write them.
 
-Owns what in a name says which model it is, and what only says who serves it or how it is packed.
+A name is reduced to what says which model it is, without who serves it or how it is packed.
 """
 
 from __future__ import annotations

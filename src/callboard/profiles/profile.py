@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from callboard.profiles.prices import Prices
+from callboard.core import Usage
 
 ModeName: TypeAlias = Literal["native", "structured", "validated", "parsed"]
 OnRepeatedCall: TypeAlias = Literal["run", "final_answer", "warn"]
@@ -18,6 +18,20 @@ ReasoningHistory: TypeAlias = Literal["never", "turn", "tools", "all"]
 """Which past reasoning is sent back: none, that since the user's last message, that of turns with calls, all."""
 Prefill: TypeAlias = Literal["", "none", "last", "prefix", "partial", "continue"]
 """How a reply is asked for that goes on from the last message (see `Profile`)."""
+
+
+class Prices(msgspec.Struct, frozen=True, kw_only=True):
+    """What a million tokens cost. `cached` are input tokens that the provider had seen before."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cached: float | None = None
+
+    def cost(self, usage: Usage) -> float:
+        """The cost of the usage, in the prices' currency."""
+        cached = self.input if self.cached is None else self.cached
+        fresh = usage.input - usage.cached
+        return (fresh * self.input + usage.cached * cached + usage.output * self.output) / 1_000_000
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

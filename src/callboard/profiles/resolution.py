@@ -1,6 +1,6 @@
-"""A model's profile, and where each fact of it comes from.
+"""Put a model's profile together, and say where each fact comes from.
 
-Owns the layers: default < family < model < endpoint < user. Knows nothing of configuration files.
+Layers, each overriding the ones before: default, family, model, endpoint, user.
 """
 
 from __future__ import annotations

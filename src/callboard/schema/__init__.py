@@ -1,8 +1,6 @@
-"""Arguments: what a tool takes, and whether these are they.
+"""JSON Schemas of a tool's arguments, derived from signatures or written by others, and their validation.
 
-Owns JSON Schemas of arguments, derived from signatures or written by others, and the one policy by which
-arguments are coerced, validated and complained about. Knows nothing of tools, models or wires.
-Law: both validators take and refuse the same, in the same words.
+Law: both validators accept and refuse the same, in the same words.
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
-"""What a value is taken for before it is validated: the one policy for every source.
+"""Coerce a value before it is validated, by one policy for every source.
 
-Owns four rules. A default of the schema is filled in where its object is present. A string that spells
-exactly a number, boolean, null, object or array becomes one where the schema allows only that, never where
-it allows a string. A float without a fraction becomes an integer where only integers are allowed. A null for an
-optional member that may not be null counts as absent: models that are held to a schema write it so. Knows
-nothing of validators and reports no mistakes: what it cannot read it leaves as it is.
-Law: the input is never changed, and what needs no change comes back as the very same object.
+1. A default of the schema is filled in where its object is present.
+2. A string that spells exactly a number, boolean, null, object or array becomes one where the schema allows only that,
+   never where it allows a string.
+3. A float without a fraction becomes an integer where only integers are allowed.
+4. A null for an optional member that may not be null counts as absent: models that are held to a schema write it so.
+
+Mistakes are not reported here: what cannot be coerced stays as it is.
+
+Law: the input is never changed, and what needs no change is returned as the very same object.
 """
 
 from __future__ import annotations

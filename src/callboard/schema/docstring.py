@@ -1,7 +1,6 @@
-"""What a docstring says about a function and its parameters.
+"""Read a docstring: the text about the function, and about each parameter.
 
-Owns the guess at its style: sphinx, google or numpy. griffe reads the parameters, and is imported only where
-there is a section of them. Knows nothing of schemas.
+The style (sphinx, google or numpy) is guessed. griffe reads the parameters; it is imported only where a section has them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""What is wrong with arguments, in the words of the seed.
+"""The messages for wrong arguments, as a model reads them: pydantic's short ones, whichever validator found the mistake.
 
-Owns the text that a model reads, and the words for each kind of mistake: pydantic's short messages, wherever
-the mistake was found. Knows neither validator. What arguments hold is hostile: little of it is repeated, on
-one line.
+What arguments hold is hostile: little of it is repeated, on one line.
 """
 
 from __future__ import annotations

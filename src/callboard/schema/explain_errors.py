@@ -1,9 +1,9 @@
-"""Why a value does not fit a schema.
+"""Find out why a value does not fit a schema, once a validator has refused it.
 
-Owns the search for mistakes once a validator has said no; the validators only judge. jsonschema_rs's own list
-of errors is not used: below nested `anyOf` it grows exponentially (18 s for one wrong leaf ten levels down in a recursive union of
-four). Here the branch of a union that the value looks most like is found at a glance, and only that one is
-looked into. Formats are annotations.
+jsonschema_rs's own list of errors is not used: below nested `anyOf` it grows exponentially (18 s for one wrong leaf ten
+levels down in a recursive union of four). Here the branch of a union that the value looks most like is chosen, and only
+that one is explained. Formats are annotations.
+
 Law: the work is bounded, whatever schema and value are.
 """
 

@@ -1,11 +1,10 @@
-"""Schemas that others wrote: descriptors, MCP servers, raw dicts.
+"""Compile schemas that others wrote: descriptors, MCP servers, raw dicts.
 
-Owns what such a schema may be, and its compiled validator. jsonschema_rs judges, `explain` says why. Drafts 4
-to 2020-12, the last by default. A schema may refer to its own parts only. What could not be enforced is left
-out of the schema and said in `dropped`; formats are annotations.
-Law: a schema is hostile; its size, depth, references and patterns are bounded before it is compiled. What is
-not bounded: a schema that applies itself twice to each part of a value can take time exponential in the
-value's depth.
+jsonschema_rs validates, `explain_errors` says why. Drafts 4 to 2020-12, the last by default. A schema may refer to its
+own parts only. What cannot be enforced is left out of the schema and listed in `dropped`; formats are annotations.
+
+Law: a schema is hostile; its size, depth, references and patterns are bounded before it is compiled. Not bounded: a
+schema that applies itself twice to each part of a value can take time exponential in the value's depth.
 """
 
 from __future__ import annotations
@@ -159,7 +158,7 @@ def _drop_patterns(subschemas: dict[int, _Subschema], path: str) -> Iterator[str
                 continue
             if keyword == "pattern":
                 del schema["pattern"]
-            else:  # what speaks of all other names no longer knows which those are
+            else:  # additionalProperties no longer means the same once a pattern was removed, so drop it as well
                 del schema["patternProperties"][pattern]
                 schema.pop("additionalProperties", None)
                 schema.pop("unevaluatedProperties", None)

@@ -1,7 +1,4 @@
-"""Arguments as JSON.
-
-Owns the first question of every validator: is this a JSON object at all. Knows no schema.
-"""
+"""The first question of every validator: are the arguments a JSON object at all?"""
 
 from __future__ import annotations
 

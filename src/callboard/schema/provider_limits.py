@@ -1,10 +1,12 @@
-"""A schema as a provider takes it where nobody asked it to be strict.
+"""Rewrite a tool's schema so that a provider accepts it, where nobody asked for strict mode.
 
-Owns what each provider refuses of a tool's schema, as rows, and how it is said otherwise: the root's combinations as
-one object, members that nobody may leave out, bounds and places as draft 2020-12 has them, names of members. Knows
-nothing of calls, beyond the way back of their arguments. What is lost here is checked when the arguments come.
-Laws: what a provider takes stays the very same object, and what was fitted fits; linear in the schema's size; what is
-no schema stays as it is.
+One row a provider says what it refuses and what is sent instead: combinations at the root as one object, members that
+must not be left out, bounds and references as draft 2020-12 has them, other names of members, which are mapped back in
+the arguments. What is lost in the schema is checked when the arguments come.
+
+Laws: a schema that a provider accepts stays the very same object, and a rewritten one needs no rewriting; linear in the
+schema's size; what is no schema stays as it is.
+
 Source: what providers answer to tools of MCP servers, as reported at openai-agents#449, bnbchain-mcp#68, langchain#39271,
 notion-mcp-server#341, twilio-labs/mcp#49, livekit/agents#2689.
 """

@@ -1,6 +1,5 @@
-"""Regular expressions that take linear time.
+"""Regular expressions in linear time: jsonschema_rs's engine without look-around and back-references.
 
-Owns the choice of the engine: jsonschema_rs's linear one, which knows neither look-around nor back-references.
 Law: no text takes longer than its length, and no pattern more than its share of memory.
 """
 

@@ -1,9 +1,9 @@
-"""A Python function as a tool: the schema of its arguments, and their validator.
+"""The schema of a Python function's arguments, and their validator.
 
-Owns what a signature may look like and what becomes of it. pydantic derives, validates and builds the Python
-values (seed 001), from JSON and strictly, after the one policy of `coercion`; it is imported when the first
-schema is derived. Members that are not declared are refused, unless a pydantic model among them allows others.
-Knows nothing of tools.
+pydantic derives the schema, validates strictly and builds the Python values from JSON, after `coercion`; it is imported
+when the first schema is derived. Members that are not declared are refused, unless a pydantic model among them allows
+others.
+
 Law: what the schema says, the validator does. Defaults are Python's own values, never read back from JSON.
 """
 

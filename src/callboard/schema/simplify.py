@@ -1,8 +1,7 @@
-"""A derived schema without what no model needs.
+"""Remove from pydantic's schemas what no model needs.
 
-Owns what is taken out of pydantic's schemas: titles, the OpenAPI discriminator, `uniqueItems` (a set forgives
-what is repeated), and definitions that are used once, which move to where they are used; and what is put in:
-that nothing else is allowed. Knows nothing of functions.
+Out go titles, the OpenAPI discriminator and `uniqueItems` (a set forgives what is repeated); definitions that are used
+once move to where they are used; `additionalProperties: false` comes in.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""A schema as a provider's strict mode takes it.
+"""Rewrite a schema into the subset that a provider's strict mode accepts.
 
-Owns those subsets of JSON Schema: closed objects, few keywords, with OpenAI every property required. Knows nothing
-of calls. What a schema asks beyond its subset is left out here and checked when the arguments come.
-Law: what is in the subset already stays the very same object.
+The subsets have closed objects, few keywords, and with OpenAI every property required. What a schema asks beyond its
+subset is left out here and checked when the arguments come.
+
+Law: a schema that is in the subset stays the very same object.
+
 Source: OpenAI's and Anthropic's guides to structured outputs.
 """
 

@@ -1,6 +1,5 @@
-"""Where schemas are inside a schema.
+"""Find the schemas inside a schema, and resolve references inside one document.
 
-Owns the list of keywords that hold schemas, and references inside one document. Knows nothing of values.
 Law: a name under `properties` is a name, never a keyword, and what stands in `enum`, `const` or `default` is data.
 """
 

@@ -1,4 +1,4 @@
-"""The testing kit: backends and models that say what they were told to say."""
+"""The testing kit: backends and models that reply as scripted."""
 
 from callboard.providers.scripted import Call, ScriptedModel
 from callboard.testing.coalesce import coalesce

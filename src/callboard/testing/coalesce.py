@@ -1,7 +1,4 @@
-"""Events, made comparable.
-
-Owns what two streams of the same meaning have in common: where text and arguments were cut is chance.
-"""
+"""Make streams of events comparable: where text and arguments are cut is chance."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""A backend that says what it was told to say, on each of our wires.
+"""A backend on the loopback interface that replies as scripted, on each of our wires, and records its requests.
 
-Owns a server on the loopback interface, the replies that it gives, and what it was asked. Knows nothing of
-who asks. Law: the same replies and the same requests give the same bytes.
+Law: the same replies and the same requests give the same bytes.
 """
 
 from __future__ import annotations

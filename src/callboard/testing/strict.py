@@ -1,6 +1,6 @@
 """What real servers refuse: `FakeBackend(replies, strict="vllm")` refuses it too.
 
-A `Rule` reads a request's body and answers with the words in which the real server refuses it, or None. A `Server` is
+A `ServerRule` reads a request's body and answers with the words in which the real server refuses it, or None. A `Server` is
 a name, its rules, and the form of its errors. Some refusals come from the chat template of a model and reach the
 client through whichever server renders it: these are `TEMPLATES`, named beside a server, as in `("vllm", "qwen3.5")`.
 

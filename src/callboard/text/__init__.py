@@ -1,1 +1,1 @@
-"""Characters that arrive in pieces: SSE frames, JSON objects and strings, fences."""
+"""Text that arrives in pieces (SSE, JSON, markers), and text that is shown, shortened or compared."""

@@ -1,8 +1,8 @@
-"""One JSON object that arrives in pieces.
+"""Tokenize one JSON object that arrives in pieces: which member is read, and where its value begins and ends.
 
-Owns the tokenizer's state across pieces: which member is being read, and where it begins and ends.
-Knows nothing of tools, markers or wires. Inside a member's value it follows strings and brackets only;
-whether the value is valid JSON is for its reader to say once it is whole.
+Inside a member's value only strings and brackets are followed; whether the value is valid JSON is for its reader to
+decide once it is whole.
+
 Law: each character is looked at once.
 """
 

@@ -1,7 +1,6 @@
-"""The characters of one JSON string that arrives in pieces.
+"""Decode one JSON string that arrives in pieces; only an escape that is cut in two is held back.
 
-Owns what an escape that is cut in two holds back. Knows nothing of the object around it.
-Law: what was given never changes; at most one escape, or one pair of surrogates, is held.
+Law: what was returned never changes; at most one escape, or one pair of surrogates, is held.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One JSON object or list that arrives in pieces.
+"""Find the end of one JSON object or list that arrives in pieces: the bracket that closes its first one.
 
-Owns where it ends: at the bracket that closes its first one, outside of strings. Knows nothing of its
-members; whether it is valid is for its reader to say once it is whole.
+Whether it is valid is for its reader to decide once it is whole.
+
 Law: each character is looked at once.
 """
 

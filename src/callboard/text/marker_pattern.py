@@ -1,7 +1,5 @@
-"""Markers with fields, in text that arrives in pieces.
+"""Match templates such as `<function={name}>` in text whose end may not have come yet.
 
-Owns how a template such as `<function={name}>` is recognised while its end may not have come yet. Knows
-nothing of calls.
 Law: a marker is bounded, and so is what waiting for its end holds back.
 """
 

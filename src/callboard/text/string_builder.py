@@ -1,7 +1,6 @@
-"""A text that grows.
+"""A text that grows, kept as bytes: an object for each piece would take many times the memory.
 
-Owns its memory: the bytes of the text, not an object for each piece. Knows nothing of what it says.
-Law: a piece costs its own length, joining the whole one's.
+Law: a piece costs its own length, building the text that of the whole.
 """
 
 from __future__ import annotations

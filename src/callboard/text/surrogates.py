@@ -1,7 +1,7 @@
-r"""Halves of characters in JSON.
+r"""Replace halves of surrogate pairs in JSON, such as an escape `\ud83d` without its other half.
 
-Owns what becomes of an escape such as `\ud83d` without its other half, which clients and servers write that cut texts
-by UTF-16 units. No decoder of JSON takes one. Knows nothing of what the JSON says.
+Clients and servers that cut texts by UTF-16 units write them, and no decoder of JSON accepts one.
+
 Law: linear; JSON without halves stays as it is.
 """
 

@@ -1,7 +1,4 @@
-"""What a running tool sees of its run.
-
-Owns nothing but the view. Knows nothing of who made it.
-"""
+"""What a running tool sees of its run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Tools and ensembles as a file describes them.
+"""Read tools and ensembles from descriptors: mappings, as a TOML or JSON file holds them.
 
-Owns the keys of a descriptor (seeds 000 and 004) and what their values may be. Knows nothing of files, modules
-or the environment: it is given mappings.
-Law: what is no key is refused, with its place and the nearest key.
+Law: an unknown key is refused, with its place and the nearest known key.
 """
 
 from __future__ import annotations

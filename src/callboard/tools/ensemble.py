@@ -1,7 +1,4 @@
-"""Invokers that live and die together.
-
-Owns their group: its name, its defaults, its connection. Knows nothing of where it was described.
-"""
+"""A group of invokers with a name, defaults and a connection: they are connected and disconnected together."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Invocations that cannot run, and those that run with other arguments than the model wrote.
-
-Owns what the model is told of a name that no tool has, of arguments that are no object, and of edited ones.
-"""
+"""Results for calls that cannot run, and calls that run with other arguments than the model wrote."""
 
 from __future__ import annotations
 

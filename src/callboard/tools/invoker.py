@@ -1,6 +1,5 @@
-"""A tool in its ensemble.
+"""A tool in its ensemble: what is needed to describe, validate and call it.
 
-Owns what is needed to describe, validate and call it. Knows nothing of threads, timeouts or results.
 Law: arguments are validated in `__call__`, once, whoever calls.
 """
 

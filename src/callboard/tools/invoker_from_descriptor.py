@@ -1,8 +1,4 @@
-"""An invoker as its descriptor says.
-
-Owns the joining of a descriptor and a function, and the check that they fit. Knows nothing of where either
-comes from.
-"""
+"""Join a descriptor and a function to an invoker, and check that they fit."""
 
 from __future__ import annotations
 

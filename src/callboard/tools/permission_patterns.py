@@ -1,11 +1,10 @@
-"""What a rule's pattern says of a path or a command.
+"""Compare the pattern of a permission rule with a path or a command.
 
-Owns the comparison, and the three answers to it. Knows nothing of rules, tools or files: links are not followed.
 Law: `yes` and `no` are certain; whatever may be is `maybe`.
 
-A name that differs from a pattern's in the case of its letters, in how an accent is composed, or in characters that
-are not seen is a `maybe`: there are file systems to which it is the same name (APFS, NTFS, directories of ext4 that
-ignore case), and a file system is not asked here.
+A name that differs from a pattern's in the case of its letters, in how an accent is composed, or in invisible
+characters is a `maybe`: there are file systems to which it is the same name (APFS, NTFS, directories of ext4 that
+ignore case), and the file system is not asked here. Links are not followed.
 """
 
 from __future__ import annotations

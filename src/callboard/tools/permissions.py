@@ -1,8 +1,7 @@
-"""Which calls may run.
+"""Which calls may run: rules in order, of which the last that matches decides.
 
-Owns the rules and their order. Knows nothing of who answers a question.
-Laws: a call is allowed only if everything that it is about is: each path, and each program of a command. A path is
-judged as it is written and, where the tool's connection knows, by every name of what it leads to.
+Laws: a call is allowed only if each path and each program that it is about is allowed. A path is judged as it is
+written and, where the tool's connection knows them, by every name of what it leads to.
 """
 
 from __future__ import annotations

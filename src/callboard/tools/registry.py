@@ -1,7 +1,7 @@
-"""The invokers of a conversation by the names models call them.
+"""The invokers of a conversation by the names that models call them.
 
-Owns the naming: plain where it is unique, else with the ensemble's name. Frozen once made, so that a
-name means one tool for the whole conversation. Which characters a provider takes is its wire's business.
+A name is plain where it is unique, else it begins with the ensemble's. The registry is frozen once made, so that a name
+means one tool for the whole conversation. Which characters a provider takes is its wire's business.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Find tools, where there are more than a model takes.
+"""Declare the tools that a model takes at once, and one more that finds the others.
 
-Owns which of a conversation's tools are declared, and the tool that finds the others: BM25 over their names, descriptions
-and parameters, by SQLite's index of texts in memory.
+It searches names, descriptions and parameters with BM25, by SQLite's full-text index in memory.
+
 Laws: each tool is declared or can be found; what was declared keeps its place as long as the limit allows, so that
 prompt caches hold; what was found follows from the conversation alone, so that it is declared again after a resume.
 """

@@ -1,11 +1,11 @@
-"""What a shell command runs.
+"""Parse a shell command line into the programs that it runs, each with its words.
 
-Owns the reading of a command line into the programs that it starts, each with its words. Knows nothing of rules.
-Laws: what is listed runs, or may run; whatever is not read for sure makes the command `unclear`, so that nobody takes
-the list for all there is. Linear in the command's length, times the depth of commands in commands, which is bounded.
+Laws: what is listed runs, or may run; whatever is not parsed for sure makes the command `unclear`, so that nobody takes
+the list for complete. Linear in the command's length, times the depth of commands in commands, which is bounded.
 
-Not shlex's doing: there a quoted operator is the same as a bare one, a line's end is a blank, and `a#` a comment.
-What a program does by itself, as `python x.py` or `make`, is not to be seen in a command line.
+Why not shlex: to it a quoted operator is the same as a bare one, a line's end is a blank, and `a#` a comment. Why not
+bashlex: it is GPL, and gives wrong trees for what bash accepts. What a program does by itself, as `python x.py` or
+`make`, cannot be seen in a command line.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""A Python function that models may call.
+"""A Python function that models may call: `@tool` and what it keeps of the function.
 
-Owns `@tool` and what it keeps of the function. Knows nothing of ensembles or of how it is run.
 Law: the tool is called like the function; its schema is derived when it is first asked for.
 """
 

@@ -1,8 +1,7 @@
-"""Options by which a program that looks writes a file, or runs another program.
+"""Options by which a program that only reads writes a file, or runs another program.
 
-Owns one table, for programs that are commonly allowed or that deny patterns are commonly written about. Knows nothing
-of rules. It is a help and no wall: what a program does that stands in no table here nobody sees, and the wall is the
-sandbox.
+One table, for programs that are commonly allowed or that deny patterns are commonly written about. It helps, and
+protects from nothing: a program may do what no table here knows. The sandbox protects.
 
 A word counts as such an option in all the ways in which it may be written: in a cluster of letters, with its value
 behind it, and shortened, as getopt_long and git allow. What is taken for one by mistake is asked about.

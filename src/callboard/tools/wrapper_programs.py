@@ -1,7 +1,6 @@
-"""Programs that run others.
+"""Programs that run others, and where in their words the other program stands.
 
-Owns what is known of them: where in their words another program stands, or that it stands where nobody sees it.
-Knows nothing of shells. What is in no table here runs what it likes by itself, as `make` does.
+A program that is in no table here may run others by itself, as `make` does.
 """
 
 from __future__ import annotations

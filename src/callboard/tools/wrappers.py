@@ -1,9 +1,9 @@
-"""Ensembles made of ensembles.
+"""Ensembles made of ensembles: each function takes one and returns another with fewer, renamed or changed invokers.
 
-Owns the ways to change what an ensemble offers. Each takes an ensemble and gives another of the same name,
-configuration and connection; they compose. Knows nothing of what the invokers do.
-Law: the wrapped ensemble is not changed. Connecting and disconnecting are its own; its invokers are those it
-has when it is wrapped, so one that gets them by connecting is wrapped after that.
+Name, configuration and connection stay; the functions compose.
+
+Law: the wrapped ensemble is not changed. Connecting and disconnecting are its own; its invokers are those it has when
+it is wrapped, so one that gets them by connecting is wrapped after that.
 """
 
 from __future__ import annotations
