@@ -104,7 +104,7 @@ def works(repo, folder):
             with suppress(GitFailed):
                 await repository.push("other")
             now = await snapshots.take("after")
-            differences = await snapshots.differences(now, before)
+            differences = await snapshots.diff_files(now, before)
             await snapshots.restore({path: then for path, (_, then) in differences.items()}, now)
 
     (folder / "tree-of-job").mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ def run(awaitable):
 def go_back(states, identifier):
     """As a chat takes a turn back; gives the files that changed."""
     now = run(states.take("before going back"))
-    differences = run(states.differences(now, identifier))
+    differences = run(states.diff_files(now, identifier))
     run(states.restore({path: then for path, (_, then) in differences.items()}, now))
     run(states.take("after going back"))
     return tuple(differences)

@@ -32,7 +32,7 @@ def test_what_was_recorded(case):
     report = read(case["runner"], text_of(case), case["code"])
     assert [report.passed, report.failed, report.skipped, report.errors] == case["counts"]
     assert (report.complete, report.is_good) == (case["complete"], case["good"])
-    told = [[each.name, each.place, each.message.split("\n")[0][:110]] for each in report.failures]
+    told = [[each.name, each.location, each.message.split("\n")[0][:110]] for each in report.failures]
     assert told == case.get("failures", [])
 
 

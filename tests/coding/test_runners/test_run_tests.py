@@ -52,7 +52,7 @@ def test_python(project):
     before = sorted(path for path in project.rglob("*") if path.is_file())
     report = outcome_of(project)
     assert (report.passed, report.failed, report.is_good) == (1, 1, False)
-    assert report.failures[0].place == "tests/test_calc.py:9"
+    assert report.failures[0].location == "tests/test_calc.py:9"
     assert sorted(path for path in project.rglob("*") if path.is_file()) == before
     assert outcome_of(project, selection=Selection(run="zero", package="./...")).is_good
     (project / "calc.py").write_text("def add(a, b):\n    return a + b\n")
@@ -90,7 +90,7 @@ def test_unittest_where_there_is_no_pytest(project, tmp_path):
     report = outcome_of(project, borrowed={".venv": environment})
     assert report.runner == "unittest"
     assert (report.passed, report.failed) == (1, 1)
-    assert report.failures[0].place == "tests/test_calc.py:9"
+    assert report.failures[0].location == "tests/test_calc.py:9"
     assert report.summary.endswith("(No module named pytest: unittest ran instead)")
 
 
@@ -138,7 +138,7 @@ def test_a_folder_beneath(project, tmp_path):
     for given in ({}, {"folder": "backend"}, {"selection": Selection(package="backend")}):
         report = outcome_of(root, **given)
         assert (report.passed, report.failed) == (1, 1)
-        assert report.failures[0].place == "tests/test_calc.py:9"
+        assert report.failures[0].location == "tests/test_calc.py:9"
     (root / "other").mkdir()
     (root / "other" / "package.json").write_text("{}")
     with pytest.raises(CallerError, match="no file in the root says how it is tested; say it"):
@@ -178,7 +178,7 @@ def test_without_a_sandbox(project):
     async def run():
         workspace = Workspace(project, sandbox=object())
         await workspace.connect()
-        workspace.sandbox, workspace.unavailable = None, "there is none here"
+        workspace.sandbox, workspace.sandbox_error = None, "there is none here"
         try:
             await run_tests(workspace)
         finally:
@@ -197,7 +197,7 @@ def test_node(tmp_path):
     )
     report = outcome_of(tmp_path)
     assert (report.runner, report.passed, report.failed) == ("npm test", 1, 1)
-    assert report.failures[0].place == "x.test.js:3"
+    assert report.failures[0].location == "x.test.js:3"
     assert outcome_of(tmp_path, selection=Selection(run="zero")).is_good
 
 
@@ -206,7 +206,7 @@ def test_make(tmp_path):
     (tmp_path / "Makefile").write_text("test:\n\t@cc -o t t.c && ./t\n")
     (tmp_path / "t.c").write_text("#include <assert.h>\nint main(void) { assert(1 - 1 == 2); return 0; }\n")
     report = outcome_of(tmp_path)
-    assert (report.failed, report.failures[0].place) == (1, "t.c:2")
+    assert (report.failed, report.failures[0].location) == (1, "t.c:2")
     (tmp_path / "t.c").write_text("int main(void) { return 0; }\n")
     assert outcome_of(tmp_path).is_good
 
@@ -217,4 +217,4 @@ def test_in_the_sandbox_of_this_machine(project):
     except SandboxUnavailable:
         pytest.skip("no sandbox: this machine has none")
     assert (report.passed, report.failed) == (1, 1)
-    assert report.failures[0].place == "tests/test_calc.py:9"
+    assert report.failures[0].location == "tests/test_calc.py:9"

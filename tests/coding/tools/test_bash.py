@@ -93,7 +93,7 @@ def test_where_there_is_no_sandbox(tmp_path):
         workspace = Workspace(tmp_path, sandbox=object())
         ensemble = Ensemble("coding", [bash], {}, workspace)
         await ensemble.connect()
-        workspace.sandbox, workspace.unavailable = None, "there is none here"
+        workspace.sandbox, workspace.sandbox_error = None, "there is none here"
         try:
             return await execute_one(ensemble, {"command": "true"})
         finally:

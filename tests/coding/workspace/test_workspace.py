@@ -46,7 +46,7 @@ def test_no_sandbox_is_no_reason_not_to_read(tmp_path, monkeypatch):
     workspace = connection(str(tmp_path))
     asyncio.run(workspace.connect())
     assert workspace.sandbox is None
-    assert workspace.unavailable == "there is none; --no-sandbox"
+    assert workspace.sandbox_error == "there is none; --no-sandbox"
     asyncio.run(workspace.disconnect())
 
 

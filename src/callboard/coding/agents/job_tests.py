@@ -122,12 +122,12 @@ class JobTests:
         if self._first is None:
             self._first = report
             if self._guards_tests and not report.is_good:
-                paths = {failure.place.rpartition(":")[0] for failure in report.failures}
+                paths = {failure.location.rpartition(":")[0] for failure in report.failures}
                 self.guarded_files = [path for path in sorted(paths) if is_test_file(path)]
         return report
 
     async def _look(self) -> str:
-        self._digest, self._changed_files = await self._tree.look()
+        self._digest, self._changed_files = await self._tree.inspect()
         return self._digest
 
     def _give_up(self, why: str) -> None:

@@ -190,5 +190,5 @@ class JobWorkspace:
         for path in names:
             with suppress(OSError):
                 opened = open_text(self.workspace, path)
-                self.workspace.seen.record(opened.key, 1, opened.lines)
+                self.workspace.seen.record(opened.canonical_path, 1, opened.lines)
         return format_files(names, self._read)

@@ -51,7 +51,7 @@ class Checkpoints:
             return
         states = await self._snapshots()
         after = await states.take("after the turn")
-        files = tuple(await states.differences(turn.before, after))
+        files = tuple(await states.diff_files(turn.before, after))
         if files:
             self._turns.append(Checkpoint(turn.before, after, files))
 
@@ -85,8 +85,8 @@ async def _restore(states: Snapshots, turns: Sequence[Checkpoint]) -> tuple[str,
     following = now
     for turn in reversed(turns):
         after, following = turn.after or following, turn.before
-        moved = await states.differences(after, now)
-        for path, (old, new) in (await states.differences(turn.before, after)).items():
+        moved = await states.diff_files(after, now)
+        for path, (old, new) in (await states.diff_files(turn.before, after)).items():
             if originals[path] != new if path in originals else path in moved:
                 foreign.add(path)
             originals[path] = old

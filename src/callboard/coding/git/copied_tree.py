@@ -79,7 +79,7 @@ async def make_copy(directory: Path, job: Path, branch: str, *, in_repository: b
     (own.git_directory / "info" / "exclude").write_bytes(b"".join([_exclude_line(name) for name in large]))
     if monotonic() - began > SLOW_SECONDS:
         await settle_index(own)
-    identity = await own.identity()
+    identity = await own.committer_variables()
     await own.git("commit", "--quiet", "--allow-empty", f"--message={_FIRST_COMMIT}", environment=identity)
     record = replace(record, base=await own.head())
     record.save()

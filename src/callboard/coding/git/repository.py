@@ -351,7 +351,7 @@ class Repository:
         outcome = await self.git("ls-files", "-z", *NEW_FILES)
         return tuple([each for each in outcome.items if not each.endswith("/") and not self.is_hidden(each)])
 
-    async def tracked(self, path: str) -> tuple[str, ...]:
+    async def tracked_files(self, path: str) -> tuple[str, ...]:
         """The files that the last commit has at this path or below it."""
         environment = {"GIT_LITERAL_PATHSPECS": "1"}
         if not await self.head():
@@ -406,7 +406,9 @@ class Repository:
             but = f" but {display_names(left_out)}" if left_out else ""
             raise NothingToCommit(f"nothing to commit{but}", path=str(self.root))
         arguments = ("commit", "--quiet", "--no-verify", "--cleanup=whitespace", "--file=-")
-        await self.git(*arguments, stdin=message.encode("utf-8", "replace"), environment=await self.identity())
+        await self.git(
+            *arguments, stdin=message.encode("utf-8", "replace"), environment=await self.committer_variables()
+        )
         return await self.head()
 
     async def create_branch(self, name: str, at: str = "HEAD") -> None:
@@ -465,7 +467,7 @@ class Repository:
     async def _is_staged(self) -> bool:
         return (await self.git("diff", "--cached", "--quiet", check=False)).code == 1
 
-    async def identity(self) -> dict[str, str]:
+    async def committer_variables(self) -> dict[str, str]:
         """The variables for the committer: none where the user's settings have a name, else ours."""
         allowed = allowed_settings(await self.settings(), online=False)
         known = {setting.key: (setting.value or "").strip() for setting in allowed}

@@ -102,7 +102,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A setting as git lists it. `scope` says whose it is; `value` is None for a flag that has none, which means true."""
+    """A setting as git lists it; `value` is None for a flag without one, which means true."""
 
     scope: str
     section: str
@@ -122,7 +122,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 def parse_settings(items: Iterable[str]) -> tuple[Setting, ...]:
-    """The settings in an answer of `git config --list --show-scope -z`, without those that we gave ourselves."""
+    """Parse the output of `git config --list --show-scope -z`, without the settings that we gave ourselves."""
     settings = []
     fields = iter(items)
     for scope, item in zip(fields, fields, strict=False):
@@ -135,7 +135,7 @@ def parse_settings(items: Iterable[str]) -> tuple[Setting, ...]:
 
 
 def allowed_settings(settings: Sequence[Setting], *, online: bool) -> tuple[Setting, ...]:
-    """Those that count. `online` is for a call that may reach other machines."""
+    """The settings that git may see; with `online` also those for a call that may reach other machines."""
     filters = {each.subsection for each in settings if _is_lfs(each)} - {*unused_filters(settings)}
     return tuple([each for each in settings if _is_allowed(each, filters, online=online)])
 
@@ -152,7 +152,7 @@ def runs_lfs(settings: Iterable[Setting]) -> bool:
 
 
 def is_partial(settings: Iterable[Setting]) -> bool:
-    """Whether it is a partial clone: what a remote promised may be missing."""
+    """Whether it is a partial clone, where objects that a remote promised may be missing."""
     return any(
         (setting.section, setting.name) in (("remote", "promisor"), ("extensions", "partialclone"))
         for setting in settings
@@ -160,7 +160,7 @@ def is_partial(settings: Iterable[Setting]) -> bool:
 
 
 def allowed_protocols(settings: Iterable[Setting]) -> tuple[str, ...]:
-    """How other machines may be reached: as most do, and as the user's own configuration allows besides."""
+    """The protocols for other machines: the usual ones, and those that the user's own configuration allows."""
     own = {
         setting.subsection: setting.value
         for setting in settings
@@ -171,7 +171,7 @@ def allowed_protocols(settings: Iterable[Setting]) -> tuple[str, ...]:
 
 
 def format_settings(settings: Iterable[Setting]) -> str:
-    """The settings as a file that git reads."""
+    """Format settings as a file for git."""
     lines = []
     for setting in settings:
         middle = "" if setting.subsection is None else f' "{setting.subsection.translate(_QUOTED)}"'

@@ -41,7 +41,7 @@ class Snapshots:
             return last
         parents = ["-p", last] if last else []
         message = (" ".join(label.split()) or "state").encode("utf-8", "replace")
-        identity = await self._repository.identity()
+        identity = await self._repository.committer_variables()
         commit = await git("commit-tree", *parents, "-F", "-", tree, stdin=message, environment=identity)
         identifier = commit.text.strip()
         await git("update-ref", "HEAD", identifier)
@@ -55,7 +55,7 @@ class Snapshots:
         outcome = await self._repository.git("diff", commit, await self._write_tree(), "--", limit=MAX_DIFF)
         return outcome.output.decode("utf-8", "replace")
 
-    async def differences(self, before: str, after: str) -> dict[str, tuple[str, str]]:
+    async def diff_files(self, before: str, after: str) -> dict[str, tuple[str, str]]:
         """The files that differ between two snapshots, each with its mode and object in both."""
         raw = (await self._repository.git("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after)).items
         differences = {}

@@ -140,7 +140,7 @@ class Tree(ABC):
     async def push(self, remote: str = "origin") -> None:
         """Push the branch. Raises CallerError."""
 
-    async def look(self) -> tuple[str, tuple[str, ...]]:
+    async def inspect(self) -> tuple[str, tuple[str, ...]]:
         """The digest, and the files that differ from the base, whether that is committed or not."""
         variables: dict[str, str] = {}
         async with self._computing:

@@ -21,7 +21,7 @@ from callboard.coding.workspace.workspace import Workspace
 
 
 async def search_lines(
-    workspace: Workspace, query: Query, start: str, glob: Glob, tell: Callable[[str], None]
+    workspace: Workspace, query: Query, start: str, glob: Glob, notify: Callable[[str], None]
 ) -> AsyncGenerator[tuple[str, list[tuple[int, str]]], None]:
     """Yield the files below `start`, or the file `start`, with their matching lines and line numbers, by path.
 
@@ -34,7 +34,7 @@ async def search_lines(
         except (OSError, NotText):
             return None
 
-    async with aclosing(_search_lines(workspace, query, start, glob, read=read, tell=tell)) as matches:
+    async with aclosing(_search_lines(workspace, query, start, glob, read=read, tell=notify)) as matches:
         async for path, numbers in matches:
             text = await asyncio.to_thread(read, path)
             lines = text.split("\n") if text else []

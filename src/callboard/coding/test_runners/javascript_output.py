@@ -216,4 +216,4 @@ def _split_message(body: list[str], root: str) -> tuple[str, str]:
 
 def _remove_duplicates(failures: list[Failure]) -> tuple[Failure, ...]:
     """Remove duplicates: jest repeats failures at its end."""
-    return tuple({(each.name, each.place, each.message): each for each in failures}.values())
+    return tuple({(each.name, each.location, each.message): each for each in failures}.values())

@@ -29,7 +29,7 @@ class Failure(msgspec.Struct, frozen=True):
     """A test that failed, or an error that kept tests from running. `place` is `file:line`, "" if unknown."""
 
     name: str
-    place: str = ""
+    location: str = ""
     message: str = ""
 
 
@@ -102,7 +102,7 @@ class TestReport(Tally, frozen=True, kw_only=True):
         remaining = MAX_SUMMARY
         shown = 0
         for failure in self.failures[:_SHOWN_FAILURES]:
-            where = f" ({failure.place})" if failure.place else ""
+            where = f" ({failure.location})" if failure.location else ""
             text = f"- {failure.name}{where}\n{_indent(failure.message)}".rstrip()
             if shown and len(text) > remaining:
                 break
@@ -137,7 +137,7 @@ def make_report(
     prefix = f"{root.rstrip('/')}/" if root.rstrip("/") else "\0"
     values["failures"] = tuple(
         [
-            Failure(each.name.replace(prefix, ""), each.place, each.message[:MAX_MESSAGE].replace(prefix, ""))
+            Failure(each.name.replace(prefix, ""), each.location, each.message[:MAX_MESSAGE].replace(prefix, ""))
             for each in failures
         ]
     )

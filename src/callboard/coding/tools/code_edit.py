@@ -87,7 +87,7 @@ def append_lines(
 
 def _replace_range(context: Context, path: str, start_line: int | str, end_line: int | None, content: str) -> str:
     workspace = get_workspace(context)
-    with workspace.changing:
+    with workspace.edit_lock:
         opened = open_text(workspace, path)
         start, end = _resolve_range(opened, start_line, end_line)
         change = replace_lines(opened.file.text, start, end, normalize_newlines(content))
@@ -98,7 +98,7 @@ def _replace_range(context: Context, path: str, start_line: int | str, end_line:
 
 def _insert_at(context: Context, path: str, line: int, content: str) -> str:
     workspace = get_workspace(context)
-    with workspace.changing:
+    with workspace.edit_lock:
         opened = open_text(workspace, path)
         change = inserted(opened.file.text, line, normalize_newlines(content))
         if opened.lines:
@@ -138,7 +138,7 @@ def _apply_patch(
 ) -> str:
     """Applies a patch: all of it, to all of its files, or nothing."""
     workspace = get_workspace(context)
-    with workspace.changing:
+    with workspace.edit_lock:
         return apply_patches(workspace, parse_patch(normalize_newlines(patch), path or ""))
 
 

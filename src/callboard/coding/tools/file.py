@@ -25,13 +25,13 @@ def read_file(context: Context, path: FilePath) -> str:
     opened = open_text(workspace, path)
     text, lines = opened.file.text, opened.lines
     if len(text) <= MAX_SHOWN:
-        workspace.seen.record(opened.key, 1, lines)
+        workspace.seen.record(opened.canonical_path, 1, lines)
         return text or "(the file is empty)"
     end = text.rfind("\n", 0, MAX_SHOWN) + 1
     if not end:
         return f"{text[:MAX_SHOWN]}\n[the first {MAX_SHOWN} of {len(text)} characters; the first line goes on]"
     count = text.count("\n", 0, end)
-    workspace.seen.record(opened.key, 1, lines[:count])
+    workspace.seen.record(opened.canonical_path, 1, lines[:count])
     return f"{text[:end]}[lines 1 to {count} of {len(lines)}; read on with get_lines from line {count + 1}]"
 
 
@@ -51,7 +51,7 @@ def replace_in_file(
 ) -> str:
     """Replaces a text in a file by another. The old text has to be there exactly once."""
     workspace = get_workspace(context)
-    with workspace.changing:
+    with workspace.edit_lock:
         opened = open_text(workspace, path)
         old, new = normalize_newlines(old), normalize_newlines(new)
         change = replace_text(opened.file.text, old, new, every=all)
@@ -70,7 +70,7 @@ def append_file(context: Context, path: FilePath, content: Annotated[str, "The l
 def delete_file(context: Context, path: FilePath) -> str:
     """Deletes a file."""
     workspace = get_workspace(context)
-    with workspace.changing:
+    with workspace.edit_lock:
         workspace.files.delete(path)
     return f"Deleted {escape(path)}"
 
@@ -93,7 +93,7 @@ file = ActionTool(
 def append_text(context: Context, path: str, content: str) -> str:
     """See `append_file`."""
     workspace = get_workspace(context)
-    with workspace.changing:
+    with workspace.edit_lock:
         try:
             opened = open_text(workspace, path)
         except FileNotFoundError:
@@ -104,7 +104,7 @@ def append_text(context: Context, path: str, content: str) -> str:
 
 def _write(context: Context, path: str, content: str) -> str:
     workspace = get_workspace(context)
-    with workspace.changing:
+    with workspace.edit_lock:
         try:
             opened = open_text(workspace, path)
         except FileNotFoundError:
@@ -116,6 +116,6 @@ def _write(context: Context, path: str, content: str) -> str:
         new = opened.file.apply(Change(text, (Span(1, len(opened.lines), len(split_lines(text))),)))
         data = encode_file(new)
         workspace.files.write(path, data)
-        workspace.seen.forget(opened.key)
-        workspace.seen.record(opened.key, 1, split_lines(text))
+        workspace.seen.forget(opened.canonical_path)
+        workspace.seen.record(opened.canonical_path, 1, split_lines(text))
         return f"Wrote {len(data)} bytes to {escape(path)}"

@@ -135,7 +135,7 @@ async def git_checkout(
         await repository.switch(branch)
         return f"Switched to branch '{branch}'"
     (path,) = _paths(workspace, repository, [branch]) or ("",)
-    tracked = await repository.tracked(path) if path else ()
+    tracked = await repository.tracked_files(path) if path else ()
     if not tracked:
         raise GitFailed(f"{branch!r} is no branch and no file of the last commit")
     if denied := _denied(context, repository, tracked):

@@ -99,7 +99,7 @@ def _entry_filter(context: Context, files: ConfinedDirectory, directory: str) ->
 
 def _read_outline(workspace: Workspace, path: str) -> tuple[Outline, list[str]]:
     opened = open_text(workspace, path)
-    parsed = make_outline(opened.file.text, opened.key)
+    parsed = make_outline(opened.file.text, opened.canonical_path)
     if parsed is None:
         raise ValueError(f"{escape(path)} is in none of the languages that are understood: {', '.join(NAMES)}")
     return parsed, opened.lines

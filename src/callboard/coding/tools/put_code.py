@@ -26,7 +26,7 @@ def put_code(
 ) -> str:
     """Puts functions, classes and tests in the place of those of the same names in a file; what is new comes behind."""
     workspace = get_workspace(context)
-    with workspace.changing:
+    with workspace.edit_lock:
         try:
             opened = open_text(workspace, path)
         except FileNotFoundError:

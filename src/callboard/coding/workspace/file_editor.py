@@ -32,7 +32,7 @@ class OpenedFile(msgspec.Struct, frozen=True):
     """A text file: the path that the call used, the canonical one (`key`), the bytes and the text."""
 
     path: str
-    key: str
+    canonical_path: str
     data: bytes
     file: TextFile
 
@@ -66,14 +66,14 @@ def show_lines(workspace: Workspace, opened: OpenedFile, start: int, end: int) -
         if room < 0 and fitting:
             break
         fitting += 1
-    workspace.seen.record(opened.key, start, lines[:fitting])
+    workspace.seen.record(opened.canonical_path, start, lines[:fitting])
     return number_lines(lines[:fitting], start), start + fitting - 1
 
 
 def check_seen(workspace: Workspace, opened: OpenedFile, start: int, end: int) -> None:
     """Raise EditRefused, which shows the lines, if the model has not seen them as they are."""
     lines = opened.lines[start - 1 : end]
-    sight = workspace.seen.compare(opened.key, start, lines)
+    sight = workspace.seen.compare(opened.canonical_path, start, lines)
     if sight == "seen":
         return
     shown, last = show_lines(workspace, opened, start, end)
@@ -113,14 +113,14 @@ def describe_change(workspace: Workspace, opened: OpenedFile, change: Change) ->
         first = start + shift
         shift += added - removed
         if added != removed and not moved:
-            workspace.seen.forget(opened.key, first)
+            workspace.seen.forget(opened.canonical_path, first)
             moved = True
         # A model has seen what it wrote.
-        workspace.seen.record(opened.key, first, lines[first - 1 : first - 1 + added])
+        workspace.seen.record(opened.canonical_path, first, lines[first - 1 : first - 1 + added])
         if count < _SPANS:
             begin = max(1, first - _AROUND)
             part = lines[begin - 1 : first - 1 + min(added, _LONGEST) + _AROUND]
-            workspace.seen.record(opened.key, begin, part)
+            workspace.seen.record(opened.canonical_path, begin, part)
             shown.append(number_lines(part, begin))
     more = len(change.spans) - _SPANS
     told_more = [f"... and {more} more changes"] if more > 0 else []
@@ -133,8 +133,8 @@ def describe_change(workspace: Workspace, opened: OpenedFile, change: Change) ->
 
 
 def _syntax_warning(opened: OpenedFile, change: Change) -> list[str]:
-    line = find_syntax_error(change.text, opened.key)
-    if line is None or find_syntax_error(opened.file.text, opened.key) is not None:
+    line = find_syntax_error(change.text, opened.canonical_path)
+    if line is None or find_syntax_error(opened.file.text, opened.canonical_path) is not None:
         return []
     return [f"Warning: the file does not parse any more; the first syntax error is at line {line}."]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Literal, TypeAlias
 
-Sight: TypeAlias = Literal["seen", "changed", "unseen"]
+ReadStatus: TypeAlias = Literal["seen", "changed", "unseen"]
 
 
 class ReadTracker:
@@ -27,7 +27,7 @@ class ReadTracker:
         with self._lock:
             self._files.setdefault(path, {}).update(enumerate(map(hash, lines), start))
 
-    def compare(self, path: str, start: int, lines: Sequence[str]) -> Sight:
+    def compare(self, path: str, start: int, lines: Sequence[str]) -> ReadStatus:
         """Compare lines with those that were shown under their numbers; `unseen` if any was never shown."""
         with self._lock:
             known = self._files.get(path, {})

@@ -65,7 +65,7 @@ async def run_command(
     """
     sandbox = workspace.sandbox
     if sandbox is None:
-        why = workspace.unavailable or "there is no sandbox to run commands in"
+        why = workspace.sandbox_error or "there is no sandbox to run commands in"
         raise SandboxUnavailable(why, hint="--no-sandbox runs them without one")
     base = workspace.confinement
     if sandbox.name == "bubblewrap":

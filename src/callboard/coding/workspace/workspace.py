@@ -49,10 +49,10 @@ class Workspace:
         self.root = Path(root)
         self.files = ConfinedDirectory(str(root), READ_ONLY)
         self.seen = ReadTracker()
-        self.changing = RLock()
+        self.edit_lock = RLock()
         """Is held from reading a file to writing the edited text."""
         self.sandbox = sandbox
-        self.unavailable = ""
+        self.sandbox_error = ""
         """Why there is no sandbox."""
         self._tree: Tree | None = None
         self.repository: Repository | None = None
@@ -91,7 +91,9 @@ class Workspace:
     @property
     def notice(self) -> str:
         """What the user should know of the sandbox; it may show only when a command has run."""
-        return self.sandbox.notice if self.sandbox else self.unavailable and f"commands cannot run: {self.unavailable}"
+        return (
+            self.sandbox.notice if self.sandbox else self.sandbox_error and f"commands cannot run: {self.sandbox_error}"
+        )
 
     async def connect(self) -> None:
         """Open the root, and find a sandbox. Raises CallerError."""
@@ -104,7 +106,7 @@ class Workspace:
             try:
                 self.sandbox = await find_sandbox(unconfined=self._prefer == "none", prefer=self._prefer)
             except SandboxUnavailable as error:
-                self.unavailable = str(error)
+                self.sandbox_error = str(error)
 
     async def disconnect(self) -> None:
         """Close the root."""
