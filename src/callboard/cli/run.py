@@ -30,7 +30,7 @@ EXIT_CODES: dict[RunState, int] = {"completed": 0, "failed": 1, "incomplete": 3,
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RunCommandOptions:
     """The options of `callboard run`."""
 
     prompt: Annotated[str, typer.Argument(help="What to ask. `-` reads it from standard input.", show_default=False)]
@@ -82,8 +82,8 @@ class RunOptions:
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show rounds, reasoning, notes and usage.")] = False
 
 
-@takes_options(RunOptions)
-def run(options: RunOptions) -> None:
+@takes_options(RunCommandOptions)
+def run(options: RunCommandOptions) -> None:
     """Ask a model that can call your tools.
 
     The answer goes to standard output as it arrives; calls and results are shown on standard error.

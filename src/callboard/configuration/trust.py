@@ -74,7 +74,7 @@ RESTRICTING: Final[Mapping[Keys, Restriction]] = {
 
 def find_restriction(keys: Keys) -> Restriction | None:
     """How an untrusted project's value for these keys is merged; None if it is ignored."""
-    return next((found for pattern, found in RESTRICTING.items() if _matches(pattern, keys)), None)
+    return next((restriction for pattern, restriction in RESTRICTING.items() if _matches(pattern, keys)), None)
 
 
 def restrict(users: Mapping[str, Any], projects: Mapping[str, Any]) -> RestrictedValues:

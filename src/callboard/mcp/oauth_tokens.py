@@ -273,10 +273,10 @@ def _limit_body(response: httpx2.Response) -> None:
 
     class Limited(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            left = _MAX_ANSWER
+            remaining = _MAX_ANSWER
             async for piece in endless:  # type: ignore[union-attr]  # the client is asynchronous
-                left -= len(piece)
-                if left < 0:
+                remaining -= len(piece)
+                if remaining < 0:
                     raise ServerFailure(f"its answer about the login has more than {_MAX_ANSWER} bytes")
                 yield piece
 

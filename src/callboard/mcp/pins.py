@@ -79,8 +79,8 @@ class Pins:
                 self._write(server, text, offered)
             return PinComparison(tuple(offered), replaces=others)
         return PinComparison(
-            tuple(name for name, found in offered.items() if pinned.tools.get(name) == found),
-            tuple(name for name, found in offered.items() if pinned.tools.get(name, found) != found),
+            tuple(name for name, digest in offered.items() if pinned.tools.get(name) == digest),
+            tuple(name for name, digest in offered.items() if pinned.tools.get(name, digest) != digest),
             tuple(name for name in offered if name not in pinned.tools),
             pinned.instructions == text,
         )

@@ -1,0 +1,66 @@
+"""Names that a reader knows: what a class, a function, a variable and a module of Callboard may not be called."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src/callboard"
+MODULES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
+
+PARTICIPLES = """
+    told said asked given kept shown found spelled listed left begun lost crossed suited amended reminded settled taken
+    made held noted served heard overheard beneath meant wanted written seen sent gone done_with put_back passed_on
+    allowed_by stood standing telling saying asking
+"""
+"""A function is a verb: `render`, not `spelled`."""
+
+RIDDLES = "told said given kept found left lost asked heard meant beneath wanted"
+"""A value is a noun: `notice`, not `told`."""
+
+LINES = 25
+SHORT = {
+    "profiles/prices.py": "a profile's prices are public",
+    "storage/directories.py": "the one place that asks the system where files belong",
+    "wires/chat/errors.py": "each wire has the same modules",
+    "wires/efforts.py": "one scale for all wires and for profiles",
+    "wires/responses/errors.py": "each wire has the same modules",
+}
+"""Modules of fewer lines, and why each is one of its own."""
+
+
+def stored(node):
+    """The name that a node binds as an argument, a variable or an attribute."""
+    match node:
+        case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+            return name
+    return ""
+
+
+@pytest.mark.parametrize("path", sorted(MODULES))
+def test_functions_are_verbs_and_values_are_nouns(path):
+    nodes = list(ast.walk(MODULES[path]))
+    functions = [node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    assert [(node.lineno, node.name) for node in functions if node.name.lstrip("_") in PARTICIPLES.split()] == []
+    assert [(node.lineno, stored(node)) for node in nodes if stored(node).lstrip("_") in RIDDLES.split()] == []
+
+
+def test_the_name_of_a_class_means_one_thing():
+    """The codecs of the wires have the same names on purpose."""
+    places = defaultdict(list)
+    for path, tree in MODULES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not path.startswith("wires/"):
+                places[node.name].append(path)
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_a_module_is_large_enough_to_have_a_name():
+    short = {
+        path
+        for path in MODULES
+        if not path.endswith(("__init__.py", "__main__.py"))
+        and len((PACKAGE / path).read_text("utf-8").splitlines()) < LINES
+    }
+    assert short <= SHORT.keys()
