@@ -1,7 +1,6 @@
-"""Control tokens of chat templates in texts that nobody may forge a turn with.
+"""Escape control tokens of chat templates, so that no text can forge a turn.
 
-Owns how a token is escaped (one invisible character, U+2060, behind its first), and how that is taken back. Knows no
-model: `ControlTokens` is made of the tokens of one.
+A token is escaped by one invisible character (U+2060) behind its first character, and unescaped by removing it.
 
 A token is found in any of its look-alikes: in full-width and other letters that Unicode's NFKC folds, with DeepSeek's
 U+2581 for a low line, and with invisible characters in it. All of these fold to the token's plain characters.
